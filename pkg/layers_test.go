@@ -1,0 +1,122 @@
+package pkg_test
+
+// layer is what the packages of one folder may import besides the standard library. Everything not listed is forbidden.
+type layer struct {
+	folder string // a package, or with /... every package below
+	ours   []string
+	others []string
+	// pure packages are functions of values: see impure.
+	pure bool
+	why  string
+}
+
+// layers is the house, from the words a user writes to the program that runs. README.md draws it; .golangci.yml says the same
+// to editors. A package without a layer fails the test: deciding where it stands comes before writing it.
+var layers = []layer{
+	{
+		folder: "pkg/policy",
+		others: []string{"k8s.io/apimachinery/pkg/api/validate/content", "k8s.io/apimachinery/pkg/util/validation"},
+		pure:   true,
+		why:    "the webhook parses the same words and must not carry the proxy with it; only Kubernetes' own syntax rules are shared",
+	},
+	{
+		folder: "pkg/model",
+		ours:   []string{"pkg/policy"},
+		pure:   true,
+		why:    "plain values stay plain: neither an API version nor a kernel object shows through them",
+	},
+	{
+		folder: "pkg/selection",
+		ours:   []string{"pkg/model", "pkg/policy"},
+		pure:   true,
+		why:    "which endpoints are chosen depends on the cluster alone, never on how the choice is written down",
+	},
+	{
+		folder: "pkg/ruleset",
+		ours:   []string{"pkg/model", "pkg/policy", "pkg/selection"},
+		pure:   true,
+		why:    "what the tables should hold is decided and tested without a kernel",
+	},
+	{
+		folder: "pkg/explain",
+		ours:   []string{"pkg/model", "pkg/policy", "pkg/ruleset", "pkg/selection"},
+		others: []string{"sigs.k8s.io/yaml"},
+		pure:   true,
+		why:    "an explanation shows decisions that others made; it takes none and looks nothing up",
+	},
+	{
+		folder: "pkg/source",
+		ours:   []string{"pkg/model", "pkg/policy"},
+		others: []string{
+			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml",
+		},
+		why: "a source reports what the cluster says, whatever is made of it",
+	},
+	{
+		folder: "pkg/nft",
+		ours:   []string{"pkg/model", "pkg/ruleset"},
+		others: []string{"github.com/google/nftables", "github.com/mdlayher/netlink", "golang.org/x/net/bpf", "golang.org/x/sys"},
+		why:    "the kernel is told what to hold and never why",
+	},
+	{
+		folder: "pkg/health",
+		why:    "health is told what happened, so that its verdict can be tested without anything happening",
+	},
+	{
+		folder: "pkg/metrics",
+		others: []string{"github.com/prometheus/client_golang"},
+		why:    "metrics are told what happened and ask nobody",
+	},
+	{
+		folder: "pkg/httpserve",
+		why:    "it serves any handler",
+	},
+	{
+		folder: "pkg/proxy",
+		ours: []string{
+			"pkg/explain", "pkg/health", "pkg/metrics", "pkg/model", "pkg/policy", "pkg/ruleset", "pkg/selection", "pkg/source",
+		},
+		why: "the proxy reaches the kernel only through the interface that it declares, so that the kernel in memory can stand in for it",
+	},
+	{
+		folder: "pkg/internal/netnstest",
+		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns"},
+		why:    "every package's tests may use it, so it depends on none of them",
+	},
+	{
+		folder: "cmd/...",
+		ours:   []string{"pkg/..."},
+		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		why:    "a command puts the parts together; what needs another library is a part",
+	},
+	{
+		folder: "e2e/...",
+		ours:   []string{"pkg/...", "e2e/..."},
+		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys"},
+		why:    "it builds networks and looks at Vicinity from outside; only pkg/nft speaks nftables",
+	},
+}
+
+// testOnly is what no program contains, whoever may import it in a test.
+const testOnly = "pkg/internal/..."
+
+// impure are the packages of the standard library that a pure package may not import, and why.
+var impure = map[string]string{
+	"context":   "a function of values ends by itself; nobody needs to cancel it",
+	"log":       "a decision returns its reason as a value, and others print it",
+	"log/slog":  "a decision returns its reason as a value, and others print it",
+	"math/rand": "the same input gives the same output, so that any outcome can be explained afterwards",
+	"net":       "sockets and look-ups are the world's; addresses are in net/netip",
+	"net/http":  "sockets and look-ups are the world's",
+	"os":        "files and environment are handed in as values",
+	"os/exec":   "programs belong to those who touch the world",
+	"syscall":   "the kernel is reached through pkg/nft alone",
+
+	"math/rand/v2": "the same input gives the same output, so that any outcome can be explained afterwards",
+}
+
+// clocks are the functions of package time that read the clock. In a pure package time is an argument.
+var clocks = map[string]bool{
+	"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true, "AfterFunc": true, "Tick": true,
+	"NewTimer": true, "NewTicker": true,
+}

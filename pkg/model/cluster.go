@@ -1,0 +1,172 @@
+package model
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Cluster is the state of the cluster, as far as changes have told.
+type Cluster struct {
+	self     string
+	services map[ObjectName]*Service
+	slices   map[ObjectName]*EndpointSlice
+	// slicesOf are the slices of each Service, by name. A slice may be there before its Service.
+	slicesOf map[ObjectName][]*EndpointSlice
+	nodes    map[string]*Node
+	claims   claims
+}
+
+// NewCluster returns an empty cluster as seen from a node.
+func NewCluster(self string) *Cluster {
+	return &Cluster{
+		self:     self,
+		services: map[ObjectName]*Service{},
+		slices:   map[ObjectName]*EndpointSlice{},
+		slicesOf: map[ObjectName][]*EndpointSlice{},
+		nodes:    map[string]*Node{},
+		claims:   claims{},
+	}
+}
+
+// Service returns a Service; nil if there is none of this name.
+func (c *Cluster) Service(name ObjectName) *Service { return c.services[name] }
+
+// ServiceNames returns the names of all Services, sorted.
+func (c *Cluster) ServiceNames() []ObjectName {
+	return slices.SortedFunc(maps.Keys(c.services), ObjectName.Compare)
+}
+
+// SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
+func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
+
+// NodeNames returns the names of all known nodes, sorted.
+func (c *Cluster) NodeNames() []string { return slices.Sorted(maps.Keys(c.nodes)) }
+
+// Self returns the node from which the cluster is seen. Its labels are nil while it is unknown.
+func (c *Cluster) Self() Node {
+	if node := c.nodes[c.self]; node != nil {
+		return *node
+	}
+	return Node{Name: c.self}
+}
+
+// NodeLabels returns the labels of a node, and whether it is known.
+func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool) {
+	node := c.nodes[name]
+	if node == nil {
+		return nil, false
+	}
+	return node.Labels, true
+}
+
+// Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
+// changed, those whose slices changed, those whose topology reads a node label that changed, and those that gain or lose a
+// frontend because of another Service.
+func (c *Cluster) Apply(change Change) []ObjectName {
+	dirty := map[ObjectName]bool{}
+	for name, service := range change.Services {
+		c.applyService(name, service, dirty)
+	}
+	for name, slice := range change.Slices {
+		c.applySlice(name, slice, dirty)
+	}
+	for name, node := range change.Nodes {
+		c.applyNode(name, node, dirty)
+	}
+	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
+}
+
+func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[ObjectName]bool) {
+	dirty[name] = true
+	if old := c.services[name]; old != nil {
+		c.claims.release(old, dirty)
+	}
+	if service == nil {
+		delete(c.services, name)
+		return
+	}
+	c.services[name] = service
+	c.claims.claim(service, dirty)
+}
+
+func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[ObjectName]bool) {
+	// The label that names the Service may have been edited: the old Service loses the slice (kube-proxy forgets that).
+	if old := c.slices[name]; old != nil {
+		dirty[old.Service] = true
+		c.setSlicesOf(old.Service, slices.DeleteFunc(slices.Clone(c.slicesOf[old.Service]), func(s *EndpointSlice) bool { return s == old }))
+		delete(c.slices, name)
+	}
+	if slice == nil {
+		return
+	}
+	dirty[slice.Service] = true
+	c.slices[name] = slice
+	list := slices.Clone(c.slicesOf[slice.Service])
+	at, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
+	c.setSlicesOf(slice.Service, slices.Insert(list, at, slice))
+}
+
+func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
+	if len(list) == 0 {
+		delete(c.slicesOf, service)
+		return
+	}
+	c.slicesOf[service] = list
+}
+
+func (c *Cluster) applyNode(name string, node *Node, dirty map[ObjectName]bool) {
+	old := c.nodes[name]
+	if node == nil {
+		delete(c.nodes, name)
+	} else {
+		c.nodes[name] = node
+	}
+	changed := changedLabels(old, node)
+	if len(changed) == 0 {
+		return
+	}
+	for serviceName, service := range c.services {
+		if c.reads(service, name, changed) {
+			dirty[serviceName] = true
+		}
+	}
+}
+
+// changedLabels returns the keys that a node's new version gives another value, takes away or adds. Nil versions have none.
+func changedLabels(old, current *Node) map[string]bool {
+	changed := map[string]bool{}
+	labels := func(node *Node) map[string]string {
+		if node == nil {
+			return nil
+		}
+		return node.Labels
+	}
+	before, after := labels(old), labels(current)
+	for key, value := range before {
+		if now, ok := after[key]; !ok || now != value {
+			changed[key] = true
+		}
+	}
+	for key := range after {
+		if _, ok := before[key]; !ok {
+			changed[key] = true
+		}
+	}
+	return changed
+}
+
+// reads reports whether a decision about the Service looks at one of the changed labels of a node. A Service without
+// topology keys may have hints, which look at this node's zone.
+func (c *Cluster) reads(service *Service, node string, changed map[string]bool) bool {
+	if len(service.Topology.Keys) == 0 {
+		return node == c.self && changed[string(policy.Zone)]
+	}
+	for _, key := range service.Topology.Keys {
+		if changed[string(key)] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,47 @@
+package model
+
+import "net/netip"
+
+// EndpointSlice is what the proxy keeps of a discovery/v1 EndpointSlice.
+type EndpointSlice struct {
+	Name      ObjectName
+	Service   ObjectName // from the label kubernetes.io/service-name; the namespace is the slice's
+	Family    Family     // addressType
+	Ports     []SlicePort
+	Endpoints []SliceEndpoint
+}
+
+// SlicePort is a port that every endpoint of a slice serves. It belongs to the Service port of the same name and protocol.
+type SlicePort struct {
+	Name     string
+	Protocol Protocol
+	Port     uint16
+}
+
+// SliceEndpoint is one entry of a slice's endpoints: the first of its addresses, the only one that may be used (KEP-752).
+type SliceEndpoint struct {
+	Addr netip.Addr
+	Endpoint
+}
+
+// Endpoint is what decides whether traffic may go to an endpoint. Kubernetes' nil conditions have been read already: ready
+// and serving default to true, terminating to false.
+type Endpoint struct {
+	Node string // empty if unknown
+	Zone string // the slice's own word for it; empty if unknown
+
+	Ready       bool
+	Serving     bool
+	Terminating bool
+
+	// HintNodes and HintZones say for which nodes and zones the EndpointSlice controller meant the endpoint. Nil and empty
+	// mean the same: no hint. A hint may name the empty zone; the API accepts it.
+	HintNodes []string
+	HintZones []string
+}
+
+// PortEndpoint is an endpoint of one Service port.
+type PortEndpoint struct {
+	Addr netip.AddrPort
+	Endpoint
+}

@@ -1,0 +1,209 @@
+package model
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var (
+	web     = ServicePort{Name: "web", Protocol: TCP, Port: 80}
+	webPort = SlicePort{Name: "web", Protocol: TCP, Port: 8080}
+
+	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
+)
+
+// entry is a ready endpoint on a node that is named after what the test wants to tell apart.
+func entry(addr, node string) SliceEndpoint {
+	return SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Node: node, Ready: true, Serving: true}}
+}
+
+func unready(e SliceEndpoint) SliceEndpoint { e.Ready = false; return e }
+
+func silent(e SliceEndpoint) SliceEndpoint { e.Serving = false; return e }
+
+func terminating(e SliceEndpoint) SliceEndpoint { e.Terminating = true; return e }
+
+func webSlice(endpoints ...SliceEndpoint) *EndpointSlice {
+	return &EndpointSlice{Ports: []SlicePort{webPort}, Endpoints: endpoints}
+}
+
+func TestEndpointsMatchesPorts(t *testing.T) {
+	metrics := SlicePort{Name: "metrics", Protocol: TCP, Port: 9090}
+	tests := map[string]struct {
+		slices []*EndpointSlice
+		want   []string
+	}{
+		"no slices give no endpoints": {},
+		"an endpoint is where the slice says, not where the Service says": {
+			slices: []*EndpointSlice{webSlice(entry("10.0.0.1", "a"))},
+			want:   []string{"10.0.0.1:8080"},
+		},
+		"slices are united": {
+			slices: []*EndpointSlice{webSlice(entry("10.0.0.2", "a")), webSlice(entry("10.0.0.1", "a"))},
+			want:   []string{"10.0.0.1:8080", "10.0.0.2:8080"},
+		},
+		"another port of the slice does not count": {
+			slices: []*EndpointSlice{{Ports: []SlicePort{metrics, webPort}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}}},
+			want:   []string{"10.0.0.1:8080"},
+		},
+		"a slice without the port gives nothing": {
+			slices: []*EndpointSlice{{Ports: []SlicePort{metrics}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}}},
+		},
+		"the same name with another protocol does not count": {
+			slices: []*EndpointSlice{{
+				Ports:     []SlicePort{{Name: "web", Protocol: UDP, Port: 8080}},
+				Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")},
+			}},
+		},
+		"each slice may serve the port on another number": {
+			slices: []*EndpointSlice{
+				webSlice(entry("10.0.0.1", "a")),
+				{Ports: []SlicePort{{Name: "web", Protocol: TCP, Port: 9999}}, Endpoints: []SliceEndpoint{entry("10.0.0.1", "a")}},
+			},
+			want: []string{"10.0.0.1:8080", "10.0.0.1:9999"},
+		},
+		"a slice of the other family does not count": {
+			slices: []*EndpointSlice{
+				webSlice(entry("10.0.0.1", "a")),
+				{Family: IPv6, Ports: []SlicePort{webPort}, Endpoints: []SliceEndpoint{entry("fd00::1", "a")}},
+			},
+			want: []string{"10.0.0.1:8080"},
+		},
+		"addresses are sorted as numbers": {
+			slices: []*EndpointSlice{webSlice(entry("10.0.0.10", "a"), entry("10.0.0.9", "a"))},
+			want:   []string{"10.0.0.9:8080", "10.0.0.10:8080"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, endpoint := range Endpoints(web, IPv4, test.slices) {
+				got = append(got, endpoint.Addr.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("endpoints differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each case has two or more entries for one address. The believed one is first here, and must win in every order.
+func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
+	zoned := entry("10.0.0.1", "a")
+	zoned.Zone = "z"
+	hinted := entry("10.0.0.1", "a")
+	hinted.HintZones = []string{"a"}
+	tests := map[string][]SliceEndpoint{
+		"one that is not terminating": {
+			entry("10.0.0.1", "z"), terminating(entry("10.0.0.1", "a")),
+		},
+		"one that is not terminating, even if it is not ready yet": {
+			silent(unready(entry("10.0.0.1", "z"))), terminating(entry("10.0.0.1", "a")),
+		},
+		"one that is ready": {
+			entry("10.0.0.1", "z"), unready(entry("10.0.0.1", "a")),
+		},
+		"one that serves": {
+			unready(entry("10.0.0.1", "z")), silent(unready(entry("10.0.0.1", "a"))),
+		},
+		"the terminating one that serves": {
+			terminating(unready(entry("10.0.0.1", "z"))), terminating(silent(unready(entry("10.0.0.1", "a")))),
+		},
+		"the lexically first node among equals": {
+			entry("10.0.0.1", "a"), entry("10.0.0.1", "b"), entry("10.0.0.1", "c"),
+		},
+		"the lexically first zone among equals": {
+			entry("10.0.0.1", "a"), zoned,
+		},
+		"the lexically first hints among equals": {
+			entry("10.0.0.1", "a"), hinted,
+		},
+		"the only one, if all say the same": {
+			entry("10.0.0.1", "a"), entry("10.0.0.1", "a"),
+		},
+	}
+	for name, claims := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := []PortEndpoint{{Addr: netip.MustParseAddrPort("10.0.0.1:8080"), Endpoint: claims[0].Endpoint}}
+			backwards := slices.Clone(claims)
+			slices.Reverse(backwards)
+			for _, order := range [][]SliceEndpoint{claims, backwards} {
+				if diff := cmp.Diff(want, Endpoints(web, IPv4, []*EndpointSlice{webSlice(order...)}), compareAddrs); diff != "" {
+					t.Errorf("in one slice, endpoints differ (-want +got):\n%s", diff)
+				}
+				var apart []*EndpointSlice
+				for _, claim := range order {
+					apart = append(apart, webSlice(claim))
+				}
+				if diff := cmp.Diff(want, Endpoints(web, IPv4, apart), compareAddrs); diff != "" {
+					t.Errorf("in slices of their own, endpoints differ (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestEndpointsDoesNotDependOnAnyOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		endpointSlices := randomSlices(random)
+		want := Endpoints(web, IPv4, endpointSlices)
+		if !slices.IsSortedFunc(want, func(a, b PortEndpoint) int { return a.Addr.Compare(b.Addr) }) {
+			t.Fatalf("endpoints are not sorted: %v", want)
+		}
+		random.Shuffle(len(endpointSlices), func(i, j int) {
+			endpointSlices[i], endpointSlices[j] = endpointSlices[j], endpointSlices[i]
+		})
+		for _, slice := range endpointSlices {
+			random.Shuffle(len(slice.Ports), func(i, j int) { slice.Ports[i], slice.Ports[j] = slice.Ports[j], slice.Ports[i] })
+			random.Shuffle(len(slice.Endpoints), func(i, j int) {
+				slice.Endpoints[i], slice.Endpoints[j] = slice.Endpoints[j], slice.Endpoints[i]
+			})
+		}
+		if diff := cmp.Diff(want, Endpoints(web, IPv4, endpointSlices), compareAddrs); diff != "" {
+			t.Fatalf("another order gives other endpoints (-first +second):\n%s", diff)
+		}
+	}
+}
+
+// randomSlices has so few addresses, nodes, zones and hints that most entries collide.
+func randomSlices(random *rand.Rand) []*EndpointSlice {
+	names := []string{"", "a", "b"}
+	endpointSlices := make([]*EndpointSlice, 1+random.IntN(4))
+	for i := range endpointSlices {
+		slice := &EndpointSlice{Ports: []SlicePort{webPort, {Name: "web", Protocol: TCP, Port: 8081}}[:1+random.IntN(2)]}
+		endpointSlices[i] = slice
+		for range random.IntN(12) {
+			endpoint := entry("10.0.0.0", names[random.IntN(3)])
+			endpoint.Addr = netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(4))})
+			endpoint.Zone = names[random.IntN(3)]
+			endpoint.Ready, endpoint.Serving, endpoint.Terminating = random.IntN(2) == 0, random.IntN(2) == 0, random.IntN(2) == 0
+			if random.IntN(2) == 0 {
+				endpoint.HintZones = []string{names[random.IntN(3)]}
+			}
+			slice.Endpoints = append(slice.Endpoints, endpoint)
+		}
+	}
+	return endpointSlices
+}
+
+func BenchmarkEndpoints(b *testing.B) {
+	endpointSlices := []*EndpointSlice{webSlice(), webSlice()}
+	for i := range 10 {
+		endpoint := entry("10.0.0.1", "node-1")
+		endpoint.Addr = netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+		slice := endpointSlices[i%2]
+		slice.Endpoints = append(slice.Endpoints, endpoint)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if got := Endpoints(web, IPv4, endpointSlices); len(got) != 10 {
+			b.Fatalf("got %d endpoints, want 10", len(got))
+		}
+	}
+}

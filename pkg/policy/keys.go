@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+)
+
+// MaxKeys is how many topology keys a Service may have (KEP-536).
+const MaxKeys = 16
+
+// ParseKeys reads a comma-separated list of topology keys, the most preferred first. Spaces around a key mean nothing.
+//
+// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is a KeyErrors that
+// names every entry at fault.
+func ParseKeys(value string) ([]Key, error) {
+	if strings.TrimSpace(value) == "" {
+		return nil, KeyErrors{{
+			Rule:   NotEmpty,
+			Cause:  "the list of topology keys is empty",
+			Remedy: `list node label keys, the most preferred first, such as "topology.kubernetes.io/zone, *", or remove the annotation`,
+		}}
+	}
+	// Counted before it is split, because an annotation may be 256 KiB of commas.
+	if count := strings.Count(value, ",") + 1; count > MaxKeys {
+		return nil, KeyErrors{{
+			Rule:   AtMostMaxKeys,
+			Cause:  fmt.Sprintf("the list has %d topology keys, and at most %d are allowed", count, MaxKeys),
+			Remedy: "remove the least preferred ones",
+		}}
+	}
+	return parseEntries(strings.Split(value, ","))
+}
+
+func parseEntries(entries []string) ([]Key, error) {
+	var faults KeyErrors
+	keys := make([]Key, 0, len(entries))
+	for i, entry := range entries {
+		key := Key(strings.TrimSpace(entry))
+		if fault, found := checkEntry(key, keys, i == len(entries)-1); found {
+			fault.Entry, fault.Position = string(key), i+1
+			faults = append(faults, fault)
+		}
+		keys = append(keys, key)
+	}
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return keys, nil
+}
+
+// checkEntry returns the first rule that a key breaks, given the keys before it.
+func checkEntry(key Key, earlier []Key, last bool) (KeyError, bool) {
+	if key == "" {
+		return KeyError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing key"}, true
+	}
+	if position := slices.Index(earlier, key); position >= 0 {
+		return KeyError{
+			Rule:   Unique,
+			Cause:  fmt.Sprintf("is the same key as entry %d", position+1),
+			Remedy: "list each key once",
+		}, true
+	}
+	if key == AnyNode {
+		return KeyError{
+			Rule:   AnyNodeLast,
+			Cause:  "matches every endpoint, so the keys after it would never be tried",
+			Remedy: "move it to the end",
+		}, !last
+	}
+	if faults := content.IsLabelKey(string(key)); len(faults) > 0 {
+		return KeyError{
+			Rule:   LabelKey,
+			Cause:  "is not a label key: " + strings.Join(faults, "; "),
+			Remedy: `write the key of a node label, such as "topology.kubernetes.io/zone", or "*"`,
+		}, true
+	}
+	return KeyError{}, false
+}

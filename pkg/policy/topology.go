@@ -1,0 +1,48 @@
+package policy
+
+// Topology is how a Service's owner wants endpoints to be preferred.
+type Topology struct {
+	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation.
+	Keys []Key
+	// Ignored says why the annotation is present and yet has no effect, and what to do; empty otherwise.
+	Ignored string
+}
+
+// Key is a node label's key, or AnyNode.
+type Key string
+
+// AnyNode matches every endpoint, wherever it runs. It can only be the last key.
+const AnyNode Key = "*"
+
+// Keys that EndpointSlices answer without a look at the endpoint's Node: nodeName answers Hostname, zone answers Zone.
+const (
+	Hostname Key = "kubernetes.io/hostname"
+	Zone     Key = "topology.kubernetes.io/zone"
+)
+
+// TopologyKeysAnnotation is the annotation that holds the keys: a comma-separated list.
+const TopologyKeysAnnotation = "vicinity.dev/topology-keys"
+
+// externalTrafficConflict is why keys give way to externalTrafficPolicy: Local. The two contradict each other for every
+// key but kubernetes.io/hostname, so KEP-536 forbids the pair.
+const externalTrafficConflict = "topology keys may not be used with externalTrafficPolicy: Local; " +
+	"set externalTrafficPolicy to Cluster, or remove the annotation"
+
+// Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local on a
+// Service that is reachable from outside.
+//
+// An annotation that cannot be obeyed in full is ignored in full: half of a policy would be nobody's.
+func Parse(annotations map[string]string, externalTrafficLocal bool) Topology {
+	value, present := annotations[TopologyKeysAnnotation]
+	if !present {
+		return Topology{}
+	}
+	keys, err := ParseKeys(value)
+	if err != nil {
+		return Topology{Ignored: err.Error()}
+	}
+	if externalTrafficLocal {
+		return Topology{Ignored: externalTrafficConflict}
+	}
+	return Topology{Keys: keys}
+}

@@ -1,0 +1,39 @@
+package selection
+
+import "github.com/vicinity-proxy/vicinity/pkg/model"
+
+// Decision is a selection together with what was decided about and from what.
+type Decision struct {
+	Service *model.Service
+	Port    model.ServicePort
+	Family  model.Family
+	// Owned are the frontends that lead to the port; Lost are those it asks for and an older Service owns.
+	Owned     []model.Frontend
+	Lost      []model.LostFrontend
+	Endpoints []model.PortEndpoint
+	Selection Selection
+}
+
+// Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. A
+// Service that does not exist has no ports.
+func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Family) []Decision {
+	service := cluster.Service(name)
+	if service == nil {
+		return nil
+	}
+	from := Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
+	var decisions []Decision
+	for _, port := range service.Ports {
+		for _, family := range families {
+			if _, ok := service.ClusterIP(family); !ok {
+				continue
+			}
+			decision := Decision{Service: service, Port: port, Family: family}
+			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
+			decision.Endpoints = model.Endpoints(port, family, cluster.SlicesOf(name))
+			decision.Selection = Select(service, family, decision.Endpoints, from)
+			decisions = append(decisions, decision)
+		}
+	}
+	return decisions
+}

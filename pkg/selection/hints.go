@@ -1,0 +1,122 @@
+package selection
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.36 does: hints for nodes, then for zones, and each
+// kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service could have
+// endpoints here and nowhere else, or none here at all.
+func selectByHints(endpoints []model.PortEndpoint, from Viewpoint) Choice {
+	// A node without the label is in the zone "", as in kube-proxy. The API accepts hints for that zone.
+	node, zone := from.Node.Name, from.Node.Labels[string(policy.Zone)]
+	survey := surveyHints(endpoints, node, zone)
+	switch {
+	case !survey.anyReady:
+		return selectTerminating(endpoints)
+	case survey.nodes.usable():
+		return Choice{
+			Endpoints: pickHinted(endpoints, forNodes, node),
+			Tier:      TierForNodes,
+			Reason:    Reason{Code: HintedForThisNode, Key: TierForNodes, Value: node},
+		}
+	case survey.zones.usable():
+		return Choice{
+			Endpoints: pickHinted(endpoints, forZones, zone),
+			Tier:      TierForZones,
+			Reason:    survey.whyZones(zone),
+		}
+	}
+	return Choice{Endpoints: pickPhase(endpoints, phaseReady), Tier: TierAll, Reason: survey.whyAll(node, zone)}
+}
+
+// selectTerminating is the choice if no endpoint is ready. Hints say nothing about terminating endpoints.
+func selectTerminating(endpoints []model.PortEndpoint) Choice {
+	chosen := pickPhase(endpoints, phaseTerminating)
+	if len(chosen) == 0 {
+		return noneUsable(endpoints)
+	}
+	return Choice{Endpoints: chosen, Tier: TierAll, Reason: Reason{Code: OnlyTerminating}}
+}
+
+func forNodes(endpoint *model.PortEndpoint) []string { return endpoint.HintNodes }
+
+func forZones(endpoint *model.PortEndpoint) []string { return endpoint.HintZones }
+
+func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) []string, place string) []model.PortEndpoint {
+	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+		return phaseOf(endpoint) == phaseReady && slices.Contains(hints(endpoint), place)
+	})
+}
+
+// hintSurvey is what the hints of the ready endpoints have in common. Hints of other endpoints are irrelevant.
+type hintSurvey struct {
+	anyReady     bool
+	nodes, zones hintKind
+}
+
+// hintKind is what the hints of one kind have in common.
+type hintKind struct {
+	some    bool           // some ready endpoint has a hint
+	here    bool           // some ready endpoint has a hint that names this node or its zone
+	missing bool           // some ready endpoint has no hint
+	without netip.AddrPort // the first such endpoint
+}
+
+func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
+	var survey hintSurvey
+	for i := range endpoints {
+		endpoint := &endpoints[i]
+		if phaseOf(endpoint) == phaseReady {
+			survey.anyReady = true
+			survey.nodes.add(endpoint.Addr, endpoint.HintNodes, node)
+			survey.zones.add(endpoint.Addr, endpoint.HintZones, zone)
+		}
+	}
+	return survey
+}
+
+func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
+	switch {
+	case len(hints) > 0:
+		k.some = true
+		k.here = k.here || slices.Contains(hints, place)
+	case !k.missing:
+		k.missing, k.without = true, endpoint
+	}
+}
+
+func (k *hintKind) usable() bool { return k.here && !k.missing }
+
+// whyZones is why hints for zones are used, and those for nodes are not.
+func (s *hintSurvey) whyZones(zone string) Reason {
+	reason := Reason{Code: HintedForThisZone, Key: TierForZones, Value: zone}
+	switch {
+	case s.nodes.some && s.nodes.missing:
+		reason.Code, reason.Endpoint = HintedForThisZoneNodeHintsIncomplete, s.nodes.without
+	case s.nodes.some:
+		reason.Code = HintedForThisZoneNotNode
+	}
+	return reason
+}
+
+// whyAll is why no hints are used. Hints for zones were tried last, so they come first.
+func (s *hintSurvey) whyAll(node, zone string) Reason {
+	switch {
+	case s.zones.some && s.zones.missing:
+		return Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: s.zones.without}
+	case s.zones.some && zone == "":
+		return Reason{Code: NodeHasNoZone, Key: string(policy.Zone)}
+	case s.zones.some:
+		return Reason{Code: NoHintForThisZone, Key: TierForZones, Value: zone}
+	case s.nodes.some && s.nodes.missing:
+		return Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: s.nodes.without}
+	case s.nodes.some:
+		return Reason{Code: NoHintForThisNode, Key: TierForNodes, Value: node}
+	}
+	return Reason{Code: AllEndpoints}
+}

@@ -1,0 +1,118 @@
+package selection
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+type hintCase struct {
+	labels    string // of this node, node-1
+	endpoints string
+	want      string
+	tier      string
+	reason    Reason
+}
+
+func TestHints(t *testing.T) {
+	zoneHint := func(code Code) Reason { return Reason{Code: code, Key: TierForZones, Value: "a"} }
+	cases := map[string]hintCase{
+		// Without a reason to ignore them.
+		"hints for this zone are followed": {
+			"zone=a", "1(a) 2(b) 3(c) 4(a)", "1 4", TierForZones, zoneHint(HintedForThisZone),
+		},
+		"hints for this node are followed": {
+			"zone=a", "1[node-1] 2[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
+		},
+		"hints for this node come before hints for its zone": {
+			"zone=a", "1(b)[node-1] 2(a)[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
+		},
+		"hints for this node need no zone": {
+			"", "1[node-1] 2[node-2]", "1", TierForNodes, Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
+		},
+		"the endpoint's own zone is not a hint": {
+			"zone=a", "1/a 2/b", "1 2", TierAll, Reason{Code: AllEndpoints},
+		},
+		"the endpoint's own zone does not contradict its hint": {
+			"zone=a", "1/b(a) 2/a(b)", "1", TierForZones, zoneHint(HintedForThisZone),
+		},
+
+		// Every row of "Why hints are ignored" in kube-proxy's behaviour.
+		"this node has no zone label": {
+			"", "1(a) 2(b)", "1 2", TierAll, Reason{Code: NodeHasNoZone, Key: zone},
+		},
+		"this node's zone label is empty": {
+			"zone=", "1(a) 2(b)", "1 2", TierAll, Reason{Code: NodeHasNoZone, Key: zone},
+		},
+		"a hint that names the empty zone is for nodes without a zone": {
+			"", "1(_) 2(b)", "1", TierForZones, Reason{Code: HintedForThisZone, Key: TierForZones},
+		},
+		"one ready endpoint has no hint for zones": {
+			"zone=a", "1(a) 2 3 4(a)", "1 2 3 4", TierAll, Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: addrOf("2")},
+		},
+		"one ready endpoint has no hint for nodes, so zones decide": {
+			"zone=a", "1(a)[node-1] 2(b) 3(a)[node-3]", "1 3", TierForZones,
+			Reason{Code: HintedForThisZoneNodeHintsIncomplete, Key: TierForZones, Value: "a", Endpoint: addrOf("2")},
+		},
+		"one ready endpoint has no hint for nodes, and there are none for zones": {
+			"zone=a", "1[node-1] 2", "1 2", TierAll, Reason{Code: HintsIncomplete, Key: TierForNodes, Endpoint: addrOf("2")},
+		},
+		"all have hints for nodes, none for this one, so zones decide": {
+			"zone=a", "2(a)[node-2] 3(b)[node-3]", "2", TierForZones, zoneHint(HintedForThisZoneNotNode),
+		},
+		"all have hints for nodes, none for this one, and there are none for zones": {
+			"zone=a", "2[node-2] 3[node-3]", "2 3", TierAll, Reason{Code: NoHintForThisNode, Key: TierForNodes, Value: "node-1"},
+		},
+		"all have hints for zones, none for this one": {
+			"zone=a", "2(b) 3(c)", "2 3", TierAll, zoneHint(NoHintForThisZone),
+		},
+		"all have hints of both kinds, none for this node or zone": {
+			"zone=a", "2(b)[node-2] 3(c)[node-3]", "2 3", TierAll, zoneHint(NoHintForThisZone),
+		},
+		"an unready endpoint without a hint is irrelevant": {
+			"zone=a", "1(a) 2! 3(b)", "1", TierForZones, zoneHint(HintedForThisZone),
+		},
+		"an unready endpoint's hint is irrelevant": {
+			"zone=a", "1!(a) 2 3", "2 3", TierAll, Reason{Code: AllEndpoints},
+		},
+		"a terminating endpoint without a hint is irrelevant": {
+			"zone=a", "1(a) 2t 3(b)", "1", TierForZones, zoneHint(HintedForThisZone),
+		},
+		"the endpoints hinted for this zone are all unready": {
+			"zone=a", "1!(a) 2(b) 3(c) 4!(a)", "2 3", TierAll, zoneHint(NoHintForThisZone),
+		},
+		"the endpoints hinted for this zone are all terminating": {
+			"zone=a", "1t(a) 2(b)", "2", TierAll, zoneHint(NoHintForThisZone),
+		},
+		"no endpoint is ready": {
+			"zone=a", "1t(a) 2t(b) 3!(a)", "1 2", TierAll, Reason{Code: OnlyTerminating},
+		},
+		"an endpoint hinted for several zones is used from each": {
+			"zone=c", "1(a,b,c) 2(b,c) 3(b,d) 4(c)", "1 2 4", TierForZones, Reason{Code: HintedForThisZone, Key: TierForZones, Value: "c"},
+		},
+		"an endpoint hinted for several nodes is used from each": {
+			"zone=a", "1[node-3,node-1] 2[node-1] 3[node-2]", "1 2", TierForNodes,
+			Reason{Code: HintedForThisNode, Key: TierForNodes, Value: "node-1"},
+		},
+		"no endpoint is usable": {
+			"zone=a", "1!(a) 2x(b) 3s(a)", "", "", Reason{Code: NoUsableEndpoints},
+		},
+		"there is no endpoint": {
+			"zone=a", "", "", "", Reason{Code: NoEndpoints},
+		},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			from := viewFrom(map[string]string{"node-1": test.labels})
+			got := Select(&model.Service{}, model.IPv4, parseEndpoints(t, test.endpoints), from).Cluster
+			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
+				t.Errorf("endpoints differ (-want +got):\n%s", diff)
+			}
+			if got.Tier != test.tier || got.Reason != test.reason {
+				t.Errorf("tier %q and reason %+v, want %q and %+v", got.Tier, got.Reason, test.tier, test.reason)
+			}
+		})
+	}
+}

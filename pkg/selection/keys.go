@@ -1,0 +1,106 @@
+package selection
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those that
+// serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
+//
+// Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
+func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, from Viewpoint) Choice {
+	for _, wanted := range [...]phase{phaseReady, phaseTerminating} {
+		for _, key := range keys {
+			value, carried := from.ownValue(key)
+			if !carried {
+				continue
+			}
+			chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+				return phaseOf(endpoint) == wanted && from.matches(endpoint, key, value)
+			})
+			if len(chosen) > 0 {
+				return Choice{
+					Endpoints: chosen,
+					Tier:      string(key),
+					Reason:    Reason{Code: matchCode(key, wanted), Key: string(key), Value: value},
+				}
+			}
+		}
+	}
+	if !anyUsable(endpoints) {
+		return noneUsable(endpoints)
+	}
+	// The last key is usually the widest one, so it tells an owner most.
+	return Choice{Reason: from.mismatch(keys[len(keys)-1])}
+}
+
+func matchCode(key policy.Key, chosen phase) Code {
+	switch {
+	case key == policy.AnyNode && chosen == phaseReady:
+		return MatchedAnyNode
+	case key == policy.AnyNode:
+		return MatchedAnyNodeTerminating
+	case chosen == phaseReady:
+		return MatchedTopologyKey
+	}
+	return MatchedTopologyKeyTerminating
+}
+
+// mismatch is why no endpoint matches, given the last key.
+func (v Viewpoint) mismatch(last policy.Key) Reason {
+	value, carried := v.ownValue(last)
+	if !carried {
+		return Reason{Code: NodeHasNoTopologyLabel, Key: string(last)}
+	}
+	return Reason{Code: NoTopologyMatch, Key: string(last), Value: value}
+}
+
+// ownValue returns this node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key matches
+// where both labels are present and equal.
+func (v Viewpoint) ownValue(key policy.Key) (value string, carried bool) {
+	switch key {
+	case policy.AnyNode:
+		return "", true
+	case policy.Hostname:
+		return v.Node.Name, v.Node.Name != ""
+	}
+	value, carried = v.Node.Labels[string(key)]
+	return value, carried
+}
+
+// matches reports whether an endpoint has this node's value of a key.
+func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own string) bool {
+	if key == policy.AnyNode {
+		return true
+	}
+	value, known := v.valueOf(endpoint, key)
+	return known && value == own
+}
+
+// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers for the hostname and the
+// zone where it can, so that no Node needs to be watched for them.
+func (v Viewpoint) valueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
+	switch {
+	case key == policy.Hostname:
+		return endpoint.Node, endpoint.Node != ""
+	case key == policy.Zone && endpoint.Zone != "":
+		return endpoint.Zone, true
+	}
+	labels, _ := v.labelsOf(endpoint.Node)
+	value, known = labels[string(key)]
+	return value, known
+}
+
+// labelsOf returns the labels of a node, and whether it is known. This node is always watched, others only if need be.
+func (v Viewpoint) labelsOf(node string) (labels map[string]string, known bool) {
+	switch {
+	case node == "":
+		return nil, false
+	case node == v.Node.Name && v.Node.Labels != nil:
+		return v.Node.Labels, true
+	case v.Labels == nil:
+		return nil, false
+	}
+	return v.Labels(node)
+}

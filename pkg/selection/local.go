@@ -1,0 +1,40 @@
+package selection
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// The policies that keep traffic on this node, as a Reason names them.
+const (
+	internalTrafficPolicy = "internalTrafficPolicy"
+	externalTrafficPolicy = "externalTrafficPolicy"
+)
+
+// selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter than
+// either. Whether terminating endpoints are needed is decided for this node alone.
+func selectLocal(policyField string, endpoints []model.PortEndpoint, from Viewpoint) *Choice {
+	ready := pickOnNode(endpoints, phaseReady, from)
+	if len(ready) > 0 {
+		return &Choice{Endpoints: ready, Tier: TierNode, Reason: Reason{Code: OnThisNode, Key: policyField}}
+	}
+	terminating := pickOnNode(endpoints, phaseTerminating, from)
+	if len(terminating) > 0 {
+		return &Choice{Endpoints: terminating, Tier: TierNode, Reason: Reason{Code: OnThisNodeTerminating, Key: policyField}}
+	}
+	if !anyUsable(endpoints) {
+		none := noneUsable(endpoints)
+		return &none
+	}
+	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
+}
+
+func pickOnNode(endpoints []model.PortEndpoint, wanted phase, from Viewpoint) []model.PortEndpoint {
+	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+		return phaseOf(endpoint) == wanted && from.isHere(endpoint)
+	})
+}
+
+// isHere reports whether an endpoint runs on this node. One whose node is unknown never does.
+func (v Viewpoint) isHere(endpoint *model.PortEndpoint) bool {
+	return endpoint.Node != "" && endpoint.Node == v.Node.Name
+}

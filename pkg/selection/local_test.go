@@ -1,0 +1,164 @@
+package selection
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+var (
+	internalLocal = model.Service{InternalTrafficLocal: true}
+	externalLocal = model.Service{ExternalTrafficLocal: true, ExternalFamilies: []model.Family{model.IPv4}}
+	bothLocal     = model.Service{
+		InternalTrafficLocal: true, ExternalTrafficLocal: true, ExternalFamilies: []model.Family{model.IPv4},
+	}
+)
+
+func withKeys(service model.Service, keys string) model.Service {
+	service.Topology = policy.Topology{Keys: parseKeys(keys)}
+	return service
+}
+
+func TestLocalChoice(t *testing.T) {
+	tests := map[string]struct {
+		service   model.Service
+		endpoints string
+		want      string
+		tier      string
+		reason    Reason
+	}{
+		"ready endpoints on this node are used": {
+			internalLocal, "1* 2@node-2 3*", "1 3", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"terminating ones beside them are not": {
+			internalLocal, "1* 3t*", "1", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"terminating ones are used if none on this node is ready, whatever is elsewhere": {
+			internalLocal, "2@node-2 3t* 4!*", "3", TierNode, Reason{Code: OnThisNodeTerminating, Key: "internalTrafficPolicy"},
+		},
+		"endpoints elsewhere are not used": {
+			internalLocal, "1!* 2@node-2", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"an endpoint whose node is unknown is elsewhere": {
+			internalLocal, "1", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"unusable endpoints are none": {
+			internalLocal, "1!* 2!@node-2", "", "", Reason{Code: NoUsableEndpoints},
+		},
+		"no endpoints are none": {
+			internalLocal, "", "", "", Reason{Code: NoEndpoints},
+		},
+		"the external policy names itself": {
+			externalLocal, "1* 2@node-2", "1", TierNode, Reason{Code: OnThisNode, Key: "externalTrafficPolicy"},
+		},
+		"of both policies the internal one is named": {
+			bothLocal, "2@node-2", "", "", Reason{Code: NoneOnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"hints do not apply": {
+			internalLocal, "1*(b)[node-2] 3*(a)[node-1]", "1 3", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
+		},
+		"topology keys do not apply": {
+			withKeys(internalLocal, "example.com/row"), "1* 2@node-2", "1", TierNode, Reason{Code: OnThisNode, Key: "internalTrafficPolicy"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), viewFrom(fleet)).Local
+			if got == nil {
+				t.Fatal("there is no local choice")
+			}
+			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
+				t.Errorf("endpoints differ (-want +got):\n%s", diff)
+			}
+			if got.Tier != test.tier || got.Reason != test.reason {
+				t.Errorf("tier %q and reason %+v, want %q and %+v", got.Tier, got.Reason, test.tier, test.reason)
+			}
+		})
+	}
+}
+
+func TestNothingIsOnANodeWithoutAName(t *testing.T) {
+	got := Select(&internalLocal, model.IPv4, parseEndpoints(t, "1 2@node-2"), Viewpoint{}).Local
+	if numbers(got.Endpoints) != "" || got.Reason.Code != NoneOnThisNode {
+		t.Errorf("endpoints %q for the reason %+v, want none", numbers(got.Endpoints), got.Reason)
+	}
+}
+
+func TestWhatServesTheClusterIP(t *testing.T) {
+	tests := map[string]struct {
+		service   model.Service
+		endpoints string
+		want      string
+		code      Code
+		outcome   Outcome
+	}{
+		"without a policy, all endpoints": {
+			model.Service{}, "1* 2@node-2", "1 2", AllEndpoints, Balance,
+		},
+		"without endpoints, connections are refused": {
+			model.Service{}, "", "", NoEndpoints, Refuse,
+		},
+		"without usable endpoints, connections are refused": {
+			model.Service{}, "1!*", "", NoUsableEndpoints, Refuse,
+		},
+		"hard topology keys that match nothing refuse, although endpoints are elsewhere": {
+			withKeys(model.Service{}, "hostname"), "2@node-2", "", NoTopologyMatch, Refuse,
+		},
+		"internalTrafficPolicy: Local uses the endpoints on this node": {
+			internalLocal, "1* 2@node-2", "1", OnThisNode, Balance,
+		},
+		"internalTrafficPolicy: Local drops if endpoints are only elsewhere": {
+			internalLocal, "2@node-2", "", NoneOnThisNode, Drop,
+		},
+		"internalTrafficPolicy: Local drops if only terminating endpoints are elsewhere": {
+			internalLocal, "2t@node-2", "", NoneOnThisNode, Drop,
+		},
+		"internalTrafficPolicy: Local refuses if no endpoint is usable anywhere": {
+			internalLocal, "1!* 2!@node-2", "", NoUsableEndpoints, Refuse,
+		},
+		"internalTrafficPolicy: Local drops in spite of topology keys": {
+			withKeys(internalLocal, "zone *"), "2@node-2", "", NoneOnThisNode, Drop,
+		},
+		"internalTrafficPolicy: Local beside an external address still governs the ClusterIP": {
+			bothLocal, "2@node-2", "", NoneOnThisNode, Drop,
+		},
+		"externalTrafficPolicy: Local does not govern the ClusterIP": {
+			externalLocal, "2@node-2", "2", AllEndpoints, Balance,
+		},
+		"externalTrafficPolicy: Local does not drop on the ClusterIP": {
+			withKeys(externalLocal, "hostname"), "2@node-2", "", NoTopologyMatch, Refuse,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			choice, outcome := Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), viewFrom(fleet)).ClusterIP()
+			if got := numbers(choice.Endpoints); got != test.want || choice.Reason.Code != test.code || outcome != test.outcome {
+				t.Errorf("endpoints %q, reason %s, outcome %d; want %q, %s, %d",
+					got, choice.Reason.Code, outcome, test.want, test.code, test.outcome)
+			}
+		})
+	}
+}
+
+func TestAnExternalAddressOfOneFamilyIsNoneOfTheOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		service model.Service
+		family  model.Family
+		want    view
+	}{
+		"external policy, family with an external address":        {externalLocal, model.IPv4, view{"1 2", "1", true}},
+		"external policy, family without an external address":     {externalLocal, model.IPv6, view{"1 2", "-", true}},
+		"both policies Local, family with an external address":    {bothLocal, model.IPv4, view{"1 2", "1", true}},
+		"both policies Local, family without an external address": {bothLocal, model.IPv6, view{"-", "1", true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := viewOf(Select(&test.service, test.family, parseEndpoints(t, "1* 2@node-2"), viewFrom(fleet)))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("selection differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package selection
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// endpointNotation is how the tables write an endpoint, so that a case fits on a line:
+//
+//	1              endpoint 10.0.0.1:80, ready, on no known node
+//	1!             not ready, not serving
+//	1s             serving, but neither ready nor terminating
+//	1t             serving and terminating, not ready
+//	1x             terminating and no longer serving
+//	1r             ready and terminating, as with publishNotReadyAddresses
+//	1*             on this node, node-1
+//	1@node-2       on another node
+//	1@node-2/b     with the slice's word that its zone is b
+//	1(a,b)         hinted for zones; an underscore is the empty zone
+//	1[node-2]      hinted for nodes
+var endpointNotation = regexp.MustCompile(`^(\d+)([!stxr])?(?:(\*)|@([\w.-]+))?(?:/([\w-]+))?(?:\(([\w,-]+)\))?(?:\[([\w,-]+)\])?$`)
+
+func parseEndpoints(t testing.TB, text string) []model.PortEndpoint {
+	t.Helper()
+	var endpoints []model.PortEndpoint
+	for word := range strings.FieldsSeq(text) {
+		fields := endpointNotation.FindStringSubmatch(word)
+		if fields == nil {
+			t.Fatalf("endpoint %q is not in the notation", word)
+		}
+		endpoint := model.PortEndpoint{Addr: addrOf(fields[1])}
+		state := fields[2]
+		endpoint.Ready = state == "" || state == "r"
+		endpoint.Serving = state != "!" && state != "x"
+		endpoint.Terminating = state == "t" || state == "x" || state == "r"
+		endpoint.Node, endpoint.Zone = fields[4], fields[5]
+		if fields[3] == "*" {
+			endpoint.Node = "node-1"
+		}
+		endpoint.HintZones, endpoint.HintNodes = parseHints(fields[6]), parseHints(fields[7])
+		endpoints = append(endpoints, endpoint)
+	}
+	return endpoints
+}
+
+func addrOf(number string) netip.AddrPort {
+	return netip.MustParseAddrPort("10.0.0." + number + ":80")
+}
+
+func parseHints(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.ReplaceAll(text, "_", ""), ",")
+}
+
+// numbers writes endpoints as the tables do: "1 4".
+func numbers(endpoints []model.PortEndpoint) string {
+	var words []string
+	for _, endpoint := range endpoints {
+		words = append(words, fmt.Sprint(endpoint.Addr.Addr().As4()[3]))
+	}
+	return strings.Join(words, " ")
+}
+
+// parseKeys accepts short names for the labels that the tables use most.
+func parseKeys(text string) []policy.Key {
+	long := map[string]policy.Key{
+		"hostname": policy.Hostname, "zone": policy.Zone, "region": "topology.kubernetes.io/region", "rack": "example.com/rack",
+	}
+	var keys []policy.Key
+	for word := range strings.FieldsSeq(text) {
+		key, ok := long[word]
+		if !ok {
+			key = policy.Key(word)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// parseLabels reads "zone=a rack=1"; an empty text is no labels at all.
+func parseLabels(text string) map[string]string {
+	labels := map[string]string{}
+	for word := range strings.FieldsSeq(text) {
+		key, value, _ := strings.Cut(word, "=")
+		labels[string(parseKeys(key)[0])] = value
+	}
+	return labels
+}
+
+// viewFrom is node-1's view of the nodes that a table lists. Nodes not listed are unknown.
+func viewFrom(nodes map[string]string) Viewpoint {
+	known := map[string]map[string]string{}
+	for name, labels := range nodes {
+		known[name] = parseLabels(labels)
+	}
+	return Viewpoint{
+		Node: model.Node{Name: "node-1", Labels: known["node-1"]},
+		Labels: func(node string) (map[string]string, bool) {
+			labels, ok := known[node]
+			return labels, ok
+		},
+	}
+}

@@ -1,0 +1,54 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// kubeProxys is what kube-proxy v1.36 would choose for a Service without topology keys, written as its description reads and
+// not as this package does it.
+func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
+	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })
+	terminating := where(endpoints, func(e model.PortEndpoint) bool { return !e.Ready && e.Serving && e.Terminating })
+	external := len(w.service.ExternalFamilies) > 0
+
+	got := view{Cluster: "-", Local: "-"}
+	var cluster []model.PortEndpoint
+	if !w.service.InternalTrafficLocal || external {
+		cluster = kubeProxysCluster(w, ready, terminating)
+		got.Cluster = numbers(cluster)
+	}
+	got.Anywhere = len(cluster) > 0
+	if w.service.InternalTrafficLocal || w.service.ExternalTrafficLocal && external {
+		here := func(e model.PortEndpoint) bool { return e.Node == w.from.Node.Name }
+		local := where(ready, here)
+		if len(local) == 0 {
+			local = where(terminating, here)
+		}
+		got.Local = numbers(local)
+		got.Anywhere = got.Anywhere || len(ready)+len(terminating) > 0
+	}
+	return got
+}
+
+func kubeProxysCluster(w *world, ready, terminating []model.PortEndpoint) []model.PortEndpoint {
+	if len(ready) == 0 {
+		return terminating
+	}
+	forThisNode := func(e model.PortEndpoint) bool { return slices.Contains(e.HintNodes, w.from.Node.Name) }
+	forThisZone := func(e model.PortEndpoint) bool { return slices.Contains(e.HintZones, w.from.Node.Labels[zone]) }
+	unhintedNode := func(e model.PortEndpoint) bool { return len(e.HintNodes) == 0 }
+	unhintedZone := func(e model.PortEndpoint) bool { return len(e.HintZones) == 0 }
+	switch {
+	case !slices.ContainsFunc(ready, unhintedNode) && slices.ContainsFunc(ready, forThisNode):
+		return where(ready, forThisNode)
+	case !slices.ContainsFunc(ready, unhintedZone) && slices.ContainsFunc(ready, forThisZone):
+		return where(ready, forThisZone)
+	}
+	return ready
+}
+
+func where(endpoints []model.PortEndpoint, test func(model.PortEndpoint) bool) []model.PortEndpoint {
+	return slices.DeleteFunc(slices.Clone(endpoints), func(e model.PortEndpoint) bool { return !test(e) })
+}

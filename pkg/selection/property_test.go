@@ -1,0 +1,221 @@
+package selection
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+const worlds = 5000
+
+func TestPropertiesHoldInRandomWorlds(t *testing.T) {
+	randomWorlds(worlds, func(w *world) {
+		if !t.Failed() {
+			checkProperties(t, w)
+		}
+	})
+}
+
+func TestRandomWorldsReachEveryCode(t *testing.T) {
+	seen := map[Code]bool{}
+	randomWorlds(worlds, func(w *world) {
+		endpoints := w.endpoints()
+		selection := w.choose(endpoints)
+		seen[selection.Cluster.Reason.Code] = true
+		if selection.Local != nil {
+			seen[selection.Local.Reason.Code] = true
+		}
+		for _, exclusion := range selection.Exclusions(endpoints, w.from) {
+			seen[exclusion.Reason.Code] = true
+		}
+	})
+	for _, code := range Codes() {
+		if !seen[code] {
+			t.Errorf("no world leads to %s", code)
+		}
+	}
+	if len(seen) != len(Codes()) {
+		t.Errorf("%d codes were seen, %d are listed", len(seen), len(Codes()))
+	}
+}
+
+// checkProperties checks everything that must hold in any world.
+func checkProperties(t *testing.T, w *world) {
+	t.Helper()
+	endpoints := w.endpoints()
+	selection := w.choose(endpoints)
+	checkChoice(t, endpoints, &selection.Cluster)
+	if selection.Local != nil {
+		checkChoice(t, endpoints, selection.Local)
+	}
+	checkExclusions(t, w, endpoints, selection)
+	checkOrder(t, w, endpoints, selection)
+	checkOutcome(t, w, selection)
+	if len(w.service.Topology.Keys) > 0 {
+		checkTiers(t, w, endpoints, selection)
+	} else if diff := cmp.Diff(kubeProxys(w, endpoints), viewOf(selection)); diff != "" {
+		t.Errorf("selection differs from kube-proxy's (-kube-proxy +got):\n%s", diff)
+	}
+	if t.Failed() {
+		t.Logf("in the world %+v\nendpoints %+v", w, endpoints)
+	}
+}
+
+// checkChoice: chosen endpoints are given ones, in their order, all usable, and never both ready and terminating ones.
+func checkChoice(t *testing.T, endpoints []model.PortEndpoint, choice *Choice) {
+	t.Helper()
+	rest := endpoints
+	for _, chosen := range choice.Endpoints {
+		at := slices.IndexFunc(rest, func(endpoint model.PortEndpoint) bool { return cmp.Equal(endpoint, chosen, equateAddrs) })
+		if at < 0 {
+			t.Errorf("%v was not given, or not in this order", chosen)
+			return
+		}
+		rest = rest[at+1:]
+		if !chosen.Ready && (!chosen.Serving || !chosen.Terminating) {
+			t.Errorf("%v is chosen and not usable", chosen)
+		}
+		if chosen.Ready != choice.Endpoints[0].Ready {
+			t.Errorf("ready and terminating endpoints are chosen together: %v", choice.Endpoints)
+		}
+	}
+	if (choice.Tier == "") != (len(choice.Endpoints) == 0) {
+		t.Errorf("tier is %q of %d endpoints", choice.Tier, len(choice.Endpoints))
+	}
+	checkReason(t, choice.Reason)
+}
+
+func checkReason(t *testing.T, reason Reason) {
+	t.Helper()
+	if !slices.Contains(Codes(), reason.Code) || reason.Sentence() == "" {
+		t.Errorf("reason %+v has no sentence", reason)
+	}
+}
+
+// checkExclusions: every endpoint is in a choice or left out with a reason, and never both.
+func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+	t.Helper()
+	found := map[netip.AddrPort]string{}
+	for _, exclusion := range selection.Exclusions(endpoints, w.from) {
+		found[exclusion.Endpoint] += "excluded"
+		checkReason(t, exclusion.Reason)
+	}
+	chosen := map[netip.AddrPort]bool{}
+	for _, endpoint := range selection.Cluster.Endpoints {
+		chosen[endpoint.Addr] = true
+	}
+	if selection.Local != nil {
+		for _, endpoint := range selection.Local.Endpoints {
+			chosen[endpoint.Addr] = true
+		}
+	}
+	for addr := range chosen {
+		found[addr] += "chosen"
+	}
+	for _, endpoint := range endpoints {
+		if fate := found[endpoint.Addr]; fate != "excluded" && fate != "chosen" {
+			t.Errorf("endpoint %v is %q", endpoint, fate)
+		}
+	}
+	if len(found) != len(endpoints) {
+		t.Errorf("%d endpoints have a fate, %d were given", len(found), len(endpoints))
+	}
+}
+
+// checkOrder: neither the order of slices nor that of endpoints changes a decision.
+func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+	t.Helper()
+	slices.Reverse(w.slices)
+	for _, slice := range w.slices {
+		slices.Reverse(slice.Endpoints)
+	}
+	again := w.choose(w.endpoints())
+	if diff := cmp.Diff(selection, again, equateAddrs, cmp.AllowUnexported(Selection{})); diff != "" {
+		t.Errorf("slices in another order give another selection (-first +second):\n%s", diff)
+	}
+	backwards := slices.Clone(endpoints)
+	slices.Reverse(backwards)
+	reversed := w.choose(backwards)
+	for _, choice := range []*Choice{&reversed.Cluster, reversed.Local} {
+		if choice != nil {
+			choice.Endpoints = slices.Clone(choice.Endpoints)
+			slices.Reverse(choice.Endpoints)
+		}
+	}
+	got := fmt.Sprint(viewOf(reversed), reversed.Cluster.Reason.Code)
+	want := fmt.Sprint(viewOf(selection), selection.Cluster.Reason.Code)
+	if got != want {
+		t.Errorf("endpoints in another order give %s instead of %s", got, want)
+	}
+}
+
+// checkOutcome: connections are spread if and only if there is somebody to take them, and dropped only by a Local policy.
+func checkOutcome(t *testing.T, w *world, selection Selection) {
+	t.Helper()
+	choice, outcome := selection.ClusterIP()
+	want := Refuse
+	switch {
+	case len(choice.Endpoints) > 0:
+		want = Balance
+	case w.service.InternalTrafficLocal && selection.Anywhere:
+		want = Drop
+	}
+	if outcome != want {
+		t.Errorf("outcome is %d, want %d", outcome, want)
+	}
+}
+
+// checkTiers: the first key that matches a ready endpoint wins and takes all it matches, else the first that matches a
+// terminating one. With * last there is always an endpoint where one is usable.
+func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+	t.Helper()
+	keys := w.service.Topology.Keys
+	if selection.Cluster.Reason.Code == ClusterNotUsed {
+		return
+	}
+	want, tier := "", ""
+	for _, ready := range []bool{true, false} {
+		for _, key := range keys {
+			var matching []model.PortEndpoint
+			for _, endpoint := range endpoints {
+				if endpoint.Ready == ready && (ready || endpoint.Serving && endpoint.Terminating) && sameValue(w, key, endpoint) {
+					matching = append(matching, endpoint)
+				}
+			}
+			if tier == "" && len(matching) > 0 {
+				want, tier = numbers(matching), string(key)
+			}
+		}
+	}
+	if got := numbers(selection.Cluster.Endpoints); got != want || selection.Cluster.Tier != tier {
+		t.Errorf("chosen are %q by %q, want %q by %q", got, selection.Cluster.Tier, want, tier)
+	}
+	if keys[len(keys)-1] == policy.AnyNode && (len(selection.Cluster.Endpoints) > 0) != selection.Anywhere {
+		t.Errorf("with * last, %d endpoints are chosen; a usable one exists: %t", len(selection.Cluster.Endpoints), selection.Anywhere)
+	}
+}
+
+// sameValue is the definition of a match, written in the plainest way.
+func sameValue(w *world, key policy.Key, endpoint model.PortEndpoint) bool {
+	labels, _ := w.from.Labels(endpoint.Node)
+	theirs, known := labels[string(key)]
+	ours, carried := w.from.Node.Labels[string(key)]
+	switch {
+	case key == policy.AnyNode:
+		return true
+	case key == policy.Hostname:
+		return endpoint.Node == w.from.Node.Name
+	case key == policy.Zone && endpoint.Zone != "":
+		return carried && endpoint.Zone == ours
+	}
+	return carried && known && theirs == ours
+}
+
+var equateAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, Reason{})

@@ -1,0 +1,132 @@
+package selection
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// Code is a stable name of a reason, safe to alert on.
+type Code string
+
+// Reason is why a choice was made, or why an endpoint was left out. It is small and formats nothing until asked.
+type Reason struct {
+	Code     Code
+	Key      string         // the topology key, node label, kind of hint or policy concerned
+	Value    string         // its value
+	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
+}
+
+// Why a choice has endpoints.
+const (
+	MatchedTopologyKey            Code = "MatchedTopologyKey"
+	MatchedTopologyKeyTerminating Code = "MatchedTopologyKeyTerminating"
+	MatchedAnyNode                Code = "MatchedAnyNode"
+	MatchedAnyNodeTerminating     Code = "MatchedAnyNodeTerminating"
+
+	HintedForThisNode                    Code = "HintedForThisNode"
+	HintedForThisZone                    Code = "HintedForThisZone"
+	HintedForThisZoneNotNode             Code = "HintedForThisZoneNotNode"
+	HintedForThisZoneNodeHintsIncomplete Code = "HintedForThisZoneNodeHintsIncomplete"
+
+	AllEndpoints      Code = "AllEndpoints"
+	HintsIncomplete   Code = "HintsIncomplete"
+	NoHintForThisNode Code = "NoHintForThisNode"
+	NoHintForThisZone Code = "NoHintForThisZone"
+	NodeHasNoZone     Code = "NodeHasNoZone"
+	OnlyTerminating   Code = "OnlyTerminating"
+
+	OnThisNode            Code = "OnThisNode"
+	OnThisNodeTerminating Code = "OnThisNodeTerminating"
+)
+
+// Why a choice has no endpoints. NodeHasNoTopologyLabel is also why an endpoint was left out.
+const (
+	NoEndpoints            Code = "NoEndpoints"
+	NoUsableEndpoints      Code = "NoUsableEndpoints"
+	NoTopologyMatch        Code = "NoTopologyMatch"
+	NodeHasNoTopologyLabel Code = "NodeHasNoTopologyLabel"
+	NoneOnThisNode         Code = "NoneOnThisNode"
+	ClusterNotUsed         Code = "ClusterNotUsed"
+)
+
+// Why an endpoint was left out.
+const (
+	NotReady                   Code = "NotReady"
+	TerminatingNotNeeded       Code = "TerminatingNotNeeded"
+	OtherTopologyValue         Code = "OtherTopologyValue"
+	EndpointHasNoNode          Code = "EndpointHasNoNode"
+	EndpointNodeUnknown        Code = "EndpointNodeUnknown"
+	EndpointHasNoTopologyLabel Code = "EndpointHasNoTopologyLabel"
+	HintedElsewhere            Code = "HintedElsewhere"
+	NotOnThisNode              Code = "NotOnThisNode"
+)
+
+// sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries.
+var sentences = []struct {
+	code     Code
+	sentence string
+}{
+	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
+	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +
+		"and still serve while terminating are used."},
+	{MatchedAnyNode, "All ready endpoints are used because the topology key * matches every node, and no key before it matched."},
+	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
+		"every node, and no key before it matched."},
+
+	{HintedForThisNode, "The endpoints that the EndpointSlices hint for this node, {value}, are used."},
+	{HintedForThisZone, "The endpoints that the EndpointSlices hint for this node's zone, {value}, are used."},
+	{HintedForThisZoneNotNode, "The endpoints that the EndpointSlices hint for this node's zone, {value}, are used; " +
+		"no endpoint is hinted for the node itself."},
+	{HintedForThisZoneNodeHintsIncomplete, "The endpoints that the EndpointSlices hint for this node's zone, {value}, are used; " +
+		"hints for nodes are ignored because the ready endpoint {endpoint} has none."},
+
+	{AllEndpoints, "All ready endpoints are used because the Service has neither topology keys nor hints."},
+	{HintsIncomplete, "All ready endpoints are used: the {key} hints are ignored because the ready endpoint {endpoint} has none."},
+	{NoHintForThisNode, "All ready endpoints are used: every one has a hint for nodes, and none names this node, {value}."},
+	{NoHintForThisZone, "All ready endpoints are used: every one has a hint for zones, and none names this node's zone, {value}."},
+	{NodeHasNoZone, "All ready endpoints are used: hints for zones are ignored because this node has no value for the label {key}."},
+	{OnlyTerminating, "No endpoint is ready, so all that still serve while terminating are used."},
+
+	{OnThisNode, "The ready endpoints on this node are used because {key} is Local."},
+	{OnThisNodeTerminating, "The endpoints on this node that still serve while terminating are used because {key} is Local and " +
+		"none on this node is ready."},
+
+	{NoEndpoints, "The Service port has no endpoints."},
+	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
+	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, nor does any match a key before " +
+		"that, and the keys do not end with *."},
+	{NodeHasNoTopologyLabel, "No endpoint matches the topology key {key} because this node has no such label; no key before it matches " +
+		"either, and the keys do not end with *."},
+	{NoneOnThisNode, "{key} is Local, and no usable endpoint is on this node."},
+	{ClusterNotUsed, "internalTrafficPolicy is Local and nothing can be dialled from outside the cluster, so no traffic goes to other nodes."},
+
+	{NotReady, "The endpoint is not ready."},
+	{TerminatingNotNeeded, "The endpoint is terminating, and ready ones serve in its place."},
+	{OtherTopologyValue, "The endpoint's {key} is {value}, which is not this node's."},
+	{EndpointHasNoNode, "The EndpointSlice does not say where the endpoint runs, so its {key} is unknown."},
+	{EndpointNodeUnknown, "The endpoint runs on node {value}, which is not known here, so its {key} is unknown."},
+	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
+	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
+	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
+}
+
+// Codes lists every code, in a fixed order.
+func Codes() []Code {
+	codes := make([]Code, len(sentences))
+	for i := range sentences {
+		codes[i] = sentences[i].code
+	}
+	return codes
+}
+
+// Sentence says the reason in plain English; it is empty for the zero Reason.
+func (r Reason) Sentence() string {
+	for i := range sentences {
+		if sentences[i].code == r.Code {
+			return strings.NewReplacer("{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String()).
+				Replace(sentences[i].sentence)
+		}
+	}
+	return string(r.Code)
+}

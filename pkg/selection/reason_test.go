@@ -1,0 +1,87 @@
+package selection
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestSentence(t *testing.T) {
+	tests := map[string]struct {
+		reason Reason
+		want   string
+	}{
+		"it names the key and quotes the value": {
+			matched(zone, "eu-1a"), `The ready endpoints that share this node's topology.kubernetes.io/zone, "eu-1a", are used.`,
+		},
+		"it shows that a value is empty": {
+			matched("empty", ""), `The ready endpoints that share this node's empty, "", are used.`,
+		},
+		"it names the endpoint": {
+			Reason{Code: HintsIncomplete, Key: TierForZones, Endpoint: addrOf("7")},
+			"All ready endpoints are used: the forZones hints are ignored because the ready endpoint 10.0.0.7:80 has none.",
+		},
+		"it names the policy": {
+			Reason{Code: NoneOnThisNode, Key: internalTrafficPolicy},
+			"internalTrafficPolicy is Local, and no usable endpoint is on this node.",
+		},
+		"it does not read a value as a template": {
+			Reason{Code: EndpointNodeUnknown, Key: rack, Value: "{key}"},
+			`The endpoint runs on node "{key}", which is not known here, so its example.com/rack is unknown.`,
+		},
+		"the zero reason says nothing": {Reason{}, ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.reason.Sentence(); got != test.want {
+				t.Errorf("sentence is\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEveryCodeHasASentence(t *testing.T) {
+	for _, code := range Codes() {
+		reason := Reason{Code: code, Key: "KEY", Value: "VALUE", Endpoint: addrOf("1")}
+		sentence := reason.Sentence()
+		if sentence == string(code) || !strings.HasSuffix(sentence, ".") || strings.ContainsAny(sentence, "{}") {
+			t.Errorf("%s says %q, which is no sentence", code, sentence)
+		}
+	}
+}
+
+// The constants are read from the source, so that a code that is missing in the table cannot hide.
+func TestCodesListsEveryConstant(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var declared []Code
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		if ident, ok := spec.Type.(*ast.Ident); ok && ident.Name == "Code" {
+			value, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+			if err != nil || value != spec.Names[0].Name {
+				t.Errorf("constant %s has the value %q; they should be the same", spec.Names[0].Name, value)
+			}
+			declared = append(declared, Code(value))
+		}
+		return true
+	})
+	if len(declared) == 0 {
+		t.Fatal("no constants found")
+	}
+	listed := Codes()
+	slices.Sort(declared)
+	slices.Sort(listed)
+	if !slices.Equal(declared, listed) {
+		t.Errorf("declared are\n%q\nlisted are\n%q", declared, listed)
+	}
+}

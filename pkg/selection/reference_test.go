@@ -1,0 +1,118 @@
+package selection
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// view is a Selection as kube-proxy's own tests describe one. A choice that is not computed is "-".
+type view struct {
+	Cluster, Local string
+	Anywhere       bool
+}
+
+func viewOf(selection Selection) view {
+	got := view{Cluster: numbers(selection.Cluster.Endpoints), Local: "-", Anywhere: selection.Anywhere}
+	if selection.Cluster.Reason.Code == ClusterNotUsed {
+		got.Cluster = "-"
+	}
+	if selection.Local != nil {
+		got.Local = numbers(selection.Local.Endpoints)
+	}
+	return got
+}
+
+// These are the cases that kube-proxy v1.36 asserts in its topology tests. The node is node-1 in zone a unless a case says
+// otherwise.
+func TestKubeProxysReferenceCases(t *testing.T) {
+	external := []model.Family{model.IPv4}
+	const hinted = "1*(a) 2*(b) 3(c) 4(a)"
+	const nodeHinted = "1(a)[node-1] 2(b)[node-2] 3(c)[node-3] 4(a)[node-4]"
+	zoneA := map[string]string{"zone": "a"}
+	tests := map[string]struct {
+		service   model.Service
+		node      string
+		labels    map[string]string
+		endpoints string
+		want      view
+	}{
+		"1: hints for this zone are followed": {
+			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4(a)", want: view{"1 4", "-", true},
+		},
+		"2: externalTrafficPolicy: Local does not read hints": {
+			service: model.Service{ExternalTrafficLocal: true, ExternalFamilies: external},
+			labels:  zoneA, endpoints: hinted, want: view{"1 4", "1 2", true},
+		},
+		"3: internalTrafficPolicy: Local does not read hints": {
+			service: model.Service{InternalTrafficLocal: true, ExternalFamilies: external},
+			labels:  zoneA, endpoints: hinted, want: view{"1 4", "1 2", true},
+		},
+		"4: without a zone label, hints are ignored": {
+			endpoints: "1(a)", want: view{"1", "-", true},
+		},
+		"4: with an empty zone label, hints are ignored": {
+			labels: map[string]string{"zone": ""}, endpoints: "1(a)", want: view{"1", "-", true},
+		},
+		"5: in a zone that no hint names, hints are ignored": {
+			labels: map[string]string{"zone": "b"}, endpoints: "1(a)", want: view{"1", "-", true},
+		},
+		"6: an unready endpoint is not used": {
+			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4!(a)", want: view{"1", "-", true},
+		},
+		"7: a zone with unready endpoints only is left": {
+			labels: zoneA, endpoints: "1!(a) 2(b) 3(c) 4!(a)", want: view{"2 3", "-", true},
+		},
+		"8: one missing hint makes all ignored": {
+			labels: zoneA, endpoints: "1(a) 2(b) 3 4(a)", want: view{"1 2 3 4", "-", true},
+		},
+		"9: an endpoint may be hinted for several zones": {
+			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: view{"1 2 4", "-", true},
+		},
+		"10: hints for this node come before hints for its zone": {
+			labels: zoneA, endpoints: nodeHinted, want: view{"1", "-", true},
+		},
+		"11: one endpoint without any hint makes all ignored": {
+			labels: zoneA, endpoints: "1(a)[node-1] 2 3(c)[node-3] 4(a)[node-4]", want: view{"1 2 3 4", "-", true},
+		},
+		"12: without a hint for this node, zones decide": {
+			node: "node-0", labels: zoneA, endpoints: nodeHinted, want: view{"1 4", "-", true},
+		},
+		"13: internalTrafficPolicy: Local with remote endpoints only has none": {
+			service: model.Service{InternalTrafficLocal: true},
+			labels:  zoneA, endpoints: "1@node-2 2@node-3", want: view{"-", "", true},
+		},
+		"14: both policies Local, remote terminating endpoints serve the cluster": {
+			service: model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true, ExternalFamilies: external},
+			labels:  zoneA, endpoints: "1t@node-2 2t@node-3", want: view{"1 2", "", true},
+		},
+		"15: each choice decides for itself whether it needs terminating endpoints": {
+			service: model.Service{ExternalTrafficLocal: true, ExternalFamilies: external},
+			labels:  zoneA, endpoints: "1@node-2 2!* 3t* 4t@node-3", want: view{"1", "3", true},
+		},
+		"16: externalTrafficPolicy: Local without an external address needs no local choice": {
+			service: model.Service{ExternalTrafficLocal: true},
+			labels:  zoneA, endpoints: "1@node-2 2*", want: view{"1 2", "-", true},
+		},
+		"17: an endpoint that is neither ready nor serving is not there": {
+			labels: zoneA, endpoints: "1!", want: view{"", "-", false},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			from := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{}}}
+			if test.node != "" {
+				from.Node.Name = test.node
+			}
+			if value, ok := test.labels["zone"]; ok {
+				from.Node.Labels[zone] = value
+			}
+			got := viewOf(Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), from))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("selection differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

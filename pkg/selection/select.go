@@ -1,0 +1,106 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in the family, as
+// model.Endpoints joins them: no two have the same address and port.
+//
+// It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a choice.
+func Select(service *model.Service, family model.Family, endpoints []model.PortEndpoint, from Viewpoint) Selection {
+	external := slices.Contains(service.ExternalFamilies, family)
+	selection := Selection{
+		Cluster:       Choice{Reason: Reason{Code: ClusterNotUsed}},
+		Anywhere:      anyUsable(endpoints),
+		internalLocal: service.InternalTrafficLocal,
+	}
+	if !service.InternalTrafficLocal || external {
+		selection.Cluster = selectCluster(service, endpoints, from)
+	}
+	switch {
+	case service.InternalTrafficLocal:
+		selection.Local = selectLocal(internalTrafficPolicy, endpoints, from)
+	case service.ExternalTrafficLocal && external:
+		selection.Local = selectLocal(externalTrafficPolicy, endpoints, from)
+	}
+	return selection
+}
+
+// selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own words, hints
+// are a controller's.
+func selectCluster(service *model.Service, endpoints []model.PortEndpoint, from Viewpoint) Choice {
+	if len(service.Topology.Keys) > 0 {
+		return selectByKeys(service.Topology.Keys, endpoints, from)
+	}
+	return selectByHints(endpoints, from)
+}
+
+// phase is a group of endpoints that is tried as a whole before the next one. Terminating endpoints that still serve are
+// better than none (KEP-1669), and never used beside ready ones.
+type phase uint8
+
+const (
+	phaseReady phase = iota
+	phaseTerminating
+	phaseNever
+)
+
+// phaseOf returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one that
+// terminates, is ready because its slice says so.
+func phaseOf(endpoint *model.PortEndpoint) phase {
+	switch {
+	case endpoint.Ready:
+		return phaseReady
+	case endpoint.Serving && endpoint.Terminating:
+		return phaseTerminating
+	}
+	return phaseNever
+}
+
+func anyUsable(endpoints []model.PortEndpoint) bool {
+	for i := range endpoints {
+		if phaseOf(&endpoints[i]) != phaseNever {
+			return true
+		}
+	}
+	return false
+}
+
+// pick returns the endpoints that a test accepts: the given slice itself if it accepts all, nil if none.
+func pick(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool) []model.PortEndpoint {
+	count := 0
+	for i := range endpoints {
+		if accepts(&endpoints[i]) {
+			count++
+		}
+	}
+	switch count {
+	case 0:
+		return nil
+	case len(endpoints):
+		return slices.Clip(endpoints)
+	}
+	picked := make([]model.PortEndpoint, 0, count)
+	for i := range endpoints {
+		if accepts(&endpoints[i]) {
+			picked = append(picked, endpoints[i])
+		}
+	}
+	return picked
+}
+
+// pickPhase returns the endpoints of a phase.
+func pickPhase(endpoints []model.PortEndpoint, wanted phase) []model.PortEndpoint {
+	return pick(endpoints, func(endpoint *model.PortEndpoint) bool { return phaseOf(endpoint) == wanted })
+}
+
+// noneUsable is the choice if no endpoint can be used at all.
+func noneUsable(endpoints []model.PortEndpoint) Choice {
+	if len(endpoints) == 0 {
+		return Choice{Reason: Reason{Code: NoEndpoints}}
+	}
+	return Choice{Reason: Reason{Code: NoUsableEndpoints}}
+}

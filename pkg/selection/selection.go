@@ -1,0 +1,80 @@
+package selection
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Viewpoint is where a decision is made.
+type Viewpoint struct {
+	// Node is this node. Its labels are nil while the Node object is unknown.
+	Node model.Node
+	// Labels returns the labels of any node, and whether that node is known. Nil if no other node is known.
+	Labels func(node string) (labels map[string]string, known bool)
+}
+
+// Selection is the decision for one Service port in one family on one node.
+type Selection struct {
+	// Cluster is where traffic goes that no policy keeps on this node.
+	Cluster Choice
+	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without such a
+	// policy.
+	Local *Choice
+	// Anywhere reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
+	Anywhere bool
+	// internalLocal: the ClusterIP is governed by Local.
+	internalLocal bool
+}
+
+// Choice is a set of endpoints, the tier they form, and the reason.
+type Choice struct {
+	// Endpoints are in the order in which they were given. They may be the given slice itself: do not write to them.
+	Endpoints []model.PortEndpoint
+	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
+	// are no endpoints.
+	Tier   string
+	Reason Reason
+}
+
+// The tiers that are no topology keys.
+const (
+	TierForNodes = "forNodes" // the hints for this node
+	TierForZones = "forZones" // the hints for this node's zone
+	TierNode     = "node"     // what a Local policy keeps on this node
+	TierAll      = "all"      // nothing narrows the choice
+)
+
+// Exclusion is an endpoint that no choice contains, and why.
+type Exclusion struct {
+	Endpoint netip.AddrPort
+	Reason   Reason
+}
+
+// Outcome is what happens to a connection.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Balance Outcome = iota // spread over the chosen endpoints
+	Refuse                 // nobody could answer: say so at once
+	Drop                   // others could answer, but a Local policy forbids it: stay silent, as kube-proxy does
+)
+
+// ClusterIP returns the choice that serves connections to the ClusterIP, and what happens to them.
+//
+// Topology keys that match nothing refuse, although endpoints exist elsewhere: the Service's owner asked for no endpoint
+// here, and a client should learn it at once. Only internalTrafficPolicy: Local drops.
+func (s Selection) ClusterIP() (Choice, Outcome) {
+	choice := s.Cluster
+	if s.internalLocal {
+		choice = *s.Local
+	}
+	switch {
+	case len(choice.Endpoints) > 0:
+		return choice, Balance
+	case s.internalLocal && s.Anywhere:
+		return choice, Drop
+	}
+	return choice, Refuse
+}

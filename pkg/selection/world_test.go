@@ -1,0 +1,149 @@
+package selection
+
+import (
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// world is everything a decision depends on.
+type world struct {
+	service model.Service
+	port    model.ServicePort
+	slices  []*model.EndpointSlice
+	from    Viewpoint
+}
+
+func (w *world) endpoints() []model.PortEndpoint {
+	return model.Endpoints(w.port, model.IPv4, w.slices)
+}
+
+func (w *world) choose(endpoints []model.PortEndpoint) Selection {
+	return Select(&w.service, model.IPv4, endpoints, w.from)
+}
+
+// dice makes choices from bytes, so that a fuzzer can steer them. It throws zeros when the bytes are used up.
+type dice struct {
+	bytes []byte
+}
+
+func (d *dice) below(limit int) int {
+	if len(d.bytes) == 0 {
+		return 0
+	}
+	first := d.bytes[0]
+	d.bytes = d.bytes[1:]
+	return int(first) % limit
+}
+
+func (d *dice) oneIn(chances int) bool { return d.below(chances) == chances-1 }
+
+func (d *dice) word(words []string) string { return words[d.below(len(words))] }
+
+// There are so few names that endpoints collide, keys repeat and nodes are shared.
+var (
+	worldNodes = []string{"node-1", "node-2", "node-3", "node-4", ""}
+	worldZones = []string{"a", "b", ""}
+	worldKeys  = []string{hostname, zone, rack}
+)
+
+// newWorld makes a world from bytes; every sequence of bytes makes one.
+func newWorld(bytes []byte) *world {
+	dice := &dice{bytes}
+	w := &world{
+		port: model.ServicePort{Name: "web", Protocol: model.TCP, Port: 80},
+		from: worldView(dice),
+		service: model.Service{
+			InternalTrafficLocal: dice.oneIn(4),
+			ExternalTrafficLocal: dice.oneIn(4),
+			Topology:             policy.Topology{Keys: worldTopology(dice)},
+		},
+	}
+	if dice.oneIn(2) {
+		w.service.ExternalFamilies = []model.Family{model.IPv4}
+	}
+	hintChances, readyChances := dice.below(3), dice.below(3)
+	for range dice.below(4) {
+		w.slices = append(w.slices, worldSlice(dice, hintChances, readyChances))
+	}
+	return w
+}
+
+func worldView(dice *dice) Viewpoint {
+	known := map[string]map[string]string{}
+	for _, node := range worldNodes[:4] {
+		if dice.oneIn(4) {
+			continue
+		}
+		known[node] = map[string]string{}
+		for _, key := range []string{zone, rack} {
+			if !dice.oneIn(4) {
+				known[node][key] = dice.word(worldZones)
+			}
+		}
+	}
+	return Viewpoint{
+		Node: model.Node{Name: "node-1", Labels: known["node-1"]},
+		Labels: func(node string) (map[string]string, bool) {
+			labels, ok := known[node]
+			return labels, ok
+		},
+	}
+}
+
+func worldTopology(dice *dice) []policy.Key {
+	var keys []policy.Key
+	first := dice.below(len(worldKeys))
+	for i := range dice.below(len(worldKeys) + 1) {
+		keys = append(keys, policy.Key(worldKeys[(first+i)%len(worldKeys)]))
+	}
+	if dice.oneIn(3) {
+		keys = append(keys, policy.AnyNode)
+	}
+	return keys
+}
+
+// worldSlice makes a slice whose endpoints have all, some or no hints, and are ready all, mostly or at random.
+func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice {
+	slice := &model.EndpointSlice{Ports: []model.SlicePort{{Name: "web", Protocol: model.TCP, Port: 8080 + uint16(dice.below(2))}}}
+	for range dice.below(6) {
+		endpoint := model.SliceEndpoint{
+			Addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(dice.below(8))}),
+			Endpoint: model.Endpoint{
+				Node: dice.word(worldNodes), Zone: dice.word(worldZones), Ready: true, Serving: true,
+			},
+		}
+		if readyChances > 0 && dice.oneIn(3-readyChances) {
+			endpoint.Ready, endpoint.Serving, endpoint.Terminating = dice.oneIn(4), !dice.oneIn(4), !dice.oneIn(4)
+		}
+		endpoint.HintZones = worldHints(dice, hintChances, worldZones)
+		endpoint.HintNodes = worldHints(dice, hintChances, worldNodes[:4])
+		slice.Endpoints = append(slice.Endpoints, endpoint)
+	}
+	return slice
+}
+
+// worldHints is none with no chances, some with one, and nearly always some with two.
+func worldHints(dice *dice, chances int, places []string) []string {
+	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
+		return nil
+	}
+	hints := []string{dice.word(places)}
+	if dice.oneIn(4) {
+		hints = append(hints, dice.word(places))
+	}
+	return hints
+}
+
+// randomWorlds yields the same worlds in every run.
+func randomWorlds(count int, yield func(*world)) {
+	random := rand.NewChaCha8([32]byte{'w', 'o', 'r', 'l', 'd', 's'})
+	for range count {
+		bytes := make([]byte, 256)
+		// ChaCha8's Read never fails.
+		_, _ = random.Read(bytes)
+		yield(newWorld(bytes))
+	}
+}

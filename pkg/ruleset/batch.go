@@ -1,0 +1,77 @@
+package ruleset
+
+import (
+	"iter"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Batch is a list of operations that the kernel takes whole or not at all.
+type Batch struct {
+	Ops []Op
+}
+
+// Verb is what an operation does to its object.
+type Verb uint8
+
+// The verbs. Each behaves as nftables does:
+//
+//   - Add of a table, set, chain or identical element that is there already does nothing; Add of an element with another value is
+//     an error (EEXIST). Add of a chain does not touch its rules, if it has any: AddRules appends.
+//   - Delete and Flush of what is not there are errors (ENOENT); Delete of a chain or set in use is one too (EBUSY).
+//   - Flush of a set removes its elements, of a chain its rules.
+const (
+	Add Verb = iota
+	Delete
+	Flush
+)
+
+// Op is one operation on one kind of object.
+type Op struct {
+	Verb   Verb
+	Family model.Family
+	Object Object
+}
+
+// Object is what an operation works on.
+type Object interface {
+	isObject()
+}
+
+// The objects.
+type (
+	// TableObject is our table of the family.
+	TableObject struct{}
+	// SetObject is a set or map; Delete and Flush read only its name.
+	SetObject struct{ Set Set }
+	// ChainObject is a chain; Add makes it without its rules, Delete and Flush read only its name.
+	ChainObject struct{ Chain Chain }
+	// RulesObject is all rules of a chain, which Add appends. It has no other verb.
+	RulesObject struct{ Chain Chain }
+	// ElementsObject is a number of elements of one set. It has no Flush: flush the set.
+	//
+	// The sequence may be walked more than once and gives the same elements each time.
+	ElementsObject struct {
+		Set      Set
+		Elements iter.Seq[Element]
+	}
+)
+
+func (TableObject) isObject()    {}
+func (SetObject) isObject()      {}
+func (ChainObject) isObject()    {}
+func (RulesObject) isObject()    {}
+func (ElementsObject) isObject() {}
+
+// Count returns how many elements of a family's table the batch adds, or deletes one by one.
+func (b Batch) Count(family model.Family, verb Verb) int {
+	count := 0
+	for _, op := range b.Ops {
+		if object, ok := op.Object.(ElementsObject); ok && op.Family == family && op.Verb == verb {
+			for range object.Elements {
+				count++
+			}
+		}
+	}
+	return count
+}

@@ -1,0 +1,134 @@
+package ruleset
+
+import (
+	"maps"
+	"reflect"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Mirror is what the kernel holds, as far as accepted commits have told. It is changed only by Accept, after the kernel
+// took the batch of a Plan; a plan that failed leaves it as it was.
+//
+// A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of several
+// ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
+type Mirror struct {
+	services map[model.ObjectName]Service
+	elements map[sharedElement]int
+	chains   map[objectKey]ownedChain
+	sets     map[objectKey]Set
+	// leftover chains and sets belong to nobody any more and still have to be swept out of the kernel.
+	leftoverChains map[objectKey]bool
+	leftoverSets   map[objectKey]bool
+}
+
+type sharedElement struct {
+	family  model.Family
+	set     string
+	element Element
+}
+
+type objectKey struct {
+	family model.Family
+	name   string
+}
+
+type ownedChain struct {
+	chain  Chain
+	owners int
+}
+
+// NewMirror returns the mirror of a kernel that holds nothing of ours.
+func NewMirror() *Mirror {
+	return &Mirror{
+		services:       map[model.ObjectName]Service{},
+		elements:       map[sharedElement]int{},
+		chains:         map[objectKey]ownedChain{},
+		sets:           map[objectKey]Set{},
+		leftoverChains: map[objectKey]bool{},
+		leftoverSets:   map[objectKey]bool{},
+	}
+}
+
+// Service returns what a Service owns; nothing if it owns nothing.
+func (m *Mirror) Service(name model.ObjectName) Service { return m.services[name] }
+
+// Services returns the number of Services that own something.
+func (m *Mirror) Services() int { return len(m.services) }
+
+// Accept takes over what a plan did, after the kernel accepted its batch.
+func (m *Mirror) Accept(plan *Plan) {
+	for _, service := range plan.services {
+		if len(service.Ports) == 0 {
+			delete(m.services, service.Name)
+			continue
+		}
+		m.services[service.Name] = service
+	}
+	for key, count := range plan.elements {
+		if count == 0 {
+			delete(m.elements, key)
+			continue
+		}
+		m.elements[key] = count
+	}
+	for key, owned := range plan.chains {
+		if owned.owners > 0 {
+			m.chains[key] = owned
+			delete(m.leftoverChains, key)
+			continue
+		}
+		if _, had := m.chains[key]; had {
+			delete(m.chains, key)
+			m.leftoverChains[key] = true
+		}
+	}
+	m.acceptSets(plan)
+}
+
+func (m *Mirror) acceptSets(plan *Plan) {
+	for key, set := range plan.sets {
+		if set != nil {
+			m.sets[key] = *set
+			delete(m.leftoverSets, key)
+			continue
+		}
+		if _, had := m.sets[key]; had {
+			delete(m.sets, key)
+			m.leftoverSets[key] = true
+		}
+	}
+}
+
+// Sweep returns the batch that removes what nobody owns any more. It is a batch of its own because kernels before 6.2
+// call a chain busy in the batch that removes the last map element that leads to it. Swept must follow its commit.
+func (m *Mirror) Sweep() Batch {
+	var batch Batch
+	for _, key := range sortedKeys(m.leftoverChains) {
+		batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
+	}
+	for _, key := range sortedKeys(m.leftoverChains) {
+		batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
+	}
+	for _, key := range sortedKeys(m.leftoverSets) {
+		batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
+	}
+	return batch
+}
+
+// Swept forgets the leftovers, after the kernel accepted the batch of Sweep.
+func (m *Mirror) Swept() {
+	clear(m.leftoverChains)
+	clear(m.leftoverSets)
+}
+
+// Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.
+func (m *Mirror) Equal(other *Mirror) bool {
+	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withSortedSlots(), b.withSortedSlots()) }
+	return maps.EqualFunc(m.services, other.services, sameService) &&
+		maps.Equal(m.elements, other.elements) &&
+		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
+		maps.EqualFunc(m.sets, other.sets, func(a, b Set) bool { return a.Name == b.Name }) &&
+		maps.Equal(m.leftoverChains, other.leftoverChains) &&
+		maps.Equal(m.leftoverSets, other.leftoverSets)
+}

@@ -1,0 +1,294 @@
+package ruleset
+
+import (
+	"iter"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Plan leads from what a Mirror holds to what some Services should own.
+type Plan struct {
+	// Batch is what the kernel has to accept.
+	Batch Batch
+	// Left are the affinity maps that may still send a client to an endpoint that is no longer used.
+	Left []AffinityMap
+
+	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
+	services []Service
+	elements map[sharedElement]int
+	chains   map[objectKey]ownedChain
+	sets     map[objectKey]*Set // nil: gone
+}
+
+// Services returns the number of Services that the plan is about.
+func (p *Plan) Services() int { return len(p.services) }
+
+// Plan returns how to make the given Services own what they should; one without ports owns nothing. Each may be given
+// once. The work is proportional to what these Services own, never to what exists.
+func (m *Mirror) Plan(wanted []Service) *Plan {
+	draft := m.draft()
+	for _, want := range wanted {
+		draft.replace(m.services[want.Name], want)
+	}
+	draft.settleShared()
+	return draft.finish()
+}
+
+func (m *Mirror) draft() *draft {
+	return &draft{
+		mirror: m,
+		plan: &Plan{
+			elements: map[sharedElement]int{},
+			chains:   map[objectKey]ownedChain{},
+			sets:     map[objectKey]*Set{},
+		},
+		deletes: map[elementsKey][]Element{},
+		adds:    map[elementsKey][]Element{},
+	}
+}
+
+// draft is a plan in the making.
+type draft struct {
+	mirror        *Mirror
+	plan          *Plan
+	deletes, adds map[elementsKey][]Element
+}
+
+type elementsKey struct {
+	family model.Family
+	set    int // index in StaticSets
+}
+
+// replace notes what changes when a Service owns want instead of have.
+func (d *draft) replace(have, want Service) {
+	want = want.reslotted(have)
+	d.replaceOwner(have, want)
+	for _, family := range model.Families {
+		for index, set := range StaticSets {
+			if sharedSets[set.Name] {
+				continue
+			}
+			key := elementsKey{family, index}
+			deleted, added := difference(have.elements(family, set), want.elements(family, set))
+			d.deletes[key] = append(d.deletes[key], deleted...)
+			d.adds[key] = append(d.adds[key], added...)
+		}
+	}
+	d.plan.Left = append(d.plan.Left, leftBehind(have, want)...)
+}
+
+// replaceOwner notes what the mirror will hold when a Service owns want instead of have, and who owns what is shared.
+func (d *draft) replaceOwner(have, want Service) {
+	for _, family := range model.Families {
+		for _, set := range StaticSets {
+			if sharedSets[set.Name] {
+				d.count(family, set, have, -1)
+				d.count(family, set, want, +1)
+			}
+		}
+	}
+	d.replaceObjects(have, want)
+	d.plan.services = append(d.plan.services, want)
+}
+
+// count adds to the number of owners of each shared element.
+func (d *draft) count(family model.Family, set Set, service Service, by int) {
+	for element := range service.elements(family, set) {
+		key := sharedElement{family, set.Name, element}
+		if _, seen := d.plan.elements[key]; !seen {
+			d.plan.elements[key] = d.mirror.elements[key]
+		}
+		d.plan.elements[key] += by
+	}
+}
+
+// replaceObjects notes which chains and affinity maps get or lose an owner.
+func (d *draft) replaceObjects(have, want Service) {
+	for i := range have.Ports {
+		port := &have.Ports[i]
+		for _, chain := range port.Chains() {
+			d.own(port.ID.Family, chain, -1)
+		}
+		for _, affinity := range port.AffinityMaps() {
+			d.plan.sets[objectKey{port.ID.Family, affinity.Set.Name}] = nil
+		}
+	}
+	for i := range want.Ports {
+		port := &want.Ports[i]
+		for _, chain := range port.Chains() {
+			d.own(port.ID.Family, chain, +1)
+		}
+		for _, affinity := range port.AffinityMaps() {
+			d.plan.sets[objectKey{port.ID.Family, affinity.Set.Name}] = &affinity.Set
+		}
+	}
+}
+
+func (d *draft) own(family model.Family, chain Chain, by int) {
+	key := objectKey{family, chain.Name}
+	owned, seen := d.plan.chains[key]
+	if !seen {
+		owned = d.mirror.chains[key]
+	}
+	if by > 0 {
+		owned.chain = chain
+	}
+	owned.owners += by
+	d.plan.chains[key] = owned
+}
+
+// settleShared turns the counts of owners into elements to add and to delete.
+func (d *draft) settleShared() {
+	for index, set := range StaticSets {
+		if !sharedSets[set.Name] {
+			continue
+		}
+		for key, owners := range d.plan.elements {
+			if key.set != set.Name {
+				continue
+			}
+			where := elementsKey{key.family, index}
+			switch had := d.mirror.elements[key] > 0; {
+			case had && owners == 0:
+				d.deletes[where] = append(d.deletes[where], key.element)
+			case !had && owners > 0:
+				d.adds[where] = append(d.adds[where], key.element)
+			}
+		}
+	}
+}
+
+// finish writes the batch in an order that the kernel accepts: what is referred to before what refers to it, and deletions
+// before additions, because an element with another value is replaced by deleting and adding it.
+func (d *draft) finish() *Plan {
+	batch := &d.plan.Batch
+	d.addObjects(batch)
+	for _, verb := range []Verb{Delete, Add} {
+		elements := d.adds
+		if verb == Delete {
+			elements = d.deletes
+		}
+		for _, family := range model.Families {
+			for index, set := range StaticSets {
+				if list := elements[elementsKey{family, index}]; len(list) > 0 {
+					batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(list)})
+				}
+			}
+		}
+	}
+	return d.plan
+}
+
+func (d *draft) addObjects(batch *Batch) {
+	for _, key := range sortedKeys(d.plan.sets) {
+		set := d.plan.sets[key]
+		if _, had := d.mirror.sets[key]; set == nil || had {
+			continue
+		}
+		batch.add(Add, key.family, SetObject{*set})
+		batch.add(Flush, key.family, SetObject{*set}) // it may be a leftover with clients of another time
+	}
+	for _, key := range sortedKeys(d.plan.chains) {
+		want, have := d.plan.chains[key], d.mirror.chains[key]
+		if want.owners == 0 || have.owners > 0 && reflect.DeepEqual(want.chain, have.chain) {
+			continue
+		}
+		batch.add(Add, key.family, ChainObject{want.chain})
+		batch.add(Flush, key.family, ChainObject{want.chain})
+		batch.add(Add, key.family, RulesObject{want.chain})
+	}
+}
+
+func (b *Batch) add(verb Verb, family model.Family, object Object) {
+	b.Ops = append(b.Ops, Op{Verb: verb, Family: family, Object: object})
+}
+
+// elements returns what the Service owns in one set of one family.
+func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		for i := range s.Ports {
+			if s.Ports[i].ID.Family != family {
+				continue
+			}
+			for element := range s.Ports[i].Elements(set) {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or gave another value.
+func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
+	before := map[Tuple]Element{}
+	for element := range have {
+		before[element.Key] = element
+	}
+	for element := range want {
+		old, ok := before[element.Key]
+		if ok && old == element {
+			delete(before, element.Key)
+			continue
+		}
+		added = append(added, element)
+	}
+	for element := range have {
+		if _, gone := before[element.Key]; gone {
+			deleted = append(deleted, element)
+		}
+	}
+	return deleted, added
+}
+
+// leftBehind returns the affinity maps that stay while an endpoint leaves them.
+func leftBehind(have, want Service) []AffinityMap {
+	var left []AffinityMap
+	for i := range want.Ports {
+		port := &want.Ports[i]
+		old, ok := have.port(port.ID)
+		if !ok {
+			continue
+		}
+		before := old.AffinityMaps()
+		for _, affinity := range port.AffinityMaps() {
+			at := slices.IndexFunc(before, func(m AffinityMap) bool { return m.Port == affinity.Port })
+			leaves := func(endpoint netip.Addr) bool { return !slices.Contains(affinity.Endpoints, endpoint) }
+			if at >= 0 && slices.ContainsFunc(before[at].Endpoints, leaves) {
+				left = append(left, affinity)
+			}
+		}
+	}
+	return left
+}
+
+func (s Service) port(id model.PortID) (*Port, bool) {
+	for i := range s.Ports {
+		if s.Ports[i].ID == id {
+			return &s.Ports[i], true
+		}
+	}
+	return nil, false
+}
+
+// reslotted returns the Service with the slots that change least.
+func (s Service) reslotted(have Service) Service {
+	ports := slices.Clone(s.Ports)
+	for i := range ports {
+		if old, ok := have.port(ports[i].ID); ok {
+			ports[i].Slots = Reslot(old.Slots, ports[i].Slots)
+		}
+	}
+	return Service{Name: s.Name, Ports: ports}
+}
+
+func (s Service) withSortedSlots() Service {
+	ports := slices.Clone(s.Ports)
+	for i := range ports {
+		ports[i].Slots = slices.SortedFunc(slices.Values(ports[i].Slots), netip.AddrPort.Compare)
+	}
+	return Service{Name: s.Name, Ports: ports}
+}

@@ -1,0 +1,140 @@
+package ruleset
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: static sets first, then the others by
+// name; base chains first, then the others by name; elements by key.
+func (t *Tables) Print(w io.Writer) error {
+	buffered := bufio.NewWriter(w)
+	for i, family := range slices.Sorted(maps.Keys(t.tables)) {
+		if i > 0 {
+			fmt.Fprintln(buffered)
+		}
+		t.tables[family].print(buffered, family)
+	}
+	return buffered.Flush()
+}
+
+func (t *table) print(w *bufio.Writer, family model.Family) {
+	fmt.Fprintf(w, "table %s %s {\n", keyword(family), TableName)
+	for i, set := range t.sortedSets() {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		set.print(w, family)
+	}
+	for _, chain := range t.sortedChains() {
+		fmt.Fprintln(w)
+		chain.print(w, family)
+	}
+	fmt.Fprintln(w, "}")
+}
+
+func (t *table) sortedSets() []*filledSet {
+	rank := func(set *filledSet) int {
+		return slices.IndexFunc(StaticSets, func(static Set) bool { return static.Name == set.Name })
+	}
+	return slices.SortedFunc(maps.Values(t.sets), func(a, b *filledSet) int {
+		return cmp.Or(cmp.Compare(uint(rank(a)), uint(rank(b))), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func (t *table) sortedChains() []*Chain {
+	return slices.SortedFunc(maps.Values(t.chains), func(a, b *Chain) int {
+		return cmp.Or(cmp.Compare(b.baseRank(), a.baseRank()), cmp.Compare(slotsInName(a.Name), slotsInName(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func (c *Chain) baseRank() int {
+	if c.Hook == NoHook {
+		return 0
+	}
+	return 1
+}
+
+// slotsInName makes lb-2 come before lb-10.
+func slotsInName(chain string) int {
+	slots, _ := strconv.Atoi(strings.TrimPrefix(chain, "lb-"))
+	return slots
+}
+
+func (s *filledSet) print(w *bufio.Writer, family model.Family) {
+	kind := "set"
+	if s.IsMap() {
+		kind = "map"
+	}
+	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kind, s.Name, typeText(family, s.Set))
+	if s.Dynamic {
+		fmt.Fprintf(w, "\t\tsize %d\n\t\tflags dynamic,timeout\n", s.Size)
+	}
+	for i, element := range s.sorted() {
+		lead := ",\n\t\t\t     "
+		if i == 0 {
+			lead = "\t\telements = { "
+		}
+		fmt.Fprint(w, lead, elementText(s.Set, element))
+	}
+	if len(s.elements) > 0 {
+		fmt.Fprint(w, " }\n")
+	}
+	fmt.Fprint(w, "\t}\n")
+}
+
+// sorted returns the elements by key.
+func (s *filledSet) sorted() []Element {
+	return slices.SortedFunc(maps.Values(s.elements), func(a, b Element) int { return a.Key.compare(b.Key) })
+}
+
+func (t Tuple) compare(other Tuple) int {
+	return cmp.Or(
+		t.Addr.Compare(other.Addr), t.Source.Compare(other.Source),
+		cmp.Compare(t.Proto, other.Proto), cmp.Compare(t.Port, other.Port), cmp.Compare(t.Number, other.Number))
+}
+
+func (c *Chain) print(w *bufio.Writer, family model.Family) {
+	fmt.Fprintf(w, "\tchain %s {\n", c.Name)
+	if c.Hook != NoHook {
+		fmt.Fprintf(w, "\t\ttype nat hook %s priority %s; policy accept;\n", hookText(c.Hook), priorityText(c.Hook, c.Priority))
+	}
+	for _, rule := range c.Rules {
+		fmt.Fprintf(w, "\t\t%s\n", ruleText(family, rule))
+	}
+	fmt.Fprint(w, "\t}\n")
+}
+
+func hookText(hook Hook) string {
+	switch hook {
+	case Prerouting:
+		return "prerouting"
+	case Input:
+		return "input"
+	case Output:
+		return "output"
+	case Postrouting:
+		return "postrouting"
+	case NoHook:
+	}
+	panic(fmt.Sprintf("ruleset: hook %d has no text", hook))
+}
+
+// priorityText uses nft's names where nft accepts them: it knows dstnat in prerouting and srcnat in postrouting only.
+func priorityText(hook Hook, priority int32) string {
+	switch {
+	case hook == Prerouting && priority == PriorityDNAT:
+		return "dstnat"
+	case hook == Postrouting && priority == PrioritySNAT:
+		return "srcnat"
+	}
+	return strconv.Itoa(int(priority))
+}

@@ -1,0 +1,133 @@
+package ruleset
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Resync returns a mirror that holds exactly the given Services, and the plan that makes the kernel agree with it whatever
+// it holds now, in one batch: traffic sees the old rules or the new ones. Clients keep their affinity where the map is still
+// there; Plan.Left names those maps.
+//
+// found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
+func Resync(config Config, wanted []Service, found map[model.Family]Objects) (*Mirror, *Plan) {
+	mirror := NewMirror()
+	draft := mirror.draft()
+	for _, want := range wanted {
+		draft.replaceOwner(Service{}, want)
+	}
+	plan := draft.plan
+	mirror.Accept(plan)
+	for _, family := range config.Families {
+		mirror.refill(plan, family, config, found[family])
+	}
+	return mirror, plan
+}
+
+// refill appends what makes one family's table hold what the mirror says.
+func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Objects) {
+	batch := &plan.Batch
+	if found.Table && found.Rebuild {
+		batch.add(Delete, family, TableObject{})
+		found = Objects{}
+	}
+	batch.add(Add, family, TableObject{})
+	m.refillSets(plan, family, found)
+	chains := m.refillChains(batch, family, config)
+	for _, set := range StaticSets {
+		batch.add(Add, family, ElementsObject{Set: set, Elements: m.allElements(family, set)})
+	}
+	m.noteLeftovers(family, found, chains)
+}
+
+// refillSets declares every set and empties the static ones.
+func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
+	for _, set := range StaticSets {
+		plan.Batch.add(Add, family, SetObject{set})
+		plan.Batch.add(Flush, family, SetObject{set})
+	}
+	for _, key := range sortedKeys(m.sets) {
+		if key.family == family {
+			plan.Batch.add(Add, family, SetObject{m.sets[key]})
+		}
+	}
+	present := map[string]bool{}
+	for _, name := range found.Sets {
+		present[name] = true
+	}
+	for _, service := range plan.services {
+		for i := range service.Ports {
+			for _, affinity := range service.Ports[i].AffinityMaps() {
+				if affinity.Family == family && present[affinity.Set.Name] {
+					plan.Left = append(plan.Left, affinity)
+				}
+			}
+		}
+	}
+}
+
+// refillChains declares every chain before it writes rules, which refer to other chains.
+func (m *Mirror) refillChains(batch *Batch, family model.Family, config Config) []Chain {
+	chains := StaticChains(family, config)
+	for _, key := range sortedKeys(m.chains) {
+		if key.family == family {
+			chains = append(chains, m.chains[key].chain)
+		}
+	}
+	for _, chain := range chains {
+		batch.add(Add, family, ChainObject{chain})
+		batch.add(Flush, family, ChainObject{chain})
+	}
+	for _, chain := range chains {
+		batch.add(Add, family, RulesObject{chain})
+	}
+	return chains
+}
+
+// noteLeftovers remembers what the kernel has and nobody wants, to be swept after the commit.
+func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chain) {
+	for _, name := range found.Chains {
+		m.leftoverChains[objectKey{family, name}] = true
+	}
+	for _, chain := range chains {
+		delete(m.leftoverChains, objectKey{family, chain.Name})
+	}
+	for _, name := range found.Sets {
+		isStatic := slices.ContainsFunc(StaticSets, func(set Set) bool { return set.Name == name })
+		if _, wanted := m.sets[objectKey{family, name}]; !isStatic && !wanted {
+			m.leftoverSets[objectKey{family, name}] = true
+		}
+	}
+}
+
+// allElements returns everything that a set of a family should hold.
+func (m *Mirror) allElements(family model.Family, set Set) iter.Seq[Element] {
+	if sharedSets[set.Name] {
+		return func(yield func(Element) bool) {
+			for key := range m.elements {
+				if key.family == family && key.set == set.Name && !yield(key.element) {
+					return
+				}
+			}
+		}
+	}
+	return func(yield func(Element) bool) {
+		for _, service := range m.services {
+			for element := range service.elements(family, set) {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func sortedKeys[V any](objects map[objectKey]V) []objectKey {
+	return slices.SortedFunc(maps.Keys(objects), func(a, b objectKey) int {
+		return cmp.Or(cmp.Compare(a.family, b.family), cmp.Compare(a.name, b.name))
+	})
+}

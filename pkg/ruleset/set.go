@@ -1,0 +1,66 @@
+package ruleset
+
+// TableName is the name of our table in each family. Nobody else's table has it, and we never touch another.
+const TableName = "vicinity"
+
+// Type is nft's data type of one field of a key or of a value.
+type Type uint8
+
+// The types in use. Each field occupies a multiple of four bytes in a register: an IPv6 address sixteen, all others four.
+const (
+	TypeAddr    Type = iota // ipv4_addr or ipv6_addr, by the table's family
+	TypeProto               // inet_proto
+	TypePort                // inet_service
+	TypeClass               // classid, the type of `meta priority`, where classes and slots travel; host byte order
+	TypeVerdict             // a verdict; only as the single type of a map's value
+)
+
+// Set is a named set, or a map when Value is not empty.
+type Set struct {
+	Name  string
+	Key   []Type
+	Value []Type
+	// Dynamic sets are filled by the packet path. Their elements expire.
+	Dynamic bool
+	// Size bounds a dynamic set, in elements; the kernel would silently take 65535 for none. Zero in all others: a size
+	// cannot be raised later.
+	Size uint32
+}
+
+// IsMap reports whether the set maps its keys to values.
+func (s Set) IsMap() bool { return len(s.Value) > 0 }
+
+// The sets and maps that every table has. frontend stands for `address . protocol . port`.
+//
+//	services     frontend         : class              what to do with a connection to the frontend
+//	dispatch     class            : verdict            tiny: one entry for each class in use
+//	endpoints    frontend . slot  : address . port     the load-balancing tables of all Services
+//	sticky       frontend         : verdict            Services with session affinity only: where to look a client up
+//	learn        frontend         : verdict            the same Services: where to remember a client
+//	cluster-ips  address                               every ClusterIP: undefined ports are refused
+//	hairpin      address . address . protocol . port   endpoints on this node, as source and as destination
+var (
+	Services   = Set{Name: "services", Key: frontend, Value: []Type{TypeClass}}
+	Dispatch   = Set{Name: "dispatch", Key: []Type{TypeClass}, Value: []Type{TypeVerdict}}
+	Endpoints  = Set{Name: "endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: []Type{TypeAddr, TypePort}}
+	Sticky     = Set{Name: "sticky", Key: frontend, Value: []Type{TypeVerdict}}
+	Learn      = Set{Name: "learn", Key: frontend, Value: []Type{TypeVerdict}}
+	ClusterIPs = Set{Name: "cluster-ips", Key: []Type{TypeAddr}}
+	Hairpin    = Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}
+
+	frontend = []Type{TypeAddr, TypeProto, TypePort}
+
+	// StaticSets are declared in every table, in this order.
+	StaticSets = []Set{Services, Dispatch, Endpoints, Sticky, Learn, ClusterIPs, Hairpin}
+)
+
+// AffinitySize bounds the clients that an affinity map remembers. A crowd of clients fills its own Service's map, never
+// another's. It is what kube-proxy gives each endpoint, and what the kernel takes for a dynamic set without a size.
+const AffinitySize = 65535
+
+// Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's port is the
+// map's own: a Service port has one such map for each port number that its endpoints have, nearly always a single one. (nft
+// 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives them too few registers.)
+func Affinity(name string) Set {
+	return Set{Name: name, Key: []Type{TypeAddr}, Value: []Type{TypeAddr}, Dynamic: true, Size: AffinitySize}
+}

@@ -1,0 +1,230 @@
+package ruleset
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY.
+var (
+	ErrNotExist = errors.New("no such object")
+	ErrExist    = errors.New("exists with another value")
+	ErrBusy     = errors.New("in use")
+)
+
+// Tables are our tables in memory: what the kernel would hold after the same batches, as far as it concerns us. They print
+// as text that nft loads.
+//
+// The zero value holds nothing.
+type Tables struct {
+	tables map[model.Family]*table
+}
+
+type table struct {
+	sets   map[string]*filledSet
+	chains map[string]*Chain
+}
+
+type filledSet struct {
+	Set
+	elements map[Tuple]Element
+}
+
+// Apply does what a batch says, whole or not at all.
+func (t *Tables) Apply(batch Batch) error {
+	next := t.clone()
+	for number, op := range batch.Ops {
+		if err := next.apply(op); err != nil {
+			return fmt.Errorf("operation %d of %d: %w", number+1, len(batch.Ops), err)
+		}
+	}
+	t.tables = next.tables
+	return nil
+}
+
+// Objects returns the names of what a family's table holds, sorted.
+func (t *Tables) Objects(family model.Family) Objects {
+	table, ok := t.tables[family]
+	if !ok {
+		return Objects{}
+	}
+	return Objects{
+		Table:  true,
+		Chains: slices.Sorted(maps.Keys(table.chains)),
+		Sets:   slices.Sorted(maps.Keys(table.sets)),
+	}
+}
+
+// Elements returns the elements of a set, in the order of their text.
+func (t *Tables) Elements(family model.Family, set Set) ([]Element, error) {
+	filled, err := t.set(family, set.Name)
+	if err != nil {
+		return nil, err
+	}
+	return filled.sorted(), nil
+}
+
+func (t *Tables) clone() *Tables {
+	next := &Tables{tables: map[model.Family]*table{}}
+	for family, original := range t.tables {
+		copied := &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
+		for name, set := range original.sets {
+			copied.sets[name] = &filledSet{Set: set.Set, elements: maps.Clone(set.elements)}
+		}
+		for name, chain := range original.chains {
+			copiedChain := *chain
+			copiedChain.Rules = slices.Clone(chain.Rules)
+			copied.chains[name] = &copiedChain
+		}
+		next.tables[family] = copied
+	}
+	return next
+}
+
+func (t *Tables) apply(op Op) error {
+	switch object := op.Object.(type) {
+	case TableObject:
+		return t.applyTable(op)
+	case SetObject:
+		return t.applySet(op, object.Set)
+	case ChainObject:
+		return t.applyChain(op, object.Chain)
+	case RulesObject:
+		return t.addRules(op, object.Chain)
+	case ElementsObject:
+		return t.applyElements(op, object)
+	}
+	panic(fmt.Sprintf("ruleset: object %T cannot be applied", op.Object))
+}
+
+func (t *Tables) applyTable(op Op) error {
+	_, exists := t.tables[op.Family]
+	switch {
+	case op.Verb == Add && !exists:
+		t.tables[op.Family] = &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
+	case op.Verb == Delete && !exists:
+		return fmt.Errorf("delete table %s %s: %w", keyword(op.Family), TableName, ErrNotExist)
+	case op.Verb == Delete:
+		delete(t.tables, op.Family)
+	}
+	return nil
+}
+
+func (t *Tables) applySet(op Op, set Set) error {
+	table, err := t.table(op.Family)
+	if err != nil {
+		return err
+	}
+	filled, exists := table.sets[set.Name]
+	switch {
+	case op.Verb == Add && !exists:
+		table.sets[set.Name] = &filledSet{Set: set, elements: map[Tuple]Element{}}
+	case op.Verb == Add:
+		if !slices.Equal(filled.Key, set.Key) || !slices.Equal(filled.Value, set.Value) || filled.Dynamic != set.Dynamic {
+			return fmt.Errorf("add set %s: %w", set.Name, ErrExist)
+		}
+	case !exists:
+		return fmt.Errorf("set %s: %w", set.Name, ErrNotExist)
+	case op.Verb == Flush:
+		clear(filled.elements)
+	case table.usesSet(set.Name):
+		return fmt.Errorf("delete set %s: %w", set.Name, ErrBusy)
+	default:
+		delete(table.sets, set.Name)
+	}
+	return nil
+}
+
+func (t *Tables) applyChain(op Op, chain Chain) error {
+	table, err := t.table(op.Family)
+	if err != nil {
+		return err
+	}
+	existing, exists := table.chains[chain.Name]
+	switch {
+	case op.Verb == Add && !exists:
+		chain.Rules = nil
+		table.chains[chain.Name] = &chain
+	case op.Verb == Add:
+		if existing.Hook != chain.Hook || existing.Priority != chain.Priority {
+			return fmt.Errorf("add chain %s: %w", chain.Name, ErrExist)
+		}
+	case !exists:
+		return fmt.Errorf("chain %s: %w", chain.Name, ErrNotExist)
+	case op.Verb == Flush:
+		existing.Rules = nil
+	case len(existing.Rules) > 0 || table.usesChain(chain.Name):
+		return fmt.Errorf("delete chain %s: %w", chain.Name, ErrBusy)
+	default:
+		delete(table.chains, chain.Name)
+	}
+	return nil
+}
+
+func (t *Tables) addRules(op Op, chain Chain) error {
+	table, err := t.table(op.Family)
+	if err != nil {
+		return err
+	}
+	existing, exists := table.chains[chain.Name]
+	if !exists {
+		return fmt.Errorf("add rule to chain %s: %w", chain.Name, ErrNotExist)
+	}
+	for _, rule := range chain.Rules {
+		for _, statement := range rule {
+			if err := table.resolves(statement); err != nil {
+				return fmt.Errorf("add rule to chain %s: %w", chain.Name, err)
+			}
+		}
+	}
+	existing.Rules = append(existing.Rules, chain.Rules...)
+	return nil
+}
+
+func (t *Tables) applyElements(op Op, object ElementsObject) error {
+	filled, err := t.set(op.Family, object.Set.Name)
+	if err != nil {
+		return err
+	}
+	for element := range object.Elements {
+		existing, exists := filled.elements[element.Key]
+		switch {
+		case op.Verb == Delete && !exists:
+			return fmt.Errorf("delete element %s of %s: %w", tupleText(filled.Key, element.Key), filled.Name, ErrNotExist)
+		case op.Verb == Delete:
+			delete(filled.elements, element.Key)
+		case exists && existing != element:
+			return fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
+		default:
+			if err := t.tables[op.Family].leads(element.Verdict); err != nil {
+				return fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
+			}
+			filled.elements[element.Key] = element
+		}
+	}
+	return nil
+}
+
+func (t *Tables) table(family model.Family) (*table, error) {
+	table, ok := t.tables[family]
+	if !ok {
+		return nil, fmt.Errorf("table %s %s: %w", keyword(family), TableName, ErrNotExist)
+	}
+	return table, nil
+}
+
+func (t *Tables) set(family model.Family, name string) (*filledSet, error) {
+	table, err := t.table(family)
+	if err != nil {
+		return nil, err
+	}
+	filled, ok := table.sets[name]
+	if !ok {
+		return nil, fmt.Errorf("set %s: %w", name, ErrNotExist)
+	}
+	return filled, nil
+}

@@ -1,0 +1,199 @@
+package ruleset
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// keyword is what nft calls a family, in front of a table and of an address.
+func keyword(family model.Family) string {
+	if family == model.IPv4 {
+		return "ip"
+	}
+	return "ip6"
+}
+
+// fieldText is how nft writes a field.
+func fieldText(family model.Family, field Field) string {
+	ip := keyword(family)
+	switch field {
+	case SourceAddr:
+		return ip + " saddr"
+	case DestinationAddr:
+		return ip + " daddr"
+	case L4Proto:
+		return "meta l4proto"
+	case DestinationPort:
+		return "th dport"
+	case OriginalSourceAddr:
+		return "ct original " + ip + " saddr"
+	case OriginalDestinationAddr:
+		return "ct original " + ip + " daddr"
+	case OriginalDestinationPort:
+		return "ct original proto-dst"
+	case ReplySourceAddr:
+		return "ct reply " + ip + " saddr"
+	case Priority:
+		return "meta priority"
+	}
+	panic(fmt.Sprintf("ruleset: field %d has no text", field))
+}
+
+func keyText(family model.Family, key []Field) string {
+	texts := make([]string, len(key))
+	for i, field := range key {
+		texts[i] = fieldText(family, field)
+	}
+	return strings.Join(texts, " . ")
+}
+
+// ruleText is how nft writes a rule.
+func ruleText(family model.Family, rule Rule) string {
+	texts := make([]string, len(rule))
+	for i, statement := range rule {
+		texts[i] = statementText(family, statement)
+	}
+	return strings.Join(texts, " ")
+}
+
+func statementText(family model.Family, statement Statement) string {
+	switch s := statement.(type) {
+	case ProtocolIs:
+		return "meta l4proto " + protocolText(model.Protocol(s.Protocol))
+	case ReplyPortIs:
+		return fmt.Sprintf("ct reply proto-src %d", s.Port)
+	case InSet:
+		return keyText(family, s.Key) + " @" + s.Set.Name
+	case NotInPrefix:
+		return fieldText(family, s.Field) + " != " + s.Prefix.String()
+	case HasDestinationNAT:
+		return "ct status dnat"
+	case VerdictOf:
+		return keyText(family, s.Key) + " vmap @" + s.Map.Name
+	case SetPriority:
+		return "meta priority set " + keyText(family, s.Key) + " map @" + s.Map.Name
+	case ResetPriority:
+		return "meta priority set none"
+	case DrawSlot:
+		return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
+	case PriorityBetween:
+		return fmt.Sprintf("meta priority %s-%s", classText(s.First), classText(s.Last))
+	case DNAT:
+		return dnatText(family, s)
+	case Update:
+		return fmt.Sprintf("update @%s { %s timeout %s : %s }",
+			s.Map.Name, keyText(family, s.Key), timeoutText(s.Timeout), keyText(family, s.Value))
+	case Masquerade:
+		return "masquerade fully-random"
+	case Reject:
+		if s.TCPReset {
+			return "reject with tcp reset"
+		}
+		return "reject"
+	case Do:
+		return verdictText(s.Verdict)
+	}
+	panic(fmt.Sprintf("ruleset: statement %T has no text", statement))
+}
+
+func dnatText(family model.Family, s DNAT) string {
+	text := fmt.Sprintf("dnat %s to %s map @%s", keyword(family), keyText(family, s.Key), s.Map.Name)
+	if s.Port > 0 {
+		text += fmt.Sprintf(" : %d", s.Port)
+	}
+	return text
+}
+
+// timeoutText writes a duration in whole seconds, which every version of nft reads; a Service's timeout has no fractions.
+func timeoutText(timeout time.Duration) string { return fmt.Sprintf("%ds", int64(timeout/time.Second)) }
+
+func verdictText(verdict Verdict) string {
+	switch verdict.Kind {
+	case Drop:
+		return "drop"
+	case Jump:
+		return "jump " + verdict.Chain
+	case Goto:
+		return "goto " + verdict.Chain
+	case NoVerdict:
+	}
+	panic(fmt.Sprintf("ruleset: verdict %d has no text", verdict.Kind))
+}
+
+func protocolText(protocol model.Protocol) string { return strings.ToLower(protocol.String()) }
+
+// typeText is how nft declares the type of a set.
+func typeText(family model.Family, set Set) string {
+	text := "type " + typesText(family, set.Key)
+	if set.IsMap() {
+		text += " : " + typesText(family, set.Value)
+	}
+	return text
+}
+
+func typesText(family model.Family, types []Type) string {
+	texts := make([]string, len(types))
+	for i, fieldType := range types {
+		texts[i] = typeName(family, fieldType)
+	}
+	return strings.Join(texts, " . ")
+}
+
+func typeName(family model.Family, fieldType Type) string {
+	switch fieldType {
+	case TypeAddr:
+		if family == model.IPv4 {
+			return "ipv4_addr"
+		}
+		return "ipv6_addr"
+	case TypeProto:
+		return "inet_proto"
+	case TypePort:
+		return "inet_service"
+	case TypeClass:
+		return "classid"
+	case TypeVerdict:
+		return "verdict"
+	}
+	panic(fmt.Sprintf("ruleset: type %d has no name", fieldType))
+}
+
+// elementText is how nft writes an element of a set.
+func elementText(set Set, element Element) string {
+	text := tupleText(set.Key, element.Key)
+	switch {
+	case !set.IsMap():
+		return text
+	case set.Value[0] == TypeVerdict:
+		return text + " : " + verdictText(element.Verdict)
+	}
+	return text + " : " + tupleText(set.Value, element.Value)
+}
+
+func tupleText(types []Type, tuple Tuple) string {
+	texts := make([]string, len(types))
+	addrs := []netip.Addr{tuple.Addr, tuple.Source}
+	for i, fieldType := range types {
+		switch fieldType {
+		case TypeAddr:
+			texts[i], addrs = addrs[0].String(), addrs[1:]
+		case TypeProto:
+			texts[i] = protocolText(tuple.Proto)
+		case TypePort:
+			texts[i] = strconv.Itoa(int(tuple.Port))
+		case TypeClass:
+			texts[i] = classText(tuple.Number)
+		case TypeVerdict:
+			panic("ruleset: a verdict is not part of a tuple")
+		}
+	}
+	return strings.Join(texts, " . ")
+}
+
+// classText is how nft writes a value of its type classid.
+func classText(number uint32) string { return fmt.Sprintf("%x:%x", number>>16, number&0xffff) }

@@ -1,0 +1,83 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// The oldest kernel whose nf_tables holds everything our tables use.
+const (
+	oldestMajor = 5
+	oldestMinor = 13
+)
+
+// Check reports whether this process can program nftables in its network namespace. It changes nothing. An error is one sentence
+// that says what is missing and what to do.
+func Check() error {
+	writer, err := openWriter()
+	if err != nil {
+		return err
+	}
+	return writer.conn.Close()
+}
+
+// openWriter opens the socket that batches are sent over, and tries it. Being the first netlink socket of a process it gets the
+// process's id for its port id, by which nft names the owner of a table.
+func openWriter() (*socket, error) {
+	if err := checkKernel(); err != nil {
+		return nil, err
+	}
+	writer, err := openAskingSocket()
+	if err != nil {
+		return nil, missing(err)
+	}
+	if err := tryTable(writer, 0); err != nil {
+		return nil, errors.Join(missing(err), writer.conn.Close())
+	}
+	return writer, nil
+}
+
+func checkKernel() error {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return fmt.Errorf("asking for the kernel's version: %w", err)
+	}
+	return checkRelease(unix.ByteSliceToString(name.Release[:]))
+}
+
+func checkRelease(release string) error {
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("reading the kernel's version %q: %w", release, err)
+	}
+	if major < oldestMajor || major == oldestMajor && minor < oldestMinor {
+		return fmt.Errorf("this kernel is Linux %s: use %d.%d or newer, whose nf_tables holds all that the tables need",
+			release, oldestMajor, oldestMinor)
+	}
+	return nil
+}
+
+// tryTable asks whether a table with these flags could be added, and leaves nothing behind: a batch without an end is checked
+// and thrown away, which is how `nft --check` works.
+func tryTable(s *socket, flags uint32) error {
+	e := &encoder{}
+	e.frame(unix.NFNL_MSG_BATCH_BEGIN)
+	e.addTable(unix.NFPROTO_IPV4, fmt.Sprintf("vicinity-probe-%d", s.conn.PID()), flags)
+	e.addFlags(unix.NLM_F_ACK)
+	if err := s.send(e.b); err != nil {
+		return err
+	}
+	outcome, err := s.outcome(context.Background(), 0, 1)
+	if err != nil {
+		return err
+	}
+	for _, failure := range outcome {
+		return failure.errno
+	}
+	return nil
+}

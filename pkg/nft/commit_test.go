@@ -1,0 +1,149 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"golang.org/x/sys/unix"
+)
+
+func TestABatchWithOneBadOperationChangesNothing(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, everything(model.IPv4))
+	before := namespace.NFT("list", "ruleset")
+
+	var o operations
+	o.do(ruleset.Flush, model.IPv4, ruleset.ChainObject{Chain: ruleset.Chain{Name: "services"}}).
+		do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
+		sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(5000)).
+		do(ruleset.Add, model.IPv6, ruleset.TableObject{}).
+		do(ruleset.Delete, model.IPv4, ruleset.SetObject{Set: ruleset.Set{Name: "absent"}})
+	if err := c.Commit(t.Context(), o.Batch); !errors.Is(err, unix.ENOENT) {
+		t.Fatalf("deleting an absent set gave %v, want ENOENT", err)
+	}
+
+	if diff := cmp.Diff(before, namespace.NFT("list", "ruleset")); diff != "" {
+		t.Errorf("the refused batch changed something:\n%s", diff)
+	}
+}
+
+func TestBatchesOfEverySizeArriveWhole(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
+	// An element has 44 bytes, a message takes 64000. The library that is not used here loses batches of 212 924 to 212 988 bytes,
+	// just below the default size of a socket's buffer: 4838 and 4839 elements.
+	for _, number := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
+		var o operations
+		o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
+			sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(number))
+		commit(t, c, o.Batch)
+		if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != number {
+			t.Errorf("of a batch with %d elements %d are in the kernel", number, got)
+		}
+	}
+}
+
+func TestAHundredThousandElementsArriveInOneBatchAndLeaveInAnother(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	const number = 100_000
+	batch := operations{emptyMaps(model.IPv4, ruleset.Endpoints)}
+	batch.sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(number))
+	commit(t, c, batch.Batch)
+	want := map[ruleset.Element]bool{}
+	for element := range slots(number) {
+		want[element] = true
+	}
+	for _, element := range elementsOf(t, c, model.IPv4, ruleset.Endpoints) {
+		delete(want, element)
+	}
+	if len(want) > 0 {
+		t.Errorf("%d of %d elements are missing or wrong", len(want), number)
+	}
+
+	var remove operations
+	commit(t, c, remove.sequence(ruleset.Delete, model.IPv4, ruleset.Endpoints, slots(number)).Batch)
+	if got := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(got) != 0 {
+		t.Errorf("%d elements are left of those that were deleted", len(got))
+	}
+}
+
+func TestAnEncodedBatchCanBeSentAgain(t *testing.T) {
+	c := dial(t, netnstest.New(t), Options{})
+	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
+	var o operations
+	o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
+		sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(3000))
+	encoded, err := c.Encode(o.Batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := c.Send(t.Context(), encoded); err != nil {
+			t.Fatalf("sending the batch: %v", err)
+		}
+	}
+	if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != 3000 {
+		t.Errorf("%d elements are in the kernel, want 3000", got)
+	}
+	if encoded.Size() < 3000*44 {
+		t.Errorf("the batch is said to have %d bytes, want at least 44 for each element", encoded.Size())
+	}
+}
+
+func TestAnEmptyBatchDoesNothing(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, ruleset.Batch{})
+	var o operations
+	commit(t, c, o.elements(ruleset.Add, model.IPv4, ruleset.Endpoints).Batch)
+	if got := namespace.NFT("list", "ruleset"); got != "" {
+		t.Errorf("nft lists %q, want nothing", got)
+	}
+}
+
+func TestACancelledContextStopsABatchBeforeItIsSent(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Commit(ctx, everything(model.IPv4)); !errors.Is(err, context.Canceled) {
+		t.Errorf("Commit gave %v, want that the context was cancelled", err)
+	}
+	if got := namespace.NFT("list", "ruleset"); got != "" {
+		t.Errorf("nft lists %q, want nothing", got)
+	}
+}
+
+// element 10.96.0.1 . tcp . 80 . fd00:1 and its like.
+func slot(number uint32, endpoint string) ruleset.Element {
+	at := addressesOf(model.IPv4)
+	return ruleset.Element{
+		Key:   ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.SlotNumber(int(number))},
+		Value: ruleset.Tuple{Addr: netip.MustParseAddr(endpoint), Port: 8080},
+	}
+}
+
+func TestAnElementCostsNoAllocation(t *testing.T) {
+	var o operations
+	o.sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(10_000))
+	buffer := make([]byte, 0, 1<<20)
+	allocations := testing.AllocsPerRun(3, func() {
+		if _, err := encode(o.Batch, false, 1, buffer); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 20 {
+		t.Errorf("encoding 10000 elements allocates %.0f times", allocations)
+	}
+}

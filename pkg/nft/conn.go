@@ -1,0 +1,89 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Options say how to connect.
+type Options struct {
+	// Owned asks for tables that nobody else can change, where the kernel can keep such a table alive without its owner (6.9 and
+	// newer). See Conn.Owned.
+	Owned bool
+}
+
+// Conn is a connection to nf_tables in the network namespace in which it was dialled. It may be used by several goroutines.
+//
+// Its sockets last as long as it does: closing one after a transaction that deleted something waits for the kernel's grace
+// period, 13 to 16 ms. Reading, writing and watching each have one of their own, as a shared one deadlocks.
+type Conn struct {
+	owned bool
+
+	writing  sync.Mutex // guards what follows
+	writer   *socket
+	sequence uint32
+	buffer   []byte
+
+	reader  *reader
+	watcher *watcher // nil if the tables are owned
+}
+
+// Dial connects to nf_tables. If something is missing for that, the error is one sentence that says what, and what to do.
+//
+// Unless the tables are owned, changes that others make to them are noted from here on, for Watch to report.
+func Dial(options Options) (*Conn, error) {
+	writer, err := openWriter()
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{writer: writer, sequence: 1}
+	if err := c.open(options); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Conn) open(options Options) (err error) {
+	if options.Owned {
+		if c.owned, err = canOwn(c.writer); err != nil {
+			return err
+		}
+	}
+	if c.reader, err = openReader(); err != nil {
+		return err
+	}
+	if !c.owned {
+		c.watcher, err = openWatcher(c.writer.conn.PID())
+	}
+	return err
+}
+
+// Owned reports whether the tables that this connection adds belong to it: the kernel lets nobody else change them while the
+// connection is open, and keeps them when it closes, for the next to adopt.
+func (c *Conn) Owned() bool { return c.owned }
+
+// Close closes the connection. The tables stay.
+func (c *Conn) Close() error {
+	var failures []error
+	for _, s := range c.sockets() {
+		failures = append(failures, s.conn.Close())
+	}
+	if err := errors.Join(failures...); err != nil {
+		return fmt.Errorf("closing the connection to nf_tables: %w", err)
+	}
+	return nil
+}
+
+func (c *Conn) sockets() []*socket {
+	sockets := []*socket{c.writer}
+	if c.reader != nil {
+		sockets = append(sockets, c.reader.socket)
+	}
+	if c.watcher != nil {
+		sockets = append(sockets, c.watcher.socket)
+	}
+	return sockets
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"golang.org/x/sys/unix"
+)
+
+// The sentences for what is missing. Each says what to do.
+var (
+	errPrivilege  = errors.New("programming nftables needs root (CAP_NET_ADMIN): run as root")
+	errNoNFTables = errors.New("this kernel has no nf_tables: load the module nf_tables, or use a kernel built with CONFIG_NF_TABLES")
+
+	errNoSuchOperation = errors.New("there is no such operation")
+)
+
+// ErrUnknownOutcome says that the kernel did not answer: the batch may or may not be in force.
+var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
+
+// BatchError says why the kernel refused a batch. It took no part of it.
+type BatchError struct {
+	// Failures are the first few of the failing operations, in their order. Each wraps the kernel's unix.Errno.
+	Failures []error
+	// More counts the failing operations that are not among Failures.
+	More int
+}
+
+// Error names the failing operations.
+func (e *BatchError) Error() string {
+	texts := make([]string, len(e.Failures))
+	for i, failure := range e.Failures {
+		texts[i] = failure.Error()
+	}
+	text := strings.Join(texts, "; ")
+	if e.More > 0 {
+		text += fmt.Sprintf("; and %d more", e.More)
+	}
+	return text
+}
+
+// Unwrap returns the failures.
+func (e *BatchError) Unwrap() []error { return e.Failures }
+
+// OwnedError says that a table belongs to a living process other than this one, so that the kernel lets nobody else touch it.
+type OwnedError struct {
+	Family model.Family
+	// Port is the netlink port id of the owner. It usually is the process's id.
+	Port uint32
+	// Process is the name of the process with that id; empty if there is none.
+	Process string
+}
+
+// Error names the owner and what that usually means.
+func (e *OwnedError) Error() string {
+	owner := fmt.Sprintf("netlink port id %d", e.Port)
+	if e.Process != "" {
+		owner += ", " + e.Process
+	}
+	return fmt.Sprintf("table %s is owned by another process (%s): is another proxy running in this network namespace?",
+		tableText(e.Family), owner)
+}
+
+// Unwrap returns the kernel's own error.
+func (e *OwnedError) Unwrap() error { return unix.EPERM }
+
+// processName returns the name of a process, empty if there is none with that id.
+func processName(id uint32) string {
+	name, err := os.ReadFile("/proc/" + strconv.FormatUint(uint64(id), 10) + "/comm")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
+}
+
+// missing turns the kernel's error at first contact into a sentence that says what is missing.
+func missing(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%w (%w)", errPrivilege, err)
+	case errors.Is(err, unix.EPROTONOSUPPORT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EAFNOSUPPORT),
+		errors.Is(err, unix.ENOENT), errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w (%w)", errNoNFTables, err)
+	}
+	return fmt.Errorf("talking to nf_tables: %w", err)
+}

@@ -1,0 +1,95 @@
+//go:build linux
+
+package nft
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	headerSize    = unix.SizeofNlMsghdr
+	nfgenSize     = 4 // struct nfgenmsg: family, version, resource id
+	attributeSize = unix.SizeofNlAttr
+)
+
+// messages is a growing buffer of netlink messages. Everything appends to it, so that an element costs no allocation.
+type messages struct {
+	b        []byte
+	sequence uint32 // of the next message
+	at       int    // where the newest message begins
+}
+
+// begin starts a message. The resource id matters in the frame of a batch only.
+func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
+	m.at = len(m.b)
+	m.b = append(m.b, 0, 0, 0, 0) // the length, written by end
+	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
+	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
+	m.b = binary.NativeEndian.AppendUint32(m.b, m.sequence)
+	m.b = append(m.b, 0, 0, 0, 0) // the kernel knows who we are
+	m.b = append(m.b, family, unix.NFNETLINK_V0)
+	m.b = binary.BigEndian.AppendUint16(m.b, resource)
+	m.sequence++
+}
+
+// table starts a message of nf_tables.
+func (m *messages) table(kind, flags uint16, family byte) {
+	m.begin(unix.NFNL_SUBSYS_NFTABLES<<8|kind, flags, family, 0)
+}
+
+// end closes the newest message.
+func (m *messages) end() {
+	binary.NativeEndian.PutUint32(m.b[m.at:], uint32(len(m.b)-m.at))
+}
+
+// addFlags adds flags to the newest message.
+func (m *messages) addFlags(flags uint16) {
+	at := m.b[m.at+6:]
+	binary.NativeEndian.PutUint16(at, binary.NativeEndian.Uint16(at)|flags)
+}
+
+// size returns the size of the newest message so far.
+func (m *messages) size() int { return len(m.b) - m.at }
+
+func (m *messages) attribute(kind uint16, size int) {
+	m.b = binary.NativeEndian.AppendUint16(m.b, uint16(attributeSize+size))
+	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
+}
+
+func (m *messages) pad() {
+	for len(m.b)%unix.NLA_ALIGNTO != 0 {
+		m.b = append(m.b, 0)
+	}
+}
+
+func (m *messages) bytes(kind uint16, value []byte) {
+	m.attribute(kind, len(value))
+	m.b = append(m.b, value...)
+	m.pad()
+}
+
+func (m *messages) text(kind uint16, value string) {
+	m.attribute(kind, len(value)+1)
+	m.b = append(m.b, value...)
+	m.b = append(m.b, 0)
+	m.pad()
+}
+
+// number appends a number. nf_tables takes all numbers in network byte order, whatever they count.
+func (m *messages) number(kind uint16, value uint32) {
+	m.attribute(kind, 4)
+	m.b = binary.BigEndian.AppendUint32(m.b, value)
+}
+
+// nest opens an attribute that holds attributes, and returns what endNest needs to close it.
+func (m *messages) nest(kind uint16) int {
+	at := len(m.b)
+	m.attribute(unix.NLA_F_NESTED|kind, 0)
+	return at
+}
+
+func (m *messages) endNest(at int) {
+	binary.NativeEndian.PutUint16(m.b[at:], uint16(len(m.b)-at))
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// failure is the kernel's error for one message of a batch.
+type failure struct {
+	sequence uint32
+	errno    unix.Errno
+	text     string // the kernel's own explanation, rarely given
+	offset   uint32 // where in the message the kernel found the fault; zero if it does not say
+}
+
+// outcome reads the kernel's answers to a batch whose last operation asked for an acknowledgement, and returns the failures, in
+// their order. The kernel has queued all answers already, the failures before the acknowledgement. Answers to other batches are
+// passed over.
+func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, error) {
+	var failures []failure
+	for {
+		b, err := s.nextAnswer(ctx, len(failures) > 0)
+		if errors.Is(err, unix.EAGAIN) {
+			return failures, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		}
+		for m, err := range parseMessages(b) {
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+			}
+			if m.kind != unix.NLMSG_ERROR || m.sequence-first > last-first+1 {
+				continue
+			}
+			answer := parseFailure(m)
+			if answer.errno != 0 {
+				failures = append(failures, answer)
+			}
+			if m.sequence == last {
+				return failures, nil
+			}
+		}
+	}
+}
+
+// nextAnswer does not wait any more once something failed: a batch that fails as a whole is not acknowledged.
+func (s *socket) nextAnswer(ctx context.Context, failed bool) ([]byte, error) {
+	if failed {
+		return s.poll()
+	}
+	return s.answer(ctx)
+}
+
+// parseFailure reads an NLMSG_ERROR: the negative errno, the header of the message that it is about and, with NLM_F_ACK_TLVS,
+// attributes. Without NLM_F_CAPPED the whole message comes before these.
+func parseFailure(m message) failure {
+	parsed := failure{sequence: m.sequence}
+	if len(m.body) < 4+headerSize {
+		parsed.errno = unix.EBADMSG
+		return parsed
+	}
+	parsed.errno = unix.Errno(-int32(binary.NativeEndian.Uint32(m.body)))
+	if m.flags&unix.NLM_F_ACK_TLVS == 0 {
+		return parsed
+	}
+	extra := m.body[4+headerSize:]
+	if m.flags&unix.NLM_F_CAPPED == 0 {
+		size := align(int(binary.NativeEndian.Uint32(m.body[4:])))
+		extra = m.body[min(4+size, len(m.body)):]
+	}
+	parsed.text = textOf(extra, unix.NLMSGERR_ATTR_MSG)
+	if offset := attribute(extra, unix.NLMSGERR_ATTR_OFFS); len(offset) == 4 {
+		parsed.offset = binary.NativeEndian.Uint32(offset)
+	}
+	return parsed
+}

@@ -1,0 +1,137 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// receiveSize is the size of a receive buffer. The kernel makes the datagrams of a dump as large as the reader's buffer allows,
+	// up to 32 KiB, and a dump costs time for each datagram anew.
+	receiveSize = 64 << 10
+	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
+	sendLimit = 512 << 20
+	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so that an answer that is
+	// not there has been lost.
+	answerTimeout = 30 * time.Second
+)
+
+// socket is a netlink socket of netfilter. It stays in the network namespace in which it was opened.
+//
+// It is read without mdlayher's own receiving, which peeks at each datagram first, and sent to without its own copying.
+type socket struct {
+	conn   *netlink.Conn
+	raw    syscall.RawConn
+	buffer []byte
+}
+
+func openSocket() (*socket, error) {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket: %w", err)
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a netlink socket: %w", err), conn.Close())
+	}
+	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
+}
+
+// openAskingSocket opens a socket for requests. An error names only the failing message, not repeats it, and points at what was
+// wrong in it.
+func openAskingSocket() (*socket, error) {
+	s, err := openSocket()
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		s.conn.SetOption(netlink.CapAcknowledge, true),
+		s.conn.SetOption(netlink.ExtendedAcknowledge, true),
+		s.conn.SetWriteBuffer(sendLimit),
+		s.conn.SetReadBuffer(1<<20),
+	)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("setting up a netlink socket: %w", err), s.conn.Close())
+	}
+	return s, nil
+}
+
+// send hands messages to the kernel, which has dealt with them when send returns.
+func (s *socket) send(b []byte) error {
+	var failure error
+	err := s.raw.Control(func(fd uintptr) {
+		for {
+			failure = unix.Sendto(int(fd), b, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+			if !errors.Is(failure, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err = errors.Join(err, failure); err != nil {
+		return fmt.Errorf("sending %d bytes over netlink: %w", len(b), err)
+	}
+	return nil
+}
+
+// poll returns the next datagram, and EAGAIN if there is none. The bytes are good until the next call.
+func (s *socket) poll() ([]byte, error) {
+	var n int
+	var failure error
+	err := s.raw.Control(func(fd uintptr) { n, failure = s.receiveFrom(fd) })
+	return s.received(n, errors.Join(err, failure))
+}
+
+// wait returns the next datagram as soon as there is one. The socket's read deadline ends the waiting.
+func (s *socket) wait() ([]byte, error) {
+	var n int
+	var failure error
+	err := s.raw.Read(func(fd uintptr) bool {
+		n, failure = s.receiveFrom(fd)
+		return !errors.Is(failure, unix.EAGAIN)
+	})
+	return s.received(n, errors.Join(err, failure))
+}
+
+func (s *socket) receiveFrom(fd uintptr) (n int, err error) {
+	for {
+		n, _, err = unix.Recvfrom(int(fd), s.buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func (s *socket) received(n int, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	if n > len(s.buffer) {
+		return nil, fmt.Errorf("a netlink datagram of %d bytes does not fit into %d", n, len(s.buffer))
+	}
+	return s.buffer[:n], nil
+}
+
+// answer returns the next datagram of an answer.
+func (s *socket) answer(ctx context.Context) ([]byte, error) {
+	b, err := s.poll()
+	if !errors.Is(err, unix.EAGAIN) {
+		return b, err
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, s.interrupt)
+	defer stop()
+	return s.wait()
+}
+
+// interrupt ends waiting, the present or the next.
+func (s *socket) interrupt() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }

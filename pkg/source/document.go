@@ -1,0 +1,156 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"regexp"
+	"strconv"
+	"strings"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+	"sigs.k8s.io/yaml"
+)
+
+// document is one document of a file as JSON, or the reason why it cannot be read.
+type document struct {
+	line int    // where it begins in the file
+	json []byte // nil if err is set
+	// duplicates are the paths of fields that the document sets twice. JSON text keeps such fields and the strict
+	// decoder finds them; YAML has lost them by now.
+	duplicates []string
+	err        error
+}
+
+// yamlDocuments yields the documents of a YAML file, without empty ones.
+func yamlDocuments(text []byte) iter.Seq[document] {
+	return func(yield func(document) bool) {
+		for chunk := range splitYAML(unifyLineBreaks(text)) {
+			if len(content(chunk.text)) == 0 {
+				continue
+			}
+			doc := document{line: chunk.line}
+			doc.json, doc.duplicates, doc.err = yamlToJSON(chunk.text)
+			if doc.err != nil {
+				doc.err = errors.New(placeInFile(doc.err.Error(), chunk.line))
+			}
+			if bytes.Equal(doc.json, []byte("null")) {
+				continue
+			}
+			if !yield(doc) {
+				return
+			}
+		}
+	}
+}
+
+// yamlToJSON converts one YAML document. Every JSON document is one too, and is best left as it is.
+func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) {
+	if root := content(text); root[0] == '{' && json.Valid(root) {
+		return root, nil, nil
+	}
+	converted, err = yaml.YAMLToJSONStrict(text)
+	var duplicate *yamlv2.TypeError
+	if errors.As(err, &duplicate) {
+		if duplicates, err = duplicateKeys(text); err != nil {
+			return nil, nil, err
+		}
+		converted, err = yaml.YAMLToJSON(text)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := endsAfterFirst(text); err != nil {
+		return nil, nil, err
+	}
+	return converted, duplicates, nil
+}
+
+// endsAfterFirst refuses text behind a document's end, which the YAML library would not even look at. Only a root that is
+// not a block of plain keys can end before its text does, or one with a line break that is none elsewhere (YAML 1.1).
+func endsAfterFirst(text []byte) error {
+	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
+	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {
+		isPlain = isPlain && !bytes.Contains(text, []byte(lineBreak))
+	}
+	if isPlain {
+		return nil
+	}
+	decoder := yamlv2.NewDecoder(bytes.NewReader(text))
+	var ignored any
+	if err := decoder.Decode(&ignored); err != nil {
+		return err
+	}
+	if err := decoder.Decode(&ignored); !errors.Is(err, io.EOF) {
+		return errors.New("yaml: more text behind the end of the document")
+	}
+	return nil
+}
+
+// jsonDocuments yields the documents of a JSON file: usually one, or several one after the other.
+func jsonDocuments(text []byte) iter.Seq[document] {
+	return func(yield func(document) bool) {
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		for line, counted := 1, 0; ; {
+			rest := text[decoder.InputOffset():]
+			start := len(text) - len(bytes.TrimLeft(rest, " \t\r\n"))
+			line, counted = line+bytes.Count(text[counted:start], []byte("\n")), start
+			var raw json.RawMessage
+			err := decoder.Decode(&raw)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(document{line: line, err: jsonError(text, err)})
+				return
+			}
+			if !bytes.Equal(raw, []byte("null")) && !yield(document{line: line, json: raw}) {
+				return
+			}
+		}
+	}
+}
+
+// jsonError adds the line to a syntax error of the JSON decoder.
+func jsonError(text []byte, err error) error {
+	offset := int64(len(text))
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		offset = syntax.Offset
+	}
+	return fmt.Errorf("line %d: %w", lineAt(text, offset), err)
+}
+
+// lineAt returns the number of the line at an offset, counted from 1.
+func lineAt(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n"))
+}
+
+var yamlPlace = regexp.MustCompile(`\bline (\d+): `)
+
+// isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
+var isEarly = regexp.MustCompile(`^line \d+: did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
+
+// placeInFile rewrites the YAML library's error for a document that starts at a line of its file. Without a line of its own
+// the error is about the first one.
+func placeInFile(message string, firstLine int) string {
+	message = strings.TrimPrefix(strings.ReplaceAll(message, "\n", ""), "error converting YAML to JSON: ")
+	message = strings.TrimPrefix(message, "yaml: ")
+	if !yamlPlace.MatchString(message) {
+		return fmt.Sprintf("line %d: %s", firstLine, message)
+	}
+	linesBefore := firstLine - 1
+	if isEarly.MatchString(message) {
+		linesBefore++
+	}
+	return yamlPlace.ReplaceAllStringFunc(message, func(place string) string {
+		line, err := strconv.Atoi(yamlPlace.FindStringSubmatch(place)[1])
+		if err != nil {
+			return place
+		}
+		return fmt.Sprintf("line %d: ", line+linesBefore)
+	})
+}

@@ -1,0 +1,63 @@
+package source
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+)
+
+// maxDuplicates bounds the fields of one document that are set twice. Every object of the document is compared with them.
+const maxDuplicates = 1000
+
+// duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys that a merge ("<<") brings
+// along are not counted: setting them again is what a merge is for.
+func duplicateKeys(text []byte) ([]string, error) {
+	var root yamlv2.MapSlice
+	if err := yamlv2.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	var search duplicateSearch
+	search.value(root)
+	if len(search.found) > maxDuplicates {
+		return nil, fmt.Errorf("yaml: more than %d fields are set twice", maxDuplicates)
+	}
+	return search.found, nil
+}
+
+// duplicateSearch walks a document. The path is put together only where something is found: a hostile document is deep.
+type duplicateSearch struct {
+	path  []string
+	found []string
+}
+
+func (s *duplicateSearch) value(value any) {
+	if len(s.found) > maxDuplicates {
+		return
+	}
+	switch value := value.(type) {
+	case yamlv2.MapSlice:
+		s.mapping(value)
+	case []any:
+		for i, item := range value {
+			s.path = append(s.path, "["+strconv.Itoa(i)+"]")
+			s.value(item)
+			s.path = s.path[:len(s.path)-1]
+		}
+	}
+}
+
+func (s *duplicateSearch) mapping(items yamlv2.MapSlice) {
+	seen := make(map[string]bool, len(items))
+	for _, item := range items {
+		key := fmt.Sprint(item.Key)
+		s.path = append(s.path, "."+key)
+		if seen[key] {
+			s.found = append(s.found, strings.TrimPrefix(strings.Join(s.path, ""), "."))
+		}
+		seen[key] = true
+		s.value(item.Value)
+		s.path = s.path[:len(s.path)-1]
+	}
+}

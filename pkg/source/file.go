@@ -1,0 +1,109 @@
+package source
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// maxFileSize bounds what is read of one file. Sixty megabytes hold 44,000 Services.
+const maxFileSize = 256 << 20
+
+// settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the resolution of
+// a file system's clock (up to two seconds) leave the same stamp.
+const settleTime = 2 * time.Second
+
+// inode is a file's identity, whatever its name.
+type inode struct {
+	device, number uint64
+}
+
+// stamp tells one state of a file from another without reading it.
+type stamp struct {
+	inode    inode
+	size     int64
+	modified syscall.Timespec
+	changed  syscall.Timespec
+}
+
+// file is one file of the folder, as it was read last.
+type file struct {
+	stamp     stamp
+	isSettled bool // the stamp would tell if the file had changed since
+	sum       [sha256.Size]byte
+	manifest  manifest
+	// failure is why the file could not be read the last time; the manifest is then the one before.
+	failure error
+}
+
+// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
+func (old *file) read(dir, name string, now time.Time) *file {
+	updated := *old
+	text, err := updated.newText(filepath.Join(dir, name), now)
+	updated.failure = err
+	if err != nil {
+		updated.stamp = stamp{}
+		return &updated
+	}
+	if text == nil {
+		return &updated
+	}
+	if sum := sha256.Sum256(text); sum != old.sum {
+		updated.sum = sum
+		updated.manifest = decode(name, text)
+	}
+	return &updated
+}
+
+// newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.
+func (f *file) newText(name string, now time.Time) ([]byte, error) {
+	// A pipe would keep an ordinary open waiting for its writer.
+	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = opened.Close() }() // nothing was written that closing could lose
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
+	}
+	if info.Size() > maxFileSize {
+		return nil, tooLarge(name, info.Size())
+	}
+	found := stampOf(info)
+	if f.isSettled && found == f.stamp && f.failure == nil {
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(opened, maxFileSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxFileSize {
+		return nil, tooLarge(name, int64(len(text)))
+	}
+	f.stamp = found
+	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > settleTime
+	return text, nil
+}
+
+func tooLarge(name string, size int64) error {
+	reason := fmt.Errorf("it has %d bytes, and no more than %d are read", size, maxFileSize)
+	return &fs.PathError{Op: "read", Path: name, Err: reason}
+}
+
+func stampOf(info os.FileInfo) stamp {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{size: info.Size()}
+	}
+	return stamp{inode: inode{stat.Dev, stat.Ino}, size: stat.Size, modified: stat.Mtim, changed: stat.Ctim}
+}

@@ -1,0 +1,96 @@
+package source
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Update is what one load of a source made different, and everything that is wrong with the source now.
+type Update struct {
+	Change model.Change
+	// Problems is the complete current list, sorted.
+	Problems []Problem
+}
+
+// Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
+type Folder struct {
+	isLoaded bool
+	files    map[string]*file // by path relative to the folder
+	inForce  map[objectKey]entry
+}
+
+// Load reads what changed in the folder since the last load, and returns what that makes different. The first load returns
+// everything.
+//
+// It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in force
+// until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
+func (f *Folder) Load(dir string) (Update, error) {
+	found, err := scan(dir)
+	if err != nil {
+		if !f.isLoaded {
+			return Update{}, err
+		}
+		_, problems := resolve(f.inForce, f.files)
+		return Update{Problems: sortProblems(append(problems, unreadableProblem(".", err)))}, nil
+	}
+	files := f.read(dir, found)
+	inForce, problems := resolve(f.inForce, files)
+	for name, failure := range found.unreadable {
+		if files[name] == nil {
+			problems = append(problems, unreadableProblem(name, failure))
+		}
+	}
+	change := changeBetween(f.inForce, inForce)
+	f.files, f.inForce, f.isLoaded = files, inForce, true
+	return Update{Change: change, Problems: sortProblems(problems)}, nil
+}
+
+// read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
+func (f *Folder) read(dir string, found tree) map[string]*file {
+	now := time.Now()
+	files := make(map[string]*file, len(found.files))
+	for _, name := range found.files {
+		old := f.files[name]
+		if old == nil {
+			old = &file{}
+		}
+		current := old.read(dir, name, now)
+		if errors.Is(current.failure, fs.ErrNotExist) {
+			continue // deleted a moment ago
+		}
+		files[name] = current
+	}
+	for name, old := range f.files {
+		if failure := found.failureOf(name); failure != nil && files[name] == nil {
+			hidden := *old
+			hidden.failure, hidden.isSettled = failure, false
+			files[name] = &hidden
+		}
+	}
+	return files
+}
+
+// failureOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
+func (t *tree) failureOf(name string) error {
+	for ; name != "."; name = path.Dir(name) {
+		if failure := t.unreadable[name]; failure != nil {
+			return failure
+		}
+	}
+	return nil
+}
+
+// unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.
+func unreadableProblem(name string, err error) Problem {
+	reason := err.Error()
+	var atPath *fs.PathError
+	if errors.As(err, &atPath) {
+		reason = atPath.Err.Error()
+	}
+	return newProblem(name, "", "", "cannot be read: "+strings.TrimSpace(reason))
+}

@@ -1,0 +1,58 @@
+package source
+
+import (
+	"cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// The kinds that the proxy reads.
+const (
+	serviceKind       = "Service"
+	endpointSliceKind = "EndpointSlice"
+	nodeKind          = "Node"
+)
+
+// objectKey names an object of the cluster.
+type objectKey struct {
+	kind string
+	name model.ObjectName // a Node has no namespace
+}
+
+// String returns the object as people call it: "Service default/web", "Node node-1".
+func (k objectKey) String() string {
+	if k.kind == nodeKind {
+		return k.kind + " " + k.name.Name
+	}
+	return k.kind + " " + k.name.String()
+}
+
+func (k objectKey) compare(other objectKey) int {
+	return cmp.Or(cmp.Compare(k.kind, other.kind), k.name.Compare(other.name))
+}
+
+// object is an object in the state in which it is handed over: at most one of the three. An object that exists and is not
+// ours to serve, such as a headless Service, has none.
+type object struct {
+	service *model.Service
+	slice   *model.EndpointSlice
+	node    *model.Node
+}
+
+// claim is one object of a file. Either it is good, or its problems say what is wrong with it.
+type claim struct {
+	key      objectKey
+	object   object
+	problems []Problem
+}
+
+func (c *claim) isGood() bool { return len(c.problems) == 0 }
+
+// manifest is what one file holds.
+type manifest struct {
+	claims []claim
+	// problems are those of whole documents.
+	problems []Problem
+	// isComplete: every document and object could be told apart, so what is not among the claims is not in the file.
+	isComplete bool
+}

@@ -1,0 +1,80 @@
+package source
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Problem says what was left out, where it stands, and why. It holds until the file is put right.
+type Problem struct {
+	File   string // relative to the folder
+	Object string // "Service default/web"; empty if the file or a document of it could not be read
+	Field  string // "spec.ports[0].port"; empty if no single field is to blame
+	Reason string
+}
+
+// String returns the problem as one line: "services.yaml: Service default/web: spec.ports[0].port: Invalid value: 70000: ...".
+func (p Problem) String() string {
+	var parts []string
+	for _, part := range []string{p.File, p.Object, p.Field, p.Reason} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Error makes a Problem an error.
+func (p Problem) Error() string { return p.String() }
+
+// Compare orders problems as they are read: by file, object, field and reason.
+func (p Problem) Compare(other Problem) int {
+	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Object, other.Object),
+		cmp.Compare(p.Field, other.Field), cmp.Compare(p.Reason, other.Reason))
+}
+
+// problemsOf makes a Problem of each validation error of an object.
+func problemsOf(file, object string, errs field.ErrorList) []Problem {
+	var problems []Problem
+	for _, err := range errs {
+		problems = append(problems, newProblem(file, object, err.Field, err.ErrorBody()))
+	}
+	return problems
+}
+
+// newProblem makes a Problem that is safe to print, whatever the file held: one line, no control characters, not too long.
+func newProblem(file, object, field, reason string) Problem {
+	return Problem{File: printable(file), Object: printable(object), Field: printable(field), Reason: printable(reason)}
+}
+
+// maxPrinted bounds each part of a Problem, in bytes. A value of many megabytes belongs in its file, not in a log.
+const maxPrinted = 1000
+
+func printable(text string) string {
+	if len(text) > maxPrinted {
+		end := maxPrinted
+		for end > 0 && !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end] + "..."
+	}
+	if strings.IndexFunc(text, isUnprintable) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// sortProblems sorts problems and leaves out repetitions.
+func sortProblems(problems []Problem) []Problem {
+	slices.SortFunc(problems, Problem.Compare)
+	return slices.Compact(problems)
+}

@@ -1,0 +1,191 @@
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// reply is what came back for one request.
+type reply struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// ask serves a status at a moment on a real socket and returns the reply to one request.
+func ask(t *testing.T, status *Status, now time.Time, method, path string) reply {
+	t.Helper()
+	server := httptest.NewServer(status.Handler(func() time.Time { return now }))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{answer.StatusCode, answer.Header, string(body)}
+}
+
+func synced() *Status {
+	var status Status
+	status.SyncQueued(second(0))
+	status.SyncSucceeded(second(1))
+	return &status
+}
+
+func stuck() *Status {
+	status := synced()
+	status.SyncQueued(second(10))
+	status.SyncFailed(second(40), errBusy)
+	return status
+}
+
+const healthyBody = `{
+  "lastUpdated": "2026-03-01T12:02:00Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": true,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    }
+  },
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+const stuckBody = `{
+  "lastUpdated": "2026-03-01T12:00:01Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": false,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": false
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": false
+    }
+  },
+  "pendingSince": "2026-03-01T12:00:10Z",
+  "lastFailure": "2026-03-01T12:00:40Z",
+  "lastError": "committing 3 changes: device or resource busy",
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+const readyBody = `{
+  "ready": true,
+  "message": "The first sync is in the kernel."
+}
+`
+
+const notReadyBody = `{
+  "ready": false,
+  "message": "The first sync has not reached the kernel yet."
+}
+`
+
+func TestHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		status       *Status
+		method, path string
+		code         int
+		body         string
+	}{
+		"a healthy proxy, to a load balancer":       {synced(), http.MethodGet, "/healthz", http.StatusOK, healthyBody},
+		"a healthy proxy, to a kubelet":             {synced(), http.MethodGet, "/livez", http.StatusOK, healthyBody},
+		"a stuck proxy, to a load balancer":         {stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, stuckBody},
+		"a stuck proxy, to a kubelet":               {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
+		"a stuck proxy stays ready":                 {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has synced is ready":          {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has not synced is not ready":  {&Status{}, http.MethodGet, "/readyz", http.StatusServiceUnavailable, notReadyBody},
+		"HEAD has the status and no body":           {synced(), http.MethodHead, "/healthz", http.StatusOK, ""},
+		"HEAD of a stuck proxy too":                 {stuck(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
+		"HEAD of a proxy that is not ready as well": {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, c.status, second(120), c.method, c.path)
+			if diff := cmp.Diff(c.code, got.code); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.body, got.body); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff("application/json", got.header.Get("Content-Type")); diff != "" {
+				t.Errorf("content type (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff("nosniff", got.header.Get("X-Content-Type-Options")); diff != "" {
+				t.Errorf("content type options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path string
+		code         int
+	}{
+		"the root is not found":         {http.MethodGet, "/", http.StatusNotFound},
+		"a path below is not found":     {http.MethodGet, "/healthz/ping", http.StatusNotFound},
+		"metrics live elsewhere":        {http.MethodGet, "/metrics", http.StatusNotFound},
+		"nothing can be posted":         {http.MethodPost, "/healthz", http.StatusMethodNotAllowed},
+		"a slash at the end is another": {http.MethodGet, "/readyz/", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, synced(), second(2), c.method, c.path)
+			if diff := cmp.Diff(c.code, got.code); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPageNamesOnlyTheFirstOfManyRefusedObjects(t *testing.T) {
+	status := synced()
+	var problems []string
+	for n := range 1000 {
+		problems = append(problems, fmt.Sprintf("object %d", n))
+	}
+	status.Problems(problems)
+
+	got := ask(t, status, second(2), http.MethodGet, "/healthz")
+	if got.code != http.StatusOK {
+		t.Errorf("refused objects make the proxy unhealthy: %d", got.code)
+	}
+	var page struct {
+		RefusedTotal int
+		Refused      []string
+	}
+	if err := json.Unmarshal([]byte(got.body), &page); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(1000, page.RefusedTotal); diff != "" {
+		t.Errorf("total (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(problems[:refusedShown], page.Refused); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,89 @@
+package httpserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// The bounds. Both servers answer small questions from a kubelet or a Prometheus nearby; whoever is slower than this is
+// broken or means harm, and must not hold a connection open for ever.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	writeTimeout  = 30 * time.Second
+	idleTimeout   = 2 * time.Minute // longer than the usual scrape interval, so that a scraper keeps its connection
+	headerBytes   = 16 << 10
+
+	// shutdownTimeout is how long running answers may take to finish once the program ends.
+	shutdownTimeout = 2 * time.Second
+)
+
+// Listen binds a TCP address. The error begins with the flag that chose the address, because that is what must be changed.
+func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, address, cause(err))
+	}
+	return listener, nil
+}
+
+// cause strips the operation and the address, which the caller names better, from an error of package net.
+func cause(err error) error {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	if operation, ok := errors.AsType[*net.OpError](err); ok {
+		err = operation.Err
+	}
+	if address, ok := errors.AsType[*net.AddrError](err); ok {
+		return errors.New(address.Err)
+	}
+	return err
+}
+
+// Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any case.
+// The end of ctx is not an error.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := newServer(handler, log)
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	// Shutdown needs a context that outlives ctx.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		// Somebody is still being answered. The program ends all the same, so the connection is cut.
+		if err := server.Close(); err != nil {
+			return fmt.Errorf("closing the HTTP connections of %s: %w", listener.Addr(), err)
+		}
+	}
+	// If ctx ended before the server had begun, it closes the listener only now.
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+func newServer(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}

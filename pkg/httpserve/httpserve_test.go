@@ -1,0 +1,208 @@
+package httpserve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := Listen(t.Context(), "--health-address", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+// serve runs Serve until the returned function is called, which returns what Serve returned.
+func serve(t *testing.T, listener net.Listener, handler http.Handler) (stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, listener, handler, slog.New(slog.DiscardHandler)) }()
+	return func() error {
+		cancel()
+		return <-done
+	}
+}
+
+func get(t *testing.T, url string) (string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	return string(body), err
+}
+
+func TestAnAddressThatCannotBeBoundIsNamedWithItsFlag(t *testing.T) {
+	taken := listen(t)
+	defer func() { _ = taken.Close() }()
+
+	for name, c := range map[string]struct{ address, want string }{
+		"somebody else listens there": {taken.Addr().String(), "address already in use"},
+		"the port is missing":         {"127.0.0.1", "missing port in address"},
+		"the port is no number":       {"127.0.0.1:health", "unknown port"},
+		"the port is impossible":      {"127.0.0.1:70000", "invalid port"},
+		"the address is nobody's":     {"192.0.2.1:0", "cannot assign requested address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := Listen(t.Context(), "--health-address", c.address)
+			if err == nil {
+				_ = listener.Close()
+				t.Fatal("it was bound")
+			}
+			t.Log(err)
+			prefix := "--health-address " + c.address + ": "
+			if !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %q, want it to begin with %q and to say %q", err, prefix, c.want)
+			}
+		})
+	}
+}
+
+func TestServeAnswersUntilItsContextEnds(t *testing.T) {
+	listener := listen(t)
+	url := "http://" + listener.Addr().String()
+	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") }))
+
+	body, err := get(t, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("here", body); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("the end of the context is an error: %v", err)
+	}
+	if body, err := get(t, url); err == nil {
+		t.Errorf("still answers %q", body)
+	}
+}
+
+func TestARunningAnswerFinishes(t *testing.T) {
+	listener := listen(t)
+	asked, finish := make(chan struct{}), make(chan struct{})
+	stop := serve(t, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-finish
+		_, _ = io.WriteString(w, "finished")
+	}))
+
+	answered := make(chan string, 1)
+	go func() {
+		body, err := get(t, "http://"+listener.Addr().String())
+		answered <- body + errorText(err)
+	}()
+	<-asked
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	close(finish)
+
+	if diff := cmp.Diff("finished", <-answered); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
+	listener := listen(t)
+	asked, never := make(chan struct{}), make(chan struct{})
+	defer close(never)
+	stop := serve(t, listener, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-never
+	}))
+	cut := make(chan error, 1)
+	go func() {
+		_, err := get(t, "http://"+listener.Addr().String())
+		cut <- err
+	}()
+	<-asked
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the client got an answer that nobody gave")
+	}
+}
+
+func TestAListenerThatFailsEndsServe(t *testing.T) {
+	listener := listen(t)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	err := Serve(t.Context(), listener, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	if !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want %v", err, net.ErrClosed)
+	}
+}
+
+func TestWhatGoesWrongWithOneClientIsLogged(t *testing.T) {
+	listener := listen(t)
+	var lines bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a broken handler") })
+	go func() { done <- Serve(ctx, listener, panics, slog.New(slog.NewTextHandler(&lines, nil))) }()
+
+	if _, err := get(t, "http://"+listener.Addr().String()); err == nil {
+		t.Error("the broken handler answered")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(lines.String(), "level=WARN") || !strings.Contains(lines.String(), "a broken handler") {
+		t.Errorf("the log does not say so: %q", lines.String())
+	}
+}
+
+func TestEveryWaitForAClientIsBounded(t *testing.T) {
+	server := newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	for name, bound := range map[string]time.Duration{
+		"header": server.ReadHeaderTimeout, "read": server.ReadTimeout, "write": server.WriteTimeout, "idle": server.IdleTimeout,
+	} {
+		if bound <= 0 {
+			t.Errorf("%s: %s means unbounded to net/http", name, bound)
+		}
+	}
+}
+
+func TestAContextThatHasEndedAlreadyClosesTheListener(t *testing.T) {
+	listener := listen(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Serve(ctx, listener, http.NotFoundHandler(), slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	}
+	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener is open still: %v", err)
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,201 @@
+package metrics
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// expect compares the series of the named metrics with the exposition format's text.
+func expect(t *testing.T, r *Recorder, exposition string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(exposition), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
+	expect(t, NewRecorder(), `
+# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
+# TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
+# HELP vicinity_foreign_changes_total Changes to our nftables tables that another process made, and that were repaired.
+# TYPE vicinity_foreign_changes_total counter
+vicinity_foreign_changes_total{ip_family="IPv4"} 0
+vicinity_foreign_changes_total{ip_family="IPv6"} 0
+# HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
+# TYPE vicinity_nft_elements_written_total counter
+vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 0
+vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
+vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
+vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 0
+# HELP vicinity_service_ports Service ports that are proxied at present.
+# TYPE vicinity_service_ports gauge
+vicinity_service_ports{ip_family="IPv4"} 0
+vicinity_service_ports{ip_family="IPv6"} 0
+`, LastQueuedName, LastSyncName, SyncFailuresName, ForeignChangesName, ElementsWrittenName, ServicePortsName)
+}
+
+func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
+	r := NewRecorder()
+	r.ObserveSync([]string{"IPv4"}, 3*time.Millisecond, nil)
+	r.ObserveSync([]string{"IPv4", "IPv6"}, 20*time.Second, errors.New("no buffer space available"))
+
+	expect(t, r, `
+# HELP kubeproxy_sync_proxy_rules_duration_seconds How long each attempt to bring the kernel up to date took, failed ones included.
+# TYPE kubeproxy_sync_proxy_rules_duration_seconds histogram
+`+histogram("IPv4", "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
+		histogram("IPv6", "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+`
+# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
+# TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 1
+kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 1
+`, SyncDurationName, SyncFailuresName)
+}
+
+// histogram writes one family's series of the sync duration, given the cumulative count of each bucket.
+func histogram(family, sum string, counts ...int) string {
+	bounds := strings.Fields("0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384 +Inf")
+	var b strings.Builder
+	for i, bound := range bounds {
+		b.WriteString(SyncDurationName + `_bucket{ip_family="` + family + `",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+	}
+	b.WriteString(SyncDurationName + `_sum{ip_family="` + family + `"} ` + sum + "\n")
+	b.WriteString(SyncDurationName + `_count{ip_family="` + family + `"} ` + strconv.Itoa(counts[len(bounds)-1]) + "\n")
+	return b.String()
+}
+
+func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
+	r := NewRecorder()
+	r.SyncQueued(time.Unix(1700000000, 250_000_000))
+	r.SyncDone(time.Unix(1700000001, 500_000_000))
+
+	expect(t, r, `
+# HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds When a change last asked for a sync, in seconds since 1970.
+# TYPE kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds gauge
+kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.70000000025e+09
+kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 1.70000000025e+09
+# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the kernel was last brought up to date, in seconds since 1970.
+# TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
+kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7000000015e+09
+kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv6"} 1.7000000015e+09
+`, LastQueuedName, LastSyncName)
+}
+
+func TestElementsServicePortsAndForeignChangesAreCountedByFamily(t *testing.T) {
+	r := NewRecorder()
+	r.ElementsWritten("IPv4", OperationAdd, 3)
+	r.ElementsWritten("IPv4", OperationAdd, 4)
+	r.ElementsWritten("IPv6", OperationDelete, 1)
+	r.ServicePorts("IPv4", 9)
+	r.ServicePorts("IPv4", 8)
+	r.ForeignChange("IPv6")
+
+	expect(t, r, `
+# HELP vicinity_foreign_changes_total Changes to our nftables tables that another process made, and that were repaired.
+# TYPE vicinity_foreign_changes_total counter
+vicinity_foreign_changes_total{ip_family="IPv4"} 0
+vicinity_foreign_changes_total{ip_family="IPv6"} 1
+# HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
+# TYPE vicinity_nft_elements_written_total counter
+vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7
+vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
+vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
+vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
+# HELP vicinity_service_ports Service ports that are proxied at present.
+# TYPE vicinity_service_ports gauge
+vicinity_service_ports{ip_family="IPv4"} 8
+vicinity_service_ports{ip_family="IPv6"} 0
+`, ElementsWrittenName, ServicePortsName, ForeignChangesName)
+}
+
+func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
+	r := NewRecorder()
+	r.ObjectsRefused(map[string]int{"Service": 2, "EndpointSlice": 1})
+	r.ObjectsRefused(map[string]int{"Service": 1})
+
+	expect(t, r, `
+# HELP vicinity_objects_refused Objects that are left out at present because something in them cannot be true; the log names them.
+# TYPE vicinity_objects_refused gauge
+vicinity_objects_refused{kind="EndpointSlice"} 0
+vicinity_objects_refused{kind="Service"} 1
+`, ObjectsRefusedName)
+}
+
+func TestThePrometheusLinterHasNothingToSayAboutOurMetrics(t *testing.T) {
+	r := NewRecorder()
+	r.ObjectsRefused(map[string]int{"Service": 1})
+	problems, err := testutil.GatherAndLint(r.registry,
+		SyncDurationName, LastSyncName, LastQueuedName, SyncFailuresName,
+		ElementsWrittenName, ObjectsRefusedName, ForeignChangesName, ServicePortsName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestTheHandlerServesOnlyMetrics(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path string
+		status       int
+		holds        []string
+	}{
+		"the page holds our metrics, the runtime's and the process's": {
+			http.MethodGet, "/metrics", http.StatusOK, []string{SyncDurationName, "go_goroutines", "process_open_fds"},
+		},
+		"HEAD is answered":              {http.MethodHead, "/metrics", http.StatusOK, nil},
+		"nothing can be posted":         {http.MethodPost, "/metrics", http.StatusMethodNotAllowed, nil},
+		"another path is not found":     {http.MethodGet, "/", http.StatusNotFound, nil},
+		"a path below it is not either": {http.MethodGet, "/metrics/slis", http.StatusNotFound, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := httptest.NewRecorder()
+			NewRecorder().Handler().ServeHTTP(answer, httptest.NewRequest(c.method, c.path, nil))
+			if diff := cmp.Diff(c.status, answer.Code); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			for _, want := range c.holds {
+				if !strings.Contains(answer.Body.String(), want) {
+					t.Errorf("the page lacks %s", want)
+				}
+			}
+		})
+	}
+}
+
+func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
+	counting, idle := NewRecorder(), NewRecorder()
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for n := range 50 {
+				counting.ElementsWritten("IPv4", OperationAdd, 1)
+				counting.ObjectsRefused(map[string]int{"Service": n})
+				answer := httptest.NewRecorder()
+				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {
+					t.Errorf("scrape: status %d, %v", answer.Code, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got := testutil.ToFloat64(counting.elementsWritten.WithLabelValues("IPv4", OperationAdd)); got != 200 {
+		t.Errorf("counted %v elements, want 200", got)
+	}
+	if got := testutil.ToFloat64(idle.elementsWritten.WithLabelValues("IPv4", OperationAdd)); got != 0 {
+		t.Errorf("the idle recorder counted %v elements", got)
+	}
+}

@@ -1,0 +1,56 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"sigs.k8s.io/yaml"
+)
+
+// JSON writes the ports as a JSON array, which is [] for none.
+func JSON(w io.Writer, ports []Port) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(withoutNull(ports)); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
+
+// YAML writes the ports as a YAML list, with the same names as in JSON.
+func YAML(w io.Writer, ports []Port) error {
+	text, err := yaml.Marshal(withoutNull(ports))
+	if err != nil {
+		return fmt.Errorf("encode YAML: %w", err)
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("write YAML: %w", err)
+	}
+	return nil
+}
+
+// withoutNull returns the ports with empty lists for nil ones: those would be null in JSON, over which no script can iterate.
+func withoutNull(ports []Port) []Port {
+	list := make([]Port, 0, len(ports))
+	for _, port := range ports {
+		port.Frontends = neverNull(port.Frontends)
+		port.Excluded = neverNull(port.Excluded)
+		port.Cluster.Endpoints = neverNull(port.Cluster.Endpoints)
+		if port.Local != nil {
+			local := *port.Local
+			local.Endpoints = neverNull(local.Endpoints)
+			port.Local = &local
+		}
+		list = append(list, port)
+	}
+	return list
+}
+
+func neverNull[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

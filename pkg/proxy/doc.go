@@ -1,0 +1,7 @@
+// Package proxy makes the kernel agree with the cluster: it reads the stages aloud, in order.
+//
+//	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → sweep
+//
+// It knows the kernel only as three verbs (Kernel) and whoever watches it only as what happened (Observer); it neither logs
+// nor counts, and starts no goroutine of its own.
+package proxy

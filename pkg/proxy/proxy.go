@@ -1,0 +1,194 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Kernel holds our tables.
+type Kernel interface {
+	// Commit does what the batch says, whole or not at all. After an error nobody may assume which of the two.
+	Commit(ctx context.Context, batch ruleset.Batch) error
+	// Objects returns what the family's table holds now.
+	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
+	// Elements returns what a set holds now. It is only asked for affinity maps, which are filled by the packet path.
+	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
+}
+
+// Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.
+type Proxy struct {
+	config  ruleset.Config
+	kernel  Kernel
+	cluster *model.Cluster
+
+	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after somebody
+	// else touched the tables. The next sync is complete then.
+	mirror *ruleset.Mirror
+	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
+	dirty map[model.ObjectName]bool
+	// failures counts the complete syncs that failed in a row, unswept the sweeps that did.
+	failures, unswept int
+}
+
+// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in a row
+// it makes them anew: what is there may be what stands in the way. After distrustAfter failed sweeps in a row the mirror is
+// not believed any more.
+const (
+	rebuildAfter  = 2
+	distrustAfter = 3
+)
+
+// New returns a proxy for a node. It does nothing until Sync is called.
+func New(node string, config ruleset.Config, kernel Kernel) *Proxy {
+	return &Proxy{
+		config:  config,
+		kernel:  kernel,
+		cluster: model.NewCluster(node),
+		dirty:   map[model.ObjectName]bool{},
+	}
+}
+
+// Apply takes a change of the cluster in. The kernel learns of it at the next Sync.
+func (p *Proxy) Apply(change model.Change) {
+	for _, name := range p.cluster.Apply(change) {
+		p.dirty[name] = true
+	}
+}
+
+// Distrust makes the next Sync a complete one, because the kernel may hold something else than we put there.
+func (p *Proxy) Distrust() { p.mirror = nil }
+
+// Report is what a sync did.
+type Report struct {
+	// Complete reports whether everything was written, and not only what changed.
+	Complete bool
+	Services int // decided
+	Total    int // in force
+	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
+	Unswept error
+	Added   map[model.Family]int
+	Deleted map[model.Family]int
+}
+
+// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force; the caller tries
+// again.
+func (p *Proxy) Sync(ctx context.Context) (Report, error) {
+	if p.mirror == nil {
+		return p.syncAll(ctx)
+	}
+	return p.syncDirty(ctx)
+}
+
+func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
+	names := slices.SortedFunc(maps.Keys(p.dirty), model.ObjectName.Compare)
+	plan := p.mirror.Plan(p.decide(names))
+	if err := p.commit(ctx, plan); err != nil {
+		return Report{}, err
+	}
+	p.mirror.Accept(plan)
+	return p.finish(ctx, p.report(plan, len(names)), plan)
+}
+
+func (p *Proxy) syncAll(ctx context.Context) (Report, error) {
+	found, err := p.found(ctx)
+	if err != nil {
+		p.failures++
+		return Report{}, err
+	}
+	names := p.cluster.ServiceNames()
+	mirror, plan := ruleset.Resync(p.config, p.decide(names), found)
+	if err := p.commit(ctx, plan); err != nil {
+		p.failures++
+		return Report{}, err
+	}
+	p.mirror, p.failures = mirror, 0
+	report := p.report(plan, len(names))
+	report.Complete = true
+	return p.finish(ctx, report, plan)
+}
+
+// found asks the kernel what is there.
+func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, error) {
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range p.config.Families {
+		objects, err := p.kernel.Objects(ctx, family)
+		if err != nil {
+			return nil, fmt.Errorf("read what the %s table holds: %w", family, err)
+		}
+		if p.failures >= rebuildAfter {
+			objects.Rebuild = true
+		}
+		found[family] = objects
+	}
+	return found, nil
+}
+
+// decide returns what the named Services should own.
+func (p *Proxy) decide(names []model.ObjectName) []ruleset.Service {
+	services := make([]ruleset.Service, 0, len(names))
+	for _, name := range names {
+		owned := ruleset.Service{Name: name}
+		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, p.cluster.Self().Name))
+		}
+		services = append(services, owned)
+	}
+	return services
+}
+
+// commit puts a plan into the kernel. After an error the mirror is unknown.
+func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
+	batch, err := p.withoutStale(ctx, plan)
+	if err == nil {
+		err = p.kernel.Commit(ctx, batch)
+	}
+	if err != nil {
+		p.mirror = nil
+		return fmt.Errorf("commit %d Services: %w", plan.Services(), err)
+	}
+	clear(p.dirty)
+	return nil
+}
+
+// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, and sweeps.
+func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
+	stragglers, err := p.staleElements(ctx, plan.Left)
+	if err == nil {
+		err = p.kernel.Commit(ctx, stragglers)
+	}
+	if err != nil {
+		p.mirror = nil
+		return Report{}, fmt.Errorf("forget clients of endpoints that left: %w", err)
+	}
+	report.Unswept = p.sweep(ctx)
+	return report, nil
+}
+
+// sweep removes what nobody owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
+// that a failure is no reason to write everything again.
+func (p *Proxy) sweep(ctx context.Context) error {
+	if err := p.kernel.Commit(ctx, p.mirror.Sweep()); err != nil {
+		if p.unswept++; p.unswept >= distrustAfter {
+			p.mirror, p.unswept = nil, 0
+		}
+		return fmt.Errorf("sweep: %w", err)
+	}
+	p.mirror.Swept()
+	p.unswept = 0
+	return nil
+}
+
+func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
+	report := Report{Services: services, Total: p.mirror.Services(), Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
+	for _, family := range p.config.Families {
+		report.Added[family] = plan.Batch.Count(family, ruleset.Add)
+		report.Deleted[family] = plan.Batch.Count(family, ruleset.Delete)
+	}
+	return report
+}

@@ -1,0 +1,122 @@
+package proxy_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// realKernel is a namespace's nftables with the in-memory ones beside it: both get the same batches and must agree.
+type realKernel struct {
+	t         testing.TB
+	namespace *netnstest.Namespace
+	conn      *nft.Conn
+	memory    memoryKernel
+}
+
+func newRealKernel(t testing.TB) *realKernel {
+	kernel := &realKernel{t: t, namespace: netnstest.New(t)}
+	kernel.dial()
+	t.Cleanup(func() { kernel.conn.Close() })
+	return kernel
+}
+
+func (k *realKernel) dial() {
+	k.namespace.Do(func() {
+		conn, err := nft.Dial(nft.Options{})
+		if err != nil {
+			k.t.Fatalf("dial nftables: %v", err)
+		}
+		k.conn = conn
+	})
+}
+
+func (k *realKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	realErr, memoryErr := k.conn.Commit(ctx, batch), k.memory.Commit(ctx, batch)
+	if (realErr == nil) != (memoryErr == nil) {
+		k.t.Errorf("the kernel says %v to a batch, the kernel in memory says %v", realErr, memoryErr)
+	}
+	return realErr
+}
+
+func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	objects, err := k.conn.Objects(ctx, family)
+	want, _ := k.memory.Objects(ctx, family)
+	if diff := cmp.Diff(want, objects); err == nil && diff != "" {
+		k.t.Errorf("objects of the %s table (-memory +kernel):\n%s", family, diff)
+	}
+	return objects, err
+}
+
+func (k *realKernel) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	return k.conn.Elements(ctx, family, set)
+}
+
+// agree checks that nft, an independent reader, lists the same for the kernel and for the printed tables loaded into
+// an empty namespace.
+func (k *realKernel) agree(t testing.TB) {
+	t.Helper()
+	scratch := netnstest.New(t)
+	scratch.Load(k.memory.text(t))
+	want := sortedListing(scratch.NFT("-n", "list", "ruleset"))
+	got := sortedListing(k.namespace.NFT("-n", "list", "ruleset"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("nft list ruleset (-printed tables, +kernel):\n%s", diff)
+	}
+}
+
+// sortedListing makes two listings comparable: the order of sets and chains is that of their making, the order of elements
+// is that of a hash table.
+func sortedListing(listing string) []string {
+	var blocks []string
+	for _, table := range strings.SplitAfter(listing, "\n}\n") {
+		name, objects, _ := strings.Cut(table, "\n")
+		for _, block := range strings.Split(strings.TrimSuffix(objects, "}\n"), "\n\n") {
+			blocks = append(blocks, name+"\n"+strings.TrimSpace(sortedElements(block)))
+		}
+	}
+	return slices.Sorted(slices.Values(blocks))
+}
+
+func sortedElements(block string) string {
+	before, elements, found := strings.Cut(block, "elements = { ")
+	if !found {
+		return block
+	}
+	elements, _, _ = strings.Cut(elements, " }\n")
+	list := strings.Split(elements, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	slices.Sort(list)
+	return before + strings.Join(list, "\n")
+}
+
+// TestTheRealKernelAgreesWithTheOneInMemory walks histories in both, with restarts between.
+func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
+	for seed := range uint64(4) {
+		kernel := newRealKernel(t)
+		running, everything, changes := proxy.New(self, bothFamilies, kernel), model.Change{}, newHistory(1000+seed)
+		for range 25 {
+			change := changes.change()
+			everything = everything.Then(change)
+			running.Apply(change)
+			if changes.random.IntN(8) == 0 { // a restart
+				running = proxy.New(self, bothFamilies, kernel)
+				running.Apply(everything)
+			}
+			mustSync(t, running)
+			kernel.agree(t)
+		}
+		likeFreshStart(t, &kernel.memory, everything)
+	}
+}

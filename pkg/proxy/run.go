@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Observer is told what happens.
+type Observer interface {
+	// Queued is called when something has to be synced, before the sync.
+	Queued(at time.Time)
+	// Synced is called after each sync that the kernel accepted.
+	Synced(report Report, started, ended time.Time)
+	// Failed is called after each sync that failed, with the time until the next try.
+	Failed(err error, started, ended time.Time, retryIn time.Duration)
+}
+
+// Retries wait longer each time, from retryMin to retryMax.
+const (
+	retryMin = 100 * time.Millisecond
+	retryMax = 30 * time.Second
+)
+
+// Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, or while a
+// sync is under way, is synced together. The first sync waits for the first change, which must be the complete state.
+//
+// A failed sync is tried again, later each time; changes that arrive meanwhile wait for it.
+func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
+	select {
+	case <-ctx.Done():
+		return
+	case change := <-changes:
+		p.Apply(change)
+	}
+	for next := (pause{}); ; {
+		p.drain(changes, disturbed)
+		next = p.syncOnce(ctx, next, observer)
+		if !p.wait(ctx, changes, disturbed, next) {
+			return
+		}
+	}
+}
+
+// pause is what lies before the next sync.
+type pause struct {
+	// after is when to sync even if nothing changes; zero for never.
+	after time.Duration
+	// failed: changes wait too, until after has passed.
+	failed bool
+}
+
+// syncOnce syncs and returns what to wait for.
+func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pause {
+	started := time.Now()
+	observer.Queued(started)
+	report, err := p.Sync(ctx)
+	switch {
+	case err != nil:
+		next := pause{after: retryMin, failed: true}
+		if last.failed {
+			next.after = min(2*last.after, retryMax)
+		}
+		observer.Failed(err, started, time.Now(), next.after)
+		return next
+	case report.Unswept != nil:
+		observer.Synced(report, started, time.Now())
+		return pause{after: time.Second}
+	}
+	observer.Synced(report, started, time.Now())
+	return pause{}
+}
+
+// wait returns when it is time to sync again, or false when ctx has ended.
+func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next pause) bool {
+	var again <-chan time.Time
+	if next.after > 0 {
+		again = time.After(next.after)
+	}
+	if next.failed {
+		changes, disturbed = nil, nil
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-again:
+	case change := <-changes:
+		p.Apply(change)
+	case <-disturbed:
+		p.Distrust()
+	}
+	return true
+}
+
+// drain takes in whatever has arrived already.
+func (p *Proxy) drain(changes <-chan model.Change, disturbed <-chan struct{}) {
+	for {
+		select {
+		case change := <-changes:
+			p.Apply(change)
+		case <-disturbed:
+			p.Distrust()
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+func newCleanup() *cobra.Command {
+	return &cobra.Command{
+		Use:   "cleanup",
+		Short: "Remove our tables from the kernel, and nothing else",
+		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace. Everything else in nftables stays.
+That there is nothing to remove is no failure.
+
+Stop 'proxy run' first: it would put the tables back, and while it owns them the kernel refuses to remove them.
+Connections that are established already keep their way until they end.`,
+		Example: `  sudo proxy cleanup
+
+  # in the network namespace of a container, say
+  sudo nsenter --net=/proc/4711/ns/net proxy cleanup`,
+		Args:                  atMost(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return runCleanup(command.Context(), command.OutOrStdout())
+		},
+	}
+}
+
+func runCleanup(ctx context.Context, stdout io.Writer) error {
+	removed, err := nft.Cleanup(ctx)
+	if err != nil {
+		return fmt.Errorf("clean up: %w", err)
+	}
+	for _, family := range removed {
+		fmt.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
+	}
+	if len(removed) == 0 {
+		fmt.Fprintln(stdout, "there was nothing to remove")
+	}
+	return nil
+}

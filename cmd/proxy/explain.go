@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func newExplain() *cobra.Command {
+	var flags explainFlags
+	command := &cobra.Command{
+		Use:   "explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		Short: "Print which endpoints each Service port uses on a node, and why",
+		Long: `Print for each Service port and IP family what happens to a new connection on a node: the endpoints in use, the
+topology tier that won, the reason, and every endpoint that was left out with its own reason.
+
+Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
+alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests would decide.
+
+PORT is a port's name or its number.`,
+		Example: `  # every Service, as node-a1 sees it
+  proxy explain --manifests state --node node-a1
+
+  # one port of one Service
+  proxy explain --manifests state --node node-a1 shop/web:http
+
+  # which nodes have no endpoint for a Service
+  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'`,
+		Args:                  atMost(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, args []string) error {
+			query, malformed := queryOf(args)
+			if err := errors.Join(malformed, flags.Validate()); err != nil {
+				return usageError{err}
+			}
+			return runExplain(command.OutOrStdout(), command.ErrOrStderr(), &flags, query)
+		},
+	}
+	flags.register(command.Flags())
+	return command
+}
+
+// explainFlags are the flags of explain.
+type explainFlags struct {
+	stateFlags
+	allNodes bool
+	output   string
+}
+
+func (f *explainFlags) register(flags *pflag.FlagSet) {
+	f.stateFlags.register(flags)
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node in the manifests, one after the other")
+	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
+}
+
+// Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
+func (f *explainFlags) Validate() error {
+	var conflict error
+	if f.allNodes && f.node != "" {
+		conflict = errors.New("--all-nodes and --node exclude each other")
+	}
+	return errors.Join(conflict, f.stateFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
+}
+
+// queryOf reads the argument, if there is one.
+func queryOf(args []string) (explain.Query, error) {
+	if len(args) == 0 {
+		return explain.Query{}, nil
+	}
+	return explain.ParseQuery(args[0])
+}
+
+func runExplain(stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
+	change, err := flags.load(stderr)
+	if err != nil {
+		return err
+	}
+	nodes := []string{flags.node}
+	if flags.allNodes {
+		nodes = slices.Sorted(maps.Keys(change.Nodes))
+	} else {
+		flags.warnOfUnknownNode(stderr, change.Nodes)
+	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.manifests)
+	}
+	var ports []explain.Port
+	for _, node := range nodes {
+		cluster := model.NewCluster(node)
+		cluster.Apply(change)
+		asked := explain.Ports(cluster, query)
+		if len(asked) == 0 && query != (explain.Query{}) {
+			return notFound(cluster, query, flags.manifests)
+		}
+		ports = append(ports, asked...)
+	}
+	return writers[flags.output](stdout, ports)
+}
+
+// writers are the formats of -o.
+var writers = map[string]func(io.Writer, []explain.Port) error{
+	"text": explain.Text,
+	"json": explain.JSON,
+	"yaml": explain.YAML,
+}
+
+// notFound says what is missing, and what was probably meant.
+func notFound(cluster *model.Cluster, query explain.Query, manifests string) error {
+	if service := cluster.Service(query.Service); service != nil {
+		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
+	}
+	if near, ok := explain.Nearest(query.Service, cluster.ServiceNames()); ok {
+		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, manifests, near)
+	}
+	return fmt.Errorf("service %s not found in %s among those that have a ClusterIP", query.Service, manifests)
+}
+
+func portList(service *model.Service) string {
+	var ports []string
+	for _, port := range service.Ports {
+		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol)))
+	}
+	return strings.Join(ports, ", ")
+}

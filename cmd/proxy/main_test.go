@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// outcome is what a command line left behind.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// proxyCommand runs a command line as main does, without a process of its own.
+func proxyCommand(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	status := run(t.Context(), args, &stdout, &stderr)
+	return outcome{status, stdout.String(), stderr.String()}
+}
+
+func words(line string) []string { return strings.Fields(line) }
+
+func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
+	tests := map[string]struct {
+		args   []string
+		stderr string // its first line, without "proxy: "
+		usage  string
+	}{
+		"no command": {
+			nil, "the command must come first, one of: cleanup, explain, render, run, version", "proxy COMMAND",
+		},
+		"an unknown command":   {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
+		"a mistyped command":   {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
+		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
+		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
+		"a flag without its value": {
+			words("render --manifests"), "flag needs an argument: --manifests", "proxy render --manifests DIR [flags]",
+		},
+		"a missing flag": {
+			words("render --node a"), "--manifests DIR is required: it is where the Services come from", "proxy render --manifests DIR [flags]",
+		},
+		"a bad value":        {words("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},
+		"too many arguments": {words("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
+		"a second Service": {
+			words("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,
+			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		},
+		"a malformed Service": {
+			words("explain --manifests x web"), `query "web" is not NAMESPACE/NAME[:PORT]: the namespace is missing, as in default/web`,
+			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		},
+		"two flags that exclude each other": {
+			words("explain --manifests x --all-nodes --node a"), "--all-nodes and --node exclude each other",
+			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			help := "proxy"
+			if len(test.args) > 0 && test.usage != "proxy COMMAND" {
+				help += " " + test.args[0]
+			}
+			want := outcome{2, "", "proxy: " + test.stderr + "\nusage: " + test.usage + "\nSee '" + help + " --help'.\n"}
+			if diff := cmp.Diff(want, proxyCommand(t, test.args...), cmp.AllowUnexported(outcome{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSeveralMistakesAreToldAtOnce(t *testing.T) {
+	got := proxyCommand(t, words("explain --cluster-cidr 10.0.0.0/33 -o xml web")...)
+	if got.status != 2 {
+		t.Errorf("exit status %d, want 2", got.status)
+	}
+	for _, mistake := range []string{`"web"`, "--manifests", "10.0.0.0/33", `"xml"`} {
+		if !strings.Contains(got.stderr, mistake) {
+			t.Errorf("nothing is said of %s:\n%s", mistake, got.stderr)
+		}
+	}
+	if lines := strings.Count(got.stderr, "proxy: "); lines != 4 {
+		t.Errorf("%d mistakes are told, want each of 4 on its own line:\n%s", lines, got.stderr)
+	}
+}
+
+func TestEveryCommandTeachesItsUse(t *testing.T) {
+	for _, command := range newRoot().Commands() {
+		if command.Name() == "help" {
+			continue
+		}
+		t.Run(command.Name(), func(t *testing.T) {
+			got := proxyCommand(t, command.Name(), "--help")
+			if got.status != 0 || got.stderr != "" {
+				t.Errorf("exit status %d, stderr %q; want 0 and nothing", got.status, got.stderr)
+			}
+			for _, part := range []string{"Usage:\n  proxy " + command.Name(), "Examples:\n", "proxy " + command.Name(), "Flags:\n"} {
+				if !strings.Contains(got.stdout, part) {
+					t.Errorf("the help lacks %q:\n%s", part, got.stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	previous := version
+	t.Cleanup(func() { version = previous })
+	version = "v1.2.3"
+
+	text := proxyCommand(t, "version")
+	if text.status != 0 || !strings.HasPrefix(text.stdout, "vicinity v1.2.3, go") {
+		t.Errorf("version: exit status %d, stdout %q", text.status, text.stdout)
+	}
+	var made build
+	if err := json.Unmarshal([]byte(proxyCommand(t, "version", "-o", "json").stdout), &made); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(build{Version: "v1.2.3", GoVersion: thisBuild().GoVersion, Platform: thisBuild().Platform}, made); diff != "" {
+		t.Errorf("version -o json (-want +got):\n%s", diff)
+	}
+}
+
+func TestABuildWithoutAVersionStillNamesItself(t *testing.T) {
+	previous := version
+	t.Cleanup(func() { version = previous })
+	version = ""
+	if got := thisBuild().Version; got == "" {
+		t.Error("the version is empty")
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/health"
+	"github.com/vicinity-proxy/vicinity/pkg/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// observer passes on what the proxy does: to health, metrics and the log. It is called by one goroutine.
+type observer struct {
+	node     string
+	stdout   io.Writer
+	log      *slog.Logger
+	status   *health.Status
+	recorder *metrics.Recorder
+
+	synced bool // at least once
+}
+
+// Queued is called when something has to be synced, before the sync.
+func (o *observer) Queued(at time.Time) {
+	o.status.SyncQueued(at)
+	o.recorder.SyncQueued(at)
+}
+
+// Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever the log
+// level: somebody may be waiting for it.
+func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
+	took := ended.Sub(started)
+	o.status.SyncSucceeded(started)
+	o.recorder.ObserveSync(metrics.Families, took, nil)
+	o.recorder.SyncDone(ended)
+	for _, family := range model.Families {
+		o.recorder.ElementsWritten(family.String(), metrics.OperationAdd, report.Added[family])
+		o.recorder.ElementsWritten(family.String(), metrics.OperationDelete, report.Deleted[family])
+	}
+	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
+	if report.Unswept != nil {
+		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
+	}
+	if !o.synced {
+		o.synced = true
+		fmt.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
+			o.node, report.Total, took.Round(time.Microsecond))
+	}
+}
+
+// Failed is called after each sync that failed, with the time until the next try.
+func (o *observer) Failed(err error, started, ended time.Time, retryIn time.Duration) {
+	o.status.SyncFailed(ended, err)
+	o.recorder.ObserveSync(metrics.Families, ended.Sub(started), err)
+	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+func newRender() *cobra.Command {
+	var flags stateFlags
+	command := &cobra.Command{
+		Use:   "render --manifests DIR [flags]",
+		Short: "Print the complete ruleset of a node as text that 'nft -f' loads",
+		Long: `Print the tables that 'proxy run' with the same flags would put into the kernel of a node, as 'nft list ruleset' shows
+them. Neither root nor a kernel with nftables is needed.
+
+What is left out of the manifests is told on standard error; standard output holds nothing but the ruleset.`,
+		Example: `  proxy render --manifests state --node node-a1
+
+  # what a change of the manifests changes in the kernel
+  diff <(proxy render --manifests before --node node-a1) <(proxy render --manifests after --node node-a1)
+
+  # load it into a network namespace of its own, to look around
+  proxy render --manifests state --node node-a1 | sudo unshare --net nft -c -f -`,
+		Args:                  atMost(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := flags.Validate(); err != nil {
+				return usageError{err}
+			}
+			return runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+		},
+	}
+	flags.register(command.Flags())
+	return command
+}
+
+// runRender goes the way of 'run' to the letter, but to a kernel that is made of paper.
+func runRender(ctx context.Context, stdout, stderr io.Writer, flags *stateFlags) error {
+	change, err := flags.load(stderr)
+	if err != nil {
+		return err
+	}
+	flags.warnOfUnknownNode(stderr, change.Nodes)
+	var kernel paperKernel
+	renderer := proxy.New(flags.node, flags.config(), &kernel)
+	renderer.Apply(change)
+	if _, err := renderer.Sync(ctx); err != nil {
+		return fmt.Errorf("render the ruleset of node %s: %w", flags.node, err)
+	}
+	if err := kernel.tables.Print(stdout); err != nil {
+		return fmt.Errorf("write the ruleset: %w", err)
+	}
+	return nil
+}
+
+// paperKernel holds the tables in memory, to be printed.
+type paperKernel struct{ tables ruleset.Tables }
+
+// Commit does what the batch says.
+func (k *paperKernel) Commit(_ context.Context, batch ruleset.Batch) error {
+	return k.tables.Apply(batch)
+}
+
+// Objects returns the names of what the family's table holds.
+func (k *paperKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
+	return k.tables.Objects(family), nil
+}
+
+// Elements returns what a set holds.
+func (k *paperKernel) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	return k.tables.Elements(family, set)
+}

@@ -1,0 +1,154 @@
+//go:build linux
+
+package main
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
+
+func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
+	namespace := newNamespace(t)
+	d := startDaemon(t, namespace, "--manifests", state)
+
+	if got := rules(namespace); !strings.Contains(got, webElement) {
+		t.Errorf("the kernel lacks %q:\n%s", webElement, got)
+	}
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		if status, body := d.get(t, "127.0.0.1:10256", path); status != http.StatusOK {
+			t.Errorf("%s: status %d, %s", path, status, body)
+		}
+	}
+	if _, body := d.get(t, "127.0.0.1:10256", "/healthz"); !strings.Contains(body, "refused.yaml: Service shop/refused") {
+		t.Errorf("/healthz does not name the refused Service:\n%s", body)
+	}
+	_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
+	for _, line := range []string{
+		`vicinity_objects_refused{kind="Service"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
+		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} `,
+	} {
+		if !strings.Contains(metrics, line) {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+
+	ended := d.end(t)
+	if ended.status != 0 || !strings.Contains(ended.stderr, "the rules stay in the kernel") {
+		t.Errorf("the daemon ended with %+v, want 0 and a word on the rules", ended)
+	}
+	if got := rules(namespace); !strings.Contains(got, webElement) {
+		t.Errorf("the rules went with the daemon:\n%s", got)
+	}
+}
+
+func TestRunFollowsTheFolder(t *testing.T) {
+	namespace, dir := newNamespace(t), manifestsCopy(t)
+	d := startDaemon(t, namespace, "--manifests", dir, "--log-format", "json", "--log-level", "debug")
+	file := filepath.Join(dir, "shop.yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	rewrite(strings.ReplaceAll(string(text), "10.244.1.5", "10.244.1.6"))
+	eventually(t, "the new endpoint is in the kernel", func() bool {
+		return strings.Contains(rules(namespace), ": 10.244.1.6 . 8080")
+	})
+	rewrite("{broken")
+	eventually(t, "the broken file is told", func() bool {
+		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
+		return strings.Contains(body, `vicinity_objects_refused{kind="File"} 1`)
+	})
+	if got := rules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
+		t.Errorf("the last good version is no longer in force:\n%s", got)
+	}
+	rewrite(string(text))
+	eventually(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
+
+	stderr := d.end(t).stderr
+	for _, part := range []string{`"msg":"left out, its last good version stays in force"`, `"msg":"put right"`, `"msg":"synced"`} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("the log lacks %s:\n%s", part, stderr)
+		}
+	}
+}
+
+func TestRunRepairsWhatOthersChange(t *testing.T) {
+	namespace := newNamespace(t)
+	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
+
+	namespace.NFT("flush", "ruleset")
+	eventually(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
+
+	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, `vicinity_foreign_changes_total{ip_family="IPv4"} 1`) {
+		t.Error("the change is not counted")
+	}
+	if stderr := d.end(t).stderr; !strings.Contains(stderr, "process=nft") {
+		t.Errorf("the log does not name the process:\n%s", stderr)
+	}
+}
+
+func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
+	namespace := newNamespace(t)
+	namespace.NFT("add table ip mine")
+	startDaemon(t, namespace, "--manifests", state).end(t)
+
+	for _, want := range []outcome{
+		{stdout: "removed the IPv4 table \"vicinity\"\nremoved the IPv6 table \"vicinity\"\n"},
+		{stdout: "there was nothing to remove\n"},
+	} {
+		var got outcome
+		namespace.Do(func() { got = proxyCommand(t, "cleanup") })
+		if got != want {
+			t.Errorf("cleanup left %+v, want %+v", got, want)
+		}
+	}
+	if got := namespace.NFT("list", "tables"); got != "table ip mine\n" {
+		t.Errorf("the namespace has %q, want only the table of somebody else", got)
+	}
+}
+
+func TestRunEndsWithOneSentenceIfItCannotBegin(t *testing.T) {
+	tests := map[string]struct{ flag, stderr string }{
+		"an address in use":       {"--metrics-address 127.0.0.1:9", "proxy: --metrics-address 127.0.0.1:9: address already in use\n"},
+		"an address of elsewhere": {"--health-address 192.0.2.1:9", "proxy: --health-address 192.0.2.1:9: cannot assign requested address\n"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got outcome
+			newNamespace(t).Do(func() {
+				taken, err := net.Listen("tcp", "127.0.0.1:9")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = taken.Close() }()
+				got = proxyCommand(t, words("run --node node-a --manifests "+state+" "+test.flag)...)
+			})
+			if want := (outcome{status: 1, stderr: test.stderr}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestRunEndsIfTheFolderCannotBeRead(t *testing.T) {
+	var got outcome
+	newNamespace(t).Do(func() {
+		got = proxyCommand(t, "run", "--node", "node-a", "--log-level", "error", "--manifests", filepath.Join(t.TempDir(), "missing"))
+	})
+	if got.status != 1 || !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("got %+v, want status 1 and one sentence", got)
+	}
+}

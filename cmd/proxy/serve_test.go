@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/health"
+	"github.com/vicinity-proxy/vicinity/pkg/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+func TestThePartThatFailsEndsTheOthers(t *testing.T) {
+	failure := errors.New("the address is gone")
+	waited := make(chan struct{}, 2)
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		waited <- struct{}{}
+		return nil
+	}
+	err := together(t.Context(), wait, func(context.Context) error { return failure }, wait)
+	if !errors.Is(err, failure) {
+		t.Errorf("got error %v, want %v", err, failure)
+	}
+	if len(waited) != 2 {
+		t.Errorf("%d of 2 other parts were waited for", len(waited))
+	}
+}
+
+func TestARefusedObjectCountsOnceHoweverManyProblemsItHas(t *testing.T) {
+	got := refusedByKind([]source.Problem{
+		{File: "a.yaml", Reason: "does not parse"},
+		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[0].port"},
+		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[1].port"},
+		{File: "b.yaml", Object: "Service shop/api"},
+		{File: "b.yaml", Object: "EndpointSlice shop/web-1"},
+	})
+	if diff := cmp.Diff(map[string]int{"File": 1, "Service": 2, "EndpointSlice": 1}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTheFirstChangeIsDeliveredEvenIfItIsEmptyAndNoOtherEmptyOne(t *testing.T) {
+	changes := make(chan model.Change, 3)
+	feed := &feed{
+		node: "node-a", changes: changes,
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: metrics.NewRecorder(),
+	}
+	node := model.Change{Nodes: map[string]*model.Node{"node-a": {Name: "node-a"}}}
+	for _, change := range []model.Change{{}, {}, node} {
+		feed.deliver(t.Context(), source.Update{Change: change})
+	}
+	close(changes)
+	var got []model.Change
+	for change := range changes {
+		got = append(got, change)
+	}
+	if diff := cmp.Diff([]model.Change{{}, node}, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeliveryEndsWithTheProgram(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	feed := &feed{
+		changes: make(chan model.Change), // nobody receives
+		log:     slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: metrics.NewRecorder(),
+	}
+	delivered := make(chan struct{})
+	go func() {
+		feed.deliver(ctx, source.Update{})
+		close(delivered)
+	}()
+	select {
+	case <-delivered:
+	case <-time.After(patience):
+		t.Error("the delivery goes on waiting")
+	}
+}
+
+func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
+	status := &health.Status{}
+	o := &observer{
+		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: status, recorder: metrics.NewRecorder(),
+	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o.Failed(errors.New("no buffer space"), start, start.Add(time.Second), time.Second)
+	if verdict := status.Verdict(start.Add(time.Hour)); verdict.Healthy || verdict.Ready || verdict.LastError != "no buffer space" {
+		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", verdict)
+	}
+	o.Synced(proxy.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
+	if verdict := status.Verdict(start.Add(time.Hour)); !verdict.Healthy || !verdict.Ready || verdict.LastError != "" {
+		t.Errorf("after a success: %+v, want it healthy and ready", verdict)
+	}
+}

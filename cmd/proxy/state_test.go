@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/explain"
+)
+
+const (
+	state = "testdata/state"
+	// refusal is what every command says of testdata/state/refused.yaml.
+	refusal = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
+)
+
+func TestExplainTellsWhatEachNodeDoes(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want map[string]string // node: outcome
+	}{
+		"the node with the endpoint":     {words("--node node-a"), map[string]string{"node-a": "balance"}},
+		"the node in another zone":       {words("--node node-b"), map[string]string{"node-b": "refuse"}},
+		"a node's name in upper case":    {words("--node NODE-A"), map[string]string{"node-a": "balance"}},
+		"all nodes":                      {words("--all-nodes"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
+		"one Service":                    {words("--node node-a shop/web"), map[string]string{"node-a": "balance"}},
+		"one port, by its number":        {words("--node node-a shop/web:80"), map[string]string{"node-a": "balance"}},
+		"one port on all nodes, by name": {words("--all-nodes shop/web:http"), map[string]string{"node-a": "balance", "node-b": "refuse"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := proxyCommand(t, append(words("explain -o json --manifests "+state), test.args...)...)
+			var ports []explain.Port
+			if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil {
+				t.Fatalf("exit status %d, %v in %q; stderr:\n%s", got.status, err, got.stdout, got.stderr)
+			}
+			outcomes := map[string]string{}
+			for _, port := range ports {
+				outcomes[port.Node] = port.Outcome
+			}
+			if diff := cmp.Diff(test.want, outcomes); diff != "" {
+				t.Errorf("outcomes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExplainSaysWhatIsNotThere(t *testing.T) {
+	tests := map[string]struct {
+		args   string
+		stderr string // its last line
+	}{
+		"a mistyped Service": {"--node node-a shop/wbe", "proxy: service shop/wbe not found in testdata/state; did you mean shop/web?"},
+		"an unknown port":    {"--node node-a shop/web:https", "proxy: service shop/web has no port https; it has http 80/TCP"},
+		"a Service far from all": {
+			"--all-nodes kube-system/metrics", "proxy: service kube-system/metrics not found in testdata/state among those that have a ClusterIP",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := proxyCommand(t, words("explain --manifests "+state+" "+test.args)...)
+			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+			got.stderr = lines[len(lines)-1]
+			if want := (outcome{1, "", test.stderr}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestARefusedObjectIsAWarningAndLeavesStdoutClean(t *testing.T) {
+	for _, command := range []string{"explain", "render"} {
+		t.Run(command, func(t *testing.T) {
+			got := proxyCommand(t, words(command+" --node node-a --manifests "+state)...)
+			if got.status != 0 {
+				t.Errorf("exit status %d, want 0", got.status)
+			}
+			if !strings.HasPrefix(got.stderr, refusal) || strings.Count(got.stderr, "\n") != 1 {
+				t.Errorf("stderr is not one line that begins with %q:\n%s", refusal, got.stderr)
+			}
+			if strings.Contains(got.stdout, "warning") || !strings.Contains(got.stdout, "10.96.0.10") {
+				t.Errorf("stdout is not just the answer:\n%s", got.stdout)
+			}
+		})
+	}
+}
+
+func TestANodeWithoutANodeObjectIsAWarning(t *testing.T) {
+	for _, command := range []string{"explain", "render"} {
+		got := proxyCommand(t, words(command+" --node nobody --manifests "+state)...)
+		want := `warning: there is no Node "nobody" in testdata/state, so its labels are unknown; --node chooses another one`
+		if got.status != 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: exit status %d, stderr %q; want 0 and %q", command, got.status, got.stderr, want)
+		}
+	}
+}
+
+func TestRenderPrintsBothTablesOfTheNode(t *testing.T) {
+	got := proxyCommand(t, words("render --node node-a --cluster-cidr 10.244.0.0/16 --manifests "+state)...)
+	for _, part := range []string{
+		"table ip vicinity {", "table ip6 vicinity {", "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080", "!= 10.244.0.0/16 masquerade",
+	} {
+		if !strings.Contains(got.stdout, part) {
+			t.Errorf("the ruleset lacks %q:\n%s", part, got.stdout)
+		}
+	}
+	if other := proxyCommand(t, words("render --node node-b --manifests "+state)...); strings.Contains(other.stdout, "10.244.1.5") {
+		t.Errorf("node-b must not use an endpoint of another zone:\n%s", other.stdout)
+	}
+}
+
+func TestAFolderThatCannotBeReadIsAFailureAndNoMistakeInUsage(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, command := range []string{"explain", "render"} {
+		got := proxyCommand(t, command, "--manifests", missing)
+		if got.status != 1 || got.stdout != "" {
+			t.Errorf("%s: exit status %d, stdout %q; want 1 and nothing", command, got.status, got.stdout)
+		}
+		if !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%s: stderr is not one sentence: %q", command, got.stderr)
+		}
+	}
+}
+
+func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
+	empty := t.TempDir()
+	got := proxyCommand(t, "explain", "--node", "node-a", "-o", "json", "--manifests", empty)
+	if got.status != 0 || got.stdout != "[]\n" {
+		t.Errorf("exit status %d, stdout %q; want 0 and []", got.status, got.stdout)
+	}
+	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
+	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {
+		t.Errorf("all nodes of none: exit status %d, stderr %q", got.status, got.stderr)
+	}
+}
+
+func TestTheNodeIsTheHostUnlessOneIsGiven(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := proxyCommand(t, words("explain --manifests "+state)...)
+	if !strings.Contains(got.stdout, "on "+strings.ToLower(host)+"\n") {
+		t.Errorf("not explained for host %q:\n%s", host, got.stdout)
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// explanation is what the demo reads of an object that `proxy explain -o json` prints.
+type explanation struct {
+	Family  string `json:"family"`
+	Cluster struct {
+		Endpoints []string `json:"endpoints"`
+		Tier      string   `json:"tier"`
+		Reason    string   `json:"reason"`
+	} `json:"cluster"`
+}
+
+// explain runs `proxy explain` for the Service on one node.
+func (s *stage) explain(ctx context.Context, node string, more ...string) (string, error) {
+	args := append([]string{"explain", serviceName, "--manifests", s.manifests, "--node", node}, more...)
+	output, err := exec.CommandContext(ctx, s.program, args...).Output()
+	if err == nil {
+		return string(output), nil
+	}
+	if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(ended.Stderr)))
+	}
+	return "", fmt.Errorf("running proxy explain for %s: %w", node, err)
+}
+
+// disagreements compares what explain says on every node with what the owner wants, in sentences.
+func (s *stage) disagreements(ctx context.Context, emptied string) []string {
+	var found []string
+	for _, p := range s.places {
+		output, err := s.explain(ctx, p.node.Name, "-o", "json")
+		if err != nil {
+			found = append(found, err.Error())
+			continue
+		}
+		var explanations []explanation
+		if err := json.Unmarshal([]byte(output), &explanations); err != nil {
+			found = append(found, fmt.Sprintf("%s: the output of proxy explain -o json: %v", p.node.Name, err))
+			continue
+		}
+		found = append(found, disagreement(p.node.Name, explanations, s.wanted(p.zone, emptied))...)
+	}
+	return found
+}
+
+// disagreement compares the explanations for one node, one of each family, with the wanted places.
+func disagreement(node string, explanations []explanation, wanted []place) []string {
+	var found []string
+	families := map[string]func(place) netip.Addr{
+		"IPv4": func(p place) netip.Addr { return p.web.IPv4 },
+		"IPv6": func(p place) netip.Addr { return p.web.IPv6 },
+	}
+	for _, e := range explanations {
+		addrOf, known := families[e.Family]
+		if !known {
+			found = append(found, fmt.Sprintf("%s: explain tells of the family %q once more, or of one there is not", node, e.Family))
+			continue
+		}
+		delete(families, e.Family)
+		want := endpoints(wanted, addrOf)
+		got := slices.Sorted(slices.Values(e.Cluster.Endpoints))
+		if !slices.Equal(got, want) {
+			found = append(found, fmt.Sprintf("%s: explain says %s connections go to %v, the owner asked for %v", node, e.Family, got, want))
+		}
+	}
+	for _, family := range []string{"IPv4", "IPv6"} {
+		if _, missing := families[family]; missing {
+			found = append(found, fmt.Sprintf("%s: explain says nothing of %s", node, family))
+		}
+	}
+	return found
+}
+
+func endpoints(places []place, addrOf func(place) netip.Addr) []string {
+	list := make([]string, 0, len(places))
+	for _, p := range places {
+		list = append(list, netip.AddrPortFrom(addrOf(p), targetPort).String())
+	}
+	slices.Sort(list)
+	return list
+}

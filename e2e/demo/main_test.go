@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roleVariable makes a stand-in for the proxy of this test binary.
+const roleVariable = "DEMO_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "ends at once":
+		fmt.Println("there is no kernel today")
+		os.Exit(3)
+	case "is never ready":
+		fmt.Println("thinking")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// showWith plays the demo with a stand-in for the proxy, and returns the exit status, what was printed and the error.
+func showWith(ctx context.Context, t *testing.T, role string) (int, string, error) {
+	t.Helper()
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv(roleVariable, role)
+	self, err := os.Executable()
+	must(t, err)
+	var printed strings.Builder
+	page := &page{w: &printed}
+	err = show(ctx, page, self)
+	left, globErr := filepath.Glob(filepath.Join(temporary, "*"))
+	must(t, globErr)
+	if len(left) > 0 {
+		t.Errorf("the demo left %v", left)
+	}
+	status := conclude(ctx, page, err)
+	return status, printed.String(), err
+}
+
+func TestAProxyThatEndsIsQuoted(t *testing.T) {
+	status, _, err := showWith(t.Context(), t, "ends at once")
+	if err == nil || !strings.Contains(err.Error(), "the proxy on node-a1 ended (exit status 3)") ||
+		!strings.Contains(err.Error(), "there is no kernel today") {
+		t.Errorf("got %v, want the proxy's exit status and its last words", err)
+	}
+	if status != exitWrong {
+		t.Errorf("the exit status is %d, want %d", status, exitWrong)
+	}
+}
+
+func TestAnInterruptedDemoTakesEverythingDown(t *testing.T) {
+	ctx, interrupt := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer interrupt()
+	status, printed, _ := showWith(ctx, t, "is never ready")
+	if status != exitInterrupted {
+		t.Errorf("the exit status is %d, want %d", status, exitInterrupted)
+	}
+	if !strings.Contains(printed, "Interrupted.") {
+		t.Errorf("the demo does not say that it was interrupted:\n%s", printed)
+	}
+}
+
+func TestAMissingProxyIsNamed(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "proxy")
+	want := "there is no program " + missing + ": run `make build` first, or name another with --proxy"
+	if err := check(missing); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// page prints for a person: in colour on a terminal, plainly elsewhere.
+type page struct {
+	w        io.Writer
+	coloured bool
+}
+
+func newPage(file *os.File) *page {
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return &page{w: file, coloured: err == nil && os.Getenv("NO_COLOR") == ""} // https://no-color.org
+}
+
+// ink is an ANSI attribute.
+type ink string
+
+const (
+	bold  ink = "1"
+	dim   ink = "2"
+	red   ink = "31"
+	green ink = "32"
+	cyan  ink = "1;36"
+)
+
+func (p *page) ink(colour ink, text string) string {
+	if !p.coloured || text == "" {
+		return text
+	}
+	return "\x1b[" + string(colour) + "m" + text + "\x1b[0m"
+}
+
+func (p *page) say(format string, args ...any) {
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+func (p *page) headline(text string) {
+	p.say("\n%s\n", p.ink(cyan, "━━ "+text+" "+strings.Repeat("━", max(3, 76-len(text)))))
+}
+
+// quote prints the output of a program, with the command that made it.
+func (p *page) quote(command, output string) {
+	p.say("  %s", p.ink(bold, "$ "+command))
+	for line := range strings.Lines(strings.TrimRight(output, "\n")) {
+		line = strings.TrimRight(line, "\n")
+		if line != "" {
+			line = "  " + p.ink(dim, line)
+		}
+		p.say("%s", line)
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// act is one state of the cluster.
+type act struct {
+	headline string
+	story    string
+	emptied  string // the zone without web pods
+	changed  string // the zone whose connections have to move; all if it is empty
+}
+
+var acts = []act{
+	{
+		headline: "1. Every zone has web pods",
+		story:    "Each zone has two nodes, each node a client and a web pod. Connections should stay in their zone.",
+	},
+	{
+		headline: "2. zone-b loses its web pods",
+		story:    "The endpoints of zone-b leave the EndpointSlices. Its clients should go to the other zones; nobody else should move.",
+		emptied:  "zone-b",
+		changed:  "zone-b",
+	},
+	{
+		headline: "3. zone-b gets them back",
+		story:    "The endpoints of zone-b return. Its clients should come home at once.",
+		changed:  "zone-b",
+	},
+}
+
+// explainedNode is the node whose explanation is shown in each act.
+const explainedNode = "node-b1"
+
+// errWrong means that connections or explanations were not as the owner asked.
+var errWrong = errors.New("not every connection went where the Service's owner asked")
+
+// play starts the proxies, plays all acts and says what they showed.
+func play(ctx context.Context, p *page, s *stage) error {
+	if err := s.begin(ctx, p); err != nil {
+		return err
+	}
+	var wrong []string
+	for _, act := range acts {
+		found, err := s.playAct(ctx, p, act)
+		if err != nil {
+			return err
+		}
+		wrong = append(wrong, found...)
+	}
+	return s.finish(p, wrong)
+}
+
+// begin starts the proxies with the state of the first act.
+func (s *stage) begin(ctx context.Context, p *page) error {
+	p.say("%s", p.ink(bold, "Vicinity: connections go to the nearest endpoint that the Service's owner allows"))
+	p.say("")
+	p.say("Service %s, %s and %s, says:", serviceName, frontends[0], frontends[1])
+	p.say("  vicinity.dev/topology-keys: %q", topologyKeys)
+	p.say("which means: an endpoint in the client's own zone if there is one, any other if not.\n")
+	s.sayPlaces(p)
+	started := time.Now()
+	if err := s.writeCluster(); err != nil {
+		return err
+	}
+	if _, err := s.writeEndpoints(acts[0].emptied); err != nil {
+		return err
+	}
+	if err := s.startProxies(ctx); err != nil {
+		return err
+	}
+	p.say("%d proxies, one on each node, had their rules in the kernel after %s.", len(s.proxies), short(time.Since(started)))
+	return nil
+}
+
+// sayPlaces tells which pod is where, a line for each zone.
+func (s *stage) sayPlaces(p *page) {
+	for i, place := range s.places {
+		if i%nodesPerZone == 0 {
+			fmt.Fprintf(p.w, "  %s", p.ink(bold, place.zone))
+		}
+		fmt.Fprintf(p.w, "   %s: %s %s %s", place.node.Name, place.web.Name, place.web.IPv4, place.web.IPv6)
+		if i%nodesPerZone == nodesPerZone-1 {
+			p.say("")
+		}
+	}
+	p.say("")
+}
+
+// playAct brings the cluster into the act's state, measures, and returns what was wrong.
+func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error) {
+	p.headline(act.headline)
+	p.say("  %s", act.story)
+	written := time.Now()
+	if act.changed != "" {
+		var err error
+		if written, err = s.writeEndpoints(act.emptied); err != nil {
+			return nil, err
+		}
+	}
+	took, late := s.converge(ctx, s.movers(act), act.emptied, written)
+	rows := s.measure(ctx, act.emptied)
+	disagreements := s.disagreements(ctx, act.emptied)
+	explained, err := s.explain(ctx, explainedNode)
+	if err != nil || ctx.Err() != nil {
+		return nil, errors.Join(err, ctx.Err())
+	}
+
+	if act.changed != "" && late == nil {
+		p.say("  First right connection %s after the file was written; all of %s was right after %s.",
+			short(took.first), act.changed, short(took.all))
+	}
+	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
+	view := s.table(act, rows)
+	view.print(p)
+	p.quote("proxy explain "+serviceName+" --node "+explainedNode, explained)
+	return wrongIn(act, late, view, disagreements), nil
+}
+
+// movers are the places whose connections the act moves.
+func (s *stage) movers(act act) []place {
+	var list []place
+	for _, place := range s.places {
+		if act.changed == "" || place.zone == act.changed {
+			list = append(list, place)
+		}
+	}
+	return list
+}
+
+func (s *stage) table(act act, rows []row) table {
+	view := table{emptied: act.emptied, rows: rows}
+	for _, place := range s.places {
+		view.zones = append(view.zones, place.zone)
+		view.pods = append(view.pods, place.web.Name)
+	}
+	return view
+}
+
+func wrongIn(act act, late error, view table, disagreements []string) []string {
+	var found []string
+	if late != nil {
+		found = append(found, late.Error())
+	}
+	for _, row := range view.rows {
+		found = append(found, row.mistakes(view.pods)...)
+	}
+	found = append(found, disagreements...)
+	for i := range found {
+		found[i] = fmt.Sprintf("act %s %s", act.headline[:2], found[i])
+	}
+	return found
+}
+
+// finish says what the acts have shown. When something went wrong, the proxies have the last word.
+func (s *stage) finish(p *page, wrong []string) error {
+	if len(wrong) == 0 {
+		p.say("\n%s", p.ink(green, fmt.Sprintf("✓ Each of the %d connections went where the Service's owner asked, and explain says the same.",
+			len(acts)*len(s.places)*connections)))
+		return nil
+	}
+	p.headline("What went wrong")
+	for _, sentence := range wrong {
+		p.say("  %s %s", p.ink(red, "✗"), sentence)
+	}
+	for _, proxy := range s.proxies {
+		p.say("\n  The last words of the proxy on %s:\n%s", proxy.node.Name, proxy.lastWords())
+	}
+	return errWrong
+}
+
+// short rounds a duration to what a person reads.
+func short(d time.Duration) time.Duration {
+	if d < 10*time.Millisecond {
+		return d.Round(100 * time.Microsecond)
+	}
+	return d.Round(time.Millisecond)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// Each proxy has its node's network for itself, so that all of them can use the same addresses.
+const (
+	healthAddress  = "127.0.0.1:10256"
+	metricsAddress = "127.0.0.1:10249"
+)
+
+const (
+	startPatience = 20 * time.Second
+	stopPatience  = 2 * time.Second
+	logLines      = 8 // shown of each proxy when something went wrong
+)
+
+// proxy is one running `proxy run`.
+type proxy struct {
+	node    *fabric.Node
+	process *fabric.Process
+	log     string
+}
+
+func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, error) {
+	log, err := os.Create(filepath.Join(logs, node.Name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of the proxy on %s: %w", node.Name, err)
+	}
+	defer log.Close() // the child has its own
+	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
+		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(),
+		"--health-address", healthAddress, "--metrics-address", metricsAddress)
+	cmd.Stdout, cmd.Stderr = log, log
+	process, err := node.Start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &proxy{node: node, process: process, log: log.Name()}, nil
+}
+
+// awaitReady asks /readyz until it says yes: from then on the rules are in the kernel.
+func (p *proxy) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		err := p.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.process.Done():
+			return fmt.Errorf("the proxy on %s ended (%s); its last words:\n%s", p.node.Name, p.process.State(), p.lastWords())
+		case <-ctx.Done():
+			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last words:\n%s",
+				p.node.Name, startPatience, err, p.lastWords())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (p *proxy) ready(ctx context.Context) error {
+	dial := func(_ context.Context, network, addr string) (net.Conn, error) {
+		return p.node.Dial(network, addr, time.Second)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: time.Second}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("/readyz says %s", response.Status)
+	}
+	return errors.Join(err, response.Body.Close())
+}
+
+func (p *proxy) stop() {
+	_ = p.process.Stop(stopPatience) // how it ends does not matter any more
+}
+
+// lastWords returns the end of the proxy's log.
+func (p *proxy) lastWords() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines = lines[max(0, len(lines)-logLines):]
+	return "    " + strings.Join(lines, "\n    ")
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+// paperStage is a stage without networks: two places in zone-a, one in zone-b.
+func paperStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{manifests: t.TempDir()}
+	for i, suffix := range []string{"a1", "a2", "b1"} {
+		pod := &fabric.Namespace{
+			Name: "web-" + suffix,
+			IPv4: netip.AddrFrom4([4]byte{10, 244, 0, byte(i + 1)}),
+			IPv6: netip.MustParseAddr(fmt.Sprintf("fd00:244::%d", i+1)),
+		}
+		s.places = append(s.places, place{
+			node: &fabric.Node{Namespace: &fabric.Namespace{Name: "node-" + suffix}},
+			zone: "zone-" + suffix[:1],
+			web:  &fabric.Pod{Namespace: pod},
+		})
+	}
+	return s
+}
+
+func podNames(places []place) []string {
+	var names []string
+	for _, p := range places {
+		names = append(names, p.web.Name)
+	}
+	return names
+}
+
+func TestTheOwnerWantsTheOwnZoneOrElseAnyOther(t *testing.T) {
+	tests := map[string]struct {
+		zone, emptied string
+		want          []string
+	}{
+		"a zone with pods uses them":                   {"zone-a", "", []string{"web-a1", "web-a2"}},
+		"a zone with pods does not care about another": {"zone-a", "zone-b", []string{"web-a1", "web-a2"}},
+		"an emptied zone uses all others":              {"zone-b", "zone-b", []string{"web-a1", "web-a2"}},
+		"a zone that never had pods uses all":          {"zone-c", "", []string{"web-a1", "web-a2", "web-b1"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := podNames(paperStage(t).wanted(test.zone, test.emptied))
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
+	for emptied, wantEndpoints := range map[string]int{"": 3, "zone-a": 1} {
+		t.Run("emptied "+emptied, func(t *testing.T) {
+			s := paperStage(t)
+			must(t, s.writeCluster())
+			_, err := s.writeEndpoints(emptied)
+			must(t, err)
+			var folder source.Folder
+			update, err := folder.Load(s.manifests)
+			must(t, err)
+			if len(update.Problems) > 0 {
+				t.Errorf("the proxy refuses some of it: %v", update.Problems)
+			}
+			if nodes := len(update.Change.Nodes); nodes != 3 {
+				t.Errorf("the proxy sees %d nodes, want 3", nodes)
+			}
+			for _, service := range update.Change.Services {
+				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
+					t.Errorf("the proxy sees %s with the topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
+				}
+			}
+			if services, slices := len(update.Change.Services), len(update.Change.Slices); services != 1 || slices != 2 {
+				t.Errorf("the proxy sees %d Services and %d EndpointSlices, want 1 and 2", services, slices)
+			}
+			for name, slice := range update.Change.Slices {
+				if got := len(slice.Endpoints); got != wantEndpoints {
+					t.Errorf("%s has %d endpoints, want %d", name, got, wantEndpoints)
+				}
+			}
+		})
+	}
+}
+
+func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
+	ipv4, ipv6 := explanation{Family: "IPv4"}, explanation{Family: "IPv6"}
+	ipv4.Cluster.Endpoints = []string{"10.244.0.2:8080", "10.244.0.1:8080"}
+	ipv6.Cluster.Endpoints = []string{"[fd00:244::1]:8080", "[fd00:244::2]:8080"}
+	other := ipv6
+	other.Cluster.Endpoints = []string{"[fd00:244::3]:8080"}
+	tests := map[string]struct {
+		explanations []explanation
+		want         []string
+	}{
+		"the wanted endpoints in any order agree": {[]explanation{ipv4, ipv6}, nil},
+		"a missing family does not":               {[]explanation{ipv4}, []string{"n: explain says nothing of IPv6"}},
+		"a family told twice does not": {
+			[]explanation{ipv4, ipv6, ipv6},
+			[]string{`n: explain tells of the family "IPv6" once more, or of one there is not`},
+		},
+		"other endpoints do not": {[]explanation{ipv4, other}, []string{
+			"n: explain says IPv6 connections go to [[fd00:244::3]:8080], the owner asked for [[fd00:244::1]:8080 [fd00:244::2]:8080]",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			wanted := paperStage(t).wanted("zone-a", "")
+			if diff := cmp.Diff(test.want, disagreement("n", test.explanations, wanted)); diff != "" {
+				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

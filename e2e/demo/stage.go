@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// place is a node with its zone and the two pods on it.
+type place struct {
+	node   *fabric.Node
+	zone   string
+	client *fabric.Pod
+	web    *fabric.Pod
+}
+
+// stage is everything that exists: nodes, pods, manifests and proxies.
+type stage struct {
+	fabric    *fabric.Fabric
+	places    []place
+	manifests string
+	program   string // the proxy's
+	logs      string
+	proxies   []*proxy
+}
+
+var zoneLetters = []string{"a", "b", "c"}
+
+const nodesPerZone = 2
+
+// newStage builds the nodes and pods. Proxies come with startProxies.
+func newStage(program, folder string) (*stage, error) {
+	s := &stage{program: program, manifests: filepath.Join(folder, "manifests"), logs: filepath.Join(folder, "logs")}
+	for _, dir := range []string{s.manifests, s.logs} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("making a folder: %w", err)
+		}
+	}
+	network, err := fabric.New()
+	if err != nil {
+		return nil, err
+	}
+	s.fabric = network
+	for _, letter := range zoneLetters {
+		for i := range nodesPerZone {
+			if err := s.addPlace("zone-"+letter, fmt.Sprintf("%s%d", letter, i+1)); err != nil {
+				return nil, errors.Join(err, network.Close())
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *stage) addPlace(zone, suffix string) error {
+	node, err := s.fabric.AddNode("node-" + suffix)
+	if err != nil {
+		return err
+	}
+	client, err := node.AddPod("client-" + suffix)
+	if err != nil {
+		return err
+	}
+	web, err := node.AddPod("web-" + suffix)
+	if err != nil {
+		return err
+	}
+	s.places = append(s.places, place{node: node, zone: zone, client: client, web: web})
+	_, err = web.Serve(targetPort)
+	return err
+}
+
+// startProxies starts a proxy on each node and waits until each has its rules in the kernel.
+func (s *stage) startProxies(ctx context.Context) error {
+	for _, place := range s.places {
+		proxy, err := startProxy(s.program, s.manifests, s.logs, place.node)
+		if err != nil {
+			return err
+		}
+		s.proxies = append(s.proxies, proxy)
+	}
+	var waiting sync.WaitGroup
+	errs := make([]error, len(s.proxies))
+	for i, proxy := range s.proxies {
+		waiting.Go(func() { errs[i] = proxy.awaitReady(ctx) })
+	}
+	waiting.Wait()
+	return errors.Join(errs...)
+}
+
+// close ends the proxies, politely, and then all the rest.
+func (s *stage) close() error {
+	var ending sync.WaitGroup
+	for _, proxy := range s.proxies {
+		ending.Go(proxy.stop)
+	}
+	ending.Wait()
+	return s.fabric.Close()
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// table is where the connections of all clients went: a row for each client, a column for each web pod.
+type table struct {
+	zones   []string // of each place
+	pods    []string // of each place
+	emptied string
+	rows    []row
+}
+
+const (
+	firstColumn = 10
+	podColumn   = 8
+	zoneGap     = "  "
+)
+
+// print draws the table.
+func (t table) print(p *page) {
+	p.say("  %s", p.ink(bold, t.zoneLine()))
+	p.say("  %s", p.ink(dim, t.podLine()))
+	for _, r := range t.rows {
+		p.say("  %-*s%s   %s", firstColumn, r.node, t.cells(p, r), t.outcome(p, r))
+	}
+	p.say("")
+}
+
+func (t table) zoneLine() string {
+	var line strings.Builder
+	line.WriteString(strings.Repeat(" ", firstColumn))
+	for i, zone := range t.zones {
+		if !t.opensZone(i) {
+			continue
+		}
+		span := podColumn
+		for j := i + 1; j < len(t.zones) && !t.opensZone(j); j++ {
+			span += podColumn
+		}
+		if zone == t.emptied {
+			zone += " (empty)"
+		}
+		fmt.Fprintf(&line, "%s%-*s", zoneGap, span, "  "+zone)
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+func (t table) podLine() string {
+	var line strings.Builder
+	fmt.Fprintf(&line, "%-*s", firstColumn, "from")
+	for i, pod := range t.pods {
+		fmt.Fprintf(&line, "%s%*s", t.gap(i), podColumn, pod)
+	}
+	return line.String()
+}
+
+func (t table) cells(p *page, r row) string {
+	var line strings.Builder
+	for i, count := range r.counts {
+		wanted := slices.Contains(r.wanted, i)
+		text := fmt.Sprintf("%*d", podColumn, count)
+		switch {
+		case count == 0 && !wanted:
+			text = p.ink(dim, fmt.Sprintf("%*s", podColumn, "·"))
+		case wanted && count > 0:
+			text = p.ink(green, text)
+		default:
+			text = p.ink(red, text)
+		}
+		line.WriteString(t.gap(i) + text)
+	}
+	return line.String()
+}
+
+// outcome says in a few words where a client's connections went.
+func (t table) outcome(p *page, r row) string {
+	if len(r.mistakes(t.pods)) > 0 {
+		return p.ink(red, "✗ "+t.wentWrong(r))
+	}
+	if t.isOwnZone(r) {
+		return p.ink(green, fmt.Sprintf("✓ all %d stayed in %s", r.total(), r.zone))
+	}
+	return p.ink(green, fmt.Sprintf("✓ all %d spread over %s", r.total(), strings.Join(t.wantedZones(r), " and ")))
+}
+
+func (t table) wentWrong(r row) string {
+	if len(r.failures) > 0 {
+		return fmt.Sprintf("%d failed", len(r.failures))
+	}
+	right := 0
+	for _, i := range r.wanted {
+		right += r.counts[i]
+	}
+	return fmt.Sprintf("%d of %d went right", right, connections)
+}
+
+func (t table) isOwnZone(r row) bool { return slices.Equal(t.wantedZones(r), []string{r.zone}) }
+
+func (t table) wantedZones(r row) []string {
+	var zones []string
+	for _, i := range r.wanted {
+		zones = append(zones, t.zones[i])
+	}
+	return slices.Compact(zones)
+}
+
+func (t table) opensZone(i int) bool { return i == 0 || t.zones[i-1] != t.zones[i] }
+
+func (t table) gap(i int) string {
+	if t.opensZone(i) {
+		return zoneGap
+	}
+	return ""
+}

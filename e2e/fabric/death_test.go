@@ -1,0 +1,87 @@
+package fabric
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// roleVariable makes another program of this test binary.
+const roleVariable = "FABRIC_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "parent":
+		fmt.Fprintln(os.Stderr, beParent())
+		os.Exit(1)
+	case "unprivileged":
+		_, err := New()
+		fmt.Println(err)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// beParent starts a program in a fabric, says its process id, and waits to be killed.
+func beParent() error {
+	f, err := New()
+	if err != nil {
+		return err
+	}
+	node, err := f.AddNode("node-a")
+	if err != nil {
+		return err
+	}
+	process, err := node.Start(exec.Command("/bin/sleep", "600"))
+	if err != nil {
+		return err
+	}
+	fmt.Println(process.PID())
+	select {}
+}
+
+func inRole(role string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+func TestAKilledFabricTakesItsProcessesWithIt(t *testing.T) {
+	parent := inRole("parent")
+	output, err := parent.StdoutPipe()
+	must(t, err)
+	must(t, parent.Start())
+	line, err := bufio.NewReader(output).ReadString('\n')
+	must(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	must(t, err)
+	must(t, syscall.Kill(pid, 0))
+	must(t, parent.Process.Kill())
+	_ = parent.Wait() // it was killed
+	eventually(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
+}
+
+// hasEnded also counts a process that nobody has collected yet.
+func hasEnded(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")
+}
+
+func TestWithoutRootTheErrorSaysSo(t *testing.T) {
+	unprivileged := inRole("unprivileged")
+	const nobody = 65534
+	unprivileged.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	output, err := unprivileged.Output()
+	must(t, err)
+	const want = "making a network namespace for switch: root (CAP_SYS_ADMIN) is needed: operation not permitted\n"
+	if string(output) != want {
+		t.Errorf("New says %q, want %q", output, want)
+	}
+}

@@ -1,0 +1,143 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Fabric is a network of nodes, their pods, and hosts beside them.
+type Fabric struct {
+	bridge   *Namespace
+	nodes    []*Node
+	hosts    int
+	spawner  *spawner
+	services sync.WaitGroup // the goroutines of servers
+
+	mu         sync.Mutex
+	namespaces []*Namespace
+	processes  []*Process
+	servers    []*Server
+}
+
+// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that nobody translates or
+// routes ends there in silence.
+var (
+	gatewayIPv4 = netip.MustParseAddr("172.30.0.254")
+	gatewayIPv6 = netip.MustParseAddr("fd00:30::fe")
+)
+
+// New returns a fabric without nodes. Close ends it.
+func New() (*Fabric, error) {
+	f := &Fabric{spawner: newSpawner()}
+	if err := f.addBridge(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (f *Fabric) addBridge() error {
+	ns, err := f.addNamespace("switch", gatewayIPv4, gatewayIPv6)
+	if err != nil {
+		return err
+	}
+	f.bridge = ns
+	// Neighbour solicitations are multicast; without snooping the bridge floods them at once.
+	snooping := false
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}, MulticastSnooping: &snooping}
+	if err := ns.links.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("adding bridge %s: %w", bridgeName, err)
+	}
+	return ns.setUp(bridgeName, fabricPrefix(gatewayIPv4), fabricPrefix(gatewayIPv6))
+}
+
+// Close ends every process and server of the fabric, and with them its namespaces. It may be called twice.
+func (f *Fabric) Close() error {
+	f.mu.Lock()
+	processes, servers, namespaces := f.processes, f.servers, f.namespaces
+	f.processes, f.servers, f.namespaces = nil, nil, nil
+	f.mu.Unlock()
+
+	var errs []error
+	for _, process := range processes {
+		process.kill()
+	}
+	for _, server := range servers {
+		errs = append(errs, server.Close())
+	}
+	f.services.Wait()
+	f.spawner.end()
+	for _, ns := range namespaces {
+		errs = append(errs, ns.close())
+	}
+	return errors.Join(errs...)
+}
+
+// Nodes returns the nodes in the order in which they were added.
+func (f *Fabric) Nodes() []*Node { return append([]*Node(nil), f.nodes...) }
+
+// AddHost adds a machine outside the cluster. It reaches pods and ClusterIPs through the given node.
+func (f *Fabric) AddHost(name string, via *Node) (*Host, error) {
+	number := firstHost + f.hosts
+	if number > lastHost {
+		return nil, fmt.Errorf("adding host %s: a fabric holds at most %d hosts", name, lastHost-firstHost+1)
+	}
+	ns, err := f.attach(name, number, false)
+	if err != nil {
+		return nil, fmt.Errorf("adding host %s: %w", name, err)
+	}
+	f.hosts++
+	for _, prefix := range []netip.Prefix{PodsIPv4, PodsIPv6, ClusterIPv4, ClusterIPv6} {
+		if err := ns.addRoute(route{to: prefix, via: via.addrOf(prefix), link: uplinkName}); err != nil {
+			return nil, fmt.Errorf("adding host %s: %w", name, err)
+		}
+	}
+	return &Host{Namespace: ns}, nil
+}
+
+// attach adds a machine on the bridge: a node or a host.
+func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, error) {
+	ns, err := f.addNamespace(name, fabricIPv4(number), fabricIPv6(number))
+	if err != nil {
+		return nil, err
+	}
+	if forwards {
+		if err := ns.writeSysctls(forwardingSysctls); err != nil {
+			return nil, err
+		}
+	}
+	port := fmt.Sprintf("port%d", number)
+	if err := connect(f.bridge, port, ns, uplinkName); err != nil {
+		return nil, err
+	}
+	if err := f.bridge.join(port); err != nil {
+		return nil, err
+	}
+	if err := ns.setUp(uplinkName, fabricPrefix(ns.IPv4), fabricPrefix(ns.IPv6)); err != nil {
+		return nil, err
+	}
+	return ns, f.addDefaultRoutes(ns)
+}
+
+// addDefaultRoutes lets a machine dial addresses that exist only in NAT rules: the kernel looks for a route before it asks
+// the output chain.
+func (f *Fabric) addDefaultRoutes(ns *Namespace) error {
+	return errors.Join(
+		ns.addRoute(route{to: anyIPv4, via: gatewayIPv4, link: uplinkName}),
+		ns.addRoute(route{to: anyIPv6, via: gatewayIPv6, link: uplinkName}),
+	)
+}
+
+func (f *Fabric) addNamespace(name string, ipv4, ipv6 netip.Addr) (*Namespace, error) {
+	ns, err := newNamespace(f, name, ipv4, ipv6)
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.namespaces = append(f.namespaces, ns)
+	return ns, nil
+}

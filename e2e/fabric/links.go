@@ -1,0 +1,111 @@
+package fabric
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	bridgeName = "br0"
+	uplinkName = "eth0" // of nodes, hosts and pods
+)
+
+// connect lays a cable: a link in each of the two namespaces. The far end is made in its namespace, so its name can clash with
+// nothing on the way.
+func connect(near *Namespace, nearName string, far *Namespace, farName string) error {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = nearName
+	cable := &netlink.Veth{LinkAttrs: attrs, PeerName: farName, PeerNamespace: netlink.NsFd(far.FD())}
+	if err := near.links.LinkAdd(cable); err != nil {
+		return fmt.Errorf("connecting %s (%s) with %s (%s): %w", near.Name, nearName, far.Name, farName, err)
+	}
+	return nil
+}
+
+// join makes a link a port of the bridge.
+func (n *Namespace) join(port string) error {
+	bridge, err := n.link(bridgeName)
+	if err != nil {
+		return err
+	}
+	link, err := n.link(port)
+	if err != nil {
+		return err
+	}
+	if err := n.links.LinkSetMaster(link, bridge); err != nil {
+		return fmt.Errorf("making %s a port of %s: %w", port, bridgeName, err)
+	}
+	return n.setUp(port)
+}
+
+// setUp gives a link its addresses and sets it up.
+func (n *Namespace) setUp(name string, addrs ...netip.Prefix) error {
+	link, err := n.link(name)
+	if err != nil {
+		return err
+	}
+	for _, prefix := range addrs {
+		if err := n.links.AddrAdd(link, address(prefix)); err != nil {
+			return fmt.Errorf("adding %s to %s of %s: %w", prefix, name, n.Name, err)
+		}
+	}
+	if err := n.links.LinkSetUp(link); err != nil {
+		return fmt.Errorf("setting %s of %s up: %w", name, n.Name, err)
+	}
+	return nil
+}
+
+func address(prefix netip.Prefix) *netlink.Addr {
+	addr := &netlink.Addr{IPNet: ipNet(prefix)}
+	if prefix.Addr().Is6() {
+		addr.Flags = unix.IFA_F_NODAD
+	}
+	if prefix.Addr().IsLinkLocalUnicast() {
+		addr.Scope = unix.RT_SCOPE_LINK // never chosen as the source of a packet that leaves the link
+	}
+	return addr
+}
+
+// route says where packets for a prefix leave a namespace.
+type route struct {
+	to   netip.Prefix
+	via  netip.Addr // unset: the destination is on the link
+	link string
+	from netip.Addr // unset: the kernel chooses the source address
+}
+
+func (n *Namespace) addRoute(r route) error {
+	link, err := n.link(r.link)
+	if err != nil {
+		return err
+	}
+	kernel := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: ipNet(r.to), Scope: netlink.SCOPE_LINK}
+	if r.via.IsValid() {
+		kernel.Gw = r.via.AsSlice()
+		kernel.Scope = netlink.SCOPE_UNIVERSE
+		kernel.Flags = int(netlink.FLAG_ONLINK)
+	}
+	if r.from.IsValid() {
+		kernel.Src = r.from.AsSlice()
+	}
+	if err := n.links.RouteAdd(kernel); err != nil {
+		return fmt.Errorf("adding a route for %s to %s: %w", r.to, n.Name, err)
+	}
+	return nil
+}
+
+func (n *Namespace) link(name string) (netlink.Link, error) {
+	link, err := n.links.LinkByName(name)
+	if err != nil {
+		return nil, fmt.Errorf("finding link %s of %s: %w", name, n.Name, err)
+	}
+	return link, nil
+}
+
+func ipNet(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}

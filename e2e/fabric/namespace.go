@@ -1,0 +1,190 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is the network of one machine or pod: a network namespace that only this process knows.
+type Namespace struct {
+	// Name is the name of the node, pod or host.
+	Name string
+	// IPv4 and IPv6 are its own addresses, the ones at which the others reach it.
+	IPv4, IPv6 netip.Addr
+
+	fabric   *Fabric
+	nodeName string
+	links    *netlink.Handle
+	lastPort atomic.Uint32
+
+	mu     sync.RWMutex // a thread must not enter what is being closed
+	handle netns.NsHandle
+}
+
+// Host is a machine outside the cluster.
+type Host struct{ *Namespace }
+
+func newNamespace(f *Fabric, name string, ipv4, ipv6 netip.Addr) (*Namespace, error) {
+	ns := &Namespace{Name: name, IPv4: ipv4, IPv6: ipv6, fabric: f}
+	if err := onThread(ns.unshare, stay); err != nil {
+		return nil, fmt.Errorf("making a network namespace for %s: %w", name, err)
+	}
+	if err := errors.Join(ns.writeSysctls(commonSysctls), ns.setUp("lo")); err != nil {
+		return nil, errors.Join(err, ns.close())
+	}
+	return ns, nil
+}
+
+// unshare makes the namespace. It leaves the thread inside; onThread brings it back.
+func (n *Namespace) unshare() error {
+	handle, err := netns.New()
+	if errors.Is(err, syscall.EPERM) {
+		return fmt.Errorf("root (CAP_SYS_ADMIN) is needed: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	links, err := netlink.NewHandleAt(handle, unix.NETLINK_ROUTE)
+	if err != nil {
+		return errors.Join(fmt.Errorf("opening a netlink socket: %w", err), handle.Close())
+	}
+	n.handle, n.links = handle, links
+	return nil
+}
+
+// stay is for a thread that should only come and go.
+func stay() error { return nil }
+
+// enter moves the thread into the namespace.
+func (n *Namespace) enter() error {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if !n.handle.IsOpen() {
+		return errClosed
+	}
+	if err := netns.Set(n.handle); err != nil {
+		return fmt.Errorf("entering the network namespace: %w", err)
+	}
+	return nil
+}
+
+func (n *Namespace) close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.links.Close()
+	return n.handle.Close()
+}
+
+// FD returns the namespace's file descriptor, for libraries that open their sockets by one. It stays the fabric's.
+func (n *Namespace) FD() int { return int(n.handle) }
+
+// Do runs f on a thread inside the namespace. The goroutines that f starts are outside: only f itself is inside.
+func (n *Namespace) Do(f func() error) error {
+	if err := onThread(n.enter, f); err != nil {
+		return fmt.Errorf("in the network of %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// Dial connects from inside the namespace, as net.DialTimeout does. The address must be a literal: names would be resolved
+// outside.
+func (n *Namespace) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	return n.dial(&net.Dialer{Timeout: timeout}, network, addr)
+}
+
+func (n *Namespace) dial(dialer *net.Dialer, network, addr string) (conn net.Conn, err error) {
+	err = n.Do(func() (err error) {
+		conn, err = dialer.Dial(network, addr)
+		return err
+	})
+	return conn, err
+}
+
+// Listen listens inside the namespace, as net.Listen does.
+func (n *Namespace) Listen(network, addr string) (listener net.Listener, err error) {
+	err = n.Do(func() (err error) {
+		listener, err = net.Listen(network, addr)
+		return err
+	})
+	return listener, err
+}
+
+// ListenPacket receives datagrams inside the namespace, as net.ListenPacket does.
+func (n *Namespace) ListenPacket(network, addr string) (conn net.PacketConn, err error) {
+	err = n.Do(func() (err error) {
+		conn, err = net.ListenPacket(network, addr)
+		return err
+	})
+	return conn, err
+}
+
+// addrOf returns the namespace's address of the prefix's family.
+func (n *Namespace) addrOf(prefix netip.Prefix) netip.Addr {
+	if prefix.Addr().Is4() {
+		return n.IPv4
+	}
+	return n.IPv6
+}
+
+var (
+	errClosed     = errors.New("the fabric is closed")
+	errEndedEarly = errors.New("the function ended its goroutine instead of returning")
+)
+
+// onThread runs f on a thread of its own after enter has moved it, and brings the thread back to where it came from. A thread
+// that cannot be brought back ends with its goroutine.
+func onThread(enter, f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		err := errEndedEarly // runtime.Goexit, which t.Fatal uses, returns nothing
+		defer func() { result <- err }()
+		err = moved(enter, f)
+	}()
+	return <-result
+}
+
+func moved(enter, f func() error) (err error) {
+	runtime.LockOSThread()
+	outside, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("opening the thread's network namespace: %w", err)
+	}
+	defer func() {
+		back := comeBack(outside)
+		if back == nil {
+			runtime.UnlockOSThread()
+		}
+		err = errors.Join(err, back, outside.Close())
+	}()
+	if err := enter(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// comeBack moves the thread to where it came from. One that never left, for want of privilege, is not asked to.
+func comeBack(outside netns.NsHandle) error {
+	here, err := netns.Get()
+	if err != nil {
+		return fmt.Errorf("opening the thread's network namespace: %w", err)
+	}
+	defer here.Close()
+	if here.Equal(outside) {
+		return nil
+	}
+	if err := netns.Set(outside); err != nil {
+		return fmt.Errorf("leaving the network namespace: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// Node is a machine that forwards packets between its pods and the others. A service proxy would run on it.
+type Node struct {
+	*Namespace
+
+	number int
+	pods   int
+}
+
+// Pod is a network on a node.
+type Pod struct {
+	*Namespace
+
+	// Node is where the pod runs.
+	Node *Node
+}
+
+// The host end of every pod's link has these addresses; pods know no other neighbour.
+var (
+	podGatewayIPv4 = netip.MustParseAddr("169.254.1.1")
+	podGatewayIPv6 = netip.MustParseAddr("fe80::1")
+)
+
+// AddNode adds a node and routes between its pods and all others.
+func (f *Fabric) AddNode(name string) (*Node, error) {
+	number := len(f.nodes) + 1
+	if number > lastNode {
+		return nil, fmt.Errorf("adding node %s: a fabric holds at most %d nodes", name, lastNode)
+	}
+	ns, err := f.attach(name, number, true)
+	if err != nil {
+		return nil, fmt.Errorf("adding node %s: %w", name, err)
+	}
+	ns.nodeName = name
+	node := &Node{Namespace: ns, number: number}
+	for _, other := range f.nodes {
+		if err := errors.Join(node.routePodsOf(other), other.routePodsOf(node)); err != nil {
+			return nil, fmt.Errorf("adding node %s: %w", name, err)
+		}
+	}
+	f.nodes = append(f.nodes, node)
+	return node, nil
+}
+
+// PodCIDRs returns the node's ranges of pod addresses.
+func (n *Node) PodCIDRs() (ipv4, ipv6 netip.Prefix) {
+	return netip.PrefixFrom(podIPv4(n.number, 0), 24), netip.PrefixFrom(podIPv6(n.number, 0), 64)
+}
+
+func (n *Node) routePodsOf(other *Node) error {
+	ipv4, ipv6 := other.PodCIDRs()
+	return errors.Join(
+		n.addRoute(route{to: ipv4, via: other.IPv4, link: uplinkName}),
+		n.addRoute(route{to: ipv6, via: other.IPv6, link: uplinkName}),
+	)
+}
+
+// AddPod adds a pod to the node.
+func (n *Node) AddPod(name string) (*Pod, error) {
+	number := n.pods + 1
+	if number > lastPod {
+		return nil, fmt.Errorf("adding pod %s: a node holds at most %d pods", name, lastPod)
+	}
+	ns, err := n.fabric.addNamespace(name, podIPv4(n.number, number), podIPv6(n.number, number))
+	if err != nil {
+		return nil, fmt.Errorf("adding pod %s: %w", name, err)
+	}
+	ns.nodeName = n.Name
+	pod := &Pod{Namespace: ns, Node: n}
+	if err := pod.plugIn(fmt.Sprintf("pod%d", number)); err != nil {
+		return nil, fmt.Errorf("adding pod %s: %w", name, err)
+	}
+	n.pods = number
+	return pod, nil
+}
+
+// plugIn connects the pod with its node by a routed point-to-point link.
+func (p *Pod) plugIn(port string) error {
+	node := p.Node.Namespace
+	if err := connect(node, port, p.Namespace, uplinkName); err != nil {
+		return err
+	}
+	if err := node.setUp(port, single(podGatewayIPv4), netip.PrefixFrom(podGatewayIPv6, 64)); err != nil {
+		return err
+	}
+	if err := p.setUp(uplinkName, single(p.IPv4), single(p.IPv6)); err != nil {
+		return err
+	}
+	// The node names the source address: it would take 169.254.1.1, the one on the link.
+	return errors.Join(
+		node.addRoute(route{to: single(p.IPv4), link: port, from: node.IPv4}),
+		node.addRoute(route{to: single(p.IPv6), link: port, from: node.IPv6}),
+		p.addRoute(route{to: anyIPv4, via: podGatewayIPv4, link: uplinkName}),
+		p.addRoute(route{to: anyIPv6, via: podGatewayIPv6, link: uplinkName}),
+	)
+}

@@ -1,0 +1,145 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// rawSCTP is the network of a raw socket that carries SCTP, as package net names it.
+func rawSCTP(addr netip.Addr) string {
+	if addr.Is4() {
+		return fmt.Sprintf("ip4:%d", unix.IPPROTO_SCTP)
+	}
+	return fmt.Sprintf("ip6:%d", unix.IPPROTO_SCTP)
+}
+
+// resendAfter is when a packet without an answer is sent again.
+const resendAfter = 200 * time.Millisecond
+
+// association is the client's side of an SCTP association that carries one question and one answer.
+type association struct {
+	conn     *net.IPConn
+	from, to uint16
+	tag      uint32 // ours
+	peerTag  uint32
+	sequence uint32
+	deadline time.Time
+}
+
+var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONNREFUSED)
+
+// exchangeRawSCTP sets up an association over a raw socket, asks, and shuts it down. The socket is connected, so an ICMP
+// error for its destination is the error of the next read.
+func (n *Namespace) exchangeRawSCTP(addr netip.AddrPort, deadline time.Time) ([]byte, error) {
+	conn, err := n.dial(&net.Dialer{Deadline: deadline}, rawSCTP(addr.Addr()), addr.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	raw, ok := conn.(*net.IPConn)
+	if !ok {
+		return nil, fmt.Errorf("a raw socket is a %T", conn)
+	}
+	a := &association{
+		conn: raw, from: n.freshPort(), to: addr.Port(),
+		tag: rand.Uint32() | 1, sequence: rand.Uint32(), deadline: deadline, // a tag is never zero
+	}
+	return a.exchange([]byte("?"))
+}
+
+func (a *association) exchange(question []byte) ([]byte, error) {
+	initAck, err := a.call(0, sctpChunk{kind: chunkInit, value: initValue(a.tag, a.sequence, nil)}, chunkInitAck)
+	if err != nil {
+		return nil, err
+	}
+	if len(initAck) < initLength+chunkHeader {
+		return nil, fmt.Errorf("INIT ACK: %w", errShort)
+	}
+	a.peerTag = binary.BigEndian.Uint32(initAck)
+	cookie := initAck[initLength+chunkHeader:] // our servers send no other parameter
+	if _, err := a.call(a.peerTag, sctpChunk{kind: chunkCookieEcho, value: cookie}, chunkCookieAck); err != nil {
+		return nil, err
+	}
+	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, question)}
+	answer, err := a.call(a.peerTag, data, chunkData)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer) < dataPrefix {
+		return nil, fmt.Errorf("DATA: %w", errShort)
+	}
+	return answer[dataPrefix:], a.shutDown(answer)
+}
+
+// shutDown acknowledges the answer and ends the association, so that conntrack forgets it soon.
+func (a *association) shutDown(answer []byte) error {
+	last := answer[:4]
+	if err := a.send(a.peerTag, sctpChunk{kind: chunkSack, value: sackValue(binary.BigEndian.Uint32(last))}); err != nil {
+		return err
+	}
+	if _, err := a.call(a.peerTag, sctpChunk{kind: chunkShutdown, value: last}, chunkShutdownAck); err != nil {
+		return err
+	}
+	return a.send(a.peerTag, sctpChunk{kind: chunkShutdownComplete})
+}
+
+// call sends a chunk, again and again, until a chunk of the wanted kind arrives, and returns that one's value.
+func (a *association) call(tag uint32, chunk sctpChunk, want chunkKind) ([]byte, error) {
+	for time.Now().Before(a.deadline) {
+		if err := a.send(tag, chunk); err != nil {
+			return nil, err
+		}
+		value, err := a.await(want, earlier(a.deadline, time.Now().Add(resendAfter)))
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return value, err
+		}
+	}
+	return nil, fmt.Errorf("no answer: %w", os.ErrDeadlineExceeded)
+}
+
+func (a *association) send(tag uint32, chunk sctpChunk) error {
+	packet := sctpPacket{from: a.from, to: a.to, tag: tag, chunks: []sctpChunk{chunk}}
+	_, err := a.conn.Write(packet.encode())
+	return err
+}
+
+// await reads packets until one for this association has a chunk of the wanted kind.
+func (a *association) await(want chunkKind, until time.Time) ([]byte, error) {
+	if err := a.conn.SetReadDeadline(until); err != nil {
+		return nil, err
+	}
+	buffer := make([]byte, 2*maxMessage)
+	for {
+		size, _, err := a.conn.ReadFromIP(buffer)
+		if err != nil {
+			return nil, err
+		}
+		packet, err := decodeSCTP(buffer[:size])
+		if err != nil || packet.from != a.to || packet.to != a.from || packet.tag != a.tag {
+			continue // a raw socket sees the packets of all associations
+		}
+		for _, chunk := range packet.chunks {
+			switch chunk.kind {
+			case want:
+				return append([]byte(nil), chunk.value...), nil
+			case chunkAbort:
+				return nil, errAborted
+			}
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

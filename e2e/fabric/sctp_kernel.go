@@ -1,0 +1,127 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const protocolSCTP = unix.IPPROTO_SCTP
+
+// dialStream connects a stream socket of any protocol, from a port not used lately. The net package knows the family and
+// the type of a socket and takes it for TCP; for what a net.Conn does, that is near enough.
+func (n *Namespace) dialStream(protocol int, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
+	err = n.Do(func() error {
+		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		socket := os.NewFile(uintptr(fd), "stream "+addr.String())
+		defer socket.Close() // FileConn has a copy
+		// For connect, the send timeout is the limit (socket(7)); it then fails with EINPROGRESS.
+		timeout := unix.NsecToTimeval(max(time.Until(deadline), time.Millisecond).Nanoseconds())
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+		if err := n.bindFresh(fd, addr); err != nil {
+			return err
+		}
+		if err := connectStream(fd, addr); err != nil {
+			return err
+		}
+		conn, err = net.FileConn(socket)
+		return err
+	})
+	return conn, err
+}
+
+func connectStream(fd int, addr netip.AddrPort) error {
+	err := unix.Connect(fd, sockaddr(addr))
+	if errors.Is(err, unix.EINPROGRESS) {
+		return fmt.Errorf("connect: %w", os.ErrDeadlineExceeded)
+	}
+	return os.NewSyscallError("connect", err)
+}
+
+func (n *Namespace) bindFresh(fd int, to netip.AddrPort) error {
+	anywhere := netip.IPv4Unspecified()
+	if to.Addr().Is6() {
+		anywhere = netip.IPv6Unspecified()
+	}
+	for range portCount {
+		err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(anywhere, n.freshPort())))
+		if !errors.Is(err, unix.EADDRINUSE) {
+			return os.NewSyscallError("bind", err)
+		}
+	}
+	return os.NewSyscallError("bind", unix.EADDRINUSE)
+}
+
+// listenStream answers every message that comes over a stream socket of any protocol.
+func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
+	var listener net.Listener
+	err := s.namespace.Do(func() error {
+		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return os.NewSyscallError("socket", err)
+		}
+		socket := os.NewFile(uintptr(fd), "listener "+addr.String())
+		defer socket.Close() // FileListener has a copy
+		if err := unix.Bind(fd, sockaddr(addr)); err != nil {
+			return os.NewSyscallError("bind", err)
+		}
+		if err := unix.Listen(fd, 128); err != nil {
+			return os.NewSyscallError("listen", err)
+		}
+		listener, err = net.FileListener(socket)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, listener)
+	s.serve(func() { s.accept(listener) })
+	return nil
+}
+
+// accept answers one question of each association, until the listener is closed.
+func (s *Server) accept(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		s.serve(func() { s.answerOnce(conn) })
+	}
+}
+
+// answerOnce answers one question. A client that says nothing for a while is left.
+func (s *Server) answerOnce(conn net.Conn) {
+	defer conn.Close()
+	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil || conn.SetDeadline(time.Now().Add(Patience)) != nil {
+		return
+	}
+	if _, err := conn.Read(make([]byte, maxMessage)); err == nil {
+		_, _ = conn.Write(s.answer(client)) // a client that is gone needs no answer
+	}
+}
+
+func domain(addr netip.AddrPort) int {
+	if addr.Addr().Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+func sockaddr(addr netip.AddrPort) unix.Sockaddr {
+	if addr.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}
+}

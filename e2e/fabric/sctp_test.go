@@ -1,0 +1,102 @@
+package fabric
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAnSCTPPacketSurvivesEncoding(t *testing.T) {
+	want := sctpPacket{from: 20001, to: 8080, tag: 0xdeadbeef, chunks: []sctpChunk{
+		{kind: chunkSack, value: sackValue(7)},
+		{kind: chunkData, flags: wholeMessage, value: dataValue(8, []byte("three"))},
+	}}
+	encoded := want.encode()
+	if len(encoded)%4 != 0 {
+		t.Errorf("the packet has %d bytes, want a multiple of four", len(encoded))
+	}
+	got, err := decodeSCTP(encoded)
+	must(t, err)
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(sctpPacket{}, sctpChunk{})); diff != "" {
+		t.Errorf("the packet changed (-want +got):\n%s", diff)
+	}
+}
+
+// The bytes of a COOKIE ACK and the checksum that RFC 9260, appendix A, gives it by its bit-by-bit definition.
+func TestAnSCTPPacketHasTheChecksumOfTheRFC(t *testing.T) {
+	encoded := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkCookieAck}}}.encode()
+	zeroed := append([]byte(nil), encoded...)
+	clear(zeroed[8:12])
+	sum := ^uint32(0)
+	for _, b := range zeroed {
+		sum ^= uint32(b)
+		for range 8 {
+			sum = sum>>1 ^ 0x82f63b78*(sum&1)
+		}
+	}
+	sum = ^sum
+	want := []byte{byte(sum), byte(sum >> 8), byte(sum >> 16), byte(sum >> 24)}
+	if diff := cmp.Diff(want, encoded[8:12]); diff != "" {
+		t.Errorf("the checksum differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestABrokenSCTPPacketIsRefused(t *testing.T) {
+	whole := sctpPacket{from: 1, to: 2, tag: 3, chunks: []sctpChunk{{kind: chunkInit, value: initValue(4, 5, nil)}}}.encode()
+	flipped := append([]byte(nil), whole...)
+	flipped[14] ^= 1
+	tests := map[string]struct {
+		bytes []byte
+		want  error
+	}{
+		"an empty packet is too short":              {nil, errShort},
+		"a header cut short is too short":           {whole[:11], errShort},
+		"a flipped bit is caught by the checksum":   {flipped, errChecksum},
+		"a packet cut short fails the checksum too": {whole[:20], errChecksum},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := decodeSCTP(test.bytes); !errors.Is(err, test.want) {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
+	}
+}
+
+// A lost answer is asked for again by sending the chunk again.
+func TestAServerAnswersARepeatedChunkAgain(t *testing.T) {
+	town := newTown(t)
+	server := &rawServer{answer: (&Server{namespace: town.webA.Namespace}).answer, peers: map[netip.AddrPort]peerTags{}}
+	var client netip.AddrPort
+	theirs, answers := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
+	if theirs != 4 || len(answers) != 1 || answers[0].kind != chunkInitAck {
+		t.Fatalf("INIT was answered with tag %d, %v", theirs, answers)
+	}
+	cookie := answers[0].value[initLength+chunkHeader:]
+	peer, err := readCookie(cookie)
+	must(t, err)
+	for _, step := range []struct {
+		send sctpChunk
+		want []chunkKind
+	}{
+		{sctpChunk{kind: chunkCookieEcho, value: cookie}, []chunkKind{chunkCookieAck}},
+		{sctpChunk{kind: chunkData, value: dataValue(5, []byte("?"))}, []chunkKind{chunkSack, chunkData}},
+		{sctpChunk{kind: chunkShutdown, value: make([]byte, 4)}, []chunkKind{chunkShutdownAck}},
+	} {
+		for range 2 {
+			_, answers := server.react(client, peer.ours, step.send)
+			var got []chunkKind
+			for _, answer := range answers {
+				got = append(got, answer.kind)
+			}
+			if diff := cmp.Diff(step.want, got); diff != "" {
+				t.Errorf("chunk %d was answered differently (-want +got):\n%s", step.send.kind, diff)
+			}
+		}
+		if _, answers := server.react(client, peer.ours+1, step.send); len(answers) != 0 {
+			t.Errorf("chunk %d with a wrong tag was answered", step.send.kind)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package fabric
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// maxMessage bounds a question or an answer over UDP and SCTP.
+const maxMessage = 1200
+
+// Server answers every question over TCP (HTTP), UDP and SCTP on one port with a Reply in JSON.
+type Server struct {
+	namespace *Namespace
+	close     sync.Once
+	err       error
+	closers   []io.Closer
+}
+
+// Serve starts a server on the namespace's own addresses. Close or the fabric's Close ends it.
+func (n *Namespace) Serve(port uint16) (*Server, error) {
+	server := &Server{namespace: n}
+	for _, addr := range []netip.Addr{n.IPv4, n.IPv6} {
+		if err := server.listen(netip.AddrPortFrom(addr, port)); err != nil {
+			return nil, errors.Join(fmt.Errorf("serving port %d on %s: %w", port, n.Name, err), server.Close())
+		}
+	}
+	n.fabric.mu.Lock()
+	defer n.fabric.mu.Unlock()
+	n.fabric.servers = append(n.fabric.servers, server)
+	return server, nil
+}
+
+// Close ends the server. It may be called twice.
+func (s *Server) Close() error {
+	s.close.Do(func() {
+		var errs []error
+		for _, closer := range s.closers {
+			errs = append(errs, closer.Close())
+		}
+		s.err = errors.Join(errs...)
+	})
+	return s.err
+}
+
+func (s *Server) listen(addr netip.AddrPort) error {
+	for _, listen := range []func(netip.AddrPort) error{s.listenTCP, s.listenUDP, s.listenSCTP} {
+		if err := listen(addr); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) listenTCP(addr netip.AddrPort) error {
+	listener, err := s.namespace.Listen("tcp", addr.String())
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	s.closers = append(s.closers, server, listenerOnly{listener})
+	s.serve(func() { _ = server.Serve(listener) }) // it returns when the server is closed
+	return nil
+}
+
+// ServeHTTP answers with a Reply.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	client, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.answer(client)) // a client that is gone needs no answer
+}
+
+func (s *Server) listenUDP(addr netip.AddrPort) error {
+	conn, err := s.namespace.ListenPacket("udp", addr.String())
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, conn)
+	s.serve(func() { s.echo(conn) })
+	return nil
+}
+
+// echo answers datagrams until the socket is closed. Other errors are those of single datagrams.
+func (s *Server) echo(conn net.PacketConn) {
+	question := make([]byte, maxMessage)
+	for {
+		_, from, err := conn.ReadFrom(question)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if client, ok := from.(*net.UDPAddr); ok {
+			_, _ = conn.WriteTo(s.answer(client.AddrPort()), client) // a client that is gone needs no answer
+		}
+	}
+}
+
+func (s *Server) serve(loop func()) { s.namespace.fabric.services.Go(loop) }
+
+func (s *Server) answer(client netip.AddrPort) []byte {
+	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Client: plain(client)}
+	// Strings and an address always marshal.
+	text, _ := json.Marshal(reply)
+	return append(text, '\n')
+}
+
+// plain writes an IPv4 address as one, not as an IPv6 address that contains it.
+func plain(addr netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+}
+
+// listenerOnly closes a listener that its server may have closed already, or may never have seen.
+type listenerOnly struct{ net.Listener }
+
+// Close closes the listener.
+func (l listenerOnly) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}

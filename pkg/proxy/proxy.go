@@ -70,6 +70,8 @@ type Report struct {
 	Complete bool
 	Services int // decided
 	Total    int // in force
+	// Ports are the Service ports in force, by family.
+	Ports map[model.Family]int
 	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
 	Added   map[model.Family]int
@@ -185,8 +187,15 @@ func (p *Proxy) sweep(ctx context.Context) error {
 }
 
 func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
-	report := Report{Services: services, Total: p.mirror.Services(), Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
+	report := Report{
+		Services: services,
+		Total:    p.mirror.Services(),
+		Ports:    map[model.Family]int{},
+		Added:    map[model.Family]int{},
+		Deleted:  map[model.Family]int{},
+	}
 	for _, family := range p.config.Families {
+		report.Ports[family] = p.mirror.Ports(family)
 		report.Added[family] = plan.Batch.Count(family, ruleset.Add)
 		report.Deleted[family] = plan.Batch.Count(family, ruleset.Delete)
 	}

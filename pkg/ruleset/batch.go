@@ -54,6 +54,8 @@ type (
 	ElementsObject struct {
 		Set      Set
 		Elements iter.Seq[Element]
+		// walked is how many the newest walk gave, so that counting a large batch that was encoded does not walk it again.
+		walked *int
 	}
 )
 
@@ -68,10 +70,31 @@ func (b Batch) Count(family model.Family, verb Verb) int {
 	count := 0
 	for _, op := range b.Ops {
 		if object, ok := op.Object.(ElementsObject); ok && op.Family == family && op.Verb == verb {
-			for range object.Elements {
-				count++
-			}
+			count += object.count()
 		}
 	}
 	return count
+}
+
+func (o ElementsObject) count() int {
+	if o.walked != nil && *o.walked > 0 {
+		return *o.walked
+	}
+	count := 0
+	for range o.Elements {
+		count++
+	}
+	return count
+}
+
+// countedElements are elements that remember how many they are.
+func countedElements(set Set, elements iter.Seq[Element]) ElementsObject {
+	walked := 0
+	return ElementsObject{Set: set, walked: &walked, Elements: func(yield func(Element) bool) {
+		walked = 0
+		elements(func(element Element) bool {
+			walked++
+			return yield(element)
+		})
+	}}
 }

@@ -14,7 +14,8 @@ import (
 // ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
 	services map[model.ObjectName]Service
-	elements map[sharedElement]int
+	ports    map[model.Family]int
+	elements map[sharedKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]Set
 	// leftover chains and sets belong to nobody any more and still have to be swept out of the kernel.
@@ -22,10 +23,16 @@ type Mirror struct {
 	leftoverSets   map[objectKey]bool
 }
 
+// sharedKey names an element of a shared set. Such an element has no value but a verdict, which its key decides.
+type sharedKey struct {
+	family model.Family
+	set    string
+	key    Tuple
+}
+
 type sharedElement struct {
-	family  model.Family
-	set     string
-	element Element
+	verdict Verdict
+	owners  int
 }
 
 type objectKey struct {
@@ -42,7 +49,8 @@ type ownedChain struct {
 func NewMirror() *Mirror {
 	return &Mirror{
 		services:       map[model.ObjectName]Service{},
-		elements:       map[sharedElement]int{},
+		ports:          map[model.Family]int{},
+		elements:       map[sharedKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
 		sets:           map[objectKey]Set{},
 		leftoverChains: map[objectKey]bool{},
@@ -53,24 +61,29 @@ func NewMirror() *Mirror {
 // Service returns what a Service owns; nothing if it owns nothing.
 func (m *Mirror) Service(name model.ObjectName) Service { return m.services[name] }
 
+// Ports returns the number of Service ports of a family that own something.
+func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }
+
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 
 // Accept takes over what a plan did, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
 	for _, service := range plan.services {
+		m.countPorts(m.services[service.Name], -1)
+		m.countPorts(service, +1)
 		if len(service.Ports) == 0 {
 			delete(m.services, service.Name)
 			continue
 		}
 		m.services[service.Name] = service
 	}
-	for key, count := range plan.elements {
-		if count == 0 {
+	for key, shared := range plan.elements {
+		if shared.owners == 0 {
 			delete(m.elements, key)
 			continue
 		}
-		m.elements[key] = count
+		m.elements[key] = shared
 	}
 	for key, owned := range plan.chains {
 		if owned.owners > 0 {
@@ -84,6 +97,25 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 	}
 	m.acceptSets(plan)
+}
+
+// adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as they are.
+func (m *Mirror) adopt(plan *Plan) {
+	m.elements, m.chains = plan.elements, plan.chains
+	m.services = make(map[model.ObjectName]Service, len(plan.services))
+	for _, service := range plan.services {
+		m.countPorts(service, +1)
+		if len(service.Ports) > 0 {
+			m.services[service.Name] = service
+		}
+	}
+	m.acceptSets(plan)
+}
+
+func (m *Mirror) countPorts(service Service, by int) {
+	for i := range service.Ports {
+		m.ports[service.Ports[i].ID.Family] += by
+	}
 }
 
 func (m *Mirror) acceptSets(plan *Plan) {

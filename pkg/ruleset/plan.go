@@ -18,7 +18,7 @@ type Plan struct {
 
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
 	services []Service
-	elements map[sharedElement]int
+	elements map[sharedKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]*Set // nil: gone
 }
@@ -41,7 +41,7 @@ func (m *Mirror) draft() *draft {
 	return &draft{
 		mirror: m,
 		plan: &Plan{
-			elements: map[sharedElement]int{},
+			elements: map[sharedKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]*Set{},
 		},
@@ -68,7 +68,7 @@ func (d *draft) replace(have, want Service) {
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
 		for index, set := range StaticSets {
-			if sharedSets[set.Name] {
+			if isShared(set) {
 				continue
 			}
 			key := elementsKey{family, index}
@@ -84,7 +84,7 @@ func (d *draft) replace(have, want Service) {
 func (d *draft) replaceOwner(have, want Service) {
 	for _, family := range model.Families {
 		for _, set := range StaticSets {
-			if sharedSets[set.Name] {
+			if isShared(set) {
 				d.count(family, set, have, -1)
 				d.count(family, set, want, +1)
 			}
@@ -96,13 +96,16 @@ func (d *draft) replaceOwner(have, want Service) {
 
 // count adds to the number of owners of each shared element.
 func (d *draft) count(family model.Family, set Set, service Service, by int) {
-	for element := range service.elements(family, set) {
-		key := sharedElement{family, set.Name, element}
-		if _, seen := d.plan.elements[key]; !seen {
-			d.plan.elements[key] = d.mirror.elements[key]
+	service.each(family, set, func(element Element) bool {
+		key := sharedKey{family: family, set: set.Name, key: element.Key}
+		shared, seen := d.plan.elements[key]
+		if !seen {
+			shared = d.mirror.elements[key]
 		}
-		d.plan.elements[key] += by
-	}
+		shared.verdict, shared.owners = element.Verdict, shared.owners+by
+		d.plan.elements[key] = shared
+		return true
+	})
 }
 
 // replaceObjects notes which chains and affinity maps get or lose an owner.
@@ -143,19 +146,19 @@ func (d *draft) own(family model.Family, chain Chain, by int) {
 // settleShared turns the counts of owners into elements to add and to delete.
 func (d *draft) settleShared() {
 	for index, set := range StaticSets {
-		if !sharedSets[set.Name] {
+		if !isShared(set) {
 			continue
 		}
-		for key, owners := range d.plan.elements {
+		for key, shared := range d.plan.elements {
 			if key.set != set.Name {
 				continue
 			}
-			where := elementsKey{key.family, index}
-			switch had := d.mirror.elements[key] > 0; {
-			case had && owners == 0:
-				d.deletes[where] = append(d.deletes[where], key.element)
-			case !had && owners > 0:
-				d.adds[where] = append(d.adds[where], key.element)
+			where, element := elementsKey{key.family, index}, Element{Key: key.key, Verdict: shared.verdict}
+			switch had := d.mirror.elements[key].owners > 0; {
+			case had && shared.owners == 0:
+				d.deletes[where] = append(d.deletes[where], element)
+			case !had && shared.owners > 0:
+				d.adds[where] = append(d.adds[where], element)
 			}
 		}
 	}
@@ -208,18 +211,16 @@ func (b *Batch) add(verb Verb, family model.Family, object Object) {
 
 // elements returns what the Service owns in one set of one family.
 func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
-	return func(yield func(Element) bool) {
-		for i := range s.Ports {
-			if s.Ports[i].ID.Family != family {
-				continue
-			}
-			for element := range s.Ports[i].Elements(set) {
-				if !yield(element) {
-					return
-				}
-			}
+	return func(yield func(Element) bool) { s.each(family, set, yield) }
+}
+
+func (s Service) each(family model.Family, set Set, yield func(Element) bool) bool {
+	for i := range s.Ports {
+		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
+			return false
 		}
 	}
+	return true
 }
 
 // difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or gave another value.

@@ -66,67 +66,71 @@ func (p *Port) balance(endpoints []model.PortEndpoint, node string) {
 	}
 }
 
-// sharedSets are the sets in which several owners may want the same element. It is there while anybody wants it.
-var sharedSets = map[string]bool{Dispatch.Name: true, ClusterIPs.Name: true, Hairpin.Name: true}
+// isShared reports whether several owners may want the same element of a set. It is there while anybody wants it.
+func isShared(set Set) bool {
+	return set.Name == Dispatch.Name || set.Name == ClusterIPs.Name || set.Name == Hairpin.Name
+}
 
 // Elements returns the elements that the port owns in one of the static sets.
 func (p *Port) Elements(set Set) iter.Seq[Element] {
-	return func(yield func(Element) bool) {
-		switch set.Name {
-		case Services.Name:
-			p.frontendElements(Element{Value: Tuple{Number: uint32(p.Class)}}, yield)
-		case Endpoints.Name:
-			p.slotElements(yield)
-		case Dispatch.Name:
-			if len(p.Frontends) > 0 {
-				yield(Element{Key: Tuple{Number: uint32(p.Class)}, Verdict: dispatchOf(p.Class)})
-			}
-		case Sticky.Name:
-			if p.IsSticky() {
-				p.frontendElements(Element{Verdict: Verdict{Kind: Jump, Chain: p.stickyChainName()}}, yield)
-			}
-		case Learn.Name:
-			if p.IsSticky() {
-				p.frontendElements(Element{Verdict: Verdict{Kind: Jump, Chain: p.learnChainName()}}, yield)
-			}
-		case ClusterIPs.Name:
-			yield(Element{Key: Tuple{Addr: p.ClusterIP}})
-		case Hairpin.Name:
-			p.hairpinElements(yield)
-		}
-	}
+	return func(yield func(Element) bool) { p.each(set, yield) }
 }
 
-// frontendElements yields the template once for each frontend.
-func (p *Port) frontendElements(template Element, yield func(Element) bool) {
+// each yields the port's elements of a set until yield returns false, which it passes on. It is a function and not a sequence
+// because a first sync walks hundreds of thousands of elements through it, and each level of sequences copies each of them.
+func (p *Port) each(set Set, yield func(Element) bool) bool {
+	switch set.Name {
+	case Services.Name:
+		return p.eachFrontend(Element{Value: Tuple{Number: uint32(p.Class)}}, yield)
+	case Endpoints.Name:
+		return p.eachSlot(yield)
+	case Dispatch.Name:
+		return len(p.Frontends) == 0 || yield(Element{Key: Tuple{Number: uint32(p.Class)}, Verdict: dispatchOf(p.Class)})
+	case Sticky.Name:
+		return !p.IsSticky() || p.eachFrontend(Element{Verdict: Verdict{Kind: Jump, Chain: p.stickyChainName()}}, yield)
+	case Learn.Name:
+		return !p.IsSticky() || p.eachFrontend(Element{Verdict: Verdict{Kind: Jump, Chain: p.learnChainName()}}, yield)
+	case ClusterIPs.Name:
+		return yield(Element{Key: Tuple{Addr: p.ClusterIP}})
+	case Hairpin.Name:
+		return p.eachHairpin(yield)
+	}
+	return true
+}
+
+// eachFrontend yields the template once for each frontend.
+func (p *Port) eachFrontend(template Element, yield func(Element) bool) bool {
 	for _, frontend := range p.Frontends {
 		template.Key = frontendTuple(frontend)
 		if !yield(template) {
-			return
+			return false
 		}
 	}
+	return true
 }
 
-func (p *Port) slotElements(yield func(Element) bool) {
+func (p *Port) eachSlot(yield func(Element) bool) bool {
 	for _, frontend := range p.Frontends {
 		element := Element{Key: frontendTuple(frontend)}
 		for slot, endpoint := range p.Slots {
 			element.Key.Number = SlotNumber(slot)
 			element.Value = endpointTuple(endpoint)
 			if !yield(element) {
-				return
+				return false
 			}
 		}
 	}
+	return true
 }
 
-func (p *Port) hairpinElements(yield func(Element) bool) {
+func (p *Port) eachHairpin(yield func(Element) bool) bool {
 	for _, endpoint := range p.Local {
 		element := Element{Key: Tuple{Addr: endpoint.Addr(), Source: endpoint.Addr(), Proto: p.ID.Protocol, Port: endpoint.Port()}}
 		if !yield(element) {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 func frontendTuple(frontend model.Frontend) Tuple {

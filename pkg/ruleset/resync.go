@@ -21,7 +21,7 @@ func Resync(config Config, wanted []Service, found map[model.Family]Objects) (*M
 		draft.replaceOwner(Service{}, want)
 	}
 	plan := draft.plan
-	mirror.Accept(plan)
+	mirror.adopt(plan)
 	for _, family := range config.Families {
 		mirror.refill(plan, family, config, found[family])
 	}
@@ -39,7 +39,7 @@ func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Ob
 	m.refillSets(plan, family, found)
 	chains := m.refillChains(batch, family, config)
 	for _, set := range StaticSets {
-		batch.add(Add, family, ElementsObject{Set: set, Elements: m.allElements(family, set)})
+		batch.add(Add, family, countedElements(set, m.allElements(plan, family, set)))
 	}
 	m.noteLeftovers(family, found, chains)
 }
@@ -104,23 +104,22 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 	}
 }
 
-// allElements returns everything that a set of a family should hold.
-func (m *Mirror) allElements(family model.Family, set Set) iter.Seq[Element] {
-	if sharedSets[set.Name] {
+// allElements returns everything that a set of a family should hold. It walks the plan's Services and not the mirror's: they
+// lie side by side.
+func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
+	if isShared(set) {
 		return func(yield func(Element) bool) {
-			for key := range m.elements {
-				if key.family == family && key.set == set.Name && !yield(key.element) {
+			for key, shared := range m.elements {
+				if key.family == family && key.set == set.Name && !yield(Element{Key: key.key, Verdict: shared.verdict}) {
 					return
 				}
 			}
 		}
 	}
 	return func(yield func(Element) bool) {
-		for _, service := range m.services {
-			for element := range service.elements(family, set) {
-				if !yield(element) {
-					return
-				}
+		for _, service := range plan.services {
+			if !service.each(family, set, yield) {
+				return
 			}
 		}
 	}

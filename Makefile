@@ -32,7 +32,7 @@ lint: ## Run golangci-lint, import rules included
 	go tool -modfile=.lint/go.mod golangci-lint run
 
 bench: root ## Measure syncs against a real kernel and print a table (needs root)
-	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench
+	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
 
 root:
 	@[ "$$(id -u)" = 0 ] || { echo 'This creates network namespaces and needs root: sudo env PATH="$$PATH" make $(MAKECMDGOALS)' >&2; exit 1; }

@@ -154,7 +154,8 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
 		p.mirror = nil
 		return fmt.Errorf("commit %d Services: %w", plan.Services(), err)
 	}
-	clear(p.dirty)
+	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of all.
+	p.dirty = map[model.ObjectName]bool{}
 	return nil
 }
 

@@ -150,8 +150,7 @@ func (m *Mirror) Sweep() Batch {
 
 // Swept forgets the leftovers, after the kernel accepted the batch of Sweep.
 func (m *Mirror) Swept() {
-	clear(m.leftoverChains)
-	clear(m.leftoverSets)
+	m.leftoverChains, m.leftoverSets = map[objectKey]bool{}, map[objectKey]bool{}
 }
 
 // Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.

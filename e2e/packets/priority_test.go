@@ -1,0 +1,97 @@
+package packets_test
+
+import (
+	"bytes"
+	"net"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, and those with 5.
+const counters = `
+table inet witness {
+	chain leaving {
+		type filter hook postrouting priority 300; policy accept;
+		meta priority fd00:0-ffff:ffff counter comment "ours"
+		meta priority 0:5 counter comment "five"
+	}
+}
+`
+
+// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next rule. A
+// packet that is no Service's keeps the priority it came with.
+func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
+	c := newCluster(t, 2)
+	servers := []*pod{c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")}
+	client := c.addPod(c.nodes[0], "client")
+	c.apply(service())
+	c.apply(endpoints(servers...))
+	runNFT(t, c.nodes[0], counters, "-f", "-")
+	for _, to := range paths {
+		for range 8 {
+			mustAsk(t, client.Namespace, to)
+			mustAsk(t, c.nodes[0].Namespace, to)
+		}
+	}
+	if got := packets(t, c.nodes[0], "ours"); got != "0" {
+		t.Errorf("%s packets left with a class or slot of ours", got)
+	}
+	sendWithPriority(t, c.nodes[0].Namespace, servers[1], 5)
+	if got := packets(t, c.nodes[0], "five"); got != "1" {
+		t.Errorf("%s packets left with the priority 5 that one came with", got)
+	}
+}
+
+func sendWithPriority(t *testing.T, from *fabric.Namespace, to *pod, priority int) {
+	t.Helper()
+	conn, err := from.Dial("udp", net.JoinHostPort(to.IPv4.String(), "9"), fabric.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UDPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_PRIORITY, priority)
+	}); err != nil || failed != nil {
+		t.Fatal(err, failed)
+	}
+	if _, err := conn.Write([]byte("!")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packets returns what a counter of the node counted.
+func packets(t *testing.T, n *node, comment string) string {
+	t.Helper()
+	listing := runNFT(t, n, "", "list", "table", "inet", "witness")
+	match := regexp.MustCompile(`counter packets (\d+) bytes \d+ comment "` + comment + `"`).FindStringSubmatch(listing)
+	if match == nil {
+		t.Fatalf("nft lists no counter %q:\n%s", comment, listing)
+	}
+	return match[1]
+}
+
+// runNFT runs nft on a node.
+func runNFT(t *testing.T, n *node, input string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "nft", args...)
+	var stdout, stderr bytes.Buffer
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &stdout, &stderr
+	process, err := n.Start(command)
+	if err != nil {
+		t.Fatalf("run nft (the tests need it): %v", err)
+	}
+	if err := process.Wait(); err != nil {
+		t.Fatalf("nft %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	return stdout.String()
+}

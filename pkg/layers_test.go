@@ -79,7 +79,7 @@ var layers = []layer{
 		why: "the proxy reaches the kernel only through the interface that it declares, so that the kernel in memory can stand in for it",
 	},
 	{
-		folder: "pkg/internal/netnstest",
+		folder: "pkg/netnstest",
 		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns"},
 		why:    "every package's tests may use it, so it depends on none of them",
 	},
@@ -98,7 +98,7 @@ var layers = []layer{
 }
 
 // testOnly is what no program contains, whoever may import it in a test.
-const testOnly = "pkg/internal/..."
+const testOnly = "pkg/netnstest"
 
 // impure are the packages of the standard library that a pure package may not import, and why.
 var impure = map[string]string{

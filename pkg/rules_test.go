@@ -44,8 +44,8 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 			"pkg/source", `"k8s.io/apiserver"`, []string{"pkg/source must not import k8s.io/apiserver"},
 		},
 		"a program has nothing that is for tests": {
-			"cmd/proxy", `"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"`,
-			[]string{"cmd/proxy imports pkg/internal/netnstest, which is for tests only"},
+			"cmd/proxy", `"github.com/vicinity-proxy/vicinity/pkg/netnstest"`,
+			[]string{"cmd/proxy imports pkg/netnstest, which is for tests only"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

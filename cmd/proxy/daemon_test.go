@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 )
 
 // patience is how long something may take that happens at once on an idle machine.
@@ -20,14 +22,14 @@ const patience = 20 * time.Second
 
 // daemonUnderTest is a `proxy run` in a namespace of its own.
 type daemonUnderTest struct {
-	namespace *testNamespace
+	namespace *netnstest.Namespace
 	stdout    *bufio.Reader
 	stop      context.CancelFunc
 	ended     chan outcome
 }
 
 // startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the kernel.
-func startDaemon(t *testing.T, namespace *testNamespace, args ...string) *daemonUnderTest {
+func startDaemon(t *testing.T, namespace *netnstest.Namespace, args ...string) *daemonUnderTest {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	read, write := io.Pipe()
@@ -104,8 +106,8 @@ func manifestsCopy(t *testing.T) string {
 }
 
 // rules returns how the kernel lists our IPv4 table, empty if it is not there.
-func rules(namespace *testNamespace) string {
-	listed, err := namespace.try("list", "table", "ip", "vicinity")
+func rules(namespace *netnstest.Namespace) string {
+	listed, err := namespace.Try("nft", "list", "table", "ip", "vicinity")
 	if err != nil {
 		return ""
 	}

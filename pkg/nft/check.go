@@ -72,6 +72,7 @@ func tryTable(s *socket, flags uint32) error {
 	if err := s.send(e.b); err != nil {
 		return err
 	}
+	//nolint:forbidigo // nobody waits: the kernel has answered when send returns
 	outcome, err := s.outcome(context.Background(), 0, 1)
 	if err != nil {
 		return err

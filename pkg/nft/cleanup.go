@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // Cleanup deletes our tables and nothing else, and returns the families that had one. A table that belongs to a living process
@@ -26,8 +27,7 @@ func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 			break
 		}
 	}
-	var owned *OwnedError
-	if errors.As(err, &owned) {
+	if owned, ok := errors.AsType[*OwnedError](err); ok {
 		return nil, fmt.Errorf("deleting table %s: stop its owner first: %w", tableText(owned.Family), err)
 	}
 	return deleted, err

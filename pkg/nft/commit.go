@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 const (
@@ -145,7 +146,7 @@ func elementAt(m message, offset uint32, op ruleset.Op, set ruleset.Set) string 
 			if err != nil {
 				return ""
 			}
-			return tupleText(set.Key, key)
+			return key.Text(set.Key)
 		}
 		at += size
 	}

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 func TestABatchWithOneBadOperationChangesNothing(t *testing.T) {
@@ -24,7 +25,7 @@ func TestABatchWithOneBadOperationChangesNothing(t *testing.T) {
 	var o operations
 	o.do(ruleset.Flush, model.IPv4, ruleset.ChainObject{Chain: ruleset.Chain{Name: "services"}}).
 		do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-		sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(5000)).
+		slots(ruleset.Add, 5000).
 		do(ruleset.Add, model.IPv6, ruleset.TableObject{}).
 		do(ruleset.Delete, model.IPv4, ruleset.SetObject{Set: ruleset.Set{Name: "absent"}})
 	if err := c.Commit(t.Context(), o.Batch); !errors.Is(err, unix.ENOENT) {
@@ -45,7 +46,7 @@ func TestBatchesOfEverySizeArriveWhole(t *testing.T) {
 	for _, number := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
 		var o operations
 		o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-			sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(number))
+			slots(ruleset.Add, number)
 		commit(t, c, o.Batch)
 		if got := len(elementsOf(t, c, model.IPv4, ruleset.Endpoints)); got != number {
 			t.Errorf("of a batch with %d elements %d are in the kernel", number, got)
@@ -58,7 +59,7 @@ func TestAHundredThousandElementsArriveInOneBatchAndLeaveInAnother(t *testing.T)
 	c := dial(t, namespace, Options{})
 	const number = 100_000
 	batch := operations{emptyMaps(model.IPv4, ruleset.Endpoints)}
-	batch.sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(number))
+	batch.slots(ruleset.Add, number)
 	commit(t, c, batch.Batch)
 	want := map[ruleset.Element]bool{}
 	for element := range slots(number) {
@@ -72,7 +73,7 @@ func TestAHundredThousandElementsArriveInOneBatchAndLeaveInAnother(t *testing.T)
 	}
 
 	var remove operations
-	commit(t, c, remove.sequence(ruleset.Delete, model.IPv4, ruleset.Endpoints, slots(number)).Batch)
+	commit(t, c, remove.slots(ruleset.Delete, number).Batch)
 	if got := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(got) != 0 {
 		t.Errorf("%d elements are left of those that were deleted", len(got))
 	}
@@ -83,7 +84,7 @@ func TestAnEncodedBatchCanBeSentAgain(t *testing.T) {
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
 	var o operations
 	o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-		sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(3000))
+		slots(ruleset.Add, 3000)
 	encoded, err := c.Encode(o.Batch)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestACancelledContextStopsABatchBeforeItIsSent(t *testing.T) {
 	}
 }
 
-// element 10.96.0.1 . tcp . 80 . fd00:1 and its like.
+// slot gives an element such as 10.96.0.1 . tcp . 80 . fd00:1.
 func slot(number uint32, endpoint string) ruleset.Element {
 	at := addressesOf(model.IPv4)
 	return ruleset.Element{
@@ -136,7 +137,7 @@ func slot(number uint32, endpoint string) ruleset.Element {
 
 func TestAnElementCostsNoAllocation(t *testing.T) {
 	var o operations
-	o.sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(10_000))
+	o.slots(ruleset.Add, 10_000)
 	buffer := make([]byte, 0, 1<<20)
 	allocations := testing.AllocsPerRun(3, func() {
 		if _, err := encode(o.Batch, false, 1, buffer); err != nil {

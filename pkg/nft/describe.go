@@ -4,8 +4,6 @@ package nft
 
 import (
 	"fmt"
-	"net/netip"
-	"strconv"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -49,25 +47,4 @@ func setText(table string, set ruleset.Set) string {
 		return fmt.Sprintf("map %s %s", table, set.Name)
 	}
 	return fmt.Sprintf("set %s %s", table, set.Name)
-}
-
-// tupleText writes a key or value as nft does, for an error.
-func tupleText(types []ruleset.Type, tuple ruleset.Tuple) string {
-	texts := make([]string, len(types))
-	addrs := []netip.Addr{tuple.Addr, tuple.Source, {}}
-	for i, field := range types {
-		switch field {
-		case ruleset.TypeAddr:
-			texts[i], addrs = addrs[0].String(), addrs[1:]
-		case ruleset.TypeProto:
-			texts[i] = strings.ToLower(tuple.Proto.String())
-		case ruleset.TypePort:
-			texts[i] = strconv.Itoa(int(tuple.Port))
-		case ruleset.TypeClass:
-			texts[i] = fmt.Sprintf("%x:%x", tuple.Number>>16, tuple.Number&0xffff)
-		case ruleset.TypeVerdict:
-			texts[i] = "verdict"
-		}
-	}
-	return strings.Join(texts, " . ")
 }

@@ -9,10 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 var comparable = cmpopts.EquateComparable(ruleset.Element{}, ruleset.Tuple{})

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // Encoded is a batch as the bytes that go to the kernel. It may be sent more than once.

@@ -3,8 +3,9 @@
 package nft
 
 import (
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {

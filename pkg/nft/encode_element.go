@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // maxElementsMessage is the size from which a message takes no more elements. All elements of a message are one attribute, whose
@@ -50,7 +51,7 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 	}
 	for element := range object.Elements {
 		if err := w.add(&element); err != nil {
-			return fmt.Errorf("element %s: %w", tupleText(object.Set.Key, element.Key), err)
+			return fmt.Errorf("element %s: %w", element.Key.Text(object.Set.Key), err)
 		}
 	}
 	w.close()

@@ -6,9 +6,10 @@ import (
 	"fmt"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 func (e *encoder) rulesOp(op ruleset.Op, chain ruleset.Chain) error {

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // nft's numbers of data types (enum datatypes of its datatype.h). The kernel only keeps them, for nft to read.

@@ -3,8 +3,9 @@
 package nft
 
 import (
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 func (e *encoder) tableOp(op ruleset.Op) error {

@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // The sentences for what is missing. Each says what to do.

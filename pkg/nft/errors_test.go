@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
@@ -73,8 +74,7 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 			if !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %v in %q", err, test.errno, test.want)
 			}
-			var refused *BatchError
-			if !errors.As(err, &refused) {
+			if _, ok := errors.AsType[*BatchError](err); !ok {
 				t.Errorf("%T is no BatchError", err)
 			}
 		})

@@ -3,9 +3,10 @@
 package nft
 
 import (
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // number is the kernel's number of a family (NFPROTO_*).
@@ -24,12 +25,4 @@ func addrSize(family model.Family) int {
 }
 
 // tableText names our table as nft does: ip vicinity.
-func tableText(family model.Family) string { return keyword(family) + " " + ruleset.TableName }
-
-// keyword is what nft calls a family.
-func keyword(family model.Family) string {
-	if family == model.IPv4 {
-		return "ip"
-	}
-	return "ip6"
-}
+func tableText(family model.Family) string { return ruleset.Keyword(family) + " " + ruleset.TableName }

@@ -7,9 +7,10 @@ import (
 	"fmt"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // A rule has sixteen registers of four bytes. A key lies in as many in a row as it needs.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -139,8 +139,9 @@ func (o *operations) elements(verb ruleset.Verb, family model.Family, set rulese
 	return o.do(verb, family, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
 }
 
-func (o *operations) sequence(verb ruleset.Verb, family model.Family, set ruleset.Set, elements iter.Seq[ruleset.Element]) *operations {
-	return o.do(verb, family, ruleset.ElementsObject{Set: set, Elements: elements})
+// slots adds or deletes the elements of an IPv4 load-balancing table.
+func (o *operations) slots(verb ruleset.Verb, number int) *operations {
+	return o.do(verb, model.IPv4, ruleset.ElementsObject{Set: ruleset.Endpoints, Elements: slots(number)})
 }
 
 // everything adds a table with every set, chain, rule and element.
@@ -211,7 +212,7 @@ func elementsOf(t *testing.T, c *Conn, family model.Family, set ruleset.Set) []r
 		t.Fatalf("Elements: %v", err)
 	}
 	slices.SortFunc(elements, func(a, b ruleset.Element) int {
-		return strings.Compare(tupleText(set.Key, a.Key), tupleText(set.Key, b.Key))
+		return strings.Compare(a.Key.Text(set.Key), b.Key.Text(set.Key))
 	})
 	return elements
 }

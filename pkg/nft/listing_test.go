@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // golden is what nft lists for everything in the IPv4 table.

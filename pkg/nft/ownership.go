@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // The flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps the table
@@ -75,11 +76,10 @@ func (r *reader) table(ctx context.Context, family model.Family) (tableState, er
 	return state, nil
 }
 
-// ownedByOther returns an error if a living socket other than ours owns the table of a family.
+// ownedByOther returns an error if a living socket other than ours is known to own the table of a family.
 func (c *Conn) ownedByOther(ctx context.Context, family model.Family) error {
-	state, err := c.reader.table(ctx, family)
-	if err != nil || state.owner == 0 || state.owner == c.writer.conn.PID() {
-		return nil
+	if state, err := c.reader.table(ctx, family); err == nil && state.owner != 0 && state.owner != c.writer.conn.PID() {
+		return &OwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
 	}
-	return &OwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
+	return nil
 }

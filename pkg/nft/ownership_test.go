@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // dialOwned connects with tables that are owned. The kernel of a test machine is new enough.

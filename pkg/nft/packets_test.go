@@ -9,11 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on the

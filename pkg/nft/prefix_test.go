@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -25,7 +25,7 @@ func checkPrefix(t *testing.T, family model.Family, text string) {
 		do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 	commit(t, dial(t, namespace, Options{}), o.Batch)
 
-	rule := "ct original " + keyword(family) + " saddr != " + strings.TrimSuffix(strings.TrimSuffix(text, "/32"), "/128")
+	rule := "ct original " + ruleset.Keyword(family) + " saddr != " + strings.TrimSuffix(strings.TrimSuffix(text, "/32"), "/128")
 	other.Load("table " + tableText(family) + " {\n chain c { " + rule + "; }\n}\n")
 
 	listed := namespace.NFT("--debug=netlink", "list", "ruleset")

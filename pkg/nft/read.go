@@ -11,9 +11,10 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // reader asks the kernel questions.
@@ -34,6 +35,29 @@ func openReader() (*reader, error) {
 // errInterrupted says that a dump is worth nothing, because what it dumped changed meanwhile.
 var errInterrupted = errors.New("it changed while it was being read")
 
+// reply is what the kernel says to one request, as far as it has been read.
+type reply struct {
+	each     func(message) error
+	failures []error
+}
+
+// take gives a message to each, unless something failed already, and reports whether the reply ends with it.
+func (r *reply) take(m message) (ended bool) {
+	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
+		r.failures = []error{errInterrupted}
+	}
+	if m.kind == unix.NLMSG_DONE || m.kind == unix.NLMSG_ERROR {
+		r.failures = append(r.failures, errnoOf(m))
+		return true
+	}
+	if len(r.failures) == 0 {
+		if err := r.each(m); err != nil {
+			r.failures = append(r.failures, err)
+		}
+	}
+	return false
+}
+
 // ask sends the one request that write appends, and gives every message of the answer to each.
 func (r *reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
 	r.asking.Lock()
@@ -47,7 +71,7 @@ func (r *reader) ask(ctx context.Context, write func(*messages), each func(messa
 	if err := r.socket.send(request.b); err != nil {
 		return err
 	}
-	var failures []error
+	got := reply{each: each}
 	for {
 		// The answer is read to its end whatever happens, so that the next question does not find its rest.
 		b, err := r.socket.answer(context.WithoutCancel(ctx))
@@ -58,19 +82,8 @@ func (r *reader) ask(ctx context.Context, write func(*messages), each func(messa
 			if err != nil {
 				return err
 			}
-			if m.sequence != r.sequence {
-				continue
-			}
-			if m.flags&unix.NLM_F_DUMP_INTR != 0 {
-				failures = append(failures[:0], errInterrupted)
-			}
-			if m.kind == unix.NLMSG_DONE || m.kind == unix.NLMSG_ERROR {
-				return errors.Join(append(failures, errnoOf(m))...)
-			}
-			if len(failures) == 0 {
-				if err := each(m); err != nil {
-					failures = append(failures, err)
-				}
+			if m.sequence == r.sequence && got.take(m) {
+				return errors.Join(got.failures...)
 			}
 		}
 	}

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -131,7 +132,7 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 		element.Value, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_DATA), family, set.Value)
 	}
 	if err != nil {
-		return element, fmt.Errorf("the value of %s cannot be read: %w", tupleText(set.Key, element.Key), err)
+		return element, fmt.Errorf("the value of %s cannot be read: %w", element.Key.Text(set.Key), err)
 	}
 	return element, nil
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 

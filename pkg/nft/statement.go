@@ -7,9 +7,10 @@ import (
 	"fmt"
 
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // statusDNAT is the bit of `ct status` that says that the destination was translated (IPS_DST_NAT).

@@ -5,9 +5,10 @@ package nft
 import (
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"golang.org/x/sys/unix"
 )
 
 // transaction gathers the notifications of one transaction. The kernel sends one for each changed object, and at the end the

@@ -11,9 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 const (

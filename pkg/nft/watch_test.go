@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -115,10 +116,10 @@ func TestOwnChangesAndOtherTablesAreNotReported(t *testing.T) {
 	for _, number := range []int{10, quietElements + 1, 20_000} {
 		var o operations
 		commit(t, c, o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).
-			sequence(ruleset.Add, model.IPv4, ruleset.Endpoints, slots(number)).Batch)
+			slots(ruleset.Add, number).Batch)
 	}
 	var refused operations
-	refused.sequence(ruleset.Delete, model.IPv4, ruleset.Endpoints, slots(30_000))
+	refused.slots(ruleset.Delete, 30_000)
 	if err := c.Commit(t.Context(), refused.Batch); err == nil {
 		t.Error("deleting absent elements was accepted")
 	}

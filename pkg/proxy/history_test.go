@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -108,7 +109,10 @@ func (h *history) slice() *model.EndpointSlice {
 		Name:    h.sliceName(),
 		Service: h.name(),
 		Family:  model.Families[h.random.IntN(2)],
-		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 53}, {Name: "peer", Protocol: model.SCTP, Port: 9}},
+		Ports: []model.SlicePort{
+			{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 53},
+			{Name: "peer", Protocol: model.SCTP, Port: 9},
+		},
 	}
 	for _, number := range h.random.Perm(6)[:h.random.IntN(6)] {
 		addr := netip.AddrFrom4([4]byte{10, 244, 0, byte(number + 1)})
@@ -172,7 +176,7 @@ func likeFreshStartOn(t testing.TB, node string, kernel *memoryKernel, everythin
 	starting.Apply(everything)
 	mustSync(t, starting)
 	for _, family := range model.Families {
-		opts := cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })}
+		opts := cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
 		if diff := cmp.Diff(stateOf(t, fresh, family), stateOf(t, kernel, family), opts); diff != "" {
 			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
 		}

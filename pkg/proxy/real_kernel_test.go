@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/internal/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -26,7 +26,7 @@ type realKernel struct {
 func newRealKernel(t testing.TB) *realKernel {
 	kernel := &realKernel{t: t, namespace: netnstest.New(t)}
 	kernel.dial()
-	t.Cleanup(func() { kernel.conn.Close() })
+	t.Cleanup(func() { _ = kernel.conn.Close() })
 	return kernel
 }
 
@@ -80,7 +80,7 @@ func sortedListing(listing string) []string {
 	var blocks []string
 	for _, table := range strings.SplitAfter(listing, "\n}\n") {
 		name, objects, _ := strings.Cut(table, "\n")
-		for _, block := range strings.Split(strings.TrimSuffix(objects, "}\n"), "\n\n") {
+		for block := range strings.SplitSeq(strings.TrimSuffix(objects, "}\n"), "\n\n") {
 			blocks = append(blocks, name+"\n"+strings.TrimSpace(sortedElements(block)))
 		}
 	}

@@ -27,7 +27,7 @@ func (t *Tables) Print(w io.Writer) error {
 }
 
 func (t *table) print(w *bufio.Writer, family model.Family) {
-	fmt.Fprintf(w, "table %s %s {\n", keyword(family), TableName)
+	fmt.Fprintf(w, "table %s %s {\n", Keyword(family), TableName)
 	for i, set := range t.sortedSets() {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -1,6 +1,9 @@
 package ruleset
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // setOf returns the set or map that a statement looks into.
 func setOf(statement Statement) (Set, bool) {
@@ -69,10 +72,8 @@ func (t *table) usesChain(name string) bool {
 func (t *table) anyStatement(is func(Statement) bool) bool {
 	for _, chain := range t.chains {
 		for _, rule := range chain.Rules {
-			for _, statement := range rule {
-				if is(statement) {
-					return true
-				}
+			if slices.ContainsFunc(rule, is) {
+				return true
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (t *Tables) Objects(family model.Family) Objects {
 	}
 }
 
-// Elements returns the elements of a set, in the order of their text.
+// Elements returns the elements of a set, sorted by key.
 func (t *Tables) Elements(family model.Family, set Set) ([]Element, error) {
 	filled, err := t.set(family, set.Name)
 	if err != nil {
@@ -107,7 +107,7 @@ func (t *Tables) applyTable(op Op) error {
 	case op.Verb == Add && !exists:
 		t.tables[op.Family] = &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
 	case op.Verb == Delete && !exists:
-		return fmt.Errorf("delete table %s %s: %w", keyword(op.Family), TableName, ErrNotExist)
+		return fmt.Errorf("delete table %s %s: %w", Keyword(op.Family), TableName, ErrNotExist)
 	case op.Verb == Delete:
 		delete(t.tables, op.Family)
 	}
@@ -194,7 +194,7 @@ func (t *Tables) applyElements(op Op, object ElementsObject) error {
 		existing, exists := filled.elements[element.Key]
 		switch {
 		case op.Verb == Delete && !exists:
-			return fmt.Errorf("delete element %s of %s: %w", tupleText(filled.Key, element.Key), filled.Name, ErrNotExist)
+			return fmt.Errorf("delete element %s of %s: %w", element.Key.Text(filled.Key), filled.Name, ErrNotExist)
 		case op.Verb == Delete:
 			delete(filled.elements, element.Key)
 		case exists && existing != element:
@@ -212,7 +212,7 @@ func (t *Tables) applyElements(op Op, object ElementsObject) error {
 func (t *Tables) table(family model.Family) (*table, error) {
 	table, ok := t.tables[family]
 	if !ok {
-		return nil, fmt.Errorf("table %s %s: %w", keyword(family), TableName, ErrNotExist)
+		return nil, fmt.Errorf("table %s %s: %w", Keyword(family), TableName, ErrNotExist)
 	}
 	return table, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// keyword is what nft calls a family, in front of a table and of an address.
-func keyword(family model.Family) string {
+// Keyword is what nft calls a family, in front of a table and of an address.
+func Keyword(family model.Family) string {
 	if family == model.IPv4 {
 		return "ip"
 	}
@@ -20,7 +20,7 @@ func keyword(family model.Family) string {
 
 // fieldText is how nft writes a field.
 func fieldText(family model.Family, field Field) string {
-	ip := keyword(family)
+	ip := Keyword(family)
 	switch field {
 	case SourceAddr:
 		return ip + " saddr"
@@ -102,7 +102,7 @@ func statementText(family model.Family, statement Statement) string {
 }
 
 func dnatText(family model.Family, s DNAT) string {
-	text := fmt.Sprintf("dnat %s to %s map @%s", keyword(family), keyText(family, s.Key), s.Map.Name)
+	text := fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 	if s.Port > 0 {
 		text += fmt.Sprintf(" : %d", s.Port)
 	}
@@ -165,29 +165,30 @@ func typeName(family model.Family, fieldType Type) string {
 
 // elementText is how nft writes an element of a set.
 func elementText(set Set, element Element) string {
-	text := tupleText(set.Key, element.Key)
+	text := element.Key.Text(set.Key)
 	switch {
 	case !set.IsMap():
 		return text
 	case set.Value[0] == TypeVerdict:
 		return text + " : " + verdictText(element.Verdict)
 	}
-	return text + " : " + tupleText(set.Value, element.Value)
+	return text + " : " + element.Value.Text(set.Value)
 }
 
-func tupleText(types []Type, tuple Tuple) string {
+// Text is how nft writes a key or value of the given types.
+func (t Tuple) Text(types []Type) string {
 	texts := make([]string, len(types))
-	addrs := []netip.Addr{tuple.Addr, tuple.Source}
+	addrs := []netip.Addr{t.Addr, t.Source}
 	for i, fieldType := range types {
 		switch fieldType {
 		case TypeAddr:
 			texts[i], addrs = addrs[0].String(), addrs[1:]
 		case TypeProto:
-			texts[i] = protocolText(tuple.Proto)
+			texts[i] = protocolText(t.Proto)
 		case TypePort:
-			texts[i] = strconv.Itoa(int(tuple.Port))
+			texts[i] = strconv.Itoa(int(t.Port))
 		case TypeClass:
-			texts[i] = classText(tuple.Number)
+			texts[i] = classText(t.Number)
 		case TypeVerdict:
 			panic("ruleset: a verdict is not part of a tuple")
 		}

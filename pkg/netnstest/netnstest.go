@@ -48,7 +48,8 @@ func New(t testing.TB) *Namespace {
 	return n
 }
 
-// Do runs f in the namespace, on the caller's goroutine. Sockets that f opens stay in the namespace.
+// Do runs f in the namespace, on the caller's goroutine. Sockets that f opens stay in the namespace; goroutines that it starts
+// run outside.
 func (n *Namespace) Do(f func()) {
 	n.t.Helper()
 	err := onOwnThread(func() error {

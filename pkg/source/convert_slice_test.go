@@ -14,15 +14,15 @@ import (
 func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 	given := webSlice()
 	given.Ports = append(given.Ports,
-		discoveryv1.EndpointPort{Port: ptr(int32(1))},
-		discoveryv1.EndpointPort{Name: ptr("any")},
-		discoveryv1.EndpointPort{Name: ptr("zero"), Port: ptr(int32(0))},
-		discoveryv1.EndpointPort{Name: ptr(""), Port: ptr(int32(53)), Protocol: ptr(corev1.ProtocolUDP)})
+		discoveryv1.EndpointPort{Port: new(int32(1))},
+		discoveryv1.EndpointPort{Name: new("any")},
+		discoveryv1.EndpointPort{Name: new("zero"), Port: new(int32(0))},
+		discoveryv1.EndpointPort{Name: new(""), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{
 		Addresses:  []string{"10.244.0.6", "10.244.0.7"},
-		NodeName:   ptr("n1"),
-		Zone:       ptr("a"),
-		Conditions: discoveryv1.EndpointConditions{Ready: ptr(false), Serving: ptr(false), Terminating: ptr(true)},
+		NodeName:   new("n1"),
+		Zone:       new("a"),
+		Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false), Terminating: new(true)},
 		Hints: &discoveryv1.EndpointHints{
 			ForNodes: []discoveryv1.ForNode{{Name: "n1"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: ""}}},
 	})
@@ -75,15 +75,15 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 		want   []string
 	}{
 		"port that 16 bits would turn into another": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr(int32(70000)) },
+			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
 			[]string{`ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`},
 		},
 		"negative port": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr(int32(-1)) },
+			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(-1)) },
 			[]string{`ports[0].port: Invalid value: -1: must be between 1 and 65535, inclusive`},
 		},
 		"unknown protocol": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr(corev1.Protocol("ICMP")) },
+			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.Protocol("ICMP")) },
 			[]string{`ports[0].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`},
 		},
 		"two ports of one name": {
@@ -108,7 +108,7 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 		"unknown address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "IP" },
 			[]string{`addressType: Unsupported value: "IP": supported values: "IPv4", "IPv6", "FQDN"`}},
 		"no address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "" }, []string{`addressType: Required value`}},
-		"node name that is none": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = ptr("N 1") },
+		"node name that is none": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("N 1") },
 			[]string{`endpoints[0].nodeName: Invalid value: "N 1": ` + dnsSubdomain}},
 		"too many endpoints": {
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = make([]discoveryv1.Endpoint, 1001) },
@@ -143,7 +143,7 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	given := webSlice()
 	given.Ports, given.Endpoints = nil, nil
 	for i := range 100 {
-		given.Ports = append(given.Ports, discoveryv1.EndpointPort{Name: ptr(fmt.Sprintf("p%d", i)), Port: ptr(int32(i + 1))})
+		given.Ports = append(given.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprintf("p%d", i)), Port: new(int32(i + 1))})
 	}
 	for i := range 1000 {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.1.%d.%d", i/250, i%250)}})

@@ -16,9 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-var equateValues = cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
-
-func ptr[T any](value T) *T { return &value }
+var equateValues = cmp.Options{cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})}
 
 func addrs(texts ...string) []netip.Addr {
 	var list []netip.Addr
@@ -78,12 +76,12 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) {
 				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
-					ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(86400))}}
+					ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(86400))}}
 			},
 			func(s *model.Service) { s.AffinityTimeout = 24 * time.Hour },
 		},
 		"internal traffic policy Local is read": {
-			func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = ptr(corev1.ServiceInternalTrafficPolicyLocal) },
+			func(s *corev1.Service) { s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal) },
 			func(s *model.Service) { s.InternalTrafficLocal = true },
 		},
 		"a node port makes the Service external in the families of its ClusterIPs": {
@@ -103,7 +101,7 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) {
 				s.Spec.Type = corev1.ServiceTypeLoadBalancer
 				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
-					{Hostname: "lb.example.com"}, {IP: "192.0.2.1", IPMode: ptr(corev1.LoadBalancerIPModeProxy)}}
+					{Hostname: "lb.example.com"}, {IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeProxy)}}
 			},
 			func(*model.Service) {},
 		},
@@ -253,7 +251,7 @@ func TestServiceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
 		"affinity timeout of no time": {
 			func(s *corev1.Service) {
 				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(0))}}
+				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(0))}}
 			},
 			[]string{`spec.sessionAffinityConfig.clientIP.timeoutSeconds: Invalid value: 0: must be between 1 and 86400, inclusive`},
 		},
@@ -267,7 +265,7 @@ func TestServiceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
 		},
 		"unknown internal traffic policy": {
 			func(s *corev1.Service) {
-				s.Spec.InternalTrafficPolicy = ptr(corev1.ServiceInternalTrafficPolicy("local"))
+				s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicy("local"))
 			},
 			[]string{`spec.internalTrafficPolicy: Unsupported value: "local": supported values: "Cluster", "Local"`},
 		},
@@ -328,7 +326,7 @@ func webSlice() *discoveryv1.EndpointSlice {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "web-abc", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr("http"), Port: ptr(int32(8080))}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.5"}}},
 	}
 }

@@ -89,17 +89,18 @@ func (d *decoder) strictly(p part, key objectKey, into any) []Problem {
 	return problems
 }
 
+// fieldError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
+type fieldError interface {
+	error
+	FieldPath() string
+}
+
 // describe tells the field and the reason of an error of the JSON decoder.
 func describe(err error) (fieldPath, reason string) {
-	var mistyped *json.UnmarshalTypeError
-	if errors.As(err, &mistyped) {
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return mistyped.Field, fmt.Sprintf("must be %s, not %s", mistyped.Type, mistyped.Value)
 	}
-	var strict interface {
-		error
-		FieldPath() string
-	}
-	if errors.As(err, &strict) {
+	if strict, ok := errors.AsType[fieldError](err); ok {
 		reason, _, _ := strings.Cut(strict.Error(), ` "`)
 		return strict.FieldPath(), reason
 	}

@@ -53,8 +53,7 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 		return root, nil, nil
 	}
 	converted, err = yaml.YAMLToJSONStrict(text)
-	var duplicate *yamlv2.TypeError
-	if errors.As(err, &duplicate) {
+	if _, ok := errors.AsType[*yamlv2.TypeError](err); ok {
 		if duplicates, err = duplicateKeys(text); err != nil {
 			return nil, nil, err
 		}
@@ -117,8 +116,7 @@ func jsonDocuments(text []byte) iter.Seq[document] {
 // jsonError adds the line to a syntax error of the JSON decoder.
 func jsonError(text []byte, err error) error {
 	offset := int64(len(text))
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = syntax.Offset
 	}
 	return fmt.Errorf("line %d: %w", lineAt(text, offset), err)

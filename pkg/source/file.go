@@ -19,6 +19,10 @@ const maxFileSize = 256 << 20
 // a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
+// errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the file in
+// "kubectl get ... > file" before kubectl has asked for anything.
+var errEmptied = errors.New("it is empty, as a file is that somebody begins to write; delete it to remove its objects")
+
 // inode is a file's identity, whatever its name.
 type inode struct {
 	device, number uint64
@@ -43,8 +47,8 @@ type file struct {
 }
 
 // read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
-func (old *file) read(dir, name string, now time.Time) *file {
-	updated := *old
+func (f *file) read(dir, name string, now time.Time) *file {
+	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
 	if err != nil {
@@ -54,11 +58,21 @@ func (old *file) read(dir, name string, now time.Time) *file {
 	if text == nil {
 		return &updated
 	}
-	if sum := sha256.Sum256(text); sum != old.sum {
+	if len(text) == 0 && f.mayHoldObjects() {
+		updated.failure = errEmptied
+		return &updated
+	}
+	if sum := sha256.Sum256(text); sum != f.sum {
 		updated.sum = sum
 		updated.manifest = decode(name, text)
 	}
 	return &updated
+}
+
+// mayHoldObjects reports whether the file held objects when it was read last, as far as that could be told.
+func (f *file) mayHoldObjects() bool {
+	wasRead := f.sum != [sha256.Size]byte{}
+	return wasRead && (len(f.manifest.claims) > 0 || !f.manifest.isComplete)
 }
 
 // newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.

@@ -88,8 +88,7 @@ func (t *tree) failureOf(name string) error {
 // unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.
 func unreadableProblem(name string, err error) Problem {
 	reason := err.Error()
-	var atPath *fs.PathError
-	if errors.As(err, &atPath) {
+	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
 	return newProblem(name, "", "", "cannot be read: "+strings.TrimSpace(reason))

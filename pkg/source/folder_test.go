@@ -187,6 +187,41 @@ func TestFolderKeepsTheLastGoodVersionWhileAnObjectIsBad(t *testing.T) {
 	f.wantProblems()
 }
 
+func TestFolderKeepsWhatAFileHeldThatIsEmptiedUntilItIsWrittenOrDeleted(t *testing.T) {
+	const emptied = "a.yaml: cannot be read: it is empty, as a file is that somebody begins to write; delete it to remove its objects"
+	const broken = "a.yaml: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)"
+	f := newTestFolder(t)
+	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
+	f.write("never-held-anything.yaml", "")
+	f.load()
+	f.wantProblems()
+	for _, step := range []struct {
+		does      string
+		change    func()
+		clusterIP string
+		problems  []string
+	}{
+		{"it is emptied", func() { f.write("a.yaml", "") }, "10.96.0.1", []string{emptied}},
+		{"nothing more", func() {}, "10.96.0.1", []string{emptied}},
+		{"it is written as it was", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.1")) }, "10.96.0.1", nil},
+		{"it is emptied again", func() { f.write("a.yaml", "") }, "10.96.0.1", []string{emptied}},
+		{"it is written anew", func() { f.write("a.yaml", serviceYAML("web", "10.96.0.2")) }, "10.96.0.2", nil},
+		{"it is emptied a third time", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied}},
+		{"it breaks", func() { f.write("a.yaml", "kind") }, "10.96.0.2", []string{broken}},
+		{"it is emptied after it broke", func() { f.write("a.yaml", "") }, "10.96.0.2", []string{emptied, broken}},
+		{"it is deleted", func() { f.remove("a.yaml") }, "", nil},
+	} {
+		step.change()
+		f.load()
+		t.Run("after "+step.does, func(t *testing.T) {
+			f.t = t
+			f.wantService(step.clusterIP)
+			f.wantProblems(step.problems...)
+		})
+		f.t = t
+	}
+}
+
 func TestFolderLeavesOutAnObjectThatWasNeverGood(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", strings.Replace(serviceYAML("web", "10.96.0.1"), "port: 80", "port: 0", 1)+"---\n"+serviceYAML("db", "10.96.0.2"))

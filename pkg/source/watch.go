@@ -174,7 +174,8 @@ func (w *watch) settle(ctx context.Context) bool {
 			if w.concerns(event) {
 				quiet.Reset(quietTime)
 			}
-		case <-w.watcher.Errors:
+		case err := <-w.watcher.Errors:
+			w.log.Debug("changes may have been missed; the folder is about to be read", "folder", w.dir, "error", err)
 		}
 	}
 }

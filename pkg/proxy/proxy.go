@@ -37,8 +37,7 @@ type Proxy struct {
 }
 
 // A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in a row
-// it makes them anew: what is there may be what stands in the way. After distrustAfter failed sweeps in a row the mirror is
-// not believed any more.
+// it makes them anew: what is there may be what stands in the way. So it does after distrustAfter failed sweeps in a row.
 const (
 	rebuildAfter  = 2
 	distrustAfter = 3
@@ -174,15 +173,18 @@ func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (
 }
 
 // sweep removes what nobody owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
-// that a failure is no reason to write everything again.
+// that a failure is no reason to write everything again. If it goes on, what a stranger put into our tables may be the reason:
+// then they are made anew.
 func (p *Proxy) sweep(ctx context.Context) error {
-	if err := p.kernel.Commit(ctx, p.mirror.Sweep()); err != nil {
-		if p.unswept++; p.unswept >= distrustAfter {
-			p.mirror, p.unswept = nil, 0
+	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
+		if err := p.kernel.Commit(ctx, batch); err != nil {
+			if p.unswept++; p.unswept >= distrustAfter {
+				p.mirror, p.unswept, p.failures = nil, 0, rebuildAfter
+			}
+			return fmt.Errorf("sweep: %w", err)
 		}
-		return fmt.Errorf("sweep: %w", err)
+		p.mirror.Swept()
 	}
-	p.mirror.Swept()
 	p.unswept = 0
 	return nil
 }

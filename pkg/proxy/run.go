@@ -26,7 +26,8 @@ const (
 // Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, or while a
 // sync is under way, is synced together. The first sync waits for the first change, which must be the complete state.
 //
-// A failed sync is tried again, later each time; changes that arrive meanwhile wait for it.
+// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait for it.
+// Neither channel may be closed.
 func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
 	select {
 	case <-ctx.Done():
@@ -47,7 +48,7 @@ func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed 
 type pause struct {
 	// after is when to sync even if nothing changes; zero for never.
 	after time.Duration
-	// failed: changes wait too, until after has passed.
+	// failed: changes wait, until after has passed or the tables are disturbed.
 	failed bool
 }
 
@@ -57,6 +58,8 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	observer.Queued(started)
 	report, err := p.Sync(ctx)
 	switch {
+	case ctx.Err() != nil:
+		return pause{} // the end, and no failure
 	case err != nil:
 		next := pause{after: retryMin, failed: true}
 		if last.failed {
@@ -79,7 +82,7 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 		again = time.After(next.after)
 	}
 	if next.failed {
-		changes, disturbed = nil, nil
+		changes = nil // a disturbance does not wait: what stood in the way may be gone with it
 	}
 	select {
 	case <-ctx.Done():

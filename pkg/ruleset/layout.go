@@ -49,7 +49,6 @@ var (
 //
 //	nat-prerouting, nat-output    services ─┬─ sticky vmap:   sticky-… finds the client's endpoint, or returns
 //	                                        ├─ services map:  class of the frontend, dispatched to lb-N, refuse or drop
-//	                                        │                 lb-N draws a slot, balance looks its endpoint up
 //	                                        │                 lb-N draws one of N slots, balance looks its endpoint up
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
 //	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint

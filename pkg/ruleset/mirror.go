@@ -132,25 +132,35 @@ func (m *Mirror) acceptSets(plan *Plan) {
 	}
 }
 
-// Sweep returns the batch that removes what nobody owns any more. It is a batch of its own because kernels before 6.2
-// call a chain busy in the batch that removes the last map element that leads to it. Swept must follow its commit.
+// Sweep returns the next batch that removes what nobody owns any more; an empty one if there is nothing left. Swept must
+// follow its commit, and another Sweep.
+//
+// Sets go first, and their chains in a batch of their own: elements of a set may lead to a chain, and kernels before 6.2 call
+// a chain busy in the batch that removes the last element that leads to it.
 func (m *Mirror) Sweep() Batch {
 	var batch Batch
 	for _, key := range sortedKeys(m.leftoverChains) {
 		batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
 	}
+	if len(m.leftoverSets) > 0 {
+		for _, key := range sortedKeys(m.leftoverSets) {
+			batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
+		}
+		return batch
+	}
 	for _, key := range sortedKeys(m.leftoverChains) {
 		batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
-	}
-	for _, key := range sortedKeys(m.leftoverSets) {
-		batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
 	}
 	return batch
 }
 
-// Swept forgets the leftovers, after the kernel accepted the batch of Sweep.
+// Swept forgets what the batch of Sweep removed, after the kernel accepted it.
 func (m *Mirror) Swept() {
-	m.leftoverChains, m.leftoverSets = map[objectKey]bool{}, map[objectKey]bool{}
+	if len(m.leftoverSets) > 0 {
+		m.leftoverSets = map[objectKey]bool{}
+		return
+	}
+	m.leftoverChains = map[objectKey]bool{}
 }
 
 // Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.

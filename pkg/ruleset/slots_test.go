@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
@@ -20,7 +21,7 @@ func endpoints(numbers ...int) []netip.AddrPort {
 	return list
 }
 
-var compareAddrPorts = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+var compareAddrPorts = cmpopts.EquateComparable(netip.AddrPort{})
 
 func TestReslot(t *testing.T) {
 	for name, tt := range map[string]struct{ have, want, slots []int }{

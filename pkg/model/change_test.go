@@ -1,0 +1,84 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// said are the labels of a node in the tests of Then, by which its versions are told apart.
+func said(version string) *Node {
+	return &Node{Name: "node-1", Labels: map[string]string{"version": version}}
+}
+
+func TestThen(t *testing.T) {
+	web, db := named("web"), named("db")
+	first, second := serviceNamed("web"), serviceNamed("web")
+	slice := sliceFor("web-1", "web")
+	tests := map[string]struct{ earlier, later, want Change }{
+		"nothing and then nothing is nothing": {Change{}, Change{}, Change{}},
+		"changes of different objects are both there": {
+			earlier: Change{Services: map[ObjectName]*Service{web: first}},
+			later:   Change{Slices: map[ObjectName]*EndpointSlice{slice.Name: slice}, Nodes: map[string]*Node{"node-1": said("1")}},
+			want: Change{
+				Services: map[ObjectName]*Service{web: first},
+				Slices:   map[ObjectName]*EndpointSlice{slice.Name: slice},
+				Nodes:    map[string]*Node{"node-1": said("1")},
+			},
+		},
+		"of one object, the later version counts": {
+			earlier: Change{Nodes: map[string]*Node{"node-1": said("1")}},
+			later:   Change{Nodes: map[string]*Node{"node-1": said("2")}},
+			want:    Change{Nodes: map[string]*Node{"node-1": said("2")}},
+		},
+		"what goes later is gone": {
+			earlier: Change{Services: map[ObjectName]*Service{web: first, db: nil}},
+			later:   Change{Services: map[ObjectName]*Service{web: nil}},
+			want:    Change{Services: map[ObjectName]*Service{web: nil, db: nil}},
+		},
+		"what comes back later is there": {
+			earlier: Change{Services: map[ObjectName]*Service{web: nil}},
+			later:   Change{Services: map[ObjectName]*Service{web: second}},
+			want:    Change{Services: map[ObjectName]*Service{web: second}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			earlierBefore, laterBefore := Change{}.Then(test.earlier), Change{}.Then(test.later)
+			got := test.earlier.Then(test.later)
+			if diff := cmp.Diff(Change{}.Then(test.want), got, compareAddrs); diff != "" {
+				t.Errorf("both together differ (-want +got):\n%s", diff)
+			}
+			if got.IsEmpty() != test.want.IsEmpty() {
+				t.Errorf("both together are empty: %v, want %v", got.IsEmpty(), test.want.IsEmpty())
+			}
+			if diff := cmp.Diff(earlierBefore, Change{}.Then(test.earlier), compareAddrs); diff != "" {
+				t.Errorf("the earlier change was written to (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(laterBefore, Change{}.Then(test.later), compareAddrs); diff != "" {
+				t.Errorf("the later change was written to (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAChangeIsEmptyOnlyIfItNamesNothing(t *testing.T) {
+	tests := map[string]struct {
+		change Change
+		want   bool
+	}{
+		"no maps":               {Change{}, true},
+		"maps without entries":  {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
+		"a Service that went":   {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
+		"a slice that went":     {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
+		"a node that came":      {Change{Nodes: map[string]*Node{"node-1": said("1")}}, false},
+		"a Service that is new": {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.change.IsEmpty(); got != test.want {
+				t.Errorf("IsEmpty is %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+func named(name string) ObjectName { return ObjectName{Namespace: "default", Name: name} }
+
+// serviceNamed is a Service of the lowest age, with the given topology keys.
+func serviceNamed(name string, keys ...policy.Key) *Service {
+	return &Service{Name: named(name), Created: time.Unix(0, 0), Topology: policy.Topology{Keys: keys}}
+}
+
+func sliceFor(name, service string) *EndpointSlice {
+	return &EndpointSlice{Name: named(name), Service: named(service)}
+}
+
+func nodeWith(name string, labels ...string) *Node {
+	node := &Node{Name: name, Labels: map[string]string{}}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		node.Labels[key] = value
+	}
+	return node
+}
+
+// changeOf makes a change of the new versions of objects.
+func changeOf(objects ...any) Change {
+	change := Change{Services: map[ObjectName]*Service{}, Slices: map[ObjectName]*EndpointSlice{}, Nodes: map[string]*Node{}}
+	for _, object := range objects {
+		switch object := object.(type) {
+		case *Service:
+			change.Services[object.Name] = object
+		case *EndpointSlice:
+			change.Slices[object.Name] = object
+		case *Node:
+			change.Nodes[object.Name] = object
+		}
+	}
+	return change
+}
+
+// words writes names without their namespace: "db web".
+func words(names []ObjectName) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = name.Name
+	}
+	return strings.Join(texts, " ")
+}
+
+const (
+	zoneLabel = string(policy.Zone)
+	rackLabel = "example.com/rack"
+)
+
+// startingCluster is what the cases of TestApply change. It is seen from node-1.
+func startingCluster() *Cluster {
+	cluster := NewCluster("node-1")
+	cluster.Apply(changeOf(
+		serviceNamed("plain"),
+		serviceNamed("racks", rackLabel),
+		serviceNamed("zones", policy.Zone, policy.AnyNode),
+		serviceNamed("anywhere", policy.AnyNode),
+		sliceFor("plain-1", "plain"),
+		sliceFor("early-1", "early"),
+		nodeWith("node-1", zoneLabel+"=a", rackLabel+"=1", "colour=red"),
+		nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red"),
+		nodeWith("node-4", rackLabel+"="),
+	))
+	return cluster
+}
+
+func TestApplyReturnsTheServicesToDecideAnew(t *testing.T) {
+	tests := map[string]struct {
+		change Change
+		want   string
+	}{
+		"nothing":                       {Change{}, ""},
+		"a new Service":                 {changeOf(serviceNamed("web")), "web"},
+		"a Service whose slice is here": {changeOf(serviceNamed("early")), "early"},
+		"a Service that changed":        {changeOf(serviceNamed("plain", policy.Zone)), "plain"},
+		"a Service that went":           {Change{Services: map[ObjectName]*Service{named("plain"): nil}}, "plain"},
+		"a Service that was never here": {Change{Services: map[ObjectName]*Service{named("ghost"): nil}}, "ghost"},
+		"several, in order":             {changeOf(serviceNamed("z"), serviceNamed("a"), sliceFor("m-1", "m")), "a m z"},
+		"a new slice":                   {changeOf(sliceFor("zones-1", "zones")), "zones"},
+		"a slice that changed":          {changeOf(sliceFor("plain-1", "plain")), "plain"},
+		"a slice that went":             {Change{Slices: map[ObjectName]*EndpointSlice{named("plain-1"): nil}}, "plain"},
+		"a slice that was never here":   {Change{Slices: map[ObjectName]*EndpointSlice{named("ghost-1"): nil}}, ""},
+		"a slice that now belongs to another Service, for both": {changeOf(sliceFor("plain-1", "racks")), "plain racks"},
+		"a slice before its Service":                            {changeOf(sliceFor("later-1", "later")), "later"},
+
+		"a node label that no Service reads":     {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=blue")), ""},
+		"a node that comes again unchanged":      {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red")), ""},
+		"a node label that topology keys name":   {changeOf(nodeWith("node-2", zoneLabel+"=b", rackLabel+"=9", "colour=red")), "racks"},
+		"a node label that is taken away":        {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
+		"another node's zone, for its keys only": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
+		"this node's zone, also for Services that may have hints": {
+			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "plain zones",
+		},
+		"this node's rack, for its keys only": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "racks"},
+		"a new node with labels that are read": {
+			changeOf(nodeWith("node-3", zoneLabel+"=a", rackLabel+"=1")), "racks zones",
+		},
+		"a new node without labels":                      {changeOf(nodeWith("node-3")), ""},
+		"a label with an empty value that is taken away": {changeOf(nodeWith("node-4")), "racks"},
+		"a label that is added with an empty value":      {changeOf(nodeWith("node-3", rackLabel+"=")), "racks"},
+		"another node that went":                         {Change{Nodes: map[string]*Node{"node-2": nil}}, "racks zones"},
+		"this node went":                                 {Change{Nodes: map[string]*Node{"node-1": nil}}, "plain racks zones"},
+		"a node that was never here went":                {Change{Nodes: map[string]*Node{"node-9": nil}}, ""},
+		"a Service and a node label that it newly reads": {changeOf(serviceNamed("plain", "colour"), nodeWith("node-3", "colour=red")), "plain"},
+		"a Service and its slice together, once":         {changeOf(serviceNamed("plain"), sliceFor("plain-1", "plain")), "plain"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := words(startingCluster().Apply(test.change)); got != test.want {
+				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSlicesOfAreSortedAndFollowTheirLabel(t *testing.T) {
+	cluster := NewCluster("node-1")
+	gone := func(name string) Change { return Change{Slices: map[ObjectName]*EndpointSlice{named(name): nil}} }
+	steps := []struct {
+		title   string
+		change  Change
+		web, db string
+	}{
+		{"slices come in any order", changeOf(sliceFor("web-3", "web")).Then(changeOf(sliceFor("web-1", "web"))), "web-1 web-3", ""},
+		{"one between them", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
+		{"one that changes keeps its place", changeOf(sliceFor("web-2", "web")), "web-1 web-2 web-3", ""},
+		{"one that gets another Service's label", changeOf(sliceFor("web-2", "db")), "web-1 web-3", "web-2"},
+		{"one of the other Service", changeOf(sliceFor("db-1", "db")), "web-1 web-3", "db-1 web-2"},
+		{"one goes", gone("web-1"), "web-3", "db-1 web-2"},
+		{"the last goes", gone("web-3"), "", "db-1 web-2"},
+		{"one goes that went already", gone("web-3"), "", "db-1 web-2"},
+	}
+	namesOf := func(service string) string {
+		var names []ObjectName
+		for _, slice := range cluster.SlicesOf(named(service)) {
+			names = append(names, slice.Name)
+		}
+		return words(names)
+	}
+	for _, step := range steps {
+		before := cluster.SlicesOf(named("web"))
+		held := append([]*EndpointSlice(nil), before...)
+		cluster.Apply(step.change)
+		if web, db := namesOf("web"), namesOf("db"); web != step.web || db != step.db {
+			t.Errorf("%s: web has %q and db %q, want %q and %q", step.title, web, db, step.web, step.db)
+		}
+		if diff := cmp.Diff(held, before, compareAddrs); diff != "" {
+			t.Errorf("%s: a list that was handed out before was written to:\n%s", step.title, diff)
+		}
+	}
+}
+
+func TestTheClusterKnowsItsNodes(t *testing.T) {
+	cluster := NewCluster("node-1")
+	if self := cluster.Self(); self.Name != "node-1" || self.Labels != nil {
+		t.Errorf("an unknown node sees itself as %+v, want its name and no labels", self)
+	}
+	cluster.Apply(changeOf(nodeWith("node-2", "colour=red"), nodeWith("node-1"), nodeWith("node-10")))
+	if diff := cmp.Diff([]string{"node-1", "node-10", "node-2"}, cluster.NodeNames()); diff != "" {
+		t.Errorf("node names (-want +got):\n%s", diff)
+	}
+	if self := cluster.Self(); self.Labels == nil {
+		t.Error("a known node without labels sees itself as unknown")
+	}
+	if labels, known := cluster.NodeLabels("node-2"); !known || labels["colour"] != "red" {
+		t.Errorf("node-2 has labels %v, known: %v", labels, known)
+	}
+	cluster.Apply(Change{Nodes: map[string]*Node{"node-2": nil}})
+	if labels, known := cluster.NodeLabels("node-2"); known || labels != nil {
+		t.Errorf("a node that went has labels %v, known: %v", labels, known)
+	}
+}
+
+func TestTheClusterKnowsItsServices(t *testing.T) {
+	cluster := NewCluster("node-1")
+	other := &Service{Name: ObjectName{Namespace: "another", Name: "z"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}}
+	web := serviceNamed("web")
+	cluster.Apply(changeOf(web, serviceNamed("db"), other))
+	if got := words(cluster.ServiceNames()); got != "z db web" {
+		t.Errorf("Services %q, want them by namespace, then name", got)
+	}
+	if cluster.Service(web.Name) != web {
+		t.Error("a Service is not what was applied")
+	}
+	cluster.Apply(Change{Services: map[ObjectName]*Service{web.Name: nil}})
+	if cluster.Service(web.Name) != nil || words(cluster.ServiceNames()) != "z db" {
+		t.Errorf("a Service that went is still here: %v", cluster.ServiceNames())
+	}
+}

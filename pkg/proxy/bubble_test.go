@@ -1,0 +1,135 @@
+package proxy_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// attempt is one sync that Run made. Times count from the start of the test.
+type attempt struct {
+	At       time.Duration
+	Complete bool
+	Services int           // decided, if it succeeded
+	RetryIn  time.Duration // if it failed
+	Unswept  bool
+}
+
+// recorder is an Observer that keeps what it is told. It is locked because a timer that fires orders nothing.
+type recorder struct {
+	t     *testing.T
+	began time.Time
+
+	mutex    sync.Mutex
+	queued   time.Time
+	attempts []attempt
+}
+
+func (r *recorder) Queued(at time.Time) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.queued = at
+}
+
+func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
+	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil})
+}
+
+func (r *recorder) Failed(err error, started, ended time.Time, retryIn time.Duration) {
+	if err == nil || retryIn <= 0 {
+		r.t.Errorf("told of a failure with error %v, to be tried again in %s", err, retryIn)
+	}
+	r.record(started, ended, attempt{RetryIn: retryIn})
+}
+
+func (r *recorder) record(started, ended time.Time, what attempt) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if r.queued.IsZero() || r.queued.After(started) || started.After(ended) {
+		r.t.Errorf("queued at %s, started at %s, ended at %s: not in this order", r.queued, started, ended)
+	}
+	r.queued = time.Time{}
+	what.At = started.Sub(r.began)
+	r.attempts = append(r.attempts, what)
+}
+
+// take returns the syncs since the last call.
+func (r *recorder) take() []attempt {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	attempts := r.attempts
+	r.attempts = nil
+	return attempts
+}
+
+// run is a proxy that runs, in a bubble whose clock only moves while everybody waits.
+type run struct {
+	*recorder
+	kernel    *scriptedKernel
+	changes   chan model.Change
+	disturbed chan struct{}
+	end       context.CancelFunc
+	ended     bool
+	refusal   atomic.Pointer[func(ruleset.Batch) error]
+}
+
+// refuse makes the kernel refuse what the function says, nothing if it is nil.
+func (r *run) refuse(refuse func(ruleset.Batch) error) { r.refusal.Store(&refuse) }
+
+func (r *run) refuses(batch ruleset.Batch) error {
+	if refuse := r.refusal.Load(); refuse != nil && *refuse != nil {
+		return (*refuse)(batch)
+	}
+	return nil
+}
+
+// running calls test with a proxy that runs, and lets it end afterwards.
+func running(t *testing.T, test func(t *testing.T, r *run)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := &run{
+			recorder:  &recorder{t: t, began: time.Now()},
+			kernel:    &scriptedKernel{},
+			changes:   make(chan model.Change, 16),
+			disturbed: make(chan struct{}, 1),
+			end:       cancel,
+		}
+		r.kernel.refuse = r.refuses
+		p := proxy.New(self, bothFamilies, r.kernel)
+		go func() {
+			p.Run(ctx, r.changes, r.disturbed, r.recorder)
+			r.ended = true
+		}()
+		synctest.Wait()
+		test(t, r)
+		cancel()
+		synctest.Wait()
+		if !r.ended {
+			t.Error("the proxy still runs though its context has ended")
+		}
+	})
+}
+
+// expect waits until nobody can go on and checks which syncs there were since the last call.
+func (r *run) expect(title string, want ...attempt) {
+	r.t.Helper()
+	synctest.Wait()
+	if diff := cmp.Diff(want, r.take()); diff != "" {
+		r.t.Errorf("%s: syncs (-want +got):\n%s", title, diff)
+	}
+}
+
+// later lets time pass.
+func (r *run) later(by time.Duration) {
+	time.Sleep(by)
+	synctest.Wait()
+}

@@ -1,0 +1,183 @@
+package proxy_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+func TestRunWaitsForTheCompleteState(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.disturbed <- struct{}{}
+		r.later(time.Hour)
+		r.expect("before the first change")
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{At: time.Hour, Complete: true, Services: 3})
+		r.later(time.Hour)
+		r.expect("while nothing happens")
+	})
+}
+
+func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+
+		r.kernel.slow = time.Second
+		r.changes <- resized(3)
+		r.later(time.Millisecond)
+		for _, change := range []model.Change{resized(4), stickyService(1), resized(5), stickyService(1, 2)} {
+			r.changes <- change
+			r.later(time.Millisecond)
+		}
+		r.expect("while a sync is under way")
+		r.later(time.Minute)
+		r.expect("what arrived meanwhile is one sync", attempt{Services: 1}, attempt{At: time.Second, Services: 2})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(5)).Then(stickyService(1, 2)))
+	})
+}
+
+func TestRunSyncsAtOnceWhatWasThereBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &recorder{t: t, began: time.Now()}
+		changes := make(chan model.Change, 3)
+		for _, change := range []model.Change{manyServices(3, 2), resized(1), stickyService(1)} {
+			changes <- change
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go proxy.New(self, bothFamilies, &memoryKernel{}).Run(ctx, changes, nil, seen)
+		synctest.Wait()
+		if diff := cmp.Diff([]attempt{{Complete: true, Services: 4}}, seen.take()); diff != "" {
+			t.Errorf("syncs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.refuse(refuseAll)
+		r.changes <- manyServices(3, 2)
+		var at, pause time.Duration
+		pause = 100 * time.Millisecond
+		for range 12 {
+			r.expect("a sync that fails", attempt{At: at, RetryIn: pause})
+			r.later(pause - time.Nanosecond)
+			r.expect("before the pause is over")
+			r.later(time.Nanosecond)
+			at, pause = at+pause, min(2*pause, 30*time.Second)
+		}
+		r.expect("the last of them", attempt{At: at, RetryIn: pause})
+		r.refuse(nil)
+		r.later(30 * time.Second)
+		at += 30 * time.Second
+		r.expect("the kernel takes it at last", attempt{At: at, Complete: true, Services: 3})
+		r.later(time.Hour)
+		at += time.Hour
+		r.expect("after the success")
+
+		r.refuse(refuseAll)
+		r.changes <- resized(1)
+		r.expect("the next failure waits as short as the first", attempt{At: at, RetryIn: 100 * time.Millisecond})
+	})
+}
+
+func TestChangesWaitForAFailedSync(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.refuse(refuseAll)
+		r.changes <- manyServices(3, 2)
+		r.expect("a sync that fails", attempt{RetryIn: 100 * time.Millisecond})
+		r.changes <- resized(1)
+		r.changes <- stickyService(1)
+		r.later(99 * time.Millisecond)
+		r.expect("changes before the pause is over")
+		r.refuse(nil)
+		r.later(time.Millisecond)
+		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(1)).Then(stickyService(1)))
+	})
+}
+
+func TestADisturbanceIsRepairedByACompleteSync(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		disturbance := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Object: ruleset.TableObject{}}}}
+		if err := r.kernel.Apply(disturbance); err != nil {
+			r.t.Fatal(err)
+		}
+		r.disturbed <- struct{}{}
+		r.expect("the disturbance", attempt{Complete: true, Services: 3})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2))
+		r.changes <- resized(1)
+		r.expect("a change after it", attempt{Services: 1})
+	})
+}
+
+func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.refuse(refuseSweeps)
+		r.changes <- manyServices(3, 1)
+		r.expect("a change whose sweep fails", attempt{Services: 3, Unswept: true})
+		r.later(300 * time.Millisecond)
+		r.changes <- stickyService(1)
+		r.expect("a change soon after", attempt{At: 300 * time.Millisecond, Services: 1, Unswept: true})
+		r.refuse(nil)
+		r.later(time.Second)
+		r.expect("a second later", attempt{At: 1300 * time.Millisecond})
+		r.later(time.Hour)
+		r.expect("after the sweep")
+	})
+}
+
+func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.refuse(refuseSweeps)
+		r.changes <- manyServices(3, 1)
+		r.expect("a change whose sweep fails", attempt{Services: 3, Unswept: true})
+		r.refuse(refuseAll)
+		r.changes <- resized(2)
+		r.expect("a change that fails", attempt{RetryIn: 100 * time.Millisecond})
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	for name, prepare := range map[string]func(r *run){
+		"before the first change": func(*run) {},
+		"while nothing happens":   func(r *run) { r.changes <- manyServices(3, 2) },
+		"before a sync is tried again": func(r *run) {
+			r.refuse(refuseAll)
+			r.changes <- manyServices(3, 2)
+		},
+		"while a change waits for a failed sync": func(r *run) {
+			r.refuse(refuseAll)
+			r.changes <- manyServices(3, 2)
+			synctest.Wait()
+			r.changes <- resized(1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(t *testing.T, r *run) {
+				prepare(r)
+				synctest.Wait()
+				r.take()
+				r.end()
+				r.expect("after the context has ended")
+				if !r.ended {
+					t.Error("the proxy still runs")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.
+type scriptedKernel struct {
+	memoryKernel
+	// refuse is asked before each batch that is not empty, after those before it were done.
+	refuse func(ruleset.Batch) error
+	// committed is called after each batch that was done.
+	committed func(ruleset.Batch)
+	// unreadable is the error of reading a set, read is called after it was read.
+	unreadable error
+	read       func()
+	// blind is the error of asking what a table holds.
+	blind error
+	// slow is how long each batch takes.
+	slow time.Duration
+}
+
+func (k *scriptedKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return nil
+	}
+	time.Sleep(k.slow)
+	if k.refuse != nil {
+		if err := k.refuse(batch); err != nil {
+			return err
+		}
+	}
+	if err := k.memoryKernel.Commit(ctx, batch); err != nil {
+		return err
+	}
+	if k.committed != nil {
+		k.committed(batch)
+	}
+	return nil
+}
+
+func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	if k.blind != nil {
+		return ruleset.Objects{}, k.blind
+	}
+	return k.memoryKernel.Objects(ctx, family)
+}
+
+func (k *scriptedKernel) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	if k.unreadable != nil {
+		return nil, k.unreadable
+	}
+	elements, err := k.memoryKernel.Elements(ctx, family, set)
+	if k.read != nil {
+		k.read()
+	}
+	return elements, err
+}
+
+// refuseAll refuses every batch.
+func refuseAll(ruleset.Batch) error { return errInjected }
+
+// refuseSweeps refuses the batches that remove chains and sets, and nothing else.
+func refuseSweeps(batch ruleset.Batch) error {
+	for _, op := range batch.Ops {
+		switch op.Object.(type) {
+		case ruleset.ChainObject, ruleset.SetObject:
+			if op.Verb == ruleset.Delete {
+				return errInjected
+			}
+		}
+	}
+	return nil
+}
+
+// rebuilds reports whether a batch deletes a table.
+func rebuilds(batch ruleset.Batch) bool {
+	return slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
+		_, isTable := op.Object.(ruleset.TableObject)
+		return isTable && op.Verb == ruleset.Delete
+	})
+}
+
+// clientsOfSticky is the map in which the kernel remembers the clients of stickyService.
+var clientsOfSticky = ruleset.Affinity("affinity-default/sticky/tcp//8080")
+
+// stickyService has session affinity and the given endpoints, 10.244.0.N.
+func stickyService(endpoints ...int) model.Change {
+	name := model.ObjectName{Namespace: "default", Name: "sticky"}
+	slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	for _, number := range endpoints {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: podAddr(number), Endpoint: model.Endpoint{Node: "elsewhere", Ready: true, Serving: true},
+		})
+	}
+	service := &model.Service{
+		Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.9.9")}, AffinityTimeout: time.Hour,
+		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+	}
+	return model.Change{
+		Services: map[model.ObjectName]*model.Service{name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{name: slice},
+	}
+}
+
+func podAddr(number int) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 0, byte(number)}) }
+
+// remember is what the learn chain does for a client, 192.0.2.N, and what time does when the verb is Delete.
+func (k *scriptedKernel) remember(t testing.TB, verb ruleset.Verb, client, endpoint int) {
+	t.Helper()
+	element := ruleset.Element{
+		Key: ruleset.Tuple{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(client)})}, Value: ruleset.Tuple{Addr: podAddr(endpoint)},
+	}
+	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: verb, Family: model.IPv4, Object: ruleset.ElementsObject{
+		Set: clientsOfSticky, Elements: slices.Values([]ruleset.Element{element}),
+	}}}}
+	if err := k.Apply(batch); err != nil {
+		t.Fatalf("client %d and endpoint %d: %v", client, endpoint, err)
+	}
+}
+
+// remembered returns the clients in the map, as client:endpoint.
+func (k *scriptedKernel) remembered(t testing.TB) []string {
+	t.Helper()
+	elements, err := k.Tables.Elements(model.IPv4, clientsOfSticky)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients []string
+	for _, element := range elements {
+		clients = append(clients, fmt.Sprintf("%d:%d", element.Key.Addr.As4()[3], element.Value.Addr.As4()[3]))
+	}
+	return clients
+}

@@ -62,7 +62,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
+// Validate checks all flags and tells every mistake at once.
 func (f *explainFlags) Validate() error {
 	var conflict error
 	if f.allNodes && f.node != "" {

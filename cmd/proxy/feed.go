@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
@@ -28,9 +30,7 @@ type feed struct {
 // change is delivered even if it is empty: it is the complete state, and that may be nothing.
 func (f *feed) deliver(ctx context.Context, update source.Update) {
 	f.tell(update.Problems)
-	if !f.started && update.Change.Nodes[f.node] == nil {
-		f.log.Warn("there is no Node of this name; its labels are unknown until there is one", "node", f.node)
-	}
+	f.warn(update.Change)
 	if f.started && update.Change.IsEmpty() {
 		return
 	}
@@ -41,11 +41,24 @@ func (f *feed) deliver(ctx context.Context, update source.Update) {
 	}
 }
 
+// warn logs what a change brings that is not wrong, and hardly meant.
+func (f *feed) warn(change model.Change) {
+	if node, told := change.Nodes[f.node]; node == nil && (told || !f.started) {
+		f.log.Warn("there is no Node of this name; its labels are unknown until there is one", "node", f.node)
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(change.Services), model.ObjectName.Compare) {
+		if service := change.Services[name]; service != nil && service.Topology.Ignored != "" {
+			f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation,
+				"reason", service.Topology.Ignored)
+		}
+	}
+}
+
 // tell logs what is newly refused and what was put right, and shows what is refused now.
 func (f *feed) tell(problems []source.Problem) {
 	for _, problem := range problems {
 		if !slices.Contains(f.problems, problem) {
-			f.log.Warn("left out, its last good version stays in force", "problem", problem.String())
+			f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
 		}
 	}
 	for _, problem := range f.problems {

@@ -19,32 +19,25 @@ import (
 // stateFlags say where the state of the cluster comes from, and from which node it is seen. All commands that decide
 // something have them.
 type stateFlags struct {
-	manifests   string
-	node        string
-	clusterCIDR string
-
-	// clusterCIDRs holds the ranges of --cluster-cidr after Validate.
-	clusterCIDRs []netip.Prefix
+	manifests string
+	node      string
 }
 
 func (f *stateFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.manifests, "manifests", "",
 		"`DIR` with Services, EndpointSlices and Nodes in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints them (required)")
 	flags.StringVar(&f.node, "node", "", "`NAME` of the node to act for (default: this machine's host name in lower case)")
-	flags.StringVar(&f.clusterCIDR, "cluster-cidr", "",
-		"`CIDR` of the pods, at most one per family, comma-separated; connections to a ClusterIP from elsewhere are masqueraded")
 }
 
-// Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
+// Validate checks the flags, fills in the node's name, and tells every mistake at once.
 func (f *stateFlags) Validate() error {
 	var manifests error
 	if f.manifests == "" {
 		manifests = errors.New("--manifests DIR is required: it is where the Services come from")
 	}
-	var cidrs, node error
-	f.clusterCIDRs, cidrs = parseClusterCIDRs(f.clusterCIDR)
+	var node error
 	f.node, node = nodeName(f.node)
-	return errors.Join(manifests, cidrs, node)
+	return errors.Join(manifests, node)
 }
 
 // nodeName returns the node's name as kubelet and kube-proxy do: the host name unless another one is given, in lower case.
@@ -58,6 +51,29 @@ func nodeName(given string) (string, error) {
 		return "", fmt.Errorf("--node is missing and the host name is unknown: %w", err)
 	}
 	return strings.ToLower(strings.TrimSpace(host)), nil
+}
+
+// tableFlags say what the tables are made from: the state, and which traffic is local. Which endpoints are chosen does not
+// depend on the latter, so 'explain' does without.
+type tableFlags struct {
+	stateFlags
+	clusterCIDR string
+
+	// clusterCIDRs holds the ranges of --cluster-cidr after Validate.
+	clusterCIDRs []netip.Prefix
+}
+
+func (f *tableFlags) register(flags *pflag.FlagSet) {
+	f.stateFlags.register(flags)
+	flags.StringVar(&f.clusterCIDR, "cluster-cidr", "",
+		"`CIDR` of the pods, at most one per family, comma-separated; connections to a ClusterIP from elsewhere are masqueraded")
+}
+
+// Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
+func (f *tableFlags) Validate() error {
+	var cidrs error
+	f.clusterCIDRs, cidrs = parseClusterCIDRs(f.clusterCIDR)
+	return errors.Join(f.stateFlags.Validate(), cidrs)
 }
 
 // parseClusterCIDRs reads ranges of pod addresses, at most one of each family, and drops the bits behind each prefix.
@@ -87,7 +103,7 @@ func parseClusterCIDRs(list string) ([]netip.Prefix, error) {
 
 // runFlags are the flags of the daemon.
 type runFlags struct {
-	stateFlags
+	tableFlags
 	healthAddress  string
 	metricsAddress string
 	logFormat      string
@@ -99,7 +115,7 @@ type runFlags struct {
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags)
+	f.tableFlags.register(flags)
 	flags.StringVar(&f.healthAddress, "health-address", "0.0.0.0:10256", "`IP:PORT` that serves /healthz, /livez and /readyz")
 	flags.StringVar(&f.metricsAddress, "metrics-address", "127.0.0.1:10249", "`IP:PORT` that serves /metrics")
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
@@ -111,7 +127,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 // Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
 func (f *runFlags) Validate() error {
 	return errors.Join(
-		f.stateFlags.Validate(),
+		f.tableFlags.Validate(),
 		listenAddress("health-address", f.healthAddress),
 		listenAddress("metrics-address", f.metricsAddress),
 		f.differentAddresses(),

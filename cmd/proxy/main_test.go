@@ -37,6 +37,11 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 		"a mistyped command":   {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
 		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
+		"a flag without effect on it": {
+			words("explain --cluster-cidr 10.244.0.0/16"), "unknown flag: --cluster-cidr",
+			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		},
+		"help for an unknown command": {words("help frobnicate"), `unknown command "frobnicate"`, "proxy help [COMMAND]"},
 		"a flag without its value": {
 			words("render --manifests"), "flag needs an argument: --manifests", "proxy render --manifests DIR [flags]",
 		},
@@ -73,11 +78,11 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 }
 
 func TestSeveralMistakesAreToldAtOnce(t *testing.T) {
-	got := proxyCommand(t, words("explain --cluster-cidr 10.0.0.0/33 -o xml web")...)
+	got := proxyCommand(t, words("explain --all-nodes --node a -o xml web")...)
 	if got.status != 2 {
 		t.Errorf("exit status %d, want 2", got.status)
 	}
-	for _, mistake := range []string{`"web"`, "--manifests", "10.0.0.0/33", `"xml"`} {
+	for _, mistake := range []string{`"web"`, "--manifests", "--all-nodes", `"xml"`} {
 		if !strings.Contains(got.stderr, mistake) {
 			t.Errorf("nothing is said of %s:\n%s", mistake, got.stderr)
 		}

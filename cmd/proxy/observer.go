@@ -39,6 +39,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	for _, family := range model.Families {
 		o.recorder.ElementsWritten(family.String(), metrics.OperationAdd, report.Added[family])
 		o.recorder.ElementsWritten(family.String(), metrics.OperationDelete, report.Deleted[family])
+		o.recorder.ServicePorts(family.String(), report.Ports[family])
 	}
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func newRender() *cobra.Command {
-	var flags stateFlags
+	var flags tableFlags
 	command := &cobra.Command{
 		Use:   "render --manifests DIR [flags]",
 		Short: "Print the complete ruleset of a node as text that 'nft -f' loads",
@@ -26,7 +26,7 @@ What is left out of the manifests is told on standard error; standard output hol
   # what a change of the manifests changes in the kernel
   diff <(proxy render --manifests before --node node-a1) <(proxy render --manifests after --node node-a1)
 
-  # load it into a network namespace of its own, to look around
+  # let nft check it, in a network namespace of its own
   proxy render --manifests state --node node-a1 | sudo unshare --net nft -c -f -`,
 		Args:                  atMost(0),
 		DisableFlagsInUseLine: true,
@@ -42,7 +42,7 @@ What is left out of the manifests is told on standard error; standard output hol
 }
 
 // runRender goes the way of 'run' to the letter, but to a kernel that is made of paper.
-func runRender(ctx context.Context, stdout, stderr io.Writer, flags *stateFlags) error {
+func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
 	change, err := flags.load(stderr)
 	if err != nil {
 		return err

@@ -74,6 +74,7 @@ Nodes as 'kubectl get -o yaml' prints them:
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newRun(), newRender(), newExplain(), newCleanup(), newVersion())
 	return root
 }
@@ -102,6 +103,26 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		message += fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return usageError{errors.New(message)}
+}
+
+// newHelp is cobra's own help, but for a command that does not exist: that is a mistake here too.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:                   "help [COMMAND]",
+		Short:                 "Print how a command is used",
+		Args:                  atMost(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(help *cobra.Command, args []string) error {
+			command, _, err := help.Root().Find(args)
+			if err != nil {
+				return usageError{err}
+			}
+			if command == help.Root() && len(args) > 0 {
+				return unknownCommand(command, args)
+			}
+			return command.Help()
+		},
+	}
 }
 
 func commandNames(root *cobra.Command) []string {

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 )
 
 const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
 
 func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := netnstest.New(t)
 	d := startDaemon(t, namespace, "--manifests", state)
 
 	if got := rules(namespace); !strings.Contains(got, webElement) {
@@ -32,6 +34,7 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 	for _, line := range []string{
 		`vicinity_objects_refused{kind="Service"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} `,
+		`vicinity_service_ports{ip_family="IPv4"} 1`, `vicinity_service_ports{ip_family="IPv6"} 0`,
 	} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks %q", line)
@@ -48,7 +51,7 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 }
 
 func TestRunFollowsTheFolder(t *testing.T) {
-	namespace, dir := newNamespace(t), manifestsCopy(t)
+	namespace, dir := netnstest.New(t), manifestsCopy(t)
 	d := startDaemon(t, namespace, "--manifests", dir, "--log-format", "json", "--log-level", "debug")
 	file := filepath.Join(dir, "shop.yaml")
 	text, err := os.ReadFile(file)
@@ -78,7 +81,9 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	eventually(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
 
 	stderr := d.end(t).stderr
-	for _, part := range []string{`"msg":"left out, its last good version stays in force"`, `"msg":"put right"`, `"msg":"synced"`} {
+	for _, part := range []string{
+		`"msg":"left out; its last good version, if there was one, stays in force"`, `"msg":"put right"`, `"msg":"synced"`,
+	} {
 		if !strings.Contains(stderr, part) {
 			t.Errorf("the log lacks %s:\n%s", part, stderr)
 		}
@@ -86,7 +91,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 }
 
 func TestRunRepairsWhatOthersChange(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := netnstest.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
 
 	namespace.NFT("flush", "ruleset")
@@ -95,13 +100,16 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, `vicinity_foreign_changes_total{ip_family="IPv4"} 1`) {
 		t.Error("the change is not counted")
 	}
-	if stderr := d.end(t).stderr; !strings.Contains(stderr, "process=nft") {
-		t.Errorf("the log does not name the process:\n%s", stderr)
+	stderr := d.end(t).stderr
+	for _, part := range []string{"process=nft", `families="[IPv4 IPv6]"`} {
+		if !strings.Contains(stderr, part) {
+			t.Errorf("the log lacks %s:\n%s", part, stderr)
+		}
 	}
 }
 
 func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
-	namespace := newNamespace(t)
+	namespace := netnstest.New(t)
 	namespace.NFT("add table ip mine")
 	startDaemon(t, namespace, "--manifests", state).end(t)
 
@@ -128,7 +136,7 @@ func TestRunEndsWithOneSentenceIfItCannotBegin(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got outcome
-			newNamespace(t).Do(func() {
+			netnstest.New(t).Do(func() {
 				taken, err := net.Listen("tcp", "127.0.0.1:9")
 				if err != nil {
 					t.Fatal(err)
@@ -145,7 +153,7 @@ func TestRunEndsWithOneSentenceIfItCannotBegin(t *testing.T) {
 
 func TestRunEndsIfTheFolderCannotBeRead(t *testing.T) {
 	var got outcome
-	newNamespace(t).Do(func() {
+	netnstest.New(t).Do(func() {
 		got = proxyCommand(t, "run", "--node", "node-a", "--log-level", "error", "--manifests", filepath.Join(t.TempDir(), "missing"))
 	})
 	if got.status != 1 || !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {

@@ -71,15 +71,16 @@ type daemon struct {
 	observer *observer
 
 	changes chan model.Change
-	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync.
-	disturbed chan struct{}
+	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
+	// repairs, at a measured pace.
+	disturbed, repairs chan struct{}
 }
 
 func newDaemon(flags *runFlags, conn *nft.Conn, stdout io.Writer, log *slog.Logger) *daemon {
 	d := &daemon{
 		flags: flags, conn: conn, log: log,
 		status: &health.Status{}, recorder: metrics.NewRecorder(),
-		changes: make(chan model.Change), disturbed: make(chan struct{}, 1),
+		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
 	d.observer = &observer{node: flags.node, stdout: stdout, log: log, status: d.status, recorder: d.recorder}
 	return d
@@ -104,7 +105,11 @@ func (d *daemon) run(ctx context.Context, listeners listeners) error {
 		},
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
 		func(ctx context.Context) error {
-			proxy.New(d.flags.node, d.flags.config(), d.conn).Run(ctx, d.changes, d.disturbed, d.observer)
+			pace(ctx, repairInterval, d.disturbed, d.repairs)
+			return nil
+		},
+		func(ctx context.Context) error {
+			proxy.New(d.flags.node, d.flags.config(), d.conn).Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},
 	)
@@ -116,7 +121,7 @@ func (d *daemon) repair(change nft.ForeignChange) {
 		d.log.Warn("changes of nftables may have been missed; writing our tables anew")
 	} else {
 		d.log.Warn("another process changed our tables; repairing them",
-			"process", change.Process, "pid", change.PID, "families", change.Families)
+			"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
 		for _, family := range change.Families {
 			d.recorder.ForeignChange(family.String())
 		}

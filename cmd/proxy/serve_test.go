@@ -5,6 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +86,29 @@ func TestDeliveryEndsWithTheProgram(t *testing.T) {
 	case <-delivered:
 	case <-time.After(patience):
 		t.Error("the delivery goes on waiting")
+	}
+}
+
+func TestASyncIsCountedByFamily(t *testing.T) {
+	recorder := metrics.NewRecorder()
+	o := &observer{
+		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: recorder,
+	}
+	o.Synced(proxy.Report{
+		Ports:   map[model.Family]int{model.IPv4: 3, model.IPv6: 2},
+		Added:   map[model.Family]int{model.IPv4: 7},
+		Deleted: map[model.Family]int{model.IPv6: 5},
+	}, time.Unix(100, 0), time.Unix(101, 0))
+	page := httptest.NewRecorder()
+	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`vicinity_service_ports{ip_family="IPv4"} 3`, `vicinity_service_ports{ip_family="IPv6"} 2`,
+		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
+		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
+	} {
+		if !strings.Contains(page.Body.String(), line+"\n") {
+			t.Errorf("/metrics lacks %q", line)
+		}
 	}
 }
 

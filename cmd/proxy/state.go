@@ -30,6 +30,6 @@ func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model
 }
 
 // config is how the tables are to be made.
-func (f *stateFlags) config() ruleset.Config {
+func (f *tableFlags) config() ruleset.Config {
 	return ruleset.Config{Families: model.Families, LocalTraffic: f.clusterCIDRs}
 }

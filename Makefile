@@ -3,6 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help build test demo lint bench root
 
+# Debian keeps nft in /usr/sbin, which is not on everybody's PATH.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # Static binaries that run on any node. The version is handed in, so Go need not ask git for it, which it refuses to do when

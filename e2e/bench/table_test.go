@@ -52,7 +52,8 @@ func printTable() {
 	fmt.Fprint(w, "\nOne event, from the object to the accepted commit and the sweep behind it\n\n")
 	fmt.Fprintln(w, "event\tServices x endpoints\telements written, at most\tp50\tp99\t")
 	for _, row := range results.changes {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t\n", row.event, row.size, row.written, row.p50.Round(time.Microsecond), row.p99.Round(time.Microsecond))
+		p50, p99 := row.p50.Round(time.Microsecond), row.p99.Round(time.Microsecond)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t\n", row.event, row.size, row.written, p50, p99)
 	}
 	fmt.Fprintln(w)
 	if err := w.Flush(); err != nil {

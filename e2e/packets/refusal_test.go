@@ -51,6 +51,7 @@ func mustBeSilent(t *testing.T, c *cluster, client *fabric.Pod, why string, to p
 func TestRefusalsDoNotRunOut(t *testing.T) {
 	c := newCluster(t, 1)
 	client := c.addPod(c.nodes[0], "client")
+	meetNeighbours(t, client, c.addServer(c.nodes[0], "server"))
 	c.apply(service())
 	for _, to := range []path{paths[0], paths[3]} {
 		for range 30 {
@@ -59,10 +60,20 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 	}
 }
 
+// meetNeighbours lets a client and its node learn each other's link addresses in both families, for which a first packet on a
+// new link may have to wait.
+func meetNeighbours(t *testing.T, client *fabric.Pod, server *pod) {
+	t.Helper()
+	for _, addr := range []netip.Addr{server.IPv4, server.IPv6} {
+		mustAsk(t, client.Namespace, path{"tcp", netip.AddrPortFrom(addr, podPort)})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	c := newCluster(t, 2)
 	far := c.addServer(c.nodes[1], "far")
 	client := c.addPod(c.nodes[0], "client")
+	meetNeighbours(t, client, far)
 
 	c.apply(service())
 	for _, to := range paths {

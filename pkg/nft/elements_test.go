@@ -63,7 +63,7 @@ func TestReplacingAnElementInOneBatch(t *testing.T) {
 	key, value := []ruleset.Type{ruleset.TypeAddr}, []ruleset.Type{ruleset.TypeAddr, ruleset.TypePort}
 	for _, set := range []ruleset.Set{
 		{Name: "static", Key: key, Value: value},
-		{Name: "learned", Key: key, Value: value, Dynamic: true, Size: 100},
+		{Name: "learned", Key: key, Value: value, Dynamic: true},
 	} {
 		have, want := client("10.244.0.2"), client("10.244.0.3")
 		for name, test := range map[string]struct {

@@ -59,11 +59,6 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 		e.setValue(family, set)
 	}
 	e.number(unix.NFTA_SET_ID, e.sets)
-	if set.Size > 0 {
-		size := e.nest(unix.NFTA_SET_DESC)
-		e.number(unix.NFTA_SET_DESC_SIZE, set.Size)
-		e.endNest(size)
-	}
 	e.bytes(unix.NFTA_SET_USERDATA, description)
 	e.end()
 	return nil

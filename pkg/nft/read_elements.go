@@ -50,7 +50,7 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 
 // elements reads a set once. The kernel does not say when a dump is inconsistent, and some are although nobody writes, while a
 // hash table is growing: elements are then missing or there twice. So the generation must be the same before and after, and the
-// number must be what the kernel says, where it says so and packets do not change it.
+// number must be what the kernel says, where it says so. A set that packets fill is different a moment later anyway.
 func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	before, err := r.generation(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.
 	if err != nil {
 		return nil, err
 	}
-	if after != before || !set.Dynamic && count >= 0 && count != len(elements) {
+	if !set.Dynamic && (after != before || count >= 0 && count != len(elements)) {
 		return nil, errInterrupted
 	}
 	return elements, nil

@@ -73,8 +73,16 @@ type Report struct {
 	Ports map[model.Family]int
 	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
+	// Added and Deleted count the elements that were written, without those of clients that were forgotten.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
+}
+
+func (r *Report) count(batch ruleset.Batch) {
+	for family := range r.Added {
+		r.Added[family] += batch.Count(family, ruleset.Add)
+		r.Deleted[family] += batch.Count(family, ruleset.Delete)
+	}
 }
 
 // Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force; the caller tries
@@ -99,7 +107,6 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 func (p *Proxy) syncAll(ctx context.Context) (Report, error) {
 	found, err := p.found(ctx)
 	if err != nil {
-		p.failures++
 		return Report{}, err
 	}
 	names := p.cluster.ServiceNames()
@@ -145,9 +152,9 @@ func (p *Proxy) decide(names []model.ObjectName) []ruleset.Service {
 
 // commit puts a plan into the kernel. After an error the mirror is unknown.
 func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
-	batch, err := p.withoutStale(ctx, plan)
+	err := p.kernel.Commit(ctx, plan.Prepare)
 	if err == nil {
-		err = p.kernel.Commit(ctx, batch)
+		err = p.commitForgetting(ctx, plan.Batch, plan.Left)
 	}
 	if err != nil {
 		p.mirror = nil
@@ -160,22 +167,18 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
 
 // finish forgets the clients that were sent to a leaving endpoint while the commit was under way, and sweeps.
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
-	stragglers, err := p.staleElements(ctx, plan.Left)
-	if err == nil {
-		err = p.kernel.Commit(ctx, stragglers)
-	}
-	if err != nil {
+	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
 		p.mirror = nil
 		return Report{}, fmt.Errorf("forget clients of endpoints that left: %w", err)
 	}
-	report.Unswept = p.sweep(ctx)
+	report.Unswept = p.sweep(ctx, &report)
 	return report, nil
 }
 
 // sweep removes what nobody owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
 // that a failure is no reason to write everything again. If it goes on, what a stranger put into our tables may be the reason:
 // then they are made anew.
-func (p *Proxy) sweep(ctx context.Context) error {
+func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
 		if err := p.kernel.Commit(ctx, batch); err != nil {
 			if p.unswept++; p.unswept >= distrustAfter {
@@ -183,6 +186,7 @@ func (p *Proxy) sweep(ctx context.Context) error {
 			}
 			return fmt.Errorf("sweep: %w", err)
 		}
+		report.count(batch)
 		p.mirror.Swept()
 	}
 	p.unswept = 0
@@ -199,8 +203,9 @@ func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
 	}
 	for _, family := range p.config.Families {
 		report.Ports[family] = p.mirror.Ports(family)
-		report.Added[family] = plan.Batch.Count(family, ruleset.Add)
-		report.Deleted[family] = plan.Batch.Count(family, ruleset.Delete)
+		report.Added[family], report.Deleted[family] = 0, 0
 	}
+	report.count(plan.Prepare)
+	report.count(plan.Batch)
 	return report
 }

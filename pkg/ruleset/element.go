@@ -65,6 +65,7 @@ const (
 	balanceClass Class  = 0xfe000000
 	firstSlot    uint32 = 0xfd000000
 	lastSlot     uint32 = 0xfdffffff
+	lastClass    uint32 = 0xff00ffff
 	// MaxSlots is the largest number of slots a Service port can have.
 	MaxSlots = 1<<24 - 1
 )

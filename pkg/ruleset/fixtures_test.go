@@ -162,6 +162,7 @@ func start(t testing.TB, services ...ruleset.Service) *running {
 func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
 	plan := r.mirror.Plan(services)
+	mustApply(t, &r.Tables, plan.Prepare)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror.Accept(plan)
 	return plan
@@ -182,6 +183,11 @@ func sweepAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []st
 		swept = append(swept, operations(batch)...)
 	}
 	return swept
+}
+
+// planned writes down both batches of a plan.
+func planned(plan *ruleset.Plan) []string {
+	return append(operations(plan.Prepare), operations(plan.Batch)...)
 }
 
 func mustApply(t testing.TB, tables *ruleset.Tables, batch ruleset.Batch) {

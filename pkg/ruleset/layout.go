@@ -50,6 +50,7 @@ var (
 //	nat-prerouting, nat-output    services ─┬─ sticky vmap:   sticky-… finds the client's endpoint, or returns
 //	                                        ├─ services map:  class of the frontend, dispatched to lb-N, refuse or drop
 //	                                        │                 lb-N draws one of N slots, balance looks its endpoint up
+//	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
 //	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
 //	nat-postrouting               give the priority back that carried the slot
@@ -62,6 +63,7 @@ func StaticChains(family model.Family, config Config) []Chain {
 			{VerdictOf{Key: dialled, Map: Sticky}},
 			{SetPriority{Key: dialled, Map: Services}},
 			{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
+			{InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs}, PriorityBetween{firstSlot, lastClass}, Do{Verdict{Kind: Drop}}},
 			{InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs}, Do{Verdict{Kind: Goto, Chain: refuseChain}}},
 		}},
 		{Name: learnChain, Hook: NoHook, Rules: learnRules()},
@@ -118,7 +120,7 @@ func dispatchOf(class Class) Verdict {
 	case RefuseClass:
 		return Verdict{Kind: Goto, Chain: refuseChain}
 	default:
-		return Verdict{Kind: Goto, Chain: drawChainName(class.Slots())}
+		return Verdict{Kind: Jump, Chain: drawChainName(class.Slots())}
 	}
 }
 

@@ -86,6 +86,7 @@ func blocks(listing string) []string {
 var spellings = strings.NewReplacer(
 	"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 	"priority dstnat;", "priority -100;", "priority srcnat;", "priority 100;",
+	"size 65535 flags dynamic,timeout", "flags dynamic,timeout", // the kernel's own bound
 )
 
 var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
@@ -101,7 +102,7 @@ func plain(block string) string {
 		list[i] = inWords(list[i])
 	}
 	slices.Sort(list)
-	return inWords(before) + "\n" + strings.Join(list, "\n")
+	return spellings.Replace(inWords(before)) + "\n" + strings.Join(list, "\n")
 }
 
 func inWords(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -15,21 +16,23 @@ import (
 type Mirror struct {
 	services map[model.ObjectName]Service
 	ports    map[model.Family]int
-	elements map[sharedKey]sharedElement
+	elements map[elementKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]Set
-	// leftover chains and sets belong to nobody any more and still have to be swept out of the kernel.
+	// late elements and leftover chains and sets belong to nobody any more and still have to be swept out of the kernel.
+	late           map[elementKey]Element
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
 }
 
-// sharedKey names an element of a shared set. Such an element has no value but a verdict, which its key decides.
-type sharedKey struct {
+// elementKey names an element.
+type elementKey struct {
 	family model.Family
 	set    string
 	key    Tuple
 }
 
+// sharedElement is an element of a shared set. It has no value but a verdict, which its key decides.
 type sharedElement struct {
 	verdict Verdict
 	owners  int
@@ -50,9 +53,10 @@ func NewMirror() *Mirror {
 	return &Mirror{
 		services:       map[model.ObjectName]Service{},
 		ports:          map[model.Family]int{},
-		elements:       map[sharedKey]sharedElement{},
+		elements:       map[elementKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
 		sets:           map[objectKey]Set{},
+		late:           map[elementKey]Element{},
 		leftoverChains: map[objectKey]bool{},
 		leftoverSets:   map[objectKey]bool{},
 	}
@@ -85,6 +89,10 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 		m.elements[key] = shared
 	}
+	for _, key := range plan.reused {
+		delete(m.late, key)
+	}
+	maps.Copy(m.late, plan.late)
 	for key, owned := range plan.chains {
 		if owned.owners > 0 {
 			m.chains[key] = owned
@@ -135,32 +143,54 @@ func (m *Mirror) acceptSets(plan *Plan) {
 // Sweep returns the next batch that removes what nobody owns any more; an empty one if there is nothing left. Swept must
 // follow its commit, and another Sweep.
 //
-// Sets go first, and their chains in a batch of their own: elements of a set may lead to a chain, and kernels before 6.2 call
-// a chain busy in the batch that removes the last element that leads to it.
+// Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2 call a
+// chain busy in the batch that removes the last element that leads to it.
 func (m *Mirror) Sweep() Batch {
 	var batch Batch
-	for _, key := range sortedKeys(m.leftoverChains) {
-		batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
-	}
-	if len(m.leftoverSets) > 0 {
-		for _, key := range sortedKeys(m.leftoverSets) {
-			batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
+	m.sweepElements(&batch)
+	if m.sweepsChains() || len(m.leftoverSets) > 0 { // whose users are the rules of the chains
+		for _, key := range sortedKeys(m.leftoverChains) {
+			batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
 		}
-		return batch
 	}
-	for _, key := range sortedKeys(m.leftoverChains) {
-		batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
+	for _, key := range sortedKeys(m.leftoverSets) {
+		batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
+	}
+	if m.sweepsChains() {
+		for _, key := range sortedKeys(m.leftoverChains) {
+			batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
+		}
 	}
 	return batch
 }
 
+// sweepsChains reports whether nothing is left to sweep before the chains.
+func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.late) == 0 }
+
+func (m *Mirror) sweepElements(batch *Batch) {
+	for _, family := range model.Families {
+		for _, set := range StaticSets {
+			var late []Element
+			for key, element := range m.late {
+				if key.family == family && key.set == set.Name {
+					late = append(late, element)
+				}
+			}
+			if len(late) > 0 {
+				slices.SortFunc(late, func(a, b Element) int { return a.Key.compare(b.Key) })
+				batch.add(Delete, family, ElementsObject{Set: set, Elements: slices.Values(late)})
+			}
+		}
+	}
+}
+
 // Swept forgets what the batch of Sweep removed, after the kernel accepted it.
 func (m *Mirror) Swept() {
-	if len(m.leftoverSets) > 0 {
-		m.leftoverSets = map[objectKey]bool{}
+	if m.sweepsChains() {
+		m.leftoverChains = map[objectKey]bool{}
 		return
 	}
-	m.leftoverChains = map[objectKey]bool{}
+	m.late, m.leftoverSets = map[elementKey]Element{}, map[objectKey]bool{}
 }
 
 // Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.
@@ -170,6 +200,7 @@ func (m *Mirror) Equal(other *Mirror) bool {
 		maps.Equal(m.elements, other.elements) &&
 		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
 		maps.EqualFunc(m.sets, other.sets, func(a, b Set) bool { return a.Name == b.Name }) &&
+		maps.Equal(m.late, other.late) &&
 		maps.Equal(m.leftoverChains, other.leftoverChains) &&
 		maps.Equal(m.leftoverSets, other.leftoverSets)
 }

@@ -11,16 +11,22 @@ import (
 
 // Plan leads from what a Mirror holds to what some Services should own.
 type Plan struct {
-	// Batch is what the kernel has to accept.
+	// Prepare is what the kernel has to accept first: what a packet may be led to by an element of Batch. Often empty. It is a
+	// batch of its own because a packet on its way sees the rules of the moment it came and the elements of the moment it looks.
+	Prepare Batch
+	// Batch is what the kernel has to accept then.
 	Batch Batch
 	// Left are the affinity maps that may still send a client to an endpoint that is no longer used.
 	Left []AffinityMap
 
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
 	services []Service
-	elements map[sharedKey]sharedElement
+	elements map[elementKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]*Set // nil: gone
+	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
+	late   map[elementKey]Element
+	reused []elementKey
 }
 
 // Services returns the number of Services that the plan is about.
@@ -41,9 +47,10 @@ func (m *Mirror) draft() *draft {
 	return &draft{
 		mirror: m,
 		plan: &Plan{
-			elements: map[sharedKey]sharedElement{},
+			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]*Set{},
+			late:     map[elementKey]Element{},
 		},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
@@ -97,7 +104,7 @@ func (d *draft) replaceOwner(have, want Service) {
 // count adds to the number of owners of each shared element.
 func (d *draft) count(family model.Family, set Set, service Service, by int) {
 	service.each(family, set, func(element Element) bool {
-		key := sharedKey{family: family, set: set.Name, key: element.Key}
+		key := elementKey{family: family, set: set.Name, key: element.Key}
 		shared, seen := d.plan.elements[key]
 		if !seen {
 			shared = d.mirror.elements[key]
@@ -164,25 +171,65 @@ func (d *draft) settleShared() {
 	}
 }
 
-// finish writes the batch in an order that the kernel accepts: what is referred to before what refers to it, and deletions
+// finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and deletions
 // before additions, because an element with another value is replaced by deleting and adding it.
 func (d *draft) finish() *Plan {
-	batch := &d.plan.Batch
-	d.addObjects(batch)
-	for _, verb := range []Verb{Delete, Add} {
-		elements := d.adds
-		if verb == Delete {
-			elements = d.deletes
-		}
+	d.addObjects(&d.plan.Prepare)
+	for index, set := range StaticSets {
 		for _, family := range model.Families {
-			for index, set := range StaticSets {
-				if list := elements[elementsKey{family, index}]; len(list) > 0 {
-					batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(list)})
-				}
+			if where := (elementsKey{family, index}); isLate(set) {
+				d.postpone(where)
 			}
 		}
 	}
+	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.Name == Dispatch.Name })
+	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
+	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return set.Name != Dispatch.Name })
 	return d.plan
+}
+
+func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
+	elements := d.adds
+	if verb == Delete {
+		elements = d.deletes
+	}
+	for _, family := range model.Families {
+		for index, set := range StaticSets {
+			if list := elements[elementsKey{family, index}]; len(list) > 0 && wanted(set) {
+				batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(list)})
+			}
+		}
+	}
+}
+
+// isLate reports whether a packet that is on its way may still look for an element of the set after it was read what leads
+// there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
+func isLate(set Set) bool { return set.Name == Dispatch.Name || set.Name == Endpoints.Name }
+
+// postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and
+// that comes back, is replaced.
+func (d *draft) postpone(where elementsKey) {
+	set := StaticSets[where.set]
+	added := make(map[Tuple]bool, len(d.adds[where]))
+	var replaced []Element
+	for _, element := range d.adds[where] {
+		added[element.Key] = true
+		key := elementKey{where.family, set.Name, element.Key}
+		if late, ok := d.mirror.late[key]; ok {
+			d.plan.reused = append(d.plan.reused, key)
+			if late != element {
+				replaced = append(replaced, late)
+			}
+		}
+	}
+	for _, element := range d.deletes[where] {
+		if added[element.Key] {
+			replaced = append(replaced, element)
+			continue
+		}
+		d.plan.late[elementKey{where.family, set.Name, element.Key}] = element
+	}
+	d.deletes[where] = replaced
 }
 
 func (d *draft) addObjects(batch *Batch) {

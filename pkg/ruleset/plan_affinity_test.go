@@ -63,6 +63,24 @@ func TestPlansOfAffinity(t *testing.T) {
 	})
 }
 
+// TestASlotThatComesBackBeforeTheSweepIsReplaced: the kernel still has the slot, with the endpoint it had.
+func TestASlotThatComesBackBeforeTheSweepIsReplaced(t *testing.T) {
+	r := start(t, serviceOf(portOf("web", "10.96.0.1", first, second)))
+	r.change(t, serviceOf(portOf("web", "10.96.0.1", first)))
+	plan := r.change(t, serviceOf(portOf("web", "10.96.0.1", first, third)))
+	want := []string{
+		"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2", "+ dispatch: class/2 => jump lb-2",
+		"- services: 10.96.0.1 80 => class/1", "- endpoints: 10.96.0.1 80 slot/1 => 10.244.2.2 8080",
+		"+ services: 10.96.0.1 80 => class/2", "+ endpoints: 10.96.0.1 80 slot/1 => 10.244.3.3 9090",
+	}
+	if diff := cmp.Diff(want, planned(plan)); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"- dispatch: class/1 => jump lb-1", "0 chain lb-1", "- chain lb-1"}, r.sweep(t)); diff != "" {
+		t.Errorf("sweep (-want +got):\n%s", diff)
+	}
+}
+
 // TestALeftoverIsTakenUpAgain, emptied: what comes back before the sweep must not bring clients of another time along.
 func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	plain := portOf("web", "10.96.0.1", first)
@@ -70,11 +88,12 @@ func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
 	plan := r.change(t, serviceOf(sticky(plain, time.Hour)))
 	const clients = "set affinity-default/web/tcp/http/8080"
-	if diff := cmp.Diff([]string{"+ " + clients, "0 " + clients}, operations(plan.Batch)[:2]); diff != "" {
+	if diff := cmp.Diff([]string{"+ " + clients, "0 " + clients}, planned(plan)[:2]); diff != "" {
 		t.Errorf("first operations (-want +got):\n%s", diff)
 	}
-	if swept := r.sweep(t); swept != nil {
-		t.Errorf("what is in use again is swept: %v", swept)
+	// Nobody is refused any more; all else is in use again.
+	if diff := cmp.Diff([]string{"- dispatch: refuse => goto refuse"}, r.sweep(t)); diff != "" {
+		t.Errorf("sweep (-want +got):\n%s", diff)
 	}
 }
 

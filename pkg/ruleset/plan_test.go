@@ -22,13 +22,13 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.have...)
 			plan := r.change(t, test.want...)
-			if diff := cmp.Diff(test.plan, operations(plan.Batch)); diff != "" {
+			if diff := cmp.Diff(test.plan, planned(plan)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.sweep, r.sweep(t)); diff != "" {
 				t.Errorf("sweep (-want +got):\n%s", diff)
 			}
-			if again := operations(r.mirror.Plan(test.want).Batch); again != nil {
+			if again := planned(r.mirror.Plan(test.want)); again != nil {
 				t.Errorf("the same plan once more is not empty: %v", again)
 			}
 		})
@@ -45,8 +45,8 @@ func TestPlansOfEndpoints(t *testing.T) {
 		"nothing changes": {have: services(web(first)), want: services(web(first))},
 		"a new Service: its chain before the dispatch entry that leads there": {want: services(web(first, second)), plan: []string{
 			"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+			"+ dispatch: class/2 => jump lb-2",
 			"+ services: " + dialled + " => class/2",
-			"+ dispatch: class/2 => goto lb-2",
 			"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080, " + dialled + " slot/1 => 10.244.2.2 8080",
 			"+ cluster-ips: 10.96.0.1",
 		}},
@@ -66,21 +66,20 @@ func TestPlansOfEndpoints(t *testing.T) {
 			have: services(web(first)), want: services(web(first, second)),
 			plan: []string{
 				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+				"+ dispatch: class/2 => jump lb-2",
 				"- services: " + dialled + " => class/1",
-				"- dispatch: class/1 => goto lb-1",
 				"+ services: " + dialled + " => class/2",
-				"+ dispatch: class/2 => goto lb-2",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
-			sweep: []string{"0 chain lb-1", "- chain lb-1"},
+			sweep: []string{"- dispatch: class/1 => jump lb-1", "0 chain lb-1", "- chain lb-1"},
 		},
 		"one endpoint more, and another Service keeps the old chain in use": {
 			have: services(web(first), db(third)), want: services(web(first, second)),
 			plan: []string{
 				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+				"+ dispatch: class/2 => jump lb-2",
 				"- services: " + dialled + " => class/1",
 				"+ services: " + dialled + " => class/2",
-				"+ dispatch: class/2 => goto lb-2",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
 		},
@@ -88,30 +87,31 @@ func TestPlansOfEndpoints(t *testing.T) {
 			have: services(web(first), db(third, second)), want: services(web(first, second), db(third)),
 			plan: []string{
 				"- services: " + dialled + " => class/1, " + other + " => class/2",
-				"- endpoints: " + other + " slot/1 => 10.244.2.2 8080",
 				"+ services: " + dialled + " => class/2, " + other + " => class/1",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
+			sweep: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
 		},
 		"the last endpoint leaves: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
-			"- services: " + dialled + " => class/1",
-			"- dispatch: class/1 => goto lb-1",
-			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
-			"+ services: " + dialled + " => refuse",
 			"+ dispatch: refuse => goto refuse",
-		}, sweep: []string{"0 chain lb-1", "- chain lb-1"}},
+			"- services: " + dialled + " => class/1",
+			"+ services: " + dialled + " => refuse",
+		}, sweep: []string{
+			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
+		}},
 		"the Service leaves: all that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
 			"- services: " + dialled + " => class/1",
-			"- dispatch: class/1 => goto lb-1",
-			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
 			"- cluster-ips: 10.96.0.1",
-		}, sweep: []string{"0 chain lb-1", "- chain lb-1"}},
+		}, sweep: []string{
+			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
+		}},
 		"a Service that never was leaves": {have: services(web(first)), want: services(nothing("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
 			want: services(nothing("web")), plan: []string{
-				"- services: " + dialled + " => refuse", "- dispatch: refuse => goto refuse", "- cluster-ips: 10.96.0.1",
-				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - dispatch: refuse => goto refuse", "ip6 - cluster-ips: fd00:96::1",
+				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
+				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - cluster-ips: fd00:96::1",
 			},
+			sweep: []string{"- dispatch: refuse => goto refuse", "ip6 - dispatch: refuse => goto refuse"},
 		},
 	})
 }
@@ -179,16 +179,16 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 		"a Service comes": services(serviceOf(sticky(portOf("new", "10.96.0.9", first), time.Hour))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			untouched, planned := start(t, have...), start(t, have...)
-			once := operations(planned.mirror.Plan(want).Batch)
-			if !planned.mirror.Equal(untouched.mirror) {
+			untouched, ready := start(t, have...), start(t, have...)
+			once := planned(ready.mirror.Plan(want))
+			if !ready.mirror.Equal(untouched.mirror) {
 				t.Error("the mirror changed before the plan was accepted")
 			}
-			if diff := cmp.Diff(once, operations(planned.mirror.Plan(want).Batch)); diff != "" {
+			if diff := cmp.Diff(once, planned(ready.mirror.Plan(want))); diff != "" {
 				t.Errorf("a second plan differs from the first (-first +second):\n%s", diff)
 			}
-			planned.change(t, want...)
-			if planned.mirror.Equal(untouched.mirror) {
+			ready.change(t, want...)
+			if ready.mirror.Equal(untouched.mirror) {
 				t.Error("the mirror is the same though the plan was accepted")
 			}
 		})

@@ -171,11 +171,6 @@ type AffinityMap struct {
 	Endpoints []netip.Addr
 }
 
-// Allows reports whether an element of the map leads to an endpoint that is used.
-func (m AffinityMap) Allows(element Element) bool {
-	return slices.Contains(m.Endpoints, element.Value.Addr)
-}
-
 // Chains returns the chains that the port needs. Ports with the same number of slots share their chain.
 func (p *Port) Chains() []Chain {
 	var chains []Chain

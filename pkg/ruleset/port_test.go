@@ -2,6 +2,7 @@ package ruleset_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -65,7 +66,7 @@ func TestWhatAPortOwns(t *testing.T) {
 		"a port that balances": {portOf("web", "10.96.0.1", first, third), property{
 			Elements: map[string][]string{
 				"services":    {dialled + " => class/2"},
-				"dispatch":    {"class/2 => goto lb-2"},
+				"dispatch":    {"class/2 => jump lb-2"},
 				"endpoints":   {dialled + " slot/0 => 10.244.1.1 8080", dialled + " slot/1 => 10.244.3.3 9090"},
 				"cluster-ips": clusterIP,
 			},
@@ -83,7 +84,7 @@ func TestWhatAPortOwns(t *testing.T) {
 			sticky(portOf("web", "10.96.0.1", third, first, second), time.Hour), property{
 				Elements: map[string][]string{
 					"services": {dialled + " => class/3"},
-					"dispatch": {"class/3 => goto lb-3"},
+					"dispatch": {"class/3 => jump lb-3"},
 					"endpoints": {
 						dialled + " slot/0 => 10.244.3.3 9090", dialled + " slot/1 => 10.244.1.1 8080", dialled + " slot/2 => 10.244.2.2 8080",
 					},
@@ -101,7 +102,7 @@ func TestWhatAPortOwns(t *testing.T) {
 		"only endpoints on this node may dial themselves": {local(portOf("web", "10.96.0.1", first, second), 1), property{
 			Elements: map[string][]string{
 				"services":    {dialled + " => class/2"},
-				"dispatch":    {"class/2 => goto lb-2"},
+				"dispatch":    {"class/2 => jump lb-2"},
 				"endpoints":   {dialled + " slot/0 => 10.244.1.1 8080", dialled + " slot/1 => 10.244.2.2 8080"},
 				"cluster-ips": clusterIP,
 				"hairpin":     {"10.244.1.1 10.244.1.1 8080"},
@@ -155,30 +156,16 @@ func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 	}
 }
 
-func TestAnAffinityMapAllowsItsEndpointsAlone(t *testing.T) {
+func TestAnAffinityMapLeadsToItsEndpointsAlone(t *testing.T) {
 	port := sticky(portOf("web", "10.96.0.1", first, third), time.Hour)
 	affinities := port.AffinityMaps()
 	if len(affinities) != 2 {
 		t.Fatalf("%d affinity maps, want one for each port number", len(affinities))
 	}
-	remembered := func(addr string) ruleset.Element {
-		return ruleset.Element{
-			Key: ruleset.Tuple{Addr: netip.MustParseAddr("192.0.2.7")}, Value: ruleset.Tuple{Addr: netip.MustParseAddr(addr)},
+	for i, endpoint := range []netip.AddrPort{netip.MustParseAddrPort(first), netip.MustParseAddrPort(third)} {
+		if got := affinities[i]; got.Port != endpoint.Port() || !slices.Equal(got.Endpoints, []netip.Addr{endpoint.Addr()}) {
+			t.Errorf("map %s leads to %v on port %d, want %s alone", got.Set.Name, got.Endpoints, got.Port, endpoint)
 		}
-	}
-	for name, test := range map[string]struct {
-		addr string
-		want bool
-	}{
-		"an endpoint of this port number":         {"10.244.1.1", true},
-		"an endpoint of another port number only": {"10.244.3.3", false},
-		"an endpoint that left":                   {"10.244.9.9", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := affinities[0].Allows(remembered(test.addr)); got != test.want {
-				t.Errorf("allowed: %v, want %v", got, test.want)
-			}
-		})
 	}
 }
 

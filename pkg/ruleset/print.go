@@ -76,7 +76,7 @@ func (s *filledSet) print(w *bufio.Writer, family model.Family) {
 	}
 	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kind, s.Name, typeText(family, s.Set))
 	if s.Dynamic {
-		fmt.Fprintf(w, "\t\tsize %d\n\t\tflags dynamic,timeout\n", s.Size)
+		fmt.Fprint(w, "\t\tflags dynamic,timeout\n")
 	}
 	for i, element := range s.sorted() {
 		lead := ",\n\t\t\t     "

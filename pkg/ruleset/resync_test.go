@@ -74,7 +74,7 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 			if !mirror.Equal(fresh.mirror) {
 				t.Error("the mirror differs from that of a start from nothing")
 			}
-			if again := operations(mirror.Plan(someServices()).Batch); again != nil {
+			if again := planned(mirror.Plan(someServices())); again != nil {
 				t.Errorf("a plan of the same Services is not empty: %v", again)
 			}
 		})

@@ -22,9 +22,6 @@ type Set struct {
 	Value []Type
 	// Dynamic sets are filled by the packet path. Their elements expire.
 	Dynamic bool
-	// Size bounds a dynamic set, in elements; the kernel would silently take 65535 for none. Zero in all others: a size
-	// cannot be raised later.
-	Size uint32
 }
 
 // IsMap reports whether the set maps its keys to values.
@@ -54,13 +51,12 @@ var (
 	StaticSets = []Set{Services, Dispatch, Endpoints, Sticky, Learn, ClusterIPs, Hairpin}
 )
 
-// AffinitySize bounds the clients that an affinity map remembers. A crowd of clients fills its own Service's map, never
-// another's. It is what kube-proxy gives each endpoint, and what the kernel takes for a dynamic set without a size.
-const AffinitySize = 65535
-
 // Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's port is the
 // map's own: a Service port has one such map for each port number that its endpoints have, nearly always a single one. (nft
 // 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives them too few registers.)
+//
+// The kernel bounds a set that packets fill to 65535 elements, so that a crowd of clients fills its own Service's map and never
+// another's. To say that size would make it take 2 MiB for each map at once.
 func Affinity(name string) Set {
-	return Set{Name: name, Key: []Type{TypeAddr}, Value: []Type{TypeAddr}, Dynamic: true, Size: AffinitySize}
+	return Set{Name: name, Key: []Type{TypeAddr}, Value: []Type{TypeAddr}, Dynamic: true}
 }

@@ -210,8 +210,9 @@ func TestABatchCountsItsElements(t *testing.T) {
 	}{
 		// services: 3; dispatch: 2 classes; endpoints: 6; sticky and learn: 1 each; ClusterIPs: 3; hairpin: 1, which two share.
 		"a complete batch": {fresh.Batch, 17, 0, 9},
-		"a plan":           {walked.Plan(services(nothing("kept-local"))).Batch, 0, 3, 0},
-		"nothing":          {ruleset.Batch{}, 0, 0, 0},
+		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
+		"a plan":  {walked.Plan(services(nothing("kept-local"))).Batch, 0, 2, 0},
+		"nothing": {ruleset.Batch{}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, when := range []string{"before", "after"} {

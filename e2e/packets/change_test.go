@@ -1,0 +1,48 @@
+package packets_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges: a packet reads its class, its slot and its endpoint one after the
+// other, and the tables may change between. What an earlier step led it to must still be there.
+//
+// A reset or a silence is a failure. A SYN that had to be sent twice is none: that is what the drop behind the dispatch is for.
+func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
+	c := newCluster(t, 1)
+	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c"), c.addServer(c.nodes[0], "d")}
+	client := c.addPod(c.nodes[0], "client")
+	c.apply(service())
+	c.apply(endpoints(servers...))
+	ended := make(chan struct{})
+	changes := 0
+	var changing sync.WaitGroup
+	changing.Go(func() {
+		for ; ; changes++ {
+			select {
+			case <-ended:
+				return
+			default:
+				c.nodes[0].proxy.Apply(endpoints(servers[:3+changes%2]...))
+				if report, err := c.nodes[0].proxy.Sync(t.Context()); err != nil || report.Unswept != nil {
+					t.Errorf("sync: %v, %v", err, report.Unswept)
+				}
+			}
+		}
+	})
+	for range 750 {
+		for _, to := range []path{paths[0], paths[3]} {
+			if _, err := client.Ask(to.network, to.addr, 2*fabric.Patience); err != nil {
+				t.Errorf("%s: %v", to, err)
+			}
+		}
+	}
+	close(ended)
+	changing.Wait()
+	if changes < 100 {
+		t.Errorf("only %d changes were made, so little was tested", changes)
+	}
+}

@@ -49,7 +49,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	}
 	flags.warnOfUnknownNode(stderr, change.Nodes)
 	var kernel paperKernel
-	renderer := proxy.New(flags.node, flags.config(), &kernel)
+	renderer := proxy.New(flags.node, flags.config(model.Families), &kernel)
 	renderer.Apply(change)
 	if _, err := renderer.Sync(ctx); err != nil {
 		return fmt.Errorf("render the ruleset of node %s: %w", flags.node, err)

@@ -109,7 +109,7 @@ func (d *daemon) run(ctx context.Context, listeners listeners) error {
 			return nil
 		},
 		func(ctx context.Context) error {
-			proxy.New(d.flags.node, d.flags.config(), d.conn).Run(ctx, d.changes, d.repairs, d.observer)
+			proxy.New(d.flags.node, d.flags.config(d.conn.Families()), d.conn).Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},
 	)

@@ -29,7 +29,7 @@ func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model
 	}
 }
 
-// config is how the tables are to be made.
-func (f *tableFlags) config() ruleset.Config {
-	return ruleset.Config{Families: model.Families, LocalTraffic: f.clusterCIDRs}
+// config is how the tables of some families are to be made.
+func (f *tableFlags) config(families []model.Family) ruleset.Config {
+	return ruleset.Config{Families: families, LocalTraffic: f.clusterCIDRs}
 }

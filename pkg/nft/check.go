@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // The oldest kernel whose nf_tables holds everything our tables use.
@@ -36,7 +38,7 @@ func openWriter() (*socket, error) {
 	if err != nil {
 		return nil, missing(err)
 	}
-	if err := tryTable(writer, 0); err != nil {
+	if err := tryTable(writer, model.IPv4, 0); err != nil {
 		return nil, errors.Join(missing(err), writer.conn.Close())
 	}
 	return writer, nil
@@ -62,12 +64,24 @@ func checkRelease(release string) error {
 	return nil
 }
 
+// familiesOf asks which families the kernel has tables in. IPv4 was tried before.
+func familiesOf(writer *socket) ([]model.Family, error) {
+	err := tryTable(writer, model.IPv6, 0)
+	switch {
+	case err == nil:
+		return model.Families, nil
+	case errors.Is(err, unix.EAFNOSUPPORT), errors.Is(err, unix.EOPNOTSUPP):
+		return []model.Family{model.IPv4}, nil
+	}
+	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
+}
+
 // tryTable asks whether a table with these flags could be added, and leaves nothing behind: a batch without an end is checked
 // and thrown away, which is how `nft --check` works.
-func tryTable(s *socket, flags uint32) error {
+func tryTable(s *socket, family model.Family, flags uint32) error {
 	e := &encoder{}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)
-	e.addTable(unix.NFPROTO_IPV4, fmt.Sprintf("vicinity-probe-%d", s.conn.PID()), flags)
+	e.addTable(number(family), fmt.Sprintf("vicinity-probe-%d", s.conn.PID()), flags)
 	e.addFlags(unix.NLM_F_ACK)
 	if err := s.send(e.b); err != nil {
 		return err

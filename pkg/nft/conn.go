@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // Options say how to connect.
@@ -20,7 +22,8 @@ type Options struct {
 // Its sockets last as long as it does: closing one after a transaction that deleted something waits for the kernel's grace
 // period, 13 to 16 ms. Reading, writing and watching each have one of their own, as a shared one deadlocks.
 type Conn struct {
-	owned bool
+	owned    bool
+	families []model.Family
 
 	writing  sync.Mutex // guards what follows
 	writer   *socket
@@ -47,6 +50,9 @@ func Dial(options Options) (*Conn, error) {
 }
 
 func (c *Conn) open(options Options) (err error) {
+	if c.families, err = familiesOf(c.writer); err != nil {
+		return err
+	}
 	if options.Owned {
 		if c.owned, err = canOwn(c.writer); err != nil {
 			return err
@@ -64,6 +70,9 @@ func (c *Conn) open(options Options) (err error) {
 // Owned reports whether the tables that this connection adds belong to it: the kernel lets nobody else change them while the
 // connection is open, and keeps them when it closes, for the next to adopt.
 func (c *Conn) Owned() bool { return c.owned }
+
+// Families returns the families in which this kernel has tables: IPv4, and IPv6 unless the kernel was built without it.
+func (c *Conn) Families() []model.Family { return c.families }
 
 // Close closes the connection. The tables stay.
 func (c *Conn) Close() error {

@@ -32,7 +32,7 @@ func wantedFlags(owned bool) uint32 {
 
 // canOwn asks whether this kernel knows both flags. Those before 6.9 refuse the second as unknown.
 func canOwn(writer *socket) (bool, error) {
-	err := tryTable(writer, wantedFlags(true))
+	err := tryTable(writer, model.IPv4, wantedFlags(true))
 	switch {
 	case err == nil:
 		return true, nil

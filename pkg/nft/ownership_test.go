@@ -5,6 +5,7 @@ package nft
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -249,4 +250,10 @@ func withoutNetAdmin(f func() error) error {
 		return os.NewSyscallError("capset", err)
 	}
 	return errors.Join(f(), os.NewSyscallError("capset", unix.Capset(&header, &before[0])))
+}
+
+func TestThisKernelHasTablesOfBothFamilies(t *testing.T) {
+	if got := dial(t, netnstest.New(t), Options{}).Families(); !slices.Equal(got, model.Families) {
+		t.Errorf("families %v, want %v", got, model.Families)
+	}
 }

@@ -40,14 +40,14 @@ func dial(b *testing.B) *nft.Conn {
 	return conn
 }
 
-// recorder keeps the first batch, which is that of the first sync.
+// recorder keeps the first batch that is not empty, which is that of the first sync.
 type recorder struct {
 	*nft.Conn
 	first *ruleset.Batch
 }
 
 func (r *recorder) Commit(ctx context.Context, batch ruleset.Batch) error {
-	if r.first == nil {
+	if r.first == nil && len(batch.Ops) > 0 {
 		r.first = &batch
 	}
 	return r.Conn.Commit(ctx, batch)
@@ -96,6 +96,9 @@ func floor(b *testing.B, batch ruleset.Batch) time.Duration {
 	encoded, err := conn.Encode(batch)
 	if err != nil {
 		b.Fatal(err)
+	}
+	if encoded.Size() == 0 {
+		b.Fatal("the first sync sent nothing")
 	}
 	runtime.GC()
 	started := time.Now()

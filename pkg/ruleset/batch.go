@@ -98,3 +98,7 @@ func countedElements(set Set, elements iter.Seq[Element]) ElementsObject {
 		})
 	}}
 }
+
+func (b *Batch) add(verb Verb, family model.Family, object Object) {
+	b.Ops = append(b.Ops, Op{Verb: verb, Family: family, Object: object})
+}

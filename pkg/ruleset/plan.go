@@ -3,7 +3,6 @@ package ruleset
 import (
 	"iter"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -171,105 +170,6 @@ func (d *draft) settleShared() {
 	}
 }
 
-// finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and deletions
-// before additions, because an element with another value is replaced by deleting and adding it.
-func (d *draft) finish() *Plan {
-	d.addObjects(&d.plan.Prepare)
-	for index, set := range StaticSets {
-		for _, family := range model.Families {
-			if where := (elementsKey{family, index}); isLate(set) {
-				d.postpone(where)
-			}
-		}
-	}
-	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.Name == Dispatch.Name })
-	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
-	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return set.Name != Dispatch.Name })
-	return d.plan
-}
-
-func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
-	elements := d.adds
-	if verb == Delete {
-		elements = d.deletes
-	}
-	for _, family := range model.Families {
-		for index, set := range StaticSets {
-			if list := elements[elementsKey{family, index}]; len(list) > 0 && wanted(set) {
-				batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(list)})
-			}
-		}
-	}
-}
-
-// isLate reports whether a packet that is on its way may still look for an element of the set after it was read what leads
-// there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
-func isLate(set Set) bool { return set.Name == Dispatch.Name || set.Name == Endpoints.Name }
-
-// postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and
-// that comes back, is replaced.
-func (d *draft) postpone(where elementsKey) {
-	set := StaticSets[where.set]
-	added := make(map[Tuple]bool, len(d.adds[where]))
-	var replaced []Element
-	for _, element := range d.adds[where] {
-		added[element.Key] = true
-		key := elementKey{where.family, set.Name, element.Key}
-		if late, ok := d.mirror.late[key]; ok {
-			d.plan.reused = append(d.plan.reused, key)
-			if late != element {
-				replaced = append(replaced, late)
-			}
-		}
-	}
-	for _, element := range d.deletes[where] {
-		if added[element.Key] {
-			replaced = append(replaced, element)
-			continue
-		}
-		d.plan.late[elementKey{where.family, set.Name, element.Key}] = element
-	}
-	d.deletes[where] = replaced
-}
-
-func (d *draft) addObjects(batch *Batch) {
-	for _, key := range sortedKeys(d.plan.sets) {
-		set := d.plan.sets[key]
-		if _, had := d.mirror.sets[key]; set == nil || had {
-			continue
-		}
-		batch.add(Add, key.family, SetObject{*set})
-		batch.add(Flush, key.family, SetObject{*set}) // it may be a leftover with clients of another time
-	}
-	for _, key := range sortedKeys(d.plan.chains) {
-		want, have := d.plan.chains[key], d.mirror.chains[key]
-		if want.owners == 0 || have.owners > 0 && reflect.DeepEqual(want.chain, have.chain) {
-			continue
-		}
-		batch.add(Add, key.family, ChainObject{want.chain})
-		batch.add(Flush, key.family, ChainObject{want.chain})
-		batch.add(Add, key.family, RulesObject{want.chain})
-	}
-}
-
-func (b *Batch) add(verb Verb, family model.Family, object Object) {
-	b.Ops = append(b.Ops, Op{Verb: verb, Family: family, Object: object})
-}
-
-// elements returns what the Service owns in one set of one family.
-func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
-	return func(yield func(Element) bool) { s.each(family, set, yield) }
-}
-
-func (s Service) each(family model.Family, set Set, yield func(Element) bool) bool {
-	for i := range s.Ports {
-		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
-			return false
-		}
-	}
-	return true
-}
-
 // difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or gave another value.
 func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 	before := map[Tuple]Element{}
@@ -311,32 +211,4 @@ func leftBehind(have, want Service) []AffinityMap {
 		}
 	}
 	return left
-}
-
-func (s Service) port(id model.PortID) (*Port, bool) {
-	for i := range s.Ports {
-		if s.Ports[i].ID == id {
-			return &s.Ports[i], true
-		}
-	}
-	return nil, false
-}
-
-// reslotted returns the Service with the slots that change least.
-func (s Service) reslotted(have Service) Service {
-	ports := slices.Clone(s.Ports)
-	for i := range ports {
-		if old, ok := have.port(ports[i].ID); ok {
-			ports[i].Slots = Reslot(old.Slots, ports[i].Slots)
-		}
-	}
-	return Service{Name: s.Name, Ports: ports}
-}
-
-func (s Service) withSortedSlots() Service {
-	ports := slices.Clone(s.Ports)
-	for i := range ports {
-		ports[i].Slots = slices.SortedFunc(slices.Values(ports[i].Slots), netip.AddrPort.Compare)
-	}
-	return Service{Name: s.Name, Ports: ports}
 }

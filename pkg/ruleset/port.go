@@ -13,12 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Service is what one Service owns in the tables.
-type Service struct {
-	Name  model.ObjectName
-	Ports []Port
-}
-
 // Port is what one Service port owns in its family's table.
 type Port struct {
 	ID        model.PortID

@@ -1,0 +1,57 @@
+package ruleset
+
+import (
+	"iter"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Service is what one Service owns in the tables.
+type Service struct {
+	Name  model.ObjectName
+	Ports []Port
+}
+
+// elements returns what the Service owns in one set of one family.
+func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
+	return func(yield func(Element) bool) { s.each(family, set, yield) }
+}
+
+func (s Service) each(family model.Family, set Set, yield func(Element) bool) bool {
+	for i := range s.Ports {
+		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s Service) port(id model.PortID) (*Port, bool) {
+	for i := range s.Ports {
+		if s.Ports[i].ID == id {
+			return &s.Ports[i], true
+		}
+	}
+	return nil, false
+}
+
+// reslotted returns the Service with the slots that change least.
+func (s Service) reslotted(have Service) Service {
+	ports := slices.Clone(s.Ports)
+	for i := range ports {
+		if old, ok := have.port(ports[i].ID); ok {
+			ports[i].Slots = Reslot(old.Slots, ports[i].Slots)
+		}
+	}
+	return Service{Name: s.Name, Ports: ports}
+}
+
+func (s Service) withSortedSlots() Service {
+	ports := slices.Clone(s.Ports)
+	for i := range ports {
+		ports[i].Slots = slices.SortedFunc(slices.Values(ports[i].Slots), netip.AddrPort.Compare)
+	}
+	return Service{Name: s.Name, Ports: ports}
+}

@@ -39,7 +39,7 @@ func NewRecorder() *Recorder {
 		elementsWritten: counter(ElementsWrittenName, elementsWrittenHelp, FamilyLabel, OperationLabel),
 		foreignChanges:  counter(ForeignChangesName, foreignChangesHelp, FamilyLabel),
 		servicePorts:    gauge(ServicePortsName, servicePortsHelp, FamilyLabel),
-		objectsRefused:  &refusals{desc: prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil)},
+		objectsRefused:  &refusals{byKind: map[string]int{}, desc: prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil)},
 	}
 	r.registry.MustRegister(
 		r.syncDuration, r.lastSync, r.lastQueued, r.syncFailures, r.elementsWritten, r.foreignChanges, r.servicePorts, r.objectsRefused,
@@ -49,7 +49,7 @@ func NewRecorder() *Recorder {
 	return r
 }
 
-// startSeries makes every count of a family exist, at zero. A moment that has not come has no series: zero would be 1970.
+// startSeries makes every count of a family and of a kind exist, at zero. A moment that has not come has no series: zero would be 1970.
 func (r *Recorder) startSeries() {
 	for _, family := range Families {
 		r.syncDuration.WithLabelValues(family)
@@ -58,6 +58,9 @@ func (r *Recorder) startSeries() {
 		r.elementsWritten.WithLabelValues(family, OperationDelete)
 		r.foreignChanges.WithLabelValues(family)
 		r.servicePorts.WithLabelValues(family)
+	}
+	for _, kind := range []string{"File", "Service", "EndpointSlice", "Node"} {
+		r.objectsRefused.byKind[kind] = 0
 	}
 }
 

@@ -128,6 +128,8 @@ func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
 # HELP vicinity_objects_refused Objects that are left out at present because something in them cannot be true; the log names them.
 # TYPE vicinity_objects_refused gauge
 vicinity_objects_refused{kind="EndpointSlice"} 0
+vicinity_objects_refused{kind="File"} 0
+vicinity_objects_refused{kind="Node"} 0
 vicinity_objects_refused{kind="Service"} 1
 `, ObjectsRefusedName)
 }

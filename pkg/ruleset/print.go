@@ -14,7 +14,7 @@ import (
 )
 
 // Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: static sets first, then the others by
-// name; base chains first, then the others by name; elements by key.
+// name; base chains first, then the others; elements by key.
 func (t *Tables) Print(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	for i, family := range slices.Sorted(maps.Keys(t.tables)) {
@@ -51,16 +51,20 @@ func (t *table) sortedSets() []*filledSet {
 }
 
 func (t *table) sortedChains() []*Chain {
-	return slices.SortedFunc(maps.Values(t.chains), func(a, b *Chain) int {
-		return cmp.Or(cmp.Compare(b.baseRank(), a.baseRank()), cmp.Compare(slotsInName(a.Name), slotsInName(b.Name)), cmp.Compare(a.Name, b.Name))
-	})
+	return slices.SortedFunc(maps.Values(t.chains), func(a, b *Chain) int { return a.compare(b) })
 }
 
-func (c *Chain) baseRank() int {
-	if c.Hook == NoHook {
-		return 0
-	}
-	return 1
+// compare orders chains as a packet meets them: base chains by their hook, then the others by the number of slots and by name.
+func (c *Chain) compare(other *Chain) int {
+	return cmp.Or(
+		cmp.Compare(c.hookRank(), other.hookRank()),
+		cmp.Compare(slotsInName(c.Name), slotsInName(other.Name)),
+		cmp.Compare(c.Name, other.Name))
+}
+
+func (c *Chain) hookRank() int {
+	hooks := []Hook{Prerouting, Output, Postrouting, Input, NoHook}
+	return slices.Index(hooks, c.Hook)
 }
 
 // slotsInName makes lb-2 come before lb-10.

@@ -72,7 +72,7 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 		}
 	}
 	want := strings.Fields("services dispatch endpoints sticky learn cluster-ips hairpin affinity-default/web/tcp/http/8080 " +
-		"nat-input nat-output nat-postrouting nat-prerouting balance learn learn-default/web/tcp/http refuse services " +
+		"nat-prerouting nat-output nat-postrouting nat-input balance learn learn-default/web/tcp/http refuse services " +
 		"sticky-default/web/tcp/http lb-2 lb-11")
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("sets and chains (-want +got):\n%s", diff)

@@ -78,6 +78,8 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family, config Config) 
 			chains = append(chains, m.chains[key].chain)
 		}
 	}
+	// The order in which they are printed: nft lists chains in the order in which they were made.
+	slices.SortFunc(chains, func(a, b Chain) int { return a.compare(&b) })
 	for _, chain := range chains {
 		batch.add(Add, family, ChainObject{chain})
 		batch.add(Flush, family, ChainObject{chain})

@@ -39,7 +39,10 @@ func NewRecorder() *Recorder {
 		elementsWritten: counter(ElementsWrittenName, elementsWrittenHelp, FamilyLabel, OperationLabel),
 		foreignChanges:  counter(ForeignChangesName, foreignChangesHelp, FamilyLabel),
 		servicePorts:    gauge(ServicePortsName, servicePortsHelp, FamilyLabel),
-		objectsRefused:  &refusals{byKind: map[string]int{}, desc: prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil)},
+		objectsRefused: &refusals{
+			desc:   prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil),
+			byKind: map[string]int{},
+		},
 	}
 	r.registry.MustRegister(
 		r.syncDuration, r.lastSync, r.lastQueued, r.syncFailures, r.elementsWritten, r.foreignChanges, r.servicePorts, r.objectsRefused,

@@ -41,9 +41,6 @@ func (c *Cluster) ServiceNames() []ObjectName {
 // SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
 func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
 
-// NodeNames returns the names of all known nodes, sorted.
-func (c *Cluster) NodeNames() []string { return slices.Sorted(maps.Keys(c.nodes)) }
-
 // Self returns the node from which the cluster is seen. Its labels are nil while it is unknown.
 func (c *Cluster) Self() Node {
 	if node := c.nodes[c.self]; node != nil {

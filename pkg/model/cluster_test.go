@@ -170,8 +170,10 @@ func TestTheClusterKnowsItsNodes(t *testing.T) {
 		t.Errorf("an unknown node sees itself as %+v, want its name and no labels", self)
 	}
 	cluster.Apply(changeOf(nodeWith("node-2", "colour=red"), nodeWith("node-1"), nodeWith("node-10")))
-	if diff := cmp.Diff([]string{"node-1", "node-10", "node-2"}, cluster.NodeNames()); diff != "" {
-		t.Errorf("node names (-want +got):\n%s", diff)
+	for name, want := range map[string]bool{"node-1": true, "node-10": true, "node-2": true, "node-3": false} {
+		if _, known := cluster.NodeLabels(name); known != want {
+			t.Errorf("%s is known: %v, want %v", name, known, want)
+		}
 	}
 	if self := cluster.Self(); self.Labels == nil {
 		t.Error("a known node without labels sees itself as unknown")

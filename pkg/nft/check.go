@@ -18,16 +18,6 @@ const (
 	oldestMinor = 13
 )
 
-// Check reports whether this process can program nftables in its network namespace. It changes nothing. An error is one sentence
-// that says what is missing and what to do.
-func Check() error {
-	writer, err := openWriter()
-	if err != nil {
-		return err
-	}
-	return writer.conn.Close()
-}
-
 // openWriter opens the socket that batches are sent over, and tries it. Being the first netlink socket of a process it gets the
 // process's id for its port id, by which nft names the owner of a table.
 func openWriter() (*socket, error) {

@@ -53,7 +53,7 @@ func jump(chain string) ruleset.Rule {
 
 // everyChain holds every statement. Chains stand behind those that they lead to.
 func everyChain(family model.Family) []ruleset.Chain {
-	tcp := ruleset.ProtocolIs{Protocol: uint8(model.TCP)}
+	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
 	goRefuse := ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "refuse"}}
 	regular := func(name string, rules ...ruleset.Rule) ruleset.Chain {
 		return ruleset.Chain{Name: name, Hook: ruleset.NoHook, Rules: rules}

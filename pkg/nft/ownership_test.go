@@ -44,10 +44,7 @@ func TestDiallingLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	dialOwned(t, namespace)
-	namespace.Do(func() { err = Check() })
-	if err != nil {
-		t.Errorf("Check: %v", err)
-	}
+	dial(t, namespace, Options{})
 	if after, err := before.reader.generation(t.Context()); err != nil || after != generation {
 		t.Errorf("the ruleset's generation went from %d to %d, %v", generation, after, err)
 	}
@@ -231,9 +228,14 @@ func TestWhatIsMissingIsSaidInOneSentence(t *testing.T) {
 func TestWithoutPrivilegeDialSaysWhatToDo(t *testing.T) {
 	namespace := netnstest.New(t)
 	var err error
-	namespace.Do(func() { err = withoutNetAdmin(Check) })
+	namespace.Do(func() {
+		err = withoutNetAdmin(func() error {
+			_, err := Dial(Options{})
+			return err
+		})
+	})
 	if !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "run as root") {
-		t.Errorf("Check gave %v, want it to ask for root", err)
+		t.Errorf("Dial gave %v, want it to ask for root", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 		batch.elements(ruleset.Add, family, ruleset.Endpoints, element)
 	}
 	chain := ruleset.Chain{Name: "learn-default/web/tcp/http", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{
-		ruleset.ProtocolIs{Protocol: uint8(model.TCP)},
+		ruleset.ProtocolIs{Protocol: model.TCP},
 		ruleset.ReplyPortIs{Port: 8080},
 		ruleset.Update{
 			Map: sticky, Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Value: []ruleset.Field{ruleset.ReplySourceAddr}, Timeout: timeout,

@@ -22,7 +22,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.ProtocolIs:
 		return []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: firstRegister},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: []byte{s.Protocol}},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: []byte{byte(s.Protocol)}},
 		}, nil
 	case ruleset.ReplyPortIs:
 		return []expr.Any{

@@ -139,11 +139,12 @@ func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, er
 
 // decide returns what the named Services should own.
 func (p *Proxy) decide(names []model.ObjectName) []ruleset.Service {
+	self := p.cluster.Self().Name
 	services := make([]ruleset.Service, 0, len(names))
 	for _, name := range names {
 		owned := ruleset.Service{Name: name}
 		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
-			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, p.cluster.Self().Name))
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, self))
 		}
 		services = append(services, owned)
 	}

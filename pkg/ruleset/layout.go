@@ -42,7 +42,7 @@ var (
 	originallyDialled = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
 )
 
-// StaticChains returns the chains that a family's table has whatever the Services are, called ones before callers.
+// StaticChains returns the chains that a family's table has whatever the Services are.
 //
 // All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing. Where a
 // packet goes:
@@ -80,7 +80,7 @@ func StaticChains(family model.Family, config Config) []Chain {
 // comes while connect() is under way: either makes a client wait for its next SYN, a second later. A reset does neither.
 func refuseRules() []Rule {
 	return []Rule{
-		{ProtocolIs{uint8(model.TCP)}, Reject{TCPReset: true}},
+		{ProtocolIs{model.TCP}, Reject{TCPReset: true}},
 		{Reject{}},
 	}
 }
@@ -91,7 +91,7 @@ func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}
 func learnRules() []Rule {
 	var rules []Rule
 	for _, protocol := range model.Protocols {
-		rules = append(rules, Rule{ProtocolIs{uint8(protocol)}, VerdictOf{Key: originallyDialled, Map: Learn}})
+		rules = append(rules, Rule{ProtocolIs{protocol}, VerdictOf{Key: originallyDialled, Map: Learn}})
 	}
 	return rules
 }

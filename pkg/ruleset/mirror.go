@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -61,9 +60,6 @@ func NewMirror() *Mirror {
 		leftoverSets:   map[objectKey]bool{},
 	}
 }
-
-// Service returns what a Service owns; nothing if it owns nothing.
-func (m *Mirror) Service(name model.ObjectName) Service { return m.services[name] }
 
 // Ports returns the number of Service ports of a family that own something.
 func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }
@@ -177,7 +173,7 @@ func (m *Mirror) sweepElements(batch *Batch) {
 				}
 			}
 			if len(late) > 0 {
-				slices.SortFunc(late, func(a, b Element) int { return a.Key.compare(b.Key) })
+				sortElements(late)
 				batch.add(Delete, family, ElementsObject{Set: set, Elements: slices.Values(late)})
 			}
 		}
@@ -191,16 +187,4 @@ func (m *Mirror) Swept() {
 		return
 	}
 	m.late, m.leftoverSets = map[elementKey]Element{}, map[objectKey]bool{}
-}
-
-// Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.
-func (m *Mirror) Equal(other *Mirror) bool {
-	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withSortedSlots(), b.withSortedSlots()) }
-	return maps.EqualFunc(m.services, other.services, sameService) &&
-		maps.Equal(m.elements, other.elements) &&
-		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
-		maps.EqualFunc(m.sets, other.sets, func(a, b Set) bool { return a.Name == b.Name }) &&
-		maps.Equal(m.late, other.late) &&
-		maps.Equal(m.leftoverChains, other.leftoverChains) &&
-		maps.Equal(m.leftoverSets, other.leftoverSets)
 }

@@ -38,8 +38,9 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	}
 }
 
-// isLate reports whether a packet that is on its way may still look for an element of the set after it was read what leads
-// there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
+// isLate reports whether a packet that is on its way may still look for an element of the set, because it has read already what
+// leads there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the
+// sweep.
 func isLate(set Set) bool { return set.Name == Dispatch.Name || set.Name == Endpoints.Name }
 
 // postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and

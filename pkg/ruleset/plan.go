@@ -151,20 +151,19 @@ func (d *draft) own(family model.Family, chain Chain, by int) {
 
 // settleShared turns the counts of owners into elements to add and to delete.
 func (d *draft) settleShared() {
-	for index, set := range StaticSets {
-		if !isShared(set) {
-			continue
+	for key, shared := range d.plan.elements {
+		where, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.verdict}
+		switch had := d.mirror.elements[key].owners > 0; {
+		case had && shared.owners == 0:
+			d.deletes[where] = append(d.deletes[where], element)
+		case !had && shared.owners > 0:
+			d.adds[where] = append(d.adds[where], element)
 		}
-		for key, shared := range d.plan.elements {
-			if key.set != set.Name {
-				continue
-			}
-			where, element := elementsKey{key.family, index}, Element{Key: key.key, Verdict: shared.verdict}
-			switch had := d.mirror.elements[key].owners > 0; {
-			case had && shared.owners == 0:
-				d.deletes[where] = append(d.deletes[where], element)
-			case !had && shared.owners > 0:
-				d.adds[where] = append(d.adds[where], element)
+	}
+	for _, elements := range []map[elementsKey][]Element{d.deletes, d.adds} {
+		for where, list := range elements {
+			if isShared(StaticSets[where.set]) {
+				sortElements(list) // they come from a map, and batches are the same each time
 			}
 		}
 	}

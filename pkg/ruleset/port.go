@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"cmp"
-	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -65,13 +64,9 @@ func isShared(set Set) bool {
 	return set.Name == Dispatch.Name || set.Name == ClusterIPs.Name || set.Name == Hairpin.Name
 }
 
-// Elements returns the elements that the port owns in one of the static sets.
-func (p *Port) Elements(set Set) iter.Seq[Element] {
-	return func(yield func(Element) bool) { p.each(set, yield) }
-}
-
-// each yields the port's elements of a set until yield returns false, which it passes on. It is a function and not a sequence
-// because a first sync walks hundreds of thousands of elements through it, and each level of sequences copies each of them.
+// each yields the elements that the port owns in one of the static sets, until yield returns false, which it passes on. It is
+// a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and each level of
+// sequences copies each of them.
 func (p *Port) each(set Set, yield func(Element) bool) bool {
 	switch set.Name {
 	case Services.Name:
@@ -182,7 +177,7 @@ func (p *Port) stickyChain() Chain {
 	chain := Chain{Name: p.stickyChainName(), Hook: NoHook}
 	for _, affinity := range p.AffinityMaps() {
 		chain.Rules = append(chain.Rules, Rule{
-			ProtocolIs{uint8(p.ID.Protocol)},
+			ProtocolIs{p.ID.Protocol},
 			DNAT{Key: []Field{SourceAddr}, Map: affinity.Set, Port: affinity.Port},
 		})
 	}
@@ -198,7 +193,7 @@ func (p *Port) learnChain() Chain {
 	chain := Chain{Name: p.learnChainName(), Hook: NoHook}
 	for _, affinity := range p.AffinityMaps() {
 		chain.Rules = append(chain.Rules, Rule{
-			ProtocolIs{uint8(p.ID.Protocol)},
+			ProtocolIs{p.ID.Protocol},
 			ReplyPortIs{affinity.Port},
 			Update{
 				Map:     affinity.Set,

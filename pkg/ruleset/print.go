@@ -42,11 +42,8 @@ func (t *table) print(w *bufio.Writer, family model.Family) {
 }
 
 func (t *table) sortedSets() []*filledSet {
-	rank := func(set *filledSet) int {
-		return slices.IndexFunc(StaticSets, func(static Set) bool { return static.Name == set.Name })
-	}
 	return slices.SortedFunc(maps.Values(t.sets), func(a, b *filledSet) int {
-		return cmp.Or(cmp.Compare(uint(rank(a)), uint(rank(b))), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(uint(staticRank(a.Name)), uint(staticRank(b.Name))), cmp.Compare(a.Name, b.Name))
 	})
 }
 
@@ -97,7 +94,14 @@ func (s *filledSet) print(w *bufio.Writer, family model.Family) {
 
 // sorted returns the elements by key.
 func (s *filledSet) sorted() []Element {
-	return slices.SortedFunc(maps.Values(s.elements), func(a, b Element) int { return a.Key.compare(b.Key) })
+	elements := slices.Collect(maps.Values(s.elements))
+	sortElements(elements)
+	return elements
+}
+
+// sortElements sorts by key.
+func sortElements(elements []Element) {
+	slices.SortFunc(elements, func(a, b Element) int { return a.Key.compare(b.Key) })
 }
 
 func (t Tuple) compare(other Tuple) int {

@@ -10,7 +10,7 @@ import (
 )
 
 // Resync returns a mirror that holds exactly the given Services, and the plan that makes the kernel agree with it whatever
-// it holds now, in one batch: traffic sees the old rules or the new ones. Clients keep their affinity where the map is still
+// it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the map is still
 // there; Plan.Left names those maps.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
@@ -99,8 +99,7 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 		delete(m.leftoverChains, objectKey{family, chain.Name})
 	}
 	for _, name := range found.Sets {
-		isStatic := slices.ContainsFunc(StaticSets, func(set Set) bool { return set.Name == name })
-		if _, wanted := m.sets[objectKey{family, name}]; !isStatic && !wanted {
+		if _, wanted := m.sets[objectKey{family, name}]; staticRank(name) < 0 && !wanted {
 			m.leftoverSets[objectKey{family, name}] = true
 		}
 	}

@@ -3,6 +3,8 @@ package ruleset
 import (
 	"net/netip"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // Field is something a rule reads from a packet or from its connection.
@@ -32,7 +34,7 @@ type Rule []Statement
 // The statements, each with its form in nft.
 type (
 	// ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
-	ProtocolIs struct{ Protocol uint8 }
+	ProtocolIs struct{ Protocol model.Protocol }
 	// ReplyPortIs is `ct reply proto-src 8080`, after a ProtocolIs.
 	ReplyPortIs struct{ Port uint16 }
 	// InSet is `<key> @set`.

@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"iter"
-	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -44,14 +43,6 @@ func (s Service) reslotted(have Service) Service {
 		if old, ok := have.port(ports[i].ID); ok {
 			ports[i].Slots = Reslot(old.Slots, ports[i].Slots)
 		}
-	}
-	return Service{Name: s.Name, Ports: ports}
-}
-
-func (s Service) withSortedSlots() Service {
-	ports := slices.Clone(s.Ports)
-	for i := range ports {
-		ports[i].Slots = slices.SortedFunc(slices.Values(ports[i].Slots), netip.AddrPort.Compare)
 	}
 	return Service{Name: s.Name, Ports: ports}
 }

@@ -1,5 +1,7 @@
 package ruleset
 
+import "slices"
+
 // TableName is the name of our table in each family. Nobody else's table has it, and we never touch another.
 const TableName = "vicinity"
 
@@ -50,6 +52,11 @@ var (
 	// StaticSets are declared in every table, in this order.
 	StaticSets = []Set{Services, Dispatch, Endpoints, Sticky, Learn, ClusterIPs, Hairpin}
 )
+
+// staticRank returns the place of a set in StaticSets, and -1 if it is none of them.
+func staticRank(name string) int {
+	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
+}
 
 // Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's port is the
 // map's own: a Service port has one such map for each port number that its endpoints have, nearly always a single one. (nft

@@ -64,7 +64,7 @@ func ruleText(family model.Family, rule Rule) string {
 func statementText(family model.Family, statement Statement) string {
 	switch s := statement.(type) {
 	case ProtocolIs:
-		return "meta l4proto " + protocolText(model.Protocol(s.Protocol))
+		return "meta l4proto " + protocolText(s.Protocol)
 	case ReplyPortIs:
 		return fmt.Sprintf("ct reply proto-src %d", s.Port)
 	case InSet:

@@ -25,11 +25,11 @@ func statementCases() map[string]statementCase {
 	do := func(kind ruleset.VerdictKind, chain string) ruleset.Rule {
 		return ruleset.Rule{ruleset.Do{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}}
 	}
-	tcp := ruleset.ProtocolIs{Protocol: uint8(model.TCP)}
+	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
 	return map[string]statementCase{
 		"ProtocolIs TCP":    {ruleset.Rule{tcp}, "meta l4proto tcp", ""},
-		"ProtocolIs UDP":    {ruleset.Rule{ruleset.ProtocolIs{Protocol: uint8(model.UDP)}}, "meta l4proto udp", ""},
-		"ProtocolIs SCTP":   {ruleset.Rule{ruleset.ProtocolIs{Protocol: uint8(model.SCTP)}}, "meta l4proto sctp", ""},
+		"ProtocolIs UDP":    {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}, "meta l4proto udp", ""},
+		"ProtocolIs SCTP":   {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}, "meta l4proto sctp", ""},
 		"ReplyPortIs":       {ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 8080}}, "meta l4proto tcp ct reply proto-src 8080", ""},
 		"HasDestinationNAT": {ruleset.Rule{ruleset.HasDestinationNAT{}}, "ct status dnat", ""},
 		"ResetPriority":     {ruleset.Rule{ruleset.ResetPriority{}}, "meta priority set none", ""},

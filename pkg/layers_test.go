@@ -39,7 +39,7 @@ var layers = []layer{
 	},
 	{
 		folder: "pkg/explain",
-		ours:   []string{"pkg/model", "pkg/policy", "pkg/ruleset", "pkg/selection"},
+		ours:   []string{"pkg/model", "pkg/policy", "pkg/selection"},
 		others: []string{"sigs.k8s.io/yaml"},
 		pure:   true,
 		why:    "an explanation shows decisions that others made; it takes none and looks nothing up",
@@ -48,7 +48,8 @@ var layers = []layer{
 		folder: "pkg/source",
 		ours:   []string{"pkg/model", "pkg/policy"},
 		others: []string{
-			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml",
+			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "go4.org/netipx", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils",
+			"sigs.k8s.io/json", "sigs.k8s.io/yaml",
 		},
 		why: "a source reports what the cluster says, whatever is made of it",
 	},
@@ -57,6 +58,23 @@ var layers = []layer{
 		ours:   []string{"pkg/model", "pkg/ruleset"},
 		others: []string{"github.com/google/nftables", "github.com/mdlayher/netlink", "golang.org/x/net/bpf", "golang.org/x/sys"},
 		why:    "the kernel is told what to hold and never why",
+	},
+	{
+		folder: "pkg/conntrack",
+		ours:   []string{"pkg/model", "pkg/selection"},
+		others: []string{"github.com/vishvananda/netlink", "golang.org/x/sys"},
+		why:    "which flows may go on is decided elsewhere; here they are found and ended",
+	},
+	{
+		folder: "pkg/interfaces",
+		others: []string{"github.com/vishvananda/netlink", "golang.org/x/sys"},
+		why:    "it tells which addresses there are, and not what they are good for",
+	},
+	{
+		folder: "pkg/healthcheck",
+		ours:   []string{"pkg/httpserve", "pkg/model", "pkg/selection"},
+		others: []string{"golang.org/x/sys"},
+		why:    "it tells load balancers what was decided",
 	},
 	{
 		folder: "pkg/health",
@@ -92,7 +110,7 @@ var layers = []layer{
 	{
 		folder: "e2e/...",
 		ours:   []string{"pkg/...", "e2e/..."},
-		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys"},
+		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/net", "golang.org/x/sys"},
 		why:    "it builds networks and looks at Vicinity from outside; only pkg/nft speaks nftables",
 	},
 }

@@ -20,8 +20,14 @@ func newExplain() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
-		Long: `Print for each Service port and IP family what happens to a new connection on a node: the endpoints in use, the
-topology tier that won, the reason, and every endpoint that was left out with its own reason.
+		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
+dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and every endpoint
+that was left out with its own reason.
+
+The ClusterIP is governed by internalTrafficPolicy, everything external (load-balancer IPs, external IPs, and node ports,
+written *:30080) by externalTrafficPolicy. If that is Local, connections of this node and of pods go to endpoints on all
+nodes, and those from outside stay here. Pods are told from clients outside by --detect-local-mode of 'run' and 'render';
+where it cannot, they count as outside.
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests would decide.
@@ -34,7 +40,11 @@ PORT is a port's name or its number.`,
   proxy explain --manifests state --node node-a1 shop/web:http
 
   # which nodes have no endpoint for a Service
-  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'`,
+  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
+
+  # which nodes do not answer clients from outside, and where
+  proxy explain --manifests state --all-nodes -o json |
+    jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`,
 		Args:                  atMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {

@@ -3,54 +3,63 @@ package main
 import (
 	"context"
 	"log/slog"
-	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
-// feed hands over what the source says: what changed to the proxy, what was refused to the log, health and metrics.
+// feed hands over what the sources say: what changed to the proxy, what was refused to the log, health and metrics.
 type feed struct {
 	node     string
+	config   ruleset.Config // how the tables are made
 	changes  chan<- model.Change
 	log      *slog.Logger
 	status   *health.Status
 	recorder *metrics.Recorder
 
-	started  bool
+	started  bool             // the manifests have been told once
 	problems []source.Problem // told already
+
+	// complete is for manifests and interfaces, which are told by goroutines of their own.
+	complete completion
 }
 
-// deliver returns when the proxy has taken the change, so that what arrives meanwhile comes as one change after it. The first
-// change is delivered even if it is empty: it is the complete state, and that may be nothing.
+func newFeed(
+	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *health.Status, recorder *metrics.Recorder,
+) *feed {
+	return &feed{node: node, config: config, changes: changes, log: log, status: status, recorder: recorder}
+}
+
+// deliver takes what the manifests say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
+// one change after it.
 func (f *feed) deliver(ctx context.Context, update source.Update) {
 	f.tell(update.Problems)
 	f.warn(update.Change)
-	if f.started && update.Change.IsEmpty() {
-		return
-	}
 	f.started = true
-	select {
-	case f.changes <- update.Change:
-	case <-ctx.Done():
-	}
+	f.send(ctx, fromManifests, update.Change)
 }
 
-// warn logs what a change brings that is not wrong, and hardly meant.
-func (f *feed) warn(change model.Change) {
-	if node, told := change.Nodes[f.node]; node == nil && (told || !f.started) {
-		f.log.Warn("there is no Node of this name; its labels are unknown until there is one", "node", f.node)
+// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
+func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
+	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
+}
+
+func (f *feed) send(ctx context.Context, from origin, change model.Change) {
+	f.complete.Lock()
+	defer f.complete.Unlock()
+	change, ready := f.complete.add(from, change)
+	if !ready {
+		return
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(change.Services), model.ObjectName.Compare) {
-		if service := change.Services[name]; service != nil && service.Topology.Ignored != "" {
-			f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation,
-				"reason", service.Topology.Ignored)
-		}
+	select {
+	case f.changes <- change:
+	case <-ctx.Done():
 	}
 }
 

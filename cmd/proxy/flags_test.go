@@ -2,49 +2,11 @@ package main
 
 import (
 	"log/slog"
-	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
-
-func TestParseClusterCIDRs(t *testing.T) {
-	tests := map[string]struct {
-		list string
-		want []string
-		err  string
-	}{
-		"none":                           {list: ""},
-		"one":                            {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
-		"one of each family":             {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
-		"spaces behind the comma":        {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
-		"bits behind the prefix":         {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
-		"two of a family":                {list: "10.244.0.0/16,10.245.0.0/16", err: "more than one IPv4 range"},
-		"an address":                     {list: "10.244.0.0", err: `"10.244.0.0" is not a CIDR`},
-		"a prefix longer than addresses": {list: "10.244.0.0/33", err: "is not a CIDR"},
-		"a trailing comma":               {list: "10.244.0.0/16,", err: `"" is not a CIDR`},
-		"an IPv4 range in IPv6 form":     {list: "::ffff:10.244.0.0/112", err: "write it as IPv4"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseClusterCIDRs(test.list)
-			expectError(t, err, test.err)
-			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func texts(prefixes []netip.Prefix) []string {
-	var list []string
-	for _, prefix := range prefixes {
-		list = append(list, prefix.String())
-	}
-	return list
-}
 
 // expectError wants an error that contains some text, or none if the text is empty.
 func expectError(t *testing.T, err error, want string) {
@@ -95,8 +57,12 @@ func TestTheLogLevelIsRead(t *testing.T) {
 }
 
 func TestAllMistakesInRunFlagsAreTold(t *testing.T) {
-	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --health-address x --cluster-cidr y")
-	for _, flag := range []string{"--manifests", "--log-format", "--log-level", "--own-tables", "--health-address", "--cluster-cidr"} {
+	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --health-address x --cluster-cidr y "+
+		"--detect-local-mode BridgeInterface --nodeport-addresses z")
+	for _, flag := range []string{
+		"--manifests", "--log-format", "--log-level", "--own-tables", "--health-address", "--cluster-cidr", "--pod-bridge-interface",
+		"--nodeport-addresses",
+	} {
 		expectError(t, err, flag)
 	}
 }

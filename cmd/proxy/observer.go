@@ -19,6 +19,7 @@ type observer struct {
 	log      *slog.Logger
 	status   *health.Status
 	recorder *metrics.Recorder
+	checks   *healthChecks
 
 	synced bool // at least once
 }
@@ -40,10 +41,16 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		o.recorder.ElementsWritten(family.String(), metrics.OperationAdd, report.Added[family])
 		o.recorder.ElementsWritten(family.String(), metrics.OperationDelete, report.Deleted[family])
 		o.recorder.ServicePorts(family.String(), report.Ports[family])
+		o.recorder.FlowsEnded(family.String(), report.FlowsEnded[family])
 	}
+	o.recorder.FrontendsContested(report.Contested)
+	o.checks.follow(report)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
+	}
+	if report.FlowsLeft != nil {
+		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", report.FlowsLeft)
 	}
 	if !o.synced {
 		o.synced = true

@@ -10,6 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func newRender() *cobra.Command {
@@ -19,6 +20,9 @@ func newRender() *cobra.Command {
 		Short: "Print the complete ruleset of a node as text that 'nft -f' loads",
 		Long: `Print the tables that 'proxy run' with the same flags would put into the kernel of a node, as 'nft list ruleset' shows
 them. Neither root nor a kernel with nftables is needed.
+
+There are no interfaces to look at. The node is taken to have the addresses that its Node object names, and no others;
+'run' knows all that its interfaces have. Where --nodeport-addresses picks some of them, node ports are shown on these.
 
 What is left out of the manifests is told on standard error; standard output holds nothing but the ruleset.`,
 		Example: `  proxy render --manifests state --node node-a1
@@ -48,8 +52,14 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		return err
 	}
 	flags.warnOfUnknownNode(stderr, change.Nodes)
+	config := flags.config(model.Families)
+	node := change.Nodes[flags.node]
+	if node != nil {
+		change.LocalAddrs = node.Addresses
+	}
+	warnOfRendering(stderr, config, change, node)
 	var kernel paperKernel
-	renderer := proxy.New(flags.node, flags.config(model.Families), &kernel)
+	renderer := proxy.New(flags.node, config, &kernel, noFlows{})
 	renderer.Apply(change)
 	if _, err := renderer.Sync(ctx); err != nil {
 		return fmt.Errorf("render the ruleset of node %s: %w", flags.node, err)
@@ -58,6 +68,19 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		return fmt.Errorf("write the ruleset: %w", err)
 	}
 	return nil
+}
+
+// warnOfRendering tells what 'run' would log about the settings, as far as the manifests make it matter.
+func warnOfRendering(stderr io.Writer, config ruleset.Config, change model.Change, node *model.Node) {
+	var sentences []string
+	if hasNodePort(change) {
+		sentences = append(ofSettings(config), ofNodePorts(config, node))
+	}
+	for _, sentence := range append(sentences, ofPods(config, node)) {
+		if sentence != "" {
+			fmt.Fprintf(stderr, "warning: %s\n", sentence)
+		}
+	}
 }
 
 // paperKernel holds the tables in memory, to be printed.
@@ -76,4 +99,12 @@ func (k *paperKernel) Objects(_ context.Context, family model.Family) (ruleset.O
 // Elements returns what a set holds.
 func (k *paperKernel) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	return k.tables.Elements(family, set)
+}
+
+// noFlows is the conntrack of a node that nobody has talked to.
+type noFlows struct{}
+
+// Forget ends nothing, because there is nothing.
+func (noFlows) Forget(context.Context, []selection.Flows, selection.Scope) (int, error) {
+	return 0, nil
 }

@@ -7,14 +7,19 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/health"
+	"github.com/vicinity-proxy/vicinity/pkg/healthcheck"
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
@@ -27,13 +32,18 @@ func serve(ctx context.Context, stdout, stderr io.Writer, flags *runFlags) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
+	flows, err := conntrack.Dial()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flows.Close()) }()
 	listeners, err := listen(ctx, flags)
 	if err != nil {
 		return err
 	}
 	log := newLogger(stderr, flags.logFormat, flags.level)
 	log.Info("starting", "version", thisBuild().Version, "node", flags.node, "manifests", flags.manifests, "owned-tables", conn.Owned())
-	err = newDaemon(flags, conn, stdout, log).run(ctx, listeners)
+	err = newDaemon(flags, conn, flows, stdout, log).run(ctx, listeners)
 	log.Info("ended; the rules stay in the kernel")
 	return err
 }
@@ -64,11 +74,15 @@ func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 // daemon holds the parts of a running proxy.
 type daemon struct {
 	flags    *runFlags
+	config   ruleset.Config
 	conn     *nft.Conn
+	flows    *conntrack.Conn
 	log      *slog.Logger
 	status   *health.Status
 	recorder *metrics.Recorder
 	observer *observer
+	feed     *feed
+	checks   *healthChecks
 
 	changes chan model.Change
 	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
@@ -76,15 +90,23 @@ type daemon struct {
 	disturbed, repairs chan struct{}
 }
 
-func newDaemon(flags *runFlags, conn *nft.Conn, stdout io.Writer, log *slog.Logger) *daemon {
+func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) *daemon {
+	config := flags.config(conn.Families())
 	d := &daemon{
-		flags: flags, conn: conn, log: log,
+		config: config, flags: flags, conn: conn, flows: flows, log: log,
 		status: &health.Status{}, recorder: metrics.NewRecorder(),
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
-	d.observer = &observer{node: flags.node, stdout: stdout, log: log, status: d.status, recorder: d.recorder}
+	d.checks = &healthChecks{
+		servers: healthcheck.New(log, d.isHealthy), log: log, recorder: d.recorder,
+		config: config, wanted: make(chan wantedChecks, 1),
+	}
+	d.observer = &observer{node: flags.node, stdout: stdout, log: log, status: d.status, recorder: d.recorder, checks: d.checks}
+	d.feed = newFeed(flags.node, config, d.changes, log, d.status, d.recorder)
 	return d
 }
+
+func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy }
 
 // run lets the parts work side by side until ctx ends or one of them fails.
 func (d *daemon) run(ctx context.Context, listeners listeners) error {
@@ -96,20 +118,23 @@ func (d *daemon) run(ctx context.Context, listeners listeners) error {
 			return httpserve.Serve(ctx, listeners.metrics, d.recorder.Handler(), d.log)
 		},
 		func(ctx context.Context) error {
-			feed := &feed{node: d.flags.node, changes: d.changes, log: d.log, status: d.status, recorder: d.recorder}
 			manifests := source.NewManifests(d.flags.manifests, d.log)
-			if err := manifests.Run(ctx, func(update source.Update) { feed.deliver(ctx, update) }); err != nil {
+			if err := manifests.Run(ctx, func(update source.Update) { d.feed.deliver(ctx, update) }); err != nil {
 				return fmt.Errorf("load manifests: %w", err)
 			}
 			return nil
 		},
+		func(ctx context.Context) error {
+			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
+		},
+		d.checks.run,
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
 		func(ctx context.Context) error {
 			pace(ctx, repairInterval, d.disturbed, d.repairs)
 			return nil
 		},
 		func(ctx context.Context) error {
-			proxy.New(d.flags.node, d.flags.config(d.conn.Families()), d.conn).Run(ctx, d.changes, d.repairs, d.observer)
+			proxy.New(d.flags.node, d.config, d.conn, d.flows).Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},
 	)

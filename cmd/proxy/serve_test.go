@@ -50,54 +50,18 @@ func TestARefusedObjectCountsOnceHoweverManyProblemsItHas(t *testing.T) {
 	}
 }
 
-func TestTheFirstChangeIsDeliveredEvenIfItIsEmptyAndNoOtherEmptyOne(t *testing.T) {
-	changes := make(chan model.Change, 3)
-	feed := &feed{
-		node: "node-a", changes: changes,
-		log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: metrics.NewRecorder(),
-	}
-	node := model.Change{Nodes: map[string]*model.Node{"node-a": {Name: "node-a"}}}
-	for _, change := range []model.Change{{}, {}, node} {
-		feed.deliver(t.Context(), source.Update{Change: change})
-	}
-	close(changes)
-	var got []model.Change
-	for change := range changes {
-		got = append(got, change)
-	}
-	if diff := cmp.Diff([]model.Change{{}, node}, got); diff != "" {
-		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-}
-
-func TestDeliveryEndsWithTheProgram(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	feed := &feed{
-		changes: make(chan model.Change), // nobody receives
-		log:     slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: metrics.NewRecorder(),
-	}
-	delivered := make(chan struct{})
-	go func() {
-		feed.deliver(ctx, source.Update{})
-		close(delivered)
-	}()
-	select {
-	case <-delivered:
-	case <-time.After(patience):
-		t.Error("the delivery goes on waiting")
-	}
-}
-
 func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
 	o := &observer{
 		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &health.Status{}, recorder: recorder,
+		checks: &healthChecks{wanted: make(chan wantedChecks, 1)},
 	}
 	o.Synced(proxy.Report{
 		Ports:   map[model.Family]int{model.IPv4: 3, model.IPv6: 2},
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
+
+		Contested: 2, FlowsEnded: map[model.Family]int{model.IPv6: 11},
 	}, time.Unix(100, 0), time.Unix(101, 0))
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -105,6 +69,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 		`vicinity_service_ports{ip_family="IPv4"} 3`, `vicinity_service_ports{ip_family="IPv6"} 2`,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
 		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
+		"vicinity_frontends_contested 2", `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
 	} {
 		if !strings.Contains(page.Body.String(), line+"\n") {
 			t.Errorf("/metrics lacks %q", line)
@@ -116,6 +81,7 @@ func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 	status := &health.Status{}
 	o := &observer{
 		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: status, recorder: metrics.NewRecorder(),
+		checks: &healthChecks{wanted: make(chan wantedChecks, 1)},
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Failed(errors.New("no buffer space"), start, start.Add(time.Second), time.Second)

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
@@ -27,9 +26,4 @@ func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model
 	if nodes[f.node] == nil {
 		fmt.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n", f.node, f.manifests)
 	}
-}
-
-// config is how the tables of some families are to be made.
-func (f *tableFlags) config(families []model.Family) ruleset.Config {
-	return ruleset.Config{Families: families, LocalTraffic: f.clusterCIDRs}
 }

@@ -1,153 +1,110 @@
-// Package bench measures the whole way from an event to the kernel, in network namespaces of its own. It needs root.
+// Package bench measures the whole way from an event to the kernel, and what the tables then cost a connection, in network
+// namespaces of its own. It needs root.
 //
-// Times of one machine say little about another, and less on a shared one. What compares is printed as a ratio: to the
-// floor, which is the time the kernel takes for the same bytes when they lie ready.
+// Times of one machine say little about another, and less on a shared one. What compares is printed as a ratio: to the floor,
+// which is the time the kernel takes for the same bytes when they lie ready, or for the same connection without a Service.
 package bench_test
 
 import (
-	"context"
-	"runtime"
-	"runtime/debug"
+	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-var config = ruleset.Config{Families: model.Families}
+// config is what most clusters have: pods are known by their addresses, node ports are served on the node's own.
+var config = ruleset.Config{
+	Families:     model.Families,
+	LocalTraffic: ruleset.LocalTraffic{Prefixes: []netip.Prefix{fabric.PodsIPv4, fabric.PodsIPv6}},
+	NodePorts:    model.NodePortAddresses{Primary: true},
+}
 
-// dial returns nftables of a new namespace.
-func dial(b *testing.B) *nft.Conn {
+// ownNode is the name of the node whose proxy is measured.
+const ownNode = "node"
+
+// machine is a node with its nftables and its conntrack.
+type machine struct {
+	*fabric.Node
+	tables *nft.Conn
+	flows  *conntrack.Conn
+}
+
+// newMachine returns a node with empty tables in a network of its own.
+func newMachine(b *testing.B) *machine {
+	b.Helper()
+	return addMachine(b, newFabric(b), ownNode)
+}
+
+func newFabric(b *testing.B) *fabric.Fabric {
 	b.Helper()
 	network, err := fabric.New()
 	if err != nil {
-		b.Fatalf("make a namespace (this needs root): %v", err)
+		b.Fatalf("build a network (this needs root): %v", err)
 	}
-	node, err := network.AddNode("node")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var conn *nft.Conn
-	if err := node.Do(func() (err error) { conn, err = nft.Dial(nft.Options{Owned: true}); return err }); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { conn.Close(); network.Close() })
-	return conn
-}
-
-// recorder keeps the first batch that is not empty, which is that of the first sync.
-type recorder struct {
-	*nft.Conn
-	first *ruleset.Batch
-}
-
-func (r *recorder) Commit(ctx context.Context, batch ruleset.Batch) error {
-	if r.first == nil && len(batch.Ops) > 0 {
-		r.first = &batch
-	}
-	return r.Conn.Commit(ctx, batch)
-}
-
-// BenchmarkFirstSync takes a whole cluster in, from the objects to the accepted commit.
-func BenchmarkFirstSync(b *testing.B) {
-	for _, size := range sizes {
-		b.Run(size.String(), func(b *testing.B) {
-			var syncs, floors []time.Duration
-			var elements int
-			var peak int64
-			for b.Loop() {
-				b.StopTimer()
-				everything := size.cluster()
-				kernel := &recorder{Conn: dial(b)}
-				resetPeakMemory(b)
-				before := memory(b, "VmRSS")
-				b.StartTimer()
-				started := time.Now()
-				p := proxy.New("node", config, kernel)
-				p.Apply(everything)
-				report, err := p.Sync(b.Context())
-				syncs = append(syncs, time.Since(started))
-				b.StopTimer()
-				if err != nil {
-					b.Fatal(err)
-				}
-				peak = max(peak, memory(b, "VmHWM")-before)
-				elements = report.Added[model.IPv4]
-				floors = append(floors, floor(b, *kernel.first))
-				b.StartTimer()
-			}
-			ratio := float64(median(syncs)) / float64(median(floors))
-			b.ReportMetric(ratio, "x-floor")
-			b.ReportMetric(float64(elements)/median(syncs).Seconds(), "elements/s")
-			results.first = append(results.first, firstSync{size, elements, median(syncs), median(floors), peak})
-		})
-	}
-}
-
-// floor returns how long the kernel takes for the same bytes, encoded beforehand.
-func floor(b *testing.B, batch ruleset.Batch) time.Duration {
-	b.Helper()
-	conn := dial(b)
-	encoded, err := conn.Encode(batch)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if encoded.Size() == 0 {
-		b.Fatal("the first sync sent nothing")
-	}
-	runtime.GC()
-	started := time.Now()
-	if err := conn.Send(b.Context(), encoded); err != nil {
-		b.Fatal(err)
-	}
-	return time.Since(started)
-}
-
-// BenchmarkOneChange follows single events, each from the object to the accepted commit and the sweep behind it.
-func BenchmarkOneChange(b *testing.B) {
-	for _, event := range []struct {
-		name   string
-		change func(size, int) model.Change
-	}{
-		{"one endpoint replaced", size.change},
-		{"one endpoint less or more", size.resize},
-	} {
-		for _, size := range sizes {
-			b.Run(event.name+"/"+size.String(), func(b *testing.B) {
-				p := proxy.New("node", config, dial(b))
-				p.Apply(size.cluster())
-				if _, err := p.Sync(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-				runtime.GC()
-				var syncs []time.Duration
-				var written int
-				for round := 0; b.Loop(); round++ {
-					const events = 5000
-					for number := range events {
-						change := event.change(size, round*events+number)
-						started := time.Now()
-						p.Apply(change)
-						report, err := p.Sync(b.Context())
-						syncs = append(syncs, time.Since(started))
-						if err != nil {
-							b.Fatal(err)
-						}
-						written = max(written, report.Added[model.IPv4]+report.Deleted[model.IPv4])
-					}
-				}
-				slices.Sort(syncs)
-				b.ReportMetric(percentile(syncs, 50).Seconds()*1e6, "p50-µs")
-				b.ReportMetric(percentile(syncs, 99).Seconds()*1e6, "p99-µs")
-				results.changes = append(results.changes, oneChange{event.name, size, written, percentile(syncs, 50), percentile(syncs, 99)})
-			})
+	b.Cleanup(func() {
+		if err := network.Close(); err != nil {
+			b.Errorf("take the network down: %v", err)
 		}
+	})
+	return network
+}
+
+func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
+	b.Helper()
+	node, err := network.AddNode(name)
+	if err != nil {
+		b.Fatal(err)
 	}
+	m := &machine{Node: node}
+	err = node.Do(func() (err error) {
+		if m.tables, err = nft.Dial(nft.Options{Owned: true}); err == nil {
+			m.flows, err = conntrack.Dial()
+		}
+		return err
+	})
+	if err != nil {
+		b.Fatalf("dial nftables and conntrack on %s: %v", name, err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(m.tables.Close(), m.flows.Close()); err != nil {
+			b.Errorf("leave the kernel of %s: %v", name, err)
+		}
+	})
+	return m
+}
+
+// proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
+func (m *machine) proxyOf(cluster model.Change) *proxy.Proxy {
+	p := proxy.New(m.Name, config, m.tables, m.flows)
+	p.Apply(cluster)
+	p.Apply(m.object())
+	return p
+}
+
+// object is the machine itself, as the cluster knows it.
+func (m *machine) object() model.Change {
+	ipv4, ipv6 := m.PodCIDRs()
+	addrs := []netip.Addr{m.IPv4, m.IPv6}
+	node := &model.Node{Name: m.Name, Addresses: addrs, PodCIDRs: []netip.Prefix{ipv4, ipv6}}
+	return model.Change{Nodes: map[string]*model.Node{m.Name: node}, LocalAddrs: addrs}
+}
+
+// sync makes the kernel agree with the proxy, completely.
+func sync(b *testing.B, p *proxy.Proxy) proxy.Report {
+	b.Helper()
+	report, err := p.Sync(b.Context())
+	if err := errors.Join(err, report.Unswept, report.FlowsLeft); err != nil {
+		b.Fatal(err)
+	}
+	return report
 }
 
 func median(times []time.Duration) time.Duration {
@@ -156,12 +113,4 @@ func median(times []time.Duration) time.Duration {
 
 func percentile(sorted []time.Duration, percent int) time.Duration {
 	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
-}
-
-func resetPeakMemory(b *testing.B) {
-	b.Helper()
-	debug.FreeOSMemory()
-	if err := writeFile("/proc/self/clear_refs", "5"); err != nil { // proc(5): makes VmHWM start anew
-		b.Fatal(err)
-	}
 }

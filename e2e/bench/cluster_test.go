@@ -7,19 +7,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// size is the size of a cluster.
-type size struct{ services, endpoints int }
+// size is the size of a cluster, and what its Services are: of type ClusterIP all of them, or a mix of the types.
+type size struct {
+	services, endpoints int
+	mix                 bool
+}
 
-func (s size) String() string { return fmt.Sprintf("%dx%d", s.services, s.endpoints) }
+func (s size) String() string {
+	if s.mix {
+		return fmt.Sprintf("mix %dx%d", s.services, s.endpoints)
+	}
+	return fmt.Sprintf("%dx%d", s.services, s.endpoints)
+}
 
 // sizes are those of published measurements: 10,000 Services in many scale tests, 44,125 in kubernetes/kubernetes#139513.
-var sizes = []size{{10_000, 10}, {44_125, 5}}
+var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, {44_125, 5, true}}
 
 func serviceName(number int) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}
 }
 
-// cluster returns all objects of a cluster.
+// cluster returns all Services and slices of a cluster.
 func (s size) cluster() model.Change {
 	change := model.Change{
 		Services: make(map[model.ObjectName]*model.Service, s.services),
@@ -27,23 +35,40 @@ func (s size) cluster() model.Change {
 	}
 	for number := range s.services {
 		name := serviceName(number)
-		change.Services[name] = &model.Service{
-			Name:       name,
-			ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})},
-			Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
-		}
-		change.Slices[name] = slice(number, s.endpoints)
+		change.Services[name] = s.service(number)
+		change.Slices[name] = s.slice(number, s.endpoints)
 	}
 	return change
 }
 
-// slice returns the slice of a Service, with so many ready endpoints on other nodes.
-func slice(number, endpoints int) *model.EndpointSlice {
+func (s size) service(number int) *model.Service {
+	made := &model.Service{
+		Name:       serviceName(number),
+		ClusterIPs: []netip.Addr{clusterIP(number)},
+		Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: servicePort}},
+	}
+	s.typeOf(number).expose(made, number)
+	return made
+}
+
+// The port that clients dial and the one on which pods serve.
+const (
+	servicePort = 80
+	podPort     = 8080
+)
+
+func clusterIP(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
+}
+
+// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, but for the first endpoint of a
+// Service that keeps its clients on the node.
+func (s size) slice(number, endpoints int) *model.EndpointSlice {
 	name := serviceName(number)
 	made := &model.EndpointSlice{
 		Name:    name,
 		Service: name,
-		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
+		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: podPort}},
 	}
 	for endpoint := range endpoints {
 		made.Endpoints = append(made.Endpoints, model.SliceEndpoint{
@@ -53,19 +78,8 @@ func slice(number, endpoints int) *model.EndpointSlice {
 			},
 		})
 	}
+	if s.typeOf(number) == loadBalancer && isLocal(number) && endpoints > 0 {
+		made.Endpoints[0].Node = ownNode
+	}
 	return made
-}
-
-// change returns the event that another pod takes the place of one endpoint of a Service.
-func (s size) change(round int) model.Change {
-	number := round * 7919 % s.services // a prime: each round another Service
-	made := slice(number, s.endpoints)
-	made.Endpoints[round%s.endpoints].Addr = netip.AddrFrom4([4]byte{11, byte(round >> 16), byte(round >> 8), byte(round)})
-	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
-}
-
-// resize returns the event that a Service loses its last endpoint, or gets it back.
-func (s size) resize(round int) model.Change {
-	made := slice(round/2%s.services, s.endpoints-1+round%2)
-	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
 }

@@ -1,12 +1,9 @@
 package fabric
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"os"
 	"syscall"
@@ -21,6 +18,9 @@ type Reply struct {
 	Node string `json:"node"`
 	// Client is the address and port from which the server saw the question come.
 	Client netip.AddrPort `json:"client"`
+	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if somebody on
+	// the way translated the source.
+	Own netip.AddrPort `json:"-"`
 }
 
 // Patience is how long Get waits for a connection and its answer.
@@ -41,15 +41,12 @@ func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Ask("tcp"
 // os.ErrDeadlineExceeded in it.
 func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Duration) (Reply, error) {
 	deadline := time.Now().Add(patience)
-	answer, err := n.exchange(network, addr, deadline)
+	conversation, err := n.open(network, addr, deadline)
 	if err != nil {
 		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
 	}
-	var reply Reply
-	if err := json.Unmarshal(answer, &reply); err != nil {
-		return Reply{}, fmt.Errorf("reading the answer of %s over %s: %w", addr, network, err)
-	}
-	return reply, nil
+	reply, err := conversation.ask(deadline)
+	return reply, errors.Join(err, conversation.Close())
 }
 
 // sayTimeout gives every timeout one name: that of a net.Dialer is not os.ErrDeadlineExceeded.
@@ -59,56 +56,6 @@ func sayTimeout(err error) error {
 		return fmt.Errorf("%w: %w", os.ErrDeadlineExceeded, err)
 	}
 	return err
-}
-
-func (n *Namespace) exchange(network string, addr netip.AddrPort, deadline time.Time) ([]byte, error) {
-	if network == "sctp" {
-		return n.exchangeSCTP(addr, deadline)
-	}
-	conn, err := n.dialFresh(network, addr, deadline)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil, err
-	}
-	if network == "udp" {
-		return exchangeMessage(conn)
-	}
-	return exchangeHTTP(conn, addr)
-}
-
-// exchangeMessage sends a question and reads the answer, each in one message.
-func exchangeMessage(conn net.Conn) ([]byte, error) {
-	if _, err := conn.Write([]byte("?")); err != nil {
-		return nil, err
-	}
-	answer := make([]byte, maxMessage)
-	size, err := conn.Read(answer)
-	return answer[:size], err
-}
-
-func exchangeHTTP(conn net.Conn, addr netip.AddrPort) ([]byte, error) {
-	request, err := http.NewRequest(http.MethodGet, "http://"+addr.String()+"/", nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Close = true
-	if err := request.Write(conn); err != nil {
-		return nil, err
-	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the server answered %s", response.Status)
-	}
-	var answer json.RawMessage
-	err = json.NewDecoder(response.Body).Decode(&answer)
-	return answer, err
 }
 
 // dialFresh connects from a port not used lately.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-
-	"github.com/vishvananda/netlink"
 )
 
 // Fabric is a network of nodes, their pods, and hosts beside them.
@@ -33,25 +31,22 @@ var (
 // New returns a fabric without nodes. Close ends it.
 func New() (*Fabric, error) {
 	f := &Fabric{spawner: newSpawner()}
-	if err := f.addBridge(); err != nil {
+	if err := f.addSwitch(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func (f *Fabric) addBridge() error {
+func (f *Fabric) addSwitch() error {
 	ns, err := f.addNamespace("switch", gatewayIPv4, gatewayIPv6)
 	if err != nil {
 		return err
 	}
 	f.bridge = ns
-	// Neighbour solicitations are multicast; without snooping the bridge floods them at once.
-	snooping := false
-	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}, MulticastSnooping: &snooping}
-	if err := ns.links.LinkAdd(bridge); err != nil {
-		return fmt.Errorf("adding bridge %s: %w", bridgeName, err)
+	if err := ns.addBridge(switchName); err != nil {
+		return err
 	}
-	return ns.setUp(bridgeName, fabricPrefix(gatewayIPv4), fabricPrefix(gatewayIPv6))
+	return ns.setUp(switchName, fabricPrefix(gatewayIPv4), fabricPrefix(gatewayIPv6))
 }
 
 // Close ends every process and server of the fabric, and with them its namespaces. It may be called twice.
@@ -113,7 +108,7 @@ func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, err
 	if err := connect(f.bridge, port, ns, uplinkName); err != nil {
 		return nil, err
 	}
-	if err := f.bridge.join(port); err != nil {
+	if err := f.bridge.join(switchName, port); err != nil {
 		return nil, err
 	}
 	if err := ns.setUp(uplinkName, fabricPrefix(ns.IPv4), fabricPrefix(ns.IPv6)); err != nil {

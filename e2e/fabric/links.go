@@ -10,9 +10,19 @@ import (
 )
 
 const (
-	bridgeName = "br0"
+	switchName = "br0"
 	uplinkName = "eth0" // of nodes, hosts and pods
 )
+
+// addBridge adds a bridge without ports. Neighbour solicitations are multicast; without snooping the bridge floods them at once.
+func (n *Namespace) addBridge(name string) error {
+	snooping := false
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}
+	if err := n.links.LinkAdd(bridge); err != nil {
+		return fmt.Errorf("adding bridge %s to %s: %w", name, n.Name, err)
+	}
+	return nil
+}
 
 // connect lays a cable: a link in each of the two namespaces. The far end is made in its namespace, so its name can clash with
 // nothing on the way.
@@ -26,8 +36,8 @@ func connect(near *Namespace, nearName string, far *Namespace, farName string) e
 	return nil
 }
 
-// join makes a link a port of the bridge.
-func (n *Namespace) join(port string) error {
+// join makes a link a port of a bridge.
+func (n *Namespace) join(bridgeName, port string) error {
 	bridge, err := n.link(bridgeName)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ type Node struct {
 
 	number int
 	pods   int
+	bridge string // the pods' links are its ports; empty if each is a link of the node by itself
 }
 
 // Pod is a network on a node.
@@ -21,6 +22,14 @@ type Pod struct {
 	// Node is where the pod runs.
 	Node *Node
 }
+
+// What the links of a node's pods are called.
+const (
+	// PodLinkPrefix begins the name of the node's end of every pod's link.
+	PodLinkPrefix = "pod"
+	// PodBridge is the bridge of a node added by AddBridgeNode.
+	PodBridge = "cbr0"
+)
 
 // The host end of every pod's link has these addresses; pods know no other neighbour.
 var (
@@ -49,6 +58,25 @@ func (f *Fabric) AddNode(name string) (*Node, error) {
 	return node, nil
 }
 
+// AddBridgeNode adds a node that sees its pods' packets come in by one bridge. The pods still send everything to the node, also
+// what they send each other: what one port of the bridge hands to another would pass no conntrack (unless br_netfilter is there).
+func (f *Fabric) AddBridgeNode(name string) (*Node, error) {
+	node, err := f.AddNode(name)
+	if err != nil {
+		return nil, err
+	}
+	node.bridge = PodBridge
+	if err := errors.Join(node.writeSysctlsIfPresent(routedBridgeSysctls), node.addBridge(PodBridge)); err != nil {
+		return nil, err
+	}
+	return node, node.setUpGateway(PodBridge)
+}
+
+// setUpGateway makes a link the one at which pods find their gateway.
+func (n *Namespace) setUpGateway(link string) error {
+	return n.setUp(link, single(podGatewayIPv4), netip.PrefixFrom(podGatewayIPv6, 64))
+}
+
 // PodCIDRs returns the node's ranges of pod addresses.
 func (n *Node) PodCIDRs() (ipv4, ipv6 netip.Prefix) {
 	return netip.PrefixFrom(podIPv4(n.number, 0), 24), netip.PrefixFrom(podIPv6(n.number, 0), 64)
@@ -74,29 +102,36 @@ func (n *Node) AddPod(name string) (*Pod, error) {
 	}
 	ns.nodeName = n.Name
 	pod := &Pod{Namespace: ns, Node: n}
-	if err := pod.plugIn(fmt.Sprintf("pod%d", number)); err != nil {
+	if err := pod.plugIn(fmt.Sprintf("%s%d", PodLinkPrefix, number)); err != nil {
 		return nil, fmt.Errorf("adding pod %s: %w", name, err)
 	}
 	n.pods = number
 	return pod, nil
 }
 
-// plugIn connects the pod with its node by a routed point-to-point link.
+// plugIn connects the pod with its node, by a routed point-to-point link or as a port of the node's bridge.
 func (p *Pod) plugIn(port string) error {
-	node := p.Node.Namespace
+	node, gateway := p.Node.Namespace, port
 	if err := connect(node, port, p.Namespace, uplinkName); err != nil {
 		return err
 	}
-	if err := node.setUp(port, single(podGatewayIPv4), netip.PrefixFrom(podGatewayIPv6, 64)); err != nil {
-		return err
+	if p.Node.bridge == "" {
+		if err := node.setUpGateway(port); err != nil {
+			return err
+		}
+	} else {
+		gateway = p.Node.bridge
+		if err := node.join(gateway, port); err != nil {
+			return err
+		}
 	}
 	if err := p.setUp(uplinkName, single(p.IPv4), single(p.IPv6)); err != nil {
 		return err
 	}
 	// The node names the source address: it would take 169.254.1.1, the one on the link.
 	return errors.Join(
-		node.addRoute(route{to: single(p.IPv4), link: port, from: node.IPv4}),
-		node.addRoute(route{to: single(p.IPv6), link: port, from: node.IPv6}),
+		node.addRoute(route{to: single(p.IPv4), link: gateway, from: node.IPv4}),
+		node.addRoute(route{to: single(p.IPv6), link: gateway, from: node.IPv6}),
 		p.addRoute(route{to: anyIPv4, via: podGatewayIPv4, link: uplinkName}),
 		p.addRoute(route{to: anyIPv6, via: podGatewayIPv6, link: uplinkName}),
 	)

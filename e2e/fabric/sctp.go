@@ -10,8 +10,9 @@ import (
 )
 
 // SCTP is spoken in one of two ways. Where the kernel has SCTP already, its sockets are used: it would answer our packets
-// with ABORT. Elsewhere the fabric speaks the few words of SCTP it needs itself, over raw sockets (sctp_raw.go): many kernels
-// come without SCTP, and opening one such socket would load sctp.ko into the whole machine, which a test must not do.
+// with ABORT. Elsewhere the fabric speaks the few words of SCTP it needs itself, over raw sockets (sctp_client.go,
+// sctp_server.go): many kernels come without SCTP, and opening one such socket would load sctp.ko into the whole machine, which a
+// test must not do.
 var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	protocols, err := os.Open("/proc/net/protocols")
 	if err != nil {
@@ -27,20 +28,16 @@ var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	return false
 })
 
-// exchangeSCTP sends a question in an association of its own and returns the answer.
-func (n *Namespace) exchangeSCTP(addr netip.AddrPort, deadline time.Time) ([]byte, error) {
+// openSCTP sets up an association.
+func (n *Namespace) openSCTP(addr netip.AddrPort, deadline time.Time) (line, error) {
 	if !kernelSpeaksSCTP() {
-		return n.exchangeRawSCTP(addr, deadline)
+		return n.associate(addr, deadline)
 	}
 	conn, err := n.dialStream(protocolSCTP, addr, deadline)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil, err
-	}
-	return exchangeMessage(conn)
+	return messages{conn}, nil
 }
 
 func (s *Server) listenSCTP(addr netip.AddrPort) error {

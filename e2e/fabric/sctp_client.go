@@ -24,71 +24,88 @@ func rawSCTP(addr netip.Addr) string {
 // resendAfter is when a packet without an answer is sent again.
 const resendAfter = 200 * time.Millisecond
 
-// association is the client's side of an SCTP association that carries one question and one answer.
+// association is the client's side of an SCTP association. It has one question under way at a time.
 type association struct {
 	conn     *net.IPConn
 	from, to uint16
 	tag      uint32 // ours
 	peerTag  uint32
-	sequence uint32
+	sequence uint32 // of the next question
 	deadline time.Time
 }
 
 var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONNREFUSED)
 
-// exchangeRawSCTP sets up an association over a raw socket, asks, and shuts it down. The socket is connected, so an ICMP
-// error for its destination is the error of the next read.
-func (n *Namespace) exchangeRawSCTP(addr netip.AddrPort, deadline time.Time) ([]byte, error) {
+// associate sets up an association over a raw socket. The socket is connected, so an ICMP error for its destination is the error
+// of the next read.
+func (n *Namespace) associate(addr netip.AddrPort, deadline time.Time) (*association, error) {
 	conn, err := n.dial(&net.Dialer{Deadline: deadline}, rawSCTP(addr.Addr()), addr.Addr().String())
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
 	raw, ok := conn.(*net.IPConn)
 	if !ok {
-		return nil, fmt.Errorf("a raw socket is a %T", conn)
+		return nil, errors.Join(fmt.Errorf("a raw socket is a %T", conn), conn.Close())
 	}
 	a := &association{
 		conn: raw, from: n.freshPort(), to: addr.Port(),
 		tag: rand.Uint32() | 1, sequence: rand.Uint32(), deadline: deadline, // a tag is never zero
 	}
-	return a.exchange([]byte("?"))
+	if err := a.setUp(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return a, nil
 }
 
-func (a *association) exchange(question []byte) ([]byte, error) {
+func (a *association) setUp() error {
 	initAck, err := a.call(0, sctpChunk{kind: chunkInit, value: initValue(a.tag, a.sequence, nil)}, chunkInitAck)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(initAck) < initLength+chunkHeader {
-		return nil, fmt.Errorf("INIT ACK: %w", errShort)
+		return fmt.Errorf("INIT ACK: %w", errShort)
 	}
 	a.peerTag = binary.BigEndian.Uint32(initAck)
 	cookie := initAck[initLength+chunkHeader:] // our servers send no other parameter
-	if _, err := a.call(a.peerTag, sctpChunk{kind: chunkCookieEcho, value: cookie}, chunkCookieAck); err != nil {
-		return nil, err
-	}
-	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, question)}
-	answer, err := a.call(a.peerTag, data, chunkData)
-	if err != nil {
-		return nil, err
-	}
-	if len(answer) < dataPrefix {
-		return nil, fmt.Errorf("DATA: %w", errShort)
-	}
-	return answer[dataPrefix:], a.shutDown(answer)
+	_, err = a.call(a.peerTag, sctpChunk{kind: chunkCookieEcho, value: cookie}, chunkCookieAck)
+	return err
 }
 
-// shutDown acknowledges the answer and ends the association, so that conntrack forgets it soon.
-func (a *association) shutDown(answer []byte) error {
-	last := answer[:4]
-	if err := a.send(a.peerTag, sctpChunk{kind: chunkSack, value: sackValue(binary.BigEndian.Uint32(last))}); err != nil {
-		return err
+// exchange sends a question and acknowledges its answer, which has the question's sequence number: a server that starts with the
+// client's first number, and answers each message by one, gives it that.
+func (a *association) exchange(deadline time.Time) ([]byte, error) {
+	a.deadline = deadline
+	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, []byte("?"))}
+	for {
+		answer, err := a.call(a.peerTag, data, chunkData)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer) < dataPrefix {
+			return nil, fmt.Errorf("DATA: %w", errShort)
+		}
+		if binary.BigEndian.Uint32(answer) != a.sequence {
+			continue // an earlier answer, sent again
+		}
+		err = a.send(a.peerTag, sctpChunk{kind: chunkSack, value: sackValue(a.sequence)})
+		a.sequence++
+		return answer[dataPrefix:], err
 	}
-	if _, err := a.call(a.peerTag, sctpChunk{kind: chunkShutdown, value: last}, chunkShutdownAck); err != nil {
-		return err
+}
+
+func (a *association) own() netip.AddrPort {
+	addr, _ := netip.ParseAddr(a.conn.LocalAddr().String()) // the kernel's own words
+	return netip.AddrPortFrom(addr.Unmap(), a.from)
+}
+
+// Close ends the association, so that conntrack forgets it soon, and the socket. A server that is gone needs no farewell.
+func (a *association) Close() error {
+	a.deadline = time.Now().Add(resendAfter)
+	last := binary.BigEndian.AppendUint32(nil, a.sequence-1)
+	if _, err := a.call(a.peerTag, sctpChunk{kind: chunkShutdown, value: last}, chunkShutdownAck); err == nil {
+		_ = a.send(a.peerTag, sctpChunk{kind: chunkShutdownComplete})
 	}
-	return a.send(a.peerTag, sctpChunk{kind: chunkShutdownComplete})
+	return a.conn.Close()
 }
 
 // call sends a chunk, again and again, until a chunk of the wanted kind arrives, and returns that one's value.

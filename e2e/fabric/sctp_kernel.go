@@ -89,26 +89,29 @@ func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
 	return nil
 }
 
-// accept answers one question of each association, until the listener is closed.
+// accept answers the questions of every association, until the listener is closed.
 func (s *Server) accept(listener net.Listener) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		s.serve(func() { s.answerOnce(conn) })
+		s.serve(func() { s.answerAll(conn) })
 	}
 }
 
-// answerOnce answers one question. A client that says nothing for a while is left.
-func (s *Server) answerOnce(conn net.Conn) {
+// answerAll answers questions until the client ends the association, or says nothing for a while.
+func (s *Server) answerAll(conn net.Conn) {
 	defer conn.Close()
 	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-	if err != nil || conn.SetDeadline(time.Now().Add(Patience)) != nil {
-		return
-	}
-	if _, err := conn.Read(make([]byte, maxMessage)); err == nil {
-		_, _ = conn.Write(s.answer(client)) // a client that is gone needs no answer
+	question := make([]byte, maxMessage)
+	for err == nil {
+		if err = conn.SetDeadline(time.Now().Add(5 * Patience)); err != nil {
+			return
+		}
+		if _, err = conn.Read(question); err == nil {
+			_, err = conn.Write(s.answer(client))
+		}
 	}
 }
 

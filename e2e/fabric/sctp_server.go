@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"hash/crc32"
 	"net"
 	"net/netip"
 )
@@ -20,7 +20,6 @@ type rawServer struct {
 // peerTags are the verification tags of an association.
 type peerTags struct {
 	theirs, ours uint32
-	sequence     uint32
 }
 
 func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
@@ -65,7 +64,7 @@ func (s *rawServer) serve() {
 func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (uint32, []sctpChunk) {
 	switch chunk.kind {
 	case chunkInit:
-		return s.welcome(chunk)
+		return welcome(client, chunk)
 	case chunkCookieEcho:
 		peer, err := readCookie(chunk.value)
 		if err != nil || peer.ours != tag {
@@ -83,8 +82,9 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 		if len(chunk.value) < dataPrefix {
 			return 0, nil
 		}
-		sack := sctpChunk{kind: chunkSack, value: sackValue(binary.BigEndian.Uint32(chunk.value))}
-		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(peer.sequence, s.answer(client))}
+		sequence := binary.BigEndian.Uint32(chunk.value)
+		sack := sctpChunk{kind: chunkSack, value: sackValue(sequence)}
+		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.answer(client))}
 		return peer.theirs, []sctpChunk{sack, data}
 	case chunkShutdown:
 		return peer.theirs, []sctpChunk{{kind: chunkShutdownAck}}
@@ -94,26 +94,28 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 	return 0, nil
 }
 
-// welcome answers INIT. All that is known of the client goes into the cookie that it sends back.
-func (s *rawServer) welcome(chunk sctpChunk) (uint32, []sctpChunk) {
+// welcome answers INIT. All that is known of the client goes into the cookie that it sends back. The server's sequence numbers
+// are the client's, for there is one answer to each message: so an answer can be sent again without being remembered.
+//
+// A repeated INIT gets the same tag again. Conntrack believes the newest INIT ACK and drops what carries the tag of an older one.
+func welcome(client netip.AddrPort, chunk sctpChunk) (uint32, []sctpChunk) {
 	if len(chunk.value) < initLength {
 		return 0, nil
 	}
-	peer := peerTags{theirs: binary.BigEndian.Uint32(chunk.value), ours: rand.Uint32() | 1, sequence: rand.Uint32()}
-	value := initValue(peer.ours, peer.sequence, peer.cookie())
+	peer := peerTags{theirs: binary.BigEndian.Uint32(chunk.value)}
+	seed := binary.BigEndian.AppendUint32([]byte(client.String()), peer.theirs)
+	peer.ours = crc32.Checksum(seed, castagnoli) | 1 // a tag is never zero
+	value := initValue(peer.ours, binary.BigEndian.Uint32(chunk.value[initLength-4:]), peer.cookie())
 	return peer.theirs, []sctpChunk{{kind: chunkInitAck, value: value}}
 }
 
 func (p peerTags) cookie() []byte {
-	b := binary.BigEndian.AppendUint32(nil, p.theirs)
-	b = binary.BigEndian.AppendUint32(b, p.ours)
-	return binary.BigEndian.AppendUint32(b, p.sequence)
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, p.theirs), p.ours)
 }
 
 func readCookie(b []byte) (peerTags, error) {
-	if len(b) != 12 {
+	if len(b) != 8 {
 		return peerTags{}, fmt.Errorf("a cookie of %d bytes", len(b))
 	}
-	word := binary.BigEndian.Uint32
-	return peerTags{theirs: word(b), ours: word(b[4:]), sequence: word(b[8:])}, nil
+	return peerTags{theirs: binary.BigEndian.Uint32(b), ours: binary.BigEndian.Uint32(b[4:])}, nil
 }

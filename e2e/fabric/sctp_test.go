@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,6 +74,9 @@ func TestAServerAnswersARepeatedChunkAgain(t *testing.T) {
 	theirs, answers := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)})
 	if theirs != 4 || len(answers) != 1 || answers[0].kind != chunkInitAck {
 		t.Fatalf("INIT was answered with tag %d, %v", theirs, answers)
+	}
+	if _, again := server.react(client, 0, sctpChunk{kind: chunkInit, value: initValue(4, 5, nil)}); !reflect.DeepEqual(again, answers) {
+		t.Errorf("a repeated INIT was answered %v, at first %v", again, answers)
 	}
 	cookie := answers[0].value[initLength+chunkHeader:]
 	peer, err := readCookie(cookie)

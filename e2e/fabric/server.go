@@ -23,10 +23,13 @@ type Server struct {
 	closers   []io.Closer
 }
 
-// Serve starts a server on the namespace's own addresses. Close or the fabric's Close ends it.
-func (n *Namespace) Serve(port uint16) (*Server, error) {
+// Serve starts a server on the namespace's own addresses, or on the given ones of them. Close or the fabric's Close ends it.
+func (n *Namespace) Serve(port uint16, addrs ...netip.Addr) (*Server, error) {
+	if len(addrs) == 0 {
+		addrs = []netip.Addr{n.IPv4, n.IPv6}
+	}
 	server := &Server{namespace: n}
-	for _, addr := range []netip.Addr{n.IPv4, n.IPv6} {
+	for _, addr := range addrs {
 		if err := server.listen(netip.AddrPortFrom(addr, port)); err != nil {
 			return nil, errors.Join(fmt.Errorf("serving port %d on %s: %w", port, n.Name, err), server.Close())
 		}

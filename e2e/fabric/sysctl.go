@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,6 +38,28 @@ var forwardingSysctls = []sysctl{
 	{"net.ipv4.ip_forward", "1"},
 	{"net.ipv6.conf.all.forwarding", "1"},
 	{"net.ipv6.conf.default.forwarding", "1"},
+}
+
+// routedBridgeSysctls make packets of a bridge pass netfilter only where the node routes them. With br_netfilter, which not every
+// kernel has, they would pass it on the bridge already.
+var routedBridgeSysctls = []sysctl{
+	{"net.bridge.bridge-nf-call-iptables", "0"},
+	{"net.bridge.bridge-nf-call-ip6tables", "0"},
+}
+
+// writeSysctlsIfPresent sets kernel settings that not every kernel has.
+func (n *Namespace) writeSysctlsIfPresent(settings []sysctl) error {
+	for _, setting := range settings {
+		if err := n.writeSysctls([]sysctl{setting}); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetSysctl sets a kernel setting of the namespace, named as sysctl(8) names it, with dots.
+func (n *Namespace) SetSysctl(name, value string) error {
+	return n.writeSysctls([]sysctl{{name, value}})
 }
 
 // writeSysctls sets kernel settings of the namespace. /proc/sys/net shows those of the thread that opens a file there.

@@ -61,10 +61,11 @@ func TestAClientKeepsItsEndpoint(t *testing.T) {
 
 // TestAffinityEndsAfterItsTimeout, counted from the newest connection.
 func TestAffinityEndsAfterItsTimeout(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c")}
 	client := c.addPod(c.nodes[0], "client")
-	const timeout = 2 * time.Second
+	const timeout = time.Second
 	c.apply(service(affinity(timeout)))
 	c.apply(endpoints(servers...))
 	for _, to := range []path{paths[0], paths[3]} {

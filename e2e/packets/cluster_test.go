@@ -3,45 +3,48 @@
 package packets_test
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-)
-
-// The port that clients dial and the one on which pods serve.
-const (
-	servicePort = 80
-	podPort     = 8080
-)
-
-var (
-	serviceIPv4 = netip.MustParseAddr("10.96.0.10")
-	serviceIPv6 = netip.MustParseAddr("fd00:96::a")
-	serviceName = model.ObjectName{Namespace: "default", Name: "web"}
 )
 
 // cluster is a fabric with the proxy on every node.
 type cluster struct {
 	t      *testing.T
 	fabric *fabric.Fabric
-	config ruleset.Config
+	setup  setup
 	nodes  []*node
 	// everything is the state of the cluster, for proxies that start later.
 	everything model.Change
+}
+
+// setup is what a cluster is made with.
+type setup struct {
+	nodes  int
+	config ruleset.Config
+	// bridged: every node sees its pods behind one bridge.
+	bridged bool
+	// notOwned lets nft change the tables too.
+	notOwned bool
 }
 
 // node is a node with its proxy.
 type node struct {
 	*fabric.Node
 	conn  *nft.Conn
+	flows *conntrack.Conn
 	proxy *proxy.Proxy
+	// local are the addresses of its interfaces, as its proxy was told last.
+	local []netip.Addr
 }
 
 // pod is a serving pod, and the endpoint it is.
@@ -50,16 +53,30 @@ type pod struct {
 	zone string
 }
 
+// clusterCIDR is the configuration that most clusters have: pods are known by their addresses, node ports are served on the
+// node's own.
+func clusterCIDR() ruleset.Config {
+	return ruleset.Config{
+		Families:     model.Families,
+		LocalTraffic: ruleset.LocalTraffic{Prefixes: []netip.Prefix{fabric.PodsIPv4, fabric.PodsIPv6}},
+		NodePorts:    model.NodePortAddresses{Primary: true},
+	}
+}
+
+// withoutDetector is a configuration in which nobody knows who is a pod.
+func withoutDetector() ruleset.Config {
+	config := clusterCIDR()
+	config.LocalTraffic = ruleset.LocalTraffic{}
+	return config
+}
+
 // newCluster returns a cluster with nodes node-1, node-2, … Their pods' addresses are local traffic.
 func newCluster(t *testing.T, nodes int) *cluster {
 	t.Helper()
-	return newClusterWith(t, nodes, ruleset.Config{
-		Families:     model.Families,
-		LocalTraffic: []netip.Prefix{fabric.PodsIPv4, fabric.PodsIPv6},
-	})
+	return setUp(t, setup{nodes: nodes, config: clusterCIDR()})
 }
 
-func newClusterWith(t *testing.T, nodes int, config ruleset.Config) *cluster {
+func setUp(t *testing.T, setup setup) *cluster {
 	t.Helper()
 	built, err := fabric.New()
 	if err != nil {
@@ -70,32 +87,64 @@ func newClusterWith(t *testing.T, nodes int, config ruleset.Config) *cluster {
 			t.Errorf("take the network down: %v", err)
 		}
 	})
-	c := &cluster{t: t, fabric: built, config: config}
-	for number := range nodes {
-		c.addNode(fmt.Sprintf("node-%d", number+1))
+	c := &cluster{t: t, fabric: built, setup: setup}
+	objects := model.Change{Nodes: map[string]*model.Node{}}
+	for number := range setup.nodes {
+		added := c.addNode(fmt.Sprintf("node-%d", number+1))
+		objects.Nodes[added.Name] = added.object()
 	}
+	c.apply(objects)
 	return c
 }
 
-func (c *cluster) addNode(name string) {
+func (c *cluster) addNode(name string) *node {
 	c.t.Helper()
-	machine, err := c.fabric.AddNode(name)
+	add := c.fabric.AddNode
+	if c.setup.bridged {
+		add = c.fabric.AddBridgeNode
+	}
+	machine, err := add(name)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	added := &node{Node: machine}
-	if err := machine.Do(func() (err error) { added.conn, err = nft.Dial(nft.Options{Owned: true}); return err }); err != nil {
-		c.t.Fatalf("dial nftables on %s: %v", name, err)
+	options := nft.Options{Owned: !c.setup.notOwned}
+	err = machine.Do(func() (err error) {
+		if added.conn, err = nft.Dial(options); err == nil {
+			added.flows, err = conntrack.Dial()
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatalf("dial nftables and conntrack on %s: %v", name, err)
 	}
-	c.t.Cleanup(func() { added.conn.Close() })
+	c.t.Cleanup(func() {
+		added.conn.Close()
+		if err := added.flows.Close(); err != nil {
+			c.t.Errorf("leave conntrack of %s: %v", name, err)
+		}
+	})
 	c.nodes = append(c.nodes, added)
+	added.local = c.interfaceAddrs(added)
 	c.restart(added)
+	return added
+}
+
+// object returns the Node object, as the cluster knows it.
+func (n *node) object() *model.Node {
+	ipv4, ipv6 := n.PodCIDRs()
+	return &model.Node{
+		Name:      n.Name,
+		Labels:    map[string]string{string(policy.Zone): "zone-of-" + n.Name, string(policy.Hostname): n.Name},
+		Addresses: []netip.Addr{n.IPv4, n.IPv6},
+		PodCIDRs:  []netip.Prefix{ipv4, ipv6},
+	}
 }
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.proxy = proxy.New(n.Name, c.config, n.conn)
-	n.proxy.Apply(c.everything)
+	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, n.flows)
+	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 
 // apply tells every proxy what changed, and waits until all kernels have it.
@@ -111,8 +160,8 @@ func (c *cluster) apply(change model.Change) {
 func (c *cluster) sync(n *node) {
 	c.t.Helper()
 	report, err := n.proxy.Sync(c.t.Context())
-	if err != nil || report.Unswept != nil {
-		c.t.Fatalf("sync of %s: %v, %v", n.Name, err, report.Unswept)
+	if err := errors.Join(err, report.Unswept, report.FlowsLeft); err != nil {
+		c.t.Fatalf("sync of %s: %v", n.Name, err)
 	}
 }
 
@@ -136,89 +185,31 @@ func (c *cluster) addServer(n *node, name string) *pod {
 	return &pod{Pod: added, zone: "zone-of-" + n.Name}
 }
 
-// service returns the Service that all tests dial, in both families and with all protocols on one port number.
-func service(edit ...func(*model.Service)) model.Change {
-	s := &model.Service{
-		Name:       serviceName,
-		ClusterIPs: []netip.Addr{serviceIPv4, serviceIPv6},
-		Ports: []model.ServicePort{
-			{Name: "tcp", Protocol: model.TCP, Port: servicePort},
-			{Name: "udp", Protocol: model.UDP, Port: servicePort},
-			{Name: "sctp", Protocol: model.SCTP, Port: servicePort},
-		},
+// addHost adds a machine outside the cluster that reaches everything the cluster serves through one node. The other nodes answer
+// it through that node too: without masquerading, an answer that went another way would reach the host untranslated.
+func (c *cluster) addHost(name string, via *node) *fabric.Namespace {
+	c.t.Helper()
+	host, err := c.fabric.AddHost(name, via.Node)
+	for _, prefix := range servedPrefixes {
+		err = errors.Join(err, host.RouteVia(prefix, via.Namespace))
 	}
-	for _, e := range edit {
-		e(s)
-	}
-	return model.Change{Services: map[model.ObjectName]*model.Service{s.Name: s}}
-}
-
-func affinity(timeout time.Duration) func(*model.Service) {
-	return func(s *model.Service) { s.AffinityTimeout = timeout }
-}
-
-// endpoints returns the slices that make the pods the Service's ready endpoints, and nobody else.
-func endpoints(pods ...*pod) model.Change {
-	change := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
-	for _, family := range model.Families {
-		slice := &model.EndpointSlice{
-			Name:    model.ObjectName{Namespace: "default", Name: "web-" + family.String()},
-			Service: serviceName,
-			Family:  family,
-			Ports: []model.SlicePort{
-				{Name: "tcp", Protocol: model.TCP, Port: podPort},
-				{Name: "udp", Protocol: model.UDP, Port: podPort},
-				{Name: "sctp", Protocol: model.SCTP, Port: podPort},
-			},
-		}
-		for _, p := range pods {
-			addr := p.IPv4
-			if family == model.IPv6 {
-				addr = p.IPv6
+	for _, other := range c.nodes {
+		for _, addr := range []netip.Addr{host.IPv4, host.IPv6} {
+			if other != via {
+				err = errors.Join(err, other.RouteVia(single(addr), via.Namespace))
 			}
-			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
-				Addr:     addr,
-				Endpoint: model.Endpoint{Node: p.Node.Name, Zone: p.zone, Ready: true, Serving: true},
-			})
-		}
-		change.Slices[slice.Name] = slice
-	}
-	return change
-}
-
-// path is a way to dial the Service.
-type path struct {
-	network string
-	addr    netip.AddrPort
-}
-
-func (p path) String() string { return p.network + " " + p.addr.String() }
-
-// paths are all ways to dial the Service: three protocols in two families.
-var paths = func() []path {
-	var all []path
-	for _, addr := range []netip.Addr{serviceIPv4, serviceIPv6} {
-		for _, network := range []string{"tcp", "udp", "sctp"} {
-			all = append(all, path{network, netip.AddrPortFrom(addr, servicePort)})
 		}
 	}
-	return all
-}()
-
-// own returns the client's own address in the family of a path.
-func (p path) own(client *fabric.Namespace) netip.Addr {
-	if p.addr.Addr().Is4() {
-		return client.IPv4
-	}
-	return client.IPv6
-}
-
-// mustAsk dials the Service and returns who answered.
-func mustAsk(t *testing.T, client *fabric.Namespace, to path) fabric.Reply {
-	t.Helper()
-	reply, err := client.Ask(to.network, to.addr, fabric.Patience)
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	return reply
+	return host.Namespace
+}
+
+// serveOn starts a server of a node's own, such as a daemon in the host network.
+func (c *cluster) serveOn(n *fabric.Namespace, port uint16, addrs ...netip.Addr) {
+	c.t.Helper()
+	if _, err := n.Serve(port, addrs...); err != nil {
+		c.t.Fatal(err)
+	}
 }

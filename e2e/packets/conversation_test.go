@@ -1,52 +1,49 @@
 package packets_test
 
 import (
-	"bufio"
-	"encoding/json"
-	"net"
-	"net/http"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// conversation is one TCP connection that stays open.
+// conversation is a connection that stays open, and what its first answer said.
 type conversation struct {
-	conn   net.Conn
-	reader *bufio.Reader
+	*fabric.Conversation
+	from  *fabric.Namespace
+	to    path
+	first fabric.Reply
 }
 
-func openConversation(t *testing.T, client *fabric.Namespace, to path) *conversation {
+// converse opens a connection from every client over every path.
+func converse(t *testing.T, clients []*fabric.Namespace, to []path) []*conversation {
 	t.Helper()
-	conn, err := client.Dial(to.network, to.addr.String(), fabric.Patience)
-	if err != nil {
-		t.Fatal(err)
+	var all []*conversation
+	for _, from := range clients {
+		for _, p := range to {
+			opened, err := from.Open(p.network, p.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+			c := &conversation{Conversation: opened, from: from, to: p}
+			if c.first, err = c.Ask(fabric.Patience); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
 	}
-	t.Cleanup(func() { conn.Close() })
-	c := &conversation{conn: conn, reader: bufio.NewReader(conn)}
-	c.ask(t)
-	c.ask(t)
-	return c
+	return all
 }
 
-// ask asks once more over the same connection, and returns the pod that answers.
-func (c *conversation) ask(t *testing.T) string {
+// expectGoesOn asks once more over every connection: the same server must answer, and see the same client as at first.
+func expectGoesOn(t *testing.T, why string, open []*conversation) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://web/", nil)
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range open {
+		reply, err := c.Ask(fabric.Patience)
+		if err != nil {
+			t.Errorf("%s: %v", why, err)
+		} else if reply != c.first {
+			t.Errorf("%s: %s from %s is answered %+v now, at first %+v", why, c.to, c.from.Name, reply, c.first)
+		}
 	}
-	if err := request.Write(c.conn); err != nil {
-		t.Fatalf("ask over the open connection: %v", err)
-	}
-	response, err := http.ReadResponse(c.reader, request)
-	if err != nil {
-		t.Fatalf("read the answer over the open connection: %v", err)
-	}
-	defer response.Body.Close()
-	var reply fabric.Reply
-	if err := json.NewDecoder(response.Body).Decode(&reply); err != nil {
-		t.Fatal(err)
-	}
-	return reply.Pod
 }

@@ -2,12 +2,9 @@ package packets_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // TestWhomTheServerSees: a pod's connection to a ClusterIP keeps its source; anybody else's comes from the node that
@@ -16,12 +13,11 @@ func TestWhomTheServerSees(t *testing.T) {
 	c := newCluster(t, 2)
 	server := c.addServer(c.nodes[1], "server")
 	client := c.addPod(c.nodes[0], "client")
-	host, err := c.fabric.AddHost("outside", c.nodes[0].Node)
+	host, err := c.fabric.AddHost("outside", c.nodes[0].Node) // nobody else knows the way back through the node
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.apply(service())
-	c.apply(endpoints(server))
+	c.apply(service().Then(endpoints(server)))
 	for _, to := range paths {
 		for _, tt := range []struct {
 			from *fabric.Namespace
@@ -38,40 +34,15 @@ func TestWhomTheServerSees(t *testing.T) {
 	}
 }
 
-// TestNothingIsMasqueradedWithoutADetector, as in kube-proxy: without a prefix of local traffic nobody knows who is outside.
-func TestNothingIsMasqueradedWithoutADetector(t *testing.T) {
-	c := newClusterWith(t, 1, ruleset.Config{Families: model.Families})
-	server := c.addServer(c.nodes[0], "server")
-	host, err := c.fabric.AddHost("outside", c.nodes[0].Node)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.apply(service())
-	c.apply(endpoints(server))
-	for _, to := range paths {
-		if got := mustAsk(t, host.Namespace, to).Client.Addr(); got != to.own(host.Namespace) {
-			t.Errorf("%s: the server sees %s, want the host's own address", to, got)
-		}
-	}
-}
-
-// TestAPodReachesItselfThroughItsService, and sees the connection come from its node: with its own source it would drop the answer.
-func TestAPodReachesItselfThroughItsService(t *testing.T) {
-	for name, config := range map[string]ruleset.Config{
-		"with a detector":    {Families: model.Families, LocalTraffic: []netip.Prefix{fabric.PodsIPv4, fabric.PodsIPv6}},
-		"without a detector": {Families: model.Families},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newClusterWith(t, 1, config)
-			server := c.addServer(c.nodes[0], "server")
-			c.apply(service())
-			c.apply(endpoints(server))
-			for _, to := range paths {
-				got := mustAsk(t, server.Namespace, to).Client.Addr()
-				if slices.Contains([]netip.Addr{server.IPv4, server.IPv6}, got) {
-					t.Errorf("%s: the pod sees itself as the client: %s", to, got)
-				}
-			}
-		})
-	}
+// TestAFamilyWithoutAPrefixHasNoDetector, while the other one has.
+func TestAFamilyWithoutAPrefixHasNoDetector(t *testing.T) {
+	config := clusterCIDR()
+	config.LocalTraffic.Prefixes = []netip.Prefix{fabric.PodsIPv4}
+	c := setUp(t, setup{nodes: 2, config: config})
+	node := c.nodes[0]
+	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
+	host := []*fabric.Namespace{c.addHost("host", node)}
+	c.apply(service().Then(endpoints(near, far)))
+	expect(t, "the family that has a prefix", host, paths[:3], allMasq.holds(node, near, far))
+	expect(t, "the family that has none", host, paths[3:], all.holds(node, near, far))
 }

@@ -3,19 +3,19 @@ package packets_test
 import (
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestConnectionsSpreadEvenly: over all endpoints, wherever they are, for every protocol and family, from a pod and from the
-// node itself.
+// TestConnectionsSpreadEvenly: over all endpoints, wherever they are, for every protocol and family and kind of frontend, from a
+// pod and from the node itself.
 func TestConnectionsSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
 	client := c.addPod(c.nodes[0], "client")
-	c.apply(service())
-	c.apply(endpoints(servers...))
-	for _, to := range paths {
+	c.apply(service(web.withEverything).Then(endpoints(servers...)))
+	for _, to := range append(paths, only(web.paths(c.nodes[0], model.NodePort, model.LoadBalancerIP), "tcp")...) {
 		const connections = 150
 		counts := map[string]int{}
 		for number := range connections {
@@ -48,14 +48,8 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	client := c.addPod(c.nodes[0], "client")
-	change := service(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone, policy.AnyNode} })
-	for _, n := range c.nodes {
-		change = change.Then(model.Change{Nodes: map[string]*model.Node{
-			n.Name: {Name: n.Name, Labels: map[string]string{string(policy.Zone): "zone-of-" + n.Name}},
-		}})
-	}
-	c.apply(change)
-	only := func(want string) {
+	c.apply(service(topologyKeys(policy.Zone, policy.AnyNode)))
+	stays := func(want string) {
 		t.Helper()
 		for _, to := range paths {
 			for range 10 {
@@ -66,16 +60,12 @@ func TestEachNodeStaysInItsTier(t *testing.T) {
 		}
 	}
 	c.apply(endpoints(near, far))
-	only("near")
-	open := openConversation(t, client.Namespace, paths[0])
+	stays("near")
+	open := converse(t, []*fabric.Namespace{client.Namespace}, only(paths, "tcp"))
 	c.apply(endpoints(far))
-	only("far")
-	if got := open.ask(t); got != "near" {
-		t.Errorf("the connection that was open is with %s now", got)
-	}
+	stays("far")
+	expectGoesOn(t, "the tier changed", open)
 	c.apply(endpoints(near, far))
-	only("near")
-	if got := open.ask(t); got != "near" {
-		t.Errorf("the connection that was open is with %s now", got)
-	}
+	stays("near")
+	expectGoesOn(t, "the tier changed back", open)
 }

@@ -1,47 +1,41 @@
 package explain
 
 import (
-	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Build tells the story of a decision that was made on a node, and of the endpoints it left out.
-func Build(node string, decision selection.Decision, exclusions []selection.Exclusion) Port {
-	service, chosen := decision.Service, decision.Selection
-	_, outcome := chosen.ClusterIP()
+// build tells the story of a decision that the cluster's own node made.
+func build(cluster *model.Cluster, decision selection.Decision) Port {
+	node, service := cluster.Self(), decision.Service
+	from := selection.Viewpoint{Node: node, Labels: cluster.NodeLabels}
 	port := Port{
-		Node:            node,
+		Node:            node.Name,
 		Service:         service.Name.String(),
 		Port:            decision.Port.Name,
 		Number:          int(decision.Port.Port),
 		Protocol:        decision.Port.Protocol.String(),
 		Family:          decision.Family.String(),
-		Frontends:       frontends(decision.Owned),
-		Outcome:         outcomeNames[outcome],
-		Message:         outcomeMessage(decision),
-		Cluster:         choice(chosen.Cluster),
-		Excluded:        excluded(exclusions),
+		Frontends:       frontends(service, decision.Owned),
+		Lost:            lost(cluster, decision),
+		Traffic:         traffic(decision),
+		Cluster:         choice(decision.Selection.Cluster),
+		Excluded:        excluded(decision.Selection.Exclusions(decision.Endpoints, from)),
+		AllowedSources:  allowedSources(decision, node),
+		HealthCheck:     healthCheck(cluster, decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
-		Warnings:        warnings(decision),
+		Warnings:        warnings(cluster, decision),
 	}
-	if chosen.Local != nil {
-		local := choice(*chosen.Local)
+	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
+	if decision.Selection.Local != nil {
+		local := choice(*decision.Selection.Local)
 		port.Local = &local
 	}
 	return port
-}
-
-func frontends(owned []model.Frontend) []string {
-	list := make([]string, 0, len(owned))
-	for _, frontend := range owned {
-		list = append(list, netip.AddrPortFrom(frontend.Addr, frontend.Port).String())
-	}
-	return list
 }
 
 func choice(chosen selection.Choice) Choice {
@@ -69,13 +63,31 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	return list
 }
 
-func warnings(decision selection.Decision) []string {
-	var list []string
-	if ignored := decision.Service.Topology.Ignored; ignored != "" {
-		list = append(list, "The annotation "+policy.TopologyKeysAnnotation+" is ignored: "+ignored)
+// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses forbids nobody anything.
+func allowedSources(decision selection.Decision, node model.Node) []string {
+	if !owns(decision, model.LoadBalancerIP) {
+		return nil
 	}
-	for _, lost := range decision.Lost {
-		list = append(list, fmt.Sprintf("%s belongs to the older Service %s, until that one lets go of it.", lost.Frontend, lost.Owner))
+	allowed := decision.Service.AllowedSources(decision.Family, node)
+	if slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Bits() == 0 }) {
+		return nil
+	}
+	var list []string
+	for _, prefix := range allowed {
+		list = append(list, prefix.String())
 	}
 	return list
+}
+
+// owns reports whether a frontend of a kind leads to the port.
+func owns(decision selection.Decision, kind model.FrontendKind) bool {
+	return slices.ContainsFunc(decision.Owned, func(frontend model.Frontend) bool { return decision.Service.KindOf(frontend) == kind })
+}
+
+func healthCheck(cluster *model.Cluster, decision selection.Decision) *HealthCheck {
+	check, asked := selection.HealthCheckOf(cluster, decision.Service.Name)
+	if !asked {
+		return nil
+	}
+	return &HealthCheck{NodePort: int(check.Port), LocalEndpoints: check.Endpoints[decision.Family]}
 }

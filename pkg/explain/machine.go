@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -37,6 +38,10 @@ func withoutNull(ports []Port) []Port {
 	for _, port := range ports {
 		port.Frontends = neverNull(port.Frontends)
 		port.Excluded = neverNull(port.Excluded)
+		port.Traffic = slices.Clone(neverNull(port.Traffic))
+		for i := range port.Traffic {
+			port.Traffic[i].Frontends = neverNull(port.Traffic[i].Frontends)
+		}
 		port.Cluster.Endpoints = neverNull(port.Cluster.Endpoints)
 		if port.Local != nil {
 			local := *port.Local

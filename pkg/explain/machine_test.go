@@ -26,11 +26,11 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 		want []string
 	}{
 		"a port with everything": {topologyPort(), []string{
-			"affinitySeconds", "cluster", "excluded", "family", "frontends", "local", "message", "node", "number", "outcome", "port",
-			"protocol", "service", "warnings",
+			"affinitySeconds", "allowedSources", "cluster", "excluded", "family", "frontends", "healthCheck", "local", "lost", "message",
+			"node", "number", "outcome", "port", "protocol", "service", "traffic", "warnings",
 		}},
 		"a port with only what every port has": {emptyPort(), []string{
-			"cluster", "excluded", "family", "frontends", "message", "number", "outcome", "port", "protocol", "service",
+			"cluster", "excluded", "family", "frontends", "message", "number", "outcome", "port", "protocol", "service", "traffic",
 		}},
 	}
 	for name, test := range tests {
@@ -39,10 +39,30 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(list[0]))); diff != "" {
 				t.Errorf("fields (-want +got):\n%s", diff)
 			}
-			choice := list[0]["cluster"].(map[string]any)
-			want := []string{"endpoints", "message", "reason", "tier"}
-			if diff := cmp.Diff(want, slices.Sorted(maps.Keys(choice))); diff != "" {
-				t.Errorf("fields of cluster (-want +got):\n%s", diff)
+		})
+	}
+}
+
+func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
+	port := decode(t, []explain.Port{topologyPort()})[0]
+	first := func(field string) any { return port[field].([]any)[0] }
+	last := func(field string) any { list := port[field].([]any); return list[len(list)-1] }
+	tests := map[string]struct {
+		object any
+		want   []string
+	}{
+		"a frontend":                   {first("frontends"), []string{"address", "kind"}},
+		"a lost frontend":              {first("lost"), []string{"address", "kind", "message", "owner", "reason"}},
+		"traffic to the ClusterIP":     {first("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "to"}},
+		"external traffic":             {last("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "source", "to"}},
+		"a choice":                     {port["cluster"], []string{"endpoints", "message", "reason", "tier"}},
+		"an endpoint that is left out": {first("excluded"), []string{"endpoint", "message", "reason"}},
+		"a health check":               {port["healthCheck"], []string{"localEndpoints", "nodePort"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(test.object.(map[string]any)))); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -50,13 +70,17 @@ func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
 
 func TestJSONListsAreNeverNull(t *testing.T) {
 	empty := decode(t, []explain.Port{{}})[0]
-	for _, field := range []string{"frontends", "excluded"} {
+	for _, field := range []string{"frontends", "traffic", "excluded"} {
 		if _, ok := empty[field].([]any); !ok {
 			t.Errorf("%s is %v, want a list", field, empty[field])
 		}
 	}
 	if _, ok := empty["cluster"].(map[string]any)["endpoints"].([]any); !ok {
 		t.Errorf("cluster is %v, want a list of endpoints in it", empty["cluster"])
+	}
+	traffic := decode(t, []explain.Port{{Traffic: []explain.Traffic{{}}}})[0]["traffic"].([]any)[0].(map[string]any)
+	if _, ok := traffic["frontends"].([]any); !ok {
+		t.Errorf("traffic is %v, want a list of frontends in it", traffic)
 	}
 }
 

@@ -13,20 +13,65 @@ var outcomeNames = [...]string{
 	selection.Drop:    "drop",
 }
 
-// outcomeMessage says what somebody who dials the ClusterIP will see.
-func outcomeMessage(decision selection.Decision) string {
-	if len(decision.Owned) == 0 {
-		return "Nobody reaches this port, because other Services own all its frontends."
+// outcomeLost is the outcome of a ClusterIP that another Service owns.
+const outcomeLost = "lost"
+
+// path is a way that connections take, as far as it can be told before it is known where they end.
+type path struct {
+	subject string // "New connections to the ClusterIP"
+	policy  string // the policy that keeps them on this node, if one does
+	source  string // the stable word for the source address that endpoints see; empty if it is not to be told
+}
+
+// tell completes what is known of some traffic with where it goes.
+func (p path) tell(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
+	traffic.Choice = choiceCluster
+	if p.policy != "" {
+		traffic.Choice = choiceLocal
 	}
-	choice, outcome := decision.Selection.ClusterIP()
-	const dialled = "New connections to the ClusterIP "
+	traffic.Outcome = outcomeNames[outcome]
+	traffic.Message = p.subject + " " + p.predicate(len(choice.Endpoints), outcome)
+	if outcome == selection.Balance {
+		traffic.Source = p.source
+	}
+	return traffic
+}
+
+// predicate says what somebody who dials will see, and what the endpoint will.
+func (p path) predicate(endpoints int, outcome selection.Outcome) string {
+	here, seen := "", seenSource[p.source]
+	if p.policy != "" {
+		here = " on this node"
+	}
 	switch {
 	case outcome == selection.Refuse:
-		return dialled + "are refused at once, because no endpoint may be used."
+		return "are refused at once, because no endpoint may be used."
 	case outcome == selection.Drop:
-		return dialled + "get no answer, because internalTrafficPolicy is Local and every usable endpoint is on another node."
-	case len(choice.Endpoints) == 1:
-		return dialled + "go to one endpoint."
+		return fmt.Sprintf("get no answer, because %s is Local and every usable endpoint is on another node.", p.policy)
+	case seen == "" && endpoints == 1:
+		return fmt.Sprintf("go to one endpoint%s.", here)
+	case seen == "":
+		return fmt.Sprintf("are spread at random over %d endpoints%s.", endpoints, here)
+	case endpoints == 1:
+		return fmt.Sprintf("go to one endpoint%s, which sees %s.", here, seen)
 	}
-	return fmt.Sprintf("%sare spread at random over %d endpoints.", dialled, len(choice.Endpoints))
+	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, here, seen)
+}
+
+// seenSource says which address an endpoint sees as the client's.
+var seenSource = map[string]string{
+	sourceKept:        "the client's own address",
+	sourceMasqueraded: "an address of this node instead of the client's",
+	sourceKeptForPods: "a pod's own address, or one of this node",
+}
+
+// outcomeOfClusterIP returns what a dialled ClusterIP does, as word and sentence.
+func outcomeOfClusterIP(traffic []Traffic) (outcome, message string) {
+	switch {
+	case len(traffic) == 0:
+		return outcomeLost, "Nobody reaches this port, because other Services own all its frontends."
+	case traffic[0].To != toClusterIP:
+		return outcomeLost, "The ClusterIP does not lead here, because another Service owns it on this port."
+	}
+	return traffic[0].Outcome, traffic[0].Message
 }

@@ -4,17 +4,24 @@ package explain
 //
 // Its JSON names are an interface: scripts read them.
 type Port struct {
-	Node      string   `json:"node,omitempty"`
-	Service   string   `json:"service"`   // namespace/name
-	Port      string   `json:"port"`      // the port's name, often empty
-	Number    int      `json:"number"`    // the port that clients dial
-	Protocol  string   `json:"protocol"`  // TCP, UDP or SCTP
-	Family    string   `json:"family"`    // IPv4 or IPv6
-	Frontends []string `json:"frontends"` // what clients dial, address:port; empty if others own it all, never null
+	Node     string `json:"node,omitempty"`
+	Service  string `json:"service"`  // namespace/name
+	Port     string `json:"port"`     // the port's name, often empty
+	Number   int    `json:"number"`   // the port that clients dial, but for the node port
+	Protocol string `json:"protocol"` // TCP, UDP or SCTP
+	Family   string `json:"family"`   // IPv4 or IPv6
 
-	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop. Message is the same as a sentence.
+	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all, never
+	// null. Lost are the ones that the port should have too, and another Service owns.
+	Frontends []Frontend     `json:"frontends"`
+	Lost      []LostFrontend `json:"lost,omitempty"`
+
+	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service owns the
+	// ClusterIP on this port. Message is the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
+	// Traffic tells the same for all owned frontends, and for all clients that are not treated alike; never null.
+	Traffic []Traffic `json:"traffic"`
 
 	// Cluster holds the endpoints for traffic that no policy keeps on the node; Local those for traffic that
 	// internalTrafficPolicy or externalTrafficPolicy keeps there, nil without such a policy.
@@ -24,10 +31,47 @@ type Port struct {
 	// Excluded lists the endpoints that no choice contains; never null.
 	Excluded []Excluded `json:"excluded"`
 
-	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity.
+	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if this node
+	// is inside one of them, the LoadBalancerIPs themselves. Everybody else gets no answer there; the other frontends are open to
+	// all. Without any, so are the LoadBalancerIPs.
+	AllowedSources []string `json:"allowedSources,omitempty"`
+	// HealthCheck is what load balancers are told about the Service; nil if the Service has no healthCheckNodePort.
+	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
+	// AffinitySeconds is how long a client keeps its endpoint after its newest connection, whichever frontend it dials; zero
+	// without session affinity.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
-	// Warnings are sentences about what the Service asks for and does not get.
+	// Warnings are sentences about what the Service asks for and does not get, and what it hardly means.
 	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Frontend is what a client dials.
+type Frontend struct {
+	Address string `json:"address"` // address:port, or *:port for a node port: the addresses differ from node to node
+	Kind    string `json:"kind"`    // ClusterIP, LoadBalancerIP, ExternalIP or NodePort
+}
+
+// LostFrontend is a frontend that the port should have, and another Service owns.
+type LostFrontend struct {
+	Frontend
+	Owner   string `json:"owner"`   // namespace/name
+	Reason  string `json:"reason"`  // a stable code: OwnersClusterIP, OwnerIsOlder or OwnersNameIsFirst
+	Message string `json:"message"` // the reason as a sentence
+}
+
+// Traffic is what happens to new connections of some clients to some frontends.
+type Traffic struct {
+	To string `json:"to"` // ClusterIP, or external: every other kind of frontend
+	// From says whose connections these are. It is everybody, unless externalTrafficPolicy Local makes a difference: then those of
+	// this node, and of pods where the proxy can tell that they are pods, come from inside, all others from outside.
+	From      string   `json:"from"`
+	Frontends []string `json:"frontends"` // their addresses, never null
+	Outcome   string   `json:"outcome"`   // balance, refuse or drop
+	Message   string   `json:"message"`   // the outcome as a sentence
+	Choice    string   `json:"choice"`    // cluster or local: where the port tells the endpoints, or why there are none
+	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or keptForPods, the
+	// former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP, where it does not depend
+	// on the Service but on how the proxy was told to recognize pods.
+	Source string `json:"source,omitempty"`
 }
 
 // Choice is a set of endpoints, the tier they form, and the reason.
@@ -43,4 +87,12 @@ type Excluded struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`  // a stable code
 	Message  string `json:"message"` // the reason as a sentence
+}
+
+// HealthCheck is what this node tells load balancers that ask on the Service's healthCheckNodePort.
+type HealthCheck struct {
+	NodePort int `json:"nodePort"`
+	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in this
+	// family. With none, load balancers are told to send nothing here.
+	LocalEndpoints int `json:"localEndpoints"`
 }

@@ -12,15 +12,13 @@ func Ports(cluster *model.Cluster, query Query) []Port {
 	if query != (Query{}) {
 		names = []model.ObjectName{query.Service}
 	}
-	from := selection.Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
 	var ports []Port
 	for _, name := range names {
 		for _, decision := range selection.Decide(cluster, name, model.Families) {
 			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) {
 				continue
 			}
-			exclusions := decision.Selection.Exclusions(decision.Endpoints, from)
-			ports = append(ports, Build(from.Node.Name, decision, exclusions))
+			ports = append(ports, build(cluster, decision))
 		}
 	}
 	return ports

@@ -74,8 +74,12 @@ func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
 	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
 	want := explain.Port{
 		Node: "node-a", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
-		Frontends: []string{"10.96.0.10:80"},
+		Frontends: []explain.Frontend{{Address: "10.96.0.10:80", Kind: "ClusterIP"}},
 		Outcome:   "balance", Message: "New connections to the ClusterIP go to one endpoint.",
+		Traffic: []explain.Traffic{{
+			To: "ClusterIP", From: "everybody", Frontends: []string{"10.96.0.10:80"}, Choice: "cluster",
+			Outcome: "balance", Message: "New connections to the ClusterIP go to one endpoint.",
+		}},
 		Cluster: explain.Choice{
 			Endpoints: []string{"10.244.1.5:8080"}, Tier: "example.com/zone",
 			Reason: "MatchedTopologyKey", Message: sentence(selection.MatchedTopologyKey, "example.com/zone", "a"),
@@ -91,45 +95,6 @@ func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
 	}
 }
 
-func TestTheOutcomeIsWhatADialledClusterIPDoes(t *testing.T) {
-	local := func() *model.Service {
-		service := web()
-		service.InternalTrafficLocal = true
-		return service
-	}
-	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
-	tests := map[string]struct {
-		cluster *model.Cluster
-		outcome string
-		message string
-	}{
-		"several endpoints share the connections": {
-			clusterOf(webSlice(here, elsewhere), web()),
-			"balance", "New connections to the ClusterIP are spread at random over 2 endpoints.",
-		},
-		"a Local policy with an endpoint here counts only that": {
-			clusterOf(webSlice(here, elsewhere), local()),
-			"balance", "New connections to the ClusterIP go to one endpoint.",
-		},
-		"a Local policy with endpoints only elsewhere drops": {
-			clusterOf(webSlice(elsewhere), local()), "drop",
-			"New connections to the ClusterIP get no answer, because internalTrafficPolicy is Local and every usable endpoint is on another node.",
-		},
-		"no usable endpoint at all refuses": {
-			clusterOf(webSlice(endpoint("10.244.1.5", "node-a", false)), web()),
-			"refuse", "New connections to the ClusterIP are refused at once, because no endpoint may be used.",
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := one(t, test.cluster)
-			if diff := cmp.Diff([]string{test.outcome, test.message}, []string{got.Outcome, got.Message}); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
 	service := web()
 	service.InternalTrafficLocal = true
@@ -140,58 +105,6 @@ func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Local); diff != "" {
 		t.Errorf("local (-want +got):\n%s", diff)
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	tests := map[string]struct {
-		change func(service *model.Service) (others []*model.Service)
-
-		frontends []string
-		warnings  []string
-		message   string
-	}{
-		"nothing to warn of": {
-			change:    func(*model.Service) []*model.Service { return nil },
-			frontends: []string{"10.96.0.10:80"},
-			message:   "New connections to the ClusterIP go to one endpoint.",
-		},
-		"an ignored annotation": {
-			change: func(service *model.Service) []*model.Service {
-				service.Topology.Ignored = "the key * is not the last one"
-				return nil
-			},
-			frontends: []string{"10.96.0.10:80"},
-			warnings:  []string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
-			message:   "New connections to the ClusterIP go to one endpoint.",
-		},
-		"a frontend that an older Service owns": {
-			change: func(service *model.Service) []*model.Service {
-				older := web()
-				older.Name.Name = "older"
-				service.Created = older.Created.Add(time.Hour)
-				return []*model.Service{older}
-			},
-			frontends: []string{},
-			warnings:  []string{"10.96.0.10:80/TCP belongs to the older Service default/older, until that one lets go of it."},
-			message:   "Nobody reaches this port, because other Services own all its frontends.",
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			service := web()
-			others := test.change(service)
-			got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true)), append(others, service)...))
-			if diff := cmp.Diff(test.frontends, got.Frontends); diff != "" {
-				t.Errorf("frontends (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.warnings, got.Warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
-			if got.Message != test.message {
-				t.Errorf("message %q, want %q", got.Message, test.message)
-			}
-		})
 	}
 }
 
@@ -224,7 +137,7 @@ func TestPortsAreInAFixedOrderAndOnlyThoseAskedFor(t *testing.T) {
 			}
 			var got []string
 			for _, port := range explain.Ports(cluster, query) {
-				got = append(got, port.Service+" "+port.Port+" "+port.Family+" "+port.Frontends[0])
+				got = append(got, port.Service+" "+port.Port+" "+port.Family+" "+port.Frontends[0].Address)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("ports (-want +got):\n%s", diff)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 )
 
 // column is where the values begin: behind the widest label and two spaces on either side.
@@ -31,18 +30,17 @@ func Text(w io.Writer, ports []Port) error {
 
 func writePort(page *bytes.Buffer, port Port) {
 	fmt.Fprintln(page, headline(port))
-	if len(port.Frontends) > 0 {
-		writeLines(page, "frontends", port.Frontends)
-	} else {
-		writeLines(page, "frontends", []string{"none"})
+	if port.Outcome == outcomeLost {
+		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
 	}
-	writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
-	if port.AffinitySeconds > 0 {
-		writeLines(page, "affinity", []string{affinity(port.AffinitySeconds)})
-	}
-	writeLines(page, "cluster", choiceLines(port.Cluster))
+	writeLines(page, toClusterIP, trafficLines(port, toClusterIP))
+	writeLines(page, toExternal, trafficLines(port, toExternal))
+	writeLines(page, "sources", sourceLines(port.AllowedSources))
+	writeLines(page, "affinity", affinityLines(port.AffinitySeconds))
+	writeLines(page, "health", healthLines(port.HealthCheck))
+	writeLines(page, choiceCluster, choiceLines(port.Cluster))
 	if port.Local != nil {
-		writeLines(page, "local", choiceLines(*port.Local))
+		writeLines(page, choiceLocal, choiceLines(*port.Local))
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	writeLines(page, "warning", port.Warnings)
@@ -67,49 +65,4 @@ func writeLines(page *bytes.Buffer, label string, values []string) {
 		fmt.Fprintf(page, "  %-*s%s\n", column-2, label, value)
 		label = ""
 	}
-}
-
-// choiceLines tells the tier, if there is one, then the reason, then the endpoints.
-func choiceLines(choice Choice) []string {
-	var lines []string
-	if choice.Tier != "" {
-		lines = append(lines, choice.Tier)
-	}
-	lines = append(lines, reasoned(choice.Message, choice.Reason))
-	for _, endpoint := range choice.Endpoints {
-		lines = append(lines, "→ "+endpoint)
-	}
-	return lines
-}
-
-// excludedLines tells of each endpoint why it is left out, with the sentences below each other.
-func excludedLines(excluded []Excluded) []string {
-	width := 0
-	for _, e := range excluded {
-		width = max(width, len(e.Endpoint))
-	}
-	lines := make([]string, 0, len(excluded))
-	for _, e := range excluded {
-		lines = append(lines, fmt.Sprintf("✗ %-*s  %s", width, e.Endpoint, reasoned(e.Message, e.Reason)))
-	}
-	return lines
-}
-
-// reasoned puts the stable code behind the sentence: the one is for reading, the other for looking up.
-func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }
-
-func affinity(seconds int) string {
-	return fmt.Sprintf("A client keeps its endpoint for %s after its newest connection.", duration(seconds))
-}
-
-// duration writes 3h for what Go calls 3h0m0s.
-func duration(seconds int) string {
-	text := (time.Duration(seconds) * time.Second).String()
-	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = rest + "m"
-	}
-	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = rest + "h"
-	}
-	return text
 }

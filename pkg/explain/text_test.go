@@ -17,10 +17,34 @@ var update = flag.Bool("update", false, "write what Text prints to the files in 
 
 // topologyPort is a port with everything a block can hold.
 func topologyPort() explain.Port {
+	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
 	return explain.Port{
 		Node: "node-a1", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
-		Frontends: []string{"10.96.0.10:80", "198.51.100.7:80"},
-		Outcome:   "balance", Message: "New connections are spread at random over 2 endpoints.",
+		Frontends: []explain.Frontend{
+			{Address: "10.96.0.10:80", Kind: "ClusterIP"},
+			{Address: "198.51.100.7:80", Kind: "LoadBalancerIP"},
+			{Address: "192.0.2.10:80", Kind: "ExternalIP"},
+			{Address: "*:30080", Kind: "NodePort"},
+		},
+		Lost: []explain.LostFrontend{{
+			Frontend: explain.Frontend{Address: "198.51.100.8:80", Kind: "ExternalIP"}, Owner: "default/older",
+			Reason: "OwnerIsOlder", Message: "198.51.100.8:80/TCP belongs to default/older.",
+		}},
+		Outcome: "balance", Message: "New connections are spread at random over 2 endpoints.",
+		Traffic: []explain.Traffic{
+			{
+				To: "ClusterIP", From: "everybody", Frontends: []string{"10.96.0.10:80"}, Choice: "cluster",
+				Outcome: "balance", Message: "New connections are spread at random over 2 endpoints.",
+			},
+			{
+				To: "external", From: "outside", Frontends: external, Choice: "local", Source: "kept",
+				Outcome: "balance", Message: "New connections from outside go to one endpoint on this node.",
+			},
+			{
+				To: "external", From: "inside", Frontends: external, Choice: "cluster", Source: "keptForPods",
+				Outcome: "balance", Message: "New connections from inside are spread at random over 2 endpoints.",
+			},
+		},
 		Cluster: explain.Choice{
 			Endpoints: []string{"10.244.1.5:8080", "10.244.1.16:8080"},
 			Tier:      "topology.kubernetes.io/zone", Reason: "Matched", Message: "The ones that share this node's zone are used.",
@@ -30,23 +54,40 @@ func topologyPort() explain.Port {
 			{Endpoint: "10.244.2.5:8080", Reason: "OtherValue", Message: "The endpoint's zone is another one."},
 			{Endpoint: "10.244.12.15:8080", Reason: "NotReady", Message: "The endpoint is not ready."},
 		},
+		AllowedSources:  []string{"203.0.113.0/24", "198.51.100.7/32"},
+		HealthCheck:     &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1},
 		AffinitySeconds: 10800,
 		Warnings:        []string{"198.51.100.8:80/TCP belongs to default/older.", "Another warning."},
 	}
 }
 
 func emptyPort() explain.Port {
+	const refused = "New connections are refused at once."
 	return explain.Port{
-		Service: "kube-system/dns", Number: 53, Protocol: "UDP", Family: "IPv6", Outcome: "refuse",
-		Message: "New connections are refused at once.",
+		Service: "kube-system/dns", Number: 53, Protocol: "UDP", Family: "IPv6",
+		Frontends: []explain.Frontend{{Address: "[fd00:10:96::a]:53", Kind: "ClusterIP"}},
+		Outcome:   "refuse", Message: refused,
+		Traffic: []explain.Traffic{{
+			To: "ClusterIP", From: "everybody", Frontends: []string{"[fd00:10:96::a]:53"}, Choice: "cluster", Outcome: "refuse", Message: refused,
+		}},
 		Cluster: explain.Choice{Endpoints: []string{}, Reason: "NoEndpoints", Message: "No endpoint is ready."},
 	}
+}
+
+// lostPort is a port that nothing leads to.
+func lostPort() explain.Port {
+	port := emptyPort()
+	port.Frontends, port.Traffic = nil, nil
+	port.Outcome, port.Message = "lost", "Nobody reaches this port."
+	port.Warnings = []string{"[fd00:10:96::a]:53/UDP belongs to default/older."}
+	return port
 }
 
 func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
 	tests := map[string][]explain.Port{
 		"everything":   {topologyPort()},
 		"no-endpoints": {emptyPort()},
+		"lost":         {lostPort()},
 		"two-ports":    {emptyPort(), topologyPort()},
 		"nothing":      nil,
 	}

@@ -15,6 +15,9 @@ const (
 
 	SyncFailuresName = "kubeproxy_sync_proxy_rules_nftables_sync_failures_total"
 	syncFailuresHelp = "Syncs that the kernel did not take."
+
+	FlowsEndedName = "kubeproxy_conntrack_reconciler_deleted_entries_total"
+	flowsEndedHelp = "UDP flows that were ended because the endpoint they went to may not answer them any more."
 )
 
 // The metrics that only Vicinity has.
@@ -27,6 +30,12 @@ const (
 
 	ForeignChangesName = "vicinity_foreign_changes_total"
 	foreignChangesHelp = "Changes to our nftables tables that another process made, and that were repaired."
+
+	FrontendsContestedName = "vicinity_frontends_contested"
+	frontendsContestedHelp = "Frontends that several Services want at present: one has it, 'explain' on each of the others names it."
+
+	HealthChecksFailedName = "vicinity_health_check_listeners_failed"
+	healthChecksFailedHelp = "1 while some healthCheckNodePort cannot be served; the log says which and why."
 
 	ServicePortsName = "vicinity_service_ports"
 	servicePortsHelp = "Service ports that are proxied at present."

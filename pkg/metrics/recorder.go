@@ -24,6 +24,9 @@ type Recorder struct {
 	foreignChanges  *prometheus.CounterVec
 	servicePorts    *prometheus.GaugeVec
 	objectsRefused  *refusals
+	contested       prometheus.Gauge
+	flowsEnded      *prometheus.CounterVec
+	checksFailed    prometheus.Gauge
 }
 
 // NewRecorder returns a recorder that has counted nothing yet. The Go runtime's and the process's own metrics come with it.
@@ -43,9 +46,13 @@ func NewRecorder() *Recorder {
 			desc:   prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil),
 			byKind: map[string]int{},
 		},
+		contested:    prometheus.NewGauge(prometheus.GaugeOpts{Name: FrontendsContestedName, Help: frontendsContestedHelp}),
+		flowsEnded:   counter(FlowsEndedName, flowsEndedHelp, FamilyLabel),
+		checksFailed: prometheus.NewGauge(prometheus.GaugeOpts{Name: HealthChecksFailedName, Help: healthChecksFailedHelp}),
 	}
 	r.registry.MustRegister(
 		r.syncDuration, r.lastSync, r.lastQueued, r.syncFailures, r.elementsWritten, r.foreignChanges, r.servicePorts, r.objectsRefused,
+		r.contested, r.flowsEnded, r.checksFailed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	r.startSeries()
@@ -60,9 +67,10 @@ func (r *Recorder) startSeries() {
 		r.elementsWritten.WithLabelValues(family, OperationAdd)
 		r.elementsWritten.WithLabelValues(family, OperationDelete)
 		r.foreignChanges.WithLabelValues(family)
+		r.flowsEnded.WithLabelValues(family)
 		r.servicePorts.WithLabelValues(family)
 	}
-	for _, kind := range []string{"File", "Service", "EndpointSlice", "Node"} {
+	for _, kind := range []string{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"} {
 		r.objectsRefused.byKind[kind] = 0
 	}
 }
@@ -101,6 +109,23 @@ func (r *Recorder) ServicePorts(family string, n int) {
 
 // ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named has none.
 func (r *Recorder) ObjectsRefused(byKind map[string]int) { r.objectsRefused.set(byKind) }
+
+// FrontendsContested records how many frontends several Services want now.
+func (r *Recorder) FrontendsContested(n int) { r.contested.Set(float64(n)) }
+
+// FlowsEnded counts n UDP flows that were ended.
+func (r *Recorder) FlowsEnded(family string, n int) {
+	r.flowsEnded.WithLabelValues(family).Add(float64(n))
+}
+
+// HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
+func (r *Recorder) HealthChecksFailed(failed bool) {
+	value := 0.0
+	if failed {
+		value = 1
+	}
+	r.checksFailed.Set(value)
+}
 
 // Handler serves /metrics.
 func (r *Recorder) Handler() http.Handler {

@@ -119,6 +119,33 @@ vicinity_service_ports{ip_family="IPv6"} 0
 `, ElementsWrittenName, ServicePortsName, ForeignChangesName)
 }
 
+func TestContestedFrontendsEndedFlowsAndFailedHealthChecks(t *testing.T) {
+	r := NewRecorder()
+	r.FrontendsContested(3)
+	r.FrontendsContested(2)
+	r.FlowsEnded("IPv6", 4)
+	r.FlowsEnded("IPv6", 5)
+	r.HealthChecksFailed(true)
+	expect(t, r, `
+# HELP kubeproxy_conntrack_reconciler_deleted_entries_total `+flowsEndedHelp+`
+# TYPE kubeproxy_conntrack_reconciler_deleted_entries_total counter
+kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 0
+kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 9
+# HELP vicinity_frontends_contested `+frontendsContestedHelp+`
+# TYPE vicinity_frontends_contested gauge
+vicinity_frontends_contested 2
+# HELP vicinity_health_check_listeners_failed `+healthChecksFailedHelp+`
+# TYPE vicinity_health_check_listeners_failed gauge
+vicinity_health_check_listeners_failed 1
+`, FrontendsContestedName, FlowsEndedName, HealthChecksFailedName)
+	r.HealthChecksFailed(false)
+	expect(t, r, `
+# HELP vicinity_health_check_listeners_failed `+healthChecksFailedHelp+`
+# TYPE vicinity_health_check_listeners_failed gauge
+vicinity_health_check_listeners_failed 0
+`, HealthChecksFailedName)
+}
+
 func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
 	r := NewRecorder()
 	r.ObjectsRefused(map[string]int{"Service": 2, "EndpointSlice": 1})
@@ -131,6 +158,7 @@ vicinity_objects_refused{kind="EndpointSlice"} 0
 vicinity_objects_refused{kind="File"} 0
 vicinity_objects_refused{kind="Node"} 0
 vicinity_objects_refused{kind="Service"} 1
+vicinity_objects_refused{kind="ServiceCIDR"} 0
 `, ObjectsRefusedName)
 }
 
@@ -139,7 +167,8 @@ func TestThePrometheusLinterHasNothingToSayAboutOurMetrics(t *testing.T) {
 	r.ObjectsRefused(map[string]int{"Service": 1})
 	problems, err := testutil.GatherAndLint(r.registry,
 		SyncDurationName, LastSyncName, LastQueuedName, SyncFailuresName,
-		ElementsWrittenName, ObjectsRefusedName, ForeignChangesName, ServicePortsName)
+		ElementsWrittenName, ObjectsRefusedName, ForeignChangesName, ServicePortsName,
+		FrontendsContestedName, FlowsEndedName, HealthChecksFailedName)
 	if err != nil {
 		t.Fatal(err)
 	}

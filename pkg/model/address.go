@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 )
@@ -58,21 +57,4 @@ func (p Protocol) String() string {
 		return "SCTP"
 	}
 	return fmt.Sprintf("protocol %d", uint8(p))
-}
-
-// Frontend is an address a client dials.
-type Frontend struct {
-	Addr     netip.Addr
-	Protocol Protocol
-	Port     uint16
-}
-
-// String returns the frontend as a person writes it: 10.96.0.10:53/UDP.
-func (f Frontend) String() string {
-	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(f.Addr, f.Port), f.Protocol)
-}
-
-// Compare orders frontends by address, protocol and port.
-func (f Frontend) Compare(other Frontend) int {
-	return cmp.Or(f.Addr.Compare(other.Addr), cmp.Compare(f.Protocol, other.Protocol), cmp.Compare(f.Port, other.Port))
 }

@@ -1,24 +1,39 @@
 package model
 
-import "maps"
+import (
+	"maps"
+	"net/netip"
+)
 
 // Change is what became different in the cluster: each object in its new state, or nil if it is gone.
 type Change struct {
 	Services map[ObjectName]*Service
 	Slices   map[ObjectName]*EndpointSlice
 	Nodes    map[string]*Node
+	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
+	ServiceCIDRs map[string][]netip.Prefix
+	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
+	LocalAddrs []netip.Addr
 }
 
 // IsEmpty reports whether nothing changed.
-func (c Change) IsEmpty() bool { return len(c.Services)+len(c.Slices)+len(c.Nodes) == 0 }
+func (c Change) IsEmpty() bool {
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.ServiceCIDRs) == 0 && c.LocalAddrs == nil
+}
 
 // Then returns the change that c and then later make together.
 func (c Change) Then(later Change) Change {
-	return Change{
-		Services: merge(c.Services, later.Services),
-		Slices:   merge(c.Slices, later.Slices),
-		Nodes:    merge(c.Nodes, later.Nodes),
+	together := Change{
+		Services:     merge(c.Services, later.Services),
+		Slices:       merge(c.Slices, later.Slices),
+		Nodes:        merge(c.Nodes, later.Nodes),
+		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
+		LocalAddrs:   later.LocalAddrs,
 	}
+	if together.LocalAddrs == nil {
+		together.LocalAddrs = c.LocalAddrs
+	}
+	return together
 }
 
 func merge[K comparable, V any](earlier, later map[K]V) map[K]V {

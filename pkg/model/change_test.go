@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -41,6 +42,28 @@ func TestThen(t *testing.T) {
 			later:   Change{Services: map[ObjectName]*Service{web: second}},
 			want:    Change{Services: map[ObjectName]*Service{web: second}},
 		},
+		"ServiceCIDRs are united by object, and the later version of each counts": {
+			earlier: Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16"), "more": prefixes("10.97.0.0/16")}},
+			later:   Change{ServiceCIDRs: map[string][]netip.Prefix{"more": nil, "new": prefixes("fd00:96::/112")}},
+			want: Change{ServiceCIDRs: map[string][]netip.Prefix{
+				"kubernetes": prefixes("10.96.0.0/16"), "more": nil, "new": prefixes("fd00:96::/112"),
+			}},
+		},
+		"of the local addresses, the later list counts and not the earlier one": {
+			earlier: Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")},
+			later:   Change{LocalAddrs: addrs("192.0.2.11")},
+			want:    Change{LocalAddrs: addrs("192.0.2.11")},
+		},
+		"nothing new about local addresses leaves the earlier list": {
+			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
+			later:   Change{Nodes: map[string]*Node{"node-1": said("1")}},
+			want:    Change{LocalAddrs: addrs("192.0.2.10"), Nodes: map[string]*Node{"node-1": said("1")}},
+		},
+		"a machine that lost its last address has none, which is not the same as nothing new": {
+			earlier: Change{LocalAddrs: addrs("192.0.2.10")},
+			later:   Change{LocalAddrs: []netip.Addr{}},
+			want:    Change{LocalAddrs: []netip.Addr{}},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -67,12 +90,15 @@ func TestAChangeIsEmptyOnlyIfItNamesNothing(t *testing.T) {
 		change Change
 		want   bool
 	}{
-		"no maps":               {Change{}, true},
-		"maps without entries":  {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
-		"a Service that went":   {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
-		"a slice that went":     {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
-		"a node that came":      {Change{Nodes: map[string]*Node{"node-1": said("1")}}, false},
-		"a Service that is new": {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
+		"no maps":                 {Change{}, true},
+		"maps without entries":    {Change{Services: map[ObjectName]*Service{}, Nodes: map[string]*Node{}}, true},
+		"a Service that went":     {Change{Services: map[ObjectName]*Service{named("web"): nil}}, false},
+		"a slice that went":       {Change{Slices: map[ObjectName]*EndpointSlice{named("web-1"): nil}}, false},
+		"a node that came":        {Change{Nodes: map[string]*Node{"node-1": said("1")}}, false},
+		"a Service that is new":   {Change{Services: map[ObjectName]*Service{named("web"): serviceNamed("web")}}, false},
+		"a ServiceCIDR that went": {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": nil}}, false},
+		"local addresses":         {Change{LocalAddrs: addrs("192.0.2.10")}, false},
+		"the word that there is no local address any more": {Change{LocalAddrs: []netip.Addr{}}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,7 @@
 package model
 
 import (
-	"fmt"
-	"maps"
-	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -27,19 +23,23 @@ const (
 	three = "fd00::3"
 )
 
-// owners returns who owns port 80 of each of the addresses, as the Services themselves are told; empty if nobody does.
+// owners returns who owns the frontend at each address, as the Services themselves are told. No Service may have two frontends
+// at one address.
 func owners(t testing.TB, cluster *Cluster) map[string]string {
 	t.Helper()
 	owned := map[string]string{}
 	for _, name := range cluster.ServiceNames() {
-		for _, family := range Families {
-			mine, _ := cluster.Frontends(cluster.Service(name), web, family)
-			for _, frontend := range mine {
-				addr := frontend.Addr.String()
-				if owned[addr] != "" {
-					t.Errorf("%s is owned by %s and by %s", frontend, owned[addr], name.Name)
+		service := cluster.Service(name)
+		for _, port := range service.Ports {
+			for _, family := range Families {
+				mine, _ := cluster.Frontends(service, port, family)
+				for _, frontend := range mine {
+					addr := frontend.Addr.String()
+					if owned[addr] != "" {
+						t.Errorf("%s is owned by %s and by %s", frontend, owned[addr], name.Name)
+					}
+					owned[addr] = name.Name
 				}
-				owned[addr] = name.Name
 			}
 		}
 	}
@@ -149,49 +149,4 @@ func TestAFrontendIsAnAddressAProtocolAndAPort(t *testing.T) {
 			t.Errorf("port %+v owns %v and lost %v", other.Ports[at], owned, lost)
 		}
 	}
-}
-
-// TestOwnershipDependsOnTheFinalSetAlone, and whoever becomes or ceases to be an owner on the way is decided anew.
-func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 200 {
-		cluster, final := NewCluster("node-1"), map[ObjectName]*Service{}
-		for range 25 {
-			before := owners(t, cluster)
-			change := randomClaims(random)
-			maps.Copy(final, change.Services)
-			dirty := cluster.Apply(change)
-			after := owners(t, cluster)
-			for _, addr := range []string{one, two, three} {
-				for _, party := range []string{before[addr], after[addr]} {
-					if before[addr] != after[addr] && party != "" && !slices.Contains(dirty, named(party)) {
-						t.Fatalf("%s went from %q to %q, and %s is not among %v", addr, before[addr], after[addr], party, dirty)
-					}
-				}
-			}
-		}
-		fresh := NewCluster("node-1")
-		fresh.Apply(Change{Services: final})
-		if diff := cmp.Diff(owners(t, fresh), owners(t, cluster)); diff != "" {
-			t.Fatalf("owners (-fresh +after a history):\n%s", diff)
-		}
-		if len(fresh.claims) != len(cluster.claims) {
-			t.Fatalf("claims for %d frontends are left after a history, %d are there afresh", len(cluster.claims), len(fresh.claims))
-		}
-	}
-}
-
-// randomClaims changes one to three of five Services, which share three ages and three addresses.
-func randomClaims(random *rand.Rand) Change {
-	change := Change{Services: map[ObjectName]*Service{}}
-	for range 1 + random.IntN(3) {
-		name := fmt.Sprintf("service-%d", random.IntN(5))
-		if random.IntN(4) == 0 {
-			change.Services[named(name)] = nil
-			continue
-		}
-		addrs := [][]string{{one}, {two}, {three}, {one, three}, {two, three}}[random.IntN(5)]
-		change.Services[named(name)] = claimant(name, int64(random.IntN(3)), addrs...)
-	}
-	return change
 }

@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -16,6 +17,9 @@ type Cluster struct {
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
 	claims   claims
+
+	serviceCIDRs map[string][]netip.Prefix
+	localAddrs   []netip.Addr
 }
 
 // NewCluster returns an empty cluster as seen from a node.
@@ -26,9 +30,24 @@ func NewCluster(self string) *Cluster {
 		slices:   map[ObjectName]*EndpointSlice{},
 		slicesOf: map[ObjectName][]*EndpointSlice{},
 		nodes:    map[string]*Node{},
-		claims:   claims{},
+		claims:   claims{of: map[Frontend][]*Service{}},
+
+		serviceCIDRs: map[string][]netip.Prefix{},
 	}
 }
+
+// ServiceCIDRs returns the ranges from which ClusterIPs are taken, sorted, each once.
+func (c *Cluster) ServiceCIDRs() []netip.Prefix {
+	var all []netip.Prefix
+	for _, prefixes := range c.serviceCIDRs {
+		all = append(all, prefixes...)
+	}
+	slices.SortFunc(all, netip.Prefix.Compare)
+	return slices.Compact(all)
+}
+
+// LocalAddrs returns the addresses that this machine's interfaces have, in the order in which they were told.
+func (c *Cluster) LocalAddrs() []netip.Addr { return c.localAddrs }
 
 // Service returns a Service; nil if there is none of this name.
 func (c *Cluster) Service(name ObjectName) *Service { return c.services[name] }
@@ -59,8 +78,9 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 }
 
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
-// changed, those whose slices changed, those whose topology reads a node label that changed, and those that gain or lose a
-// frontend because of another Service.
+// changed, those whose slices changed, those whose topology reads a node label that changed, those that gain or lose a frontend
+// because of another Service, and, if this node's own addresses changed, those with source ranges (see AllowedSources).
+// ServiceCIDRs and local addresses belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := map[ObjectName]bool{}
 	for name, service := range change.Services {
@@ -71,6 +91,16 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	}
 	for name, node := range change.Nodes {
 		c.applyNode(name, node, dirty)
+	}
+	for name, prefixes := range change.ServiceCIDRs {
+		if prefixes == nil {
+			delete(c.serviceCIDRs, name)
+			continue
+		}
+		c.serviceCIDRs[name] = prefixes
+	}
+	if change.LocalAddrs != nil {
+		c.localAddrs = change.LocalAddrs
 	}
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }
@@ -121,14 +151,22 @@ func (c *Cluster) applyNode(name string, node *Node, dirty map[ObjectName]bool) 
 		c.nodes[name] = node
 	}
 	changed := changedLabels(old, node)
-	if len(changed) == 0 {
+	moved := name == c.self && !slices.Equal(addressesOf(old), addressesOf(node))
+	if len(changed) == 0 && !moved {
 		return
 	}
 	for serviceName, service := range c.services {
-		if c.reads(service, name, changed) {
+		if c.reads(service, name, changed) || moved && len(service.SourceRanges) > 0 {
 			dirty[serviceName] = true
 		}
 	}
+}
+
+func addressesOf(node *Node) []netip.Addr {
+	if node == nil {
+		return nil
+	}
+	return node.Addresses
 }
 
 // changedLabels returns the keys that a node's new version gives another value, takes away or adds. Nil versions have none.

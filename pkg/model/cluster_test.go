@@ -31,13 +31,15 @@ func nodeWith(name string, labels ...string) *Node {
 	return node
 }
 
-// changeOf makes a change of the new versions of objects.
+// changeOf makes a change of the new versions of objects, and of the names of Services that go.
 func changeOf(objects ...any) Change {
 	change := Change{Services: map[ObjectName]*Service{}, Slices: map[ObjectName]*EndpointSlice{}, Nodes: map[string]*Node{}}
 	for _, object := range objects {
 		switch object := object.(type) {
 		case *Service:
 			change.Services[object.Name] = object
+		case ObjectName:
+			change.Services[object] = nil
 		case *EndpointSlice:
 			change.Slices[object.Name] = object
 		case *Node:

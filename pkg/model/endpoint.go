@@ -9,6 +9,9 @@ type EndpointSlice struct {
 	Family    Family     // addressType
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
+
+	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
+	LeftOut []string
 }
 
 // SlicePort is a port that every endpoint of a slice serves. It belongs to the Service port of the same name and protocol.

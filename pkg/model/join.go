@@ -25,7 +25,7 @@ func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice)
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
-	slices.SortFunc(endpoints, compareClaims)
+	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
 }
 
@@ -43,10 +43,10 @@ func serving(port ServicePort, family Family, endpointSlices []*EndpointSlice) i
 	}
 }
 
-// compareClaims orders endpoints by address and port, and those that claim the same by which to believe: first one that is
+// compareEntries orders endpoints by address and port, and those that claim the same by which to believe: first one that is
 // not terminating, as kube-proxy does since 1.36, then one that is ready, then one that serves. kube-proxy leaves the rest
 // to chance; here what the entry says decides, so that all nodes and all runs agree.
-func compareClaims(a, b PortEndpoint) int {
+func compareEntries(a, b PortEndpoint) int {
 	if order := a.Addr.Compare(b.Addr); order != 0 {
 		return order
 	}

@@ -14,7 +14,7 @@ var (
 	web     = ServicePort{Name: "web", Protocol: TCP, Port: 80}
 	webPort = SlicePort{Name: "web", Protocol: TCP, Port: 8080}
 
-	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
+	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})
 )
 
 // entry is a ready endpoint on a node that is named after what the test wants to tell apart.

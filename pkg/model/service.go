@@ -30,18 +30,29 @@ type Service struct {
 	ClusterIPs []netip.Addr // at most one a family
 	Ports      []ServicePort
 
+	// ExternalIPs are spec.externalIPs; LoadBalancerIPs are the addresses in status.loadBalancer.ingress in mode VIP.
+	ExternalIPs     []netip.Addr
+	LoadBalancerIPs []netip.Addr
+	// SourceRanges are spec.loadBalancerSourceRanges: who may dial the LoadBalancerIPs. No two overlap. A family without a
+	// range is open to everybody.
+	SourceRanges []netip.Prefix
+	// HealthCheckNodePort is where a load balancer asks whether this node has endpoints; zero without externalTrafficPolicy:
+	// Local on a LoadBalancer.
+	HealthCheckNodePort uint16
+
 	// InternalTrafficLocal is internalTrafficPolicy: Local. It governs the ClusterIP.
 	InternalTrafficLocal bool
-	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside by its type.
+	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside by its type. It governs
+	// every other frontend.
 	ExternalTrafficLocal bool
-	// ExternalFamilies are the families in which some port has an address that is dialled from outside the cluster: a node
-	// port, an external IP or a load balancer's. They decide which endpoints must be computed (KEP-2086).
-	ExternalFamilies []Family
 
 	// AffinityTimeout is how long a client is remembered after its newest connection; zero without session affinity.
 	AffinityTimeout time.Duration
 
 	Topology policy.Topology
+
+	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
+	LeftOut []string
 }
 
 // ServicePort is one entry of spec.ports.
@@ -68,15 +79,6 @@ func (s *Service) ClusterIP(family Family) (netip.Addr, bool) {
 		}
 	}
 	return netip.Addr{}, false
-}
-
-// Frontends returns the addresses on which a port can be dialled in a family.
-func (s *Service) Frontends(port ServicePort, family Family) []Frontend {
-	addr, ok := s.ClusterIP(family)
-	if !ok {
-		return nil
-	}
-	return []Frontend{{Addr: addr, Protocol: port.Protocol, Port: port.Port}}
 }
 
 // PortID returns the identity of a port in a family.

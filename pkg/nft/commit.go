@@ -142,7 +142,7 @@ func elementAt(m message, offset uint32, op ruleset.Op, set ruleset.Set) string 
 		size := align(attributeSize + len(element))
 		alone := offset == 0 && at+size == end && size == len(list)
 		if offset >= uint32(at) && offset < uint32(at+size) || alone {
-			key, err := parseTuple(dataValue(element, unix.NFTA_SET_ELEM_KEY), op.Family, set.Key)
+			key, err := parseKey(element, op.Family, set)
 			if err != nil {
 				return ""
 			}

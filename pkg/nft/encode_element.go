@@ -16,6 +16,9 @@ import (
 // length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
 const maxElementsMessage = 64000
 
+// elementKeyEnd is NFTA_SET_ELEM_KEY_END, the last key of a range.
+const elementKeyEnd = 10
+
 // The verdicts of the kernel (NF_DROP, NF_ACCEPT, NFT_JUMP and NFT_GOTO).
 const (
 	verdictDrop   = 0
@@ -68,6 +71,13 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	at := w.nest(unix.NFTA_LIST_ELEM)
 	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &element.Key); err != nil {
 		return err
+	}
+	if w.set.Interval {
+		last := element.Key
+		last.Source, last.Bits = lastAddr(element.Key), uint8(last.Source.BitLen())
+		if err := w.tuple(elementKeyEnd, w.set.Key, &last); err != nil {
+			return err
+		}
 	}
 	if w.values {
 		if err := w.value(element); err != nil {
@@ -141,6 +151,8 @@ func verdictCode(kind ruleset.VerdictKind) (code int32, ok bool) {
 		return unix.NFT_JUMP, true
 	case ruleset.Goto:
 		return unix.NFT_GOTO, true
+	case ruleset.Return:
+		return unix.NFT_RETURN, true
 	case ruleset.NoVerdict:
 	}
 	return 0, false
@@ -149,7 +161,7 @@ func verdictCode(kind ruleset.VerdictKind) (code int32, ok bool) {
 // parseVerdict reads what verdict wrote.
 func parseVerdict(b []byte) (ruleset.Verdict, error) {
 	code, _ := numberOf(b, unix.NFTA_VERDICT_CODE)
-	for _, kind := range []ruleset.VerdictKind{ruleset.Drop, ruleset.Jump, ruleset.Goto} {
+	for _, kind := range []ruleset.VerdictKind{ruleset.Drop, ruleset.Jump, ruleset.Goto, ruleset.Return} {
 		if known, _ := verdictCode(kind); known == int32(code) {
 			return ruleset.Verdict{Kind: kind, Chain: textOf(b, unix.NFTA_VERDICT_CHAIN)}, nil
 		}

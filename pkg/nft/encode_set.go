@@ -20,6 +20,10 @@ const (
 	datatypeProto    uint32 = 12
 	datatypeService  uint32 = 13
 	datatypeClassID  uint32 = 23
+	// What x/sys lacks of linux/netfilter/nf_tables.h: a set whose key is a concatenation of ranges (kernel 5.6).
+	setConcat     = 0x80 // NFT_SET_CONCAT
+	setDescConcat = 2    // NFTA_SET_DESC_CONCAT
+	setFieldLen   = 1    // NFTA_SET_FIELD_LEN
 	// bitsPerType is the room of one field's number in the number of a concatenation.
 	bitsPerType = 6
 )
@@ -58,10 +62,26 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	if set.IsMap() {
 		e.setValue(family, set)
 	}
+	if set.Interval {
+		e.fieldSizes(family, set.Key)
+	}
 	e.number(unix.NFTA_SET_ID, e.sets)
 	e.bytes(unix.NFTA_SET_USERDATA, description)
 	e.end()
 	return nil
+}
+
+// fieldSizes tells the kernel where the fields of a key are, each of which may be a range (kernel 5.6).
+func (e *encoder) fieldSizes(family model.Family, key []ruleset.Type) {
+	description := e.nest(unix.NFTA_SET_DESC)
+	fields := e.nest(setDescConcat)
+	for _, field := range key {
+		at := e.nest(unix.NFTA_LIST_ELEM)
+		e.number(setFieldLen, uint32(fieldSize(family, field)))
+		e.endNest(at)
+	}
+	e.endNest(fields)
+	e.endNest(description)
 }
 
 func (e *encoder) setValue(family model.Family, set ruleset.Set) {
@@ -82,6 +102,9 @@ func setFlags(set ruleset.Set) uint32 {
 	if set.Dynamic {
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
+	if set.Interval {
+		flags |= unix.NFT_SET_INTERVAL | setConcat
+	}
 	return flags
 }
 
@@ -100,7 +123,7 @@ func datatypes(family model.Family, types []ruleset.Type) uint32 {
 
 func datatype(family model.Family, field ruleset.Type) uint32 {
 	switch field {
-	case ruleset.TypeAddr:
+	case ruleset.TypeAddr, ruleset.TypePrefix:
 		if family == model.IPv4 {
 			return datatypeIPv4Addr
 		}
@@ -125,7 +148,7 @@ func checkTypes(types []ruleset.Type) error {
 		if field > ruleset.TypeVerdict || field == ruleset.TypeVerdict && len(types) > 1 {
 			return fmt.Errorf("%w: field type %d does not belong there", errSetTypes, field)
 		}
-		if field == ruleset.TypeAddr {
+		if field == ruleset.TypeAddr || field == ruleset.TypePrefix {
 			addrs++
 		}
 	}

@@ -46,7 +46,8 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 		},
 		"an element of an absent set": {
 			object(ruleset.Add, ruleset.ElementsObject{
-				Set: ruleset.Set{Name: "absent", Key: []ruleset.Type{ruleset.TypeAddr}}, Elements: slices.Values(everySet(model.IPv4)[5].elements),
+				Set:      ruleset.Set{Name: "absent", Key: []ruleset.Type{ruleset.TypeAddr}},
+				Elements: slices.Values(elementsIn(model.IPv4, ruleset.ClusterIPs)),
 			}), unix.ENOENT,
 			"of set ip vicinity absent: no such file or directory",
 		},
@@ -115,10 +116,13 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 	}{
 		"an address of the other family": {
 			ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{Key: ruleset.Tuple{Addr: at4.service}}), errWrongFamily},
+		"a range of the other family": {ruleset.Add, elements(ruleset.AllowedSources, from("10.0.0.0/8", model.IPv4, 80)), errWrongFamily},
+		"a range without addresses": {
+			ruleset.Add, elements(ruleset.AllowedSources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
 		"no address": {ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{}), errWrongFamily},
 		"no verdict": {ruleset.Add, elements(ruleset.Dispatch, ruleset.Element{}), errNoVerdict},
 		"a prefix of the other family": {
-			ruleset.Add, rule(ruleset.NotInPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at4.cluster}), errWrongFamily},
+			ruleset.Add, rule(ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at4.cluster}), errWrongFamily},
 		"a rule without a verdict": {ruleset.Add, rule(ruleset.Do{}), errNoVerdict},
 		"a key wider than the registers": {
 			ruleset.Add, rule(ruleset.InSet{Key: append(wide, ruleset.SourceAddr), Set: ruleset.ClusterIPs}), errTooManyRegisters},
@@ -135,5 +139,24 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 				t.Errorf("encoding gave %v, want %v", err, test.want)
 			}
 		})
+	}
+}
+
+func TestAStatementThatMeansNothingIsRefusedWithItsReason(t *testing.T) {
+	for name, test := range map[string]struct {
+		statement ruleset.Statement
+		want      string
+	}{
+		"a link without a name":          {ruleset.NotFromInterface{}, `"" is not the name of a link`},
+		"links whose names begin anyhow": {ruleset.NotFromInterface{Prefix: true}, `"" is not the name of a link`},
+		"a link with a name of 16 letters": {
+			ruleset.NotFromInterface{Name: "sixteen--letters"}, `"sixteen--letters" is not the name of a link`},
+		"the kind of a translated address": {ruleset.IsLocal{Field: ruleset.OriginalSourceAddr}, "there is no address type of field "},
+		"no prefix": {
+			ruleset.InPrefix{Field: ruleset.SourceAddr}, "prefix invalid Prefix: an address is not of the table's family"},
+	} {
+		if _, err := expressionsOf(model.IPv4, test.statement); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s gave %v, want it to begin with %q", name, err, test.want)
+		}
 	}
 }

@@ -60,7 +60,7 @@ func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 	batch := operations{everything(family)}
 	at := addressesOf(family)
 	for number := range uint32(3) {
-		element := ruleset.Element{Key: ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.SlotNumber(int(number))}}
+		element := ruleset.Element{Key: ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + number}}
 		element.Value = ruleset.Tuple{Addr: at.endpoint, Port: 8080}
 		batch.elements(ruleset.Add, family, ruleset.Endpoints, element)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +119,7 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 }
 
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {
-	element.Key, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
+	element.Key, err = parseKey(b, family, set)
 	if err != nil {
 		return element, fmt.Errorf("a key cannot be read: %w", err)
 	}
@@ -135,6 +136,30 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 		return element, fmt.Errorf("the value of %s cannot be read: %w", element.Key.Text(set.Key), err)
 	}
 	return element, nil
+}
+
+// parseKey reads an element's key: of a range, both of its ends.
+func parseKey(b []byte, family model.Family, set ruleset.Set) (ruleset.Tuple, error) {
+	key, err := parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
+	if err != nil || !set.Interval {
+		return key, err
+	}
+	end, err := parseTuple(dataValue(b, elementKeyEnd), family, set.Key)
+	if err != nil {
+		return key, fmt.Errorf("the end of its range: %w", err)
+	}
+	key.Bits, err = bitsBetween(key.Source, end.Source)
+	return key, err
+}
+
+// bitsBetween returns the length of the prefix that reaches from one address to another.
+func bitsBetween(first, last netip.Addr) (uint8, error) {
+	for bits := first.BitLen(); bits >= 0; bits-- {
+		if lastAddr(ruleset.Tuple{Source: first, Bits: uint8(bits)}) == last {
+			return uint8(bits), nil
+		}
+	}
+	return 0, fmt.Errorf("%s to %s is no prefix", first, last)
 }
 
 // dataValue returns the bytes of an element's key or data.

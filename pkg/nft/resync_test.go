@@ -3,13 +3,10 @@
 package nft
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -18,94 +15,137 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-// TestTheRealLayoutIsWhatItsTextSays programs Services as the proxy does, twice, and loads the text of the same tables with nft.
-func TestTheRealLayoutIsWhatItsTextSays(t *testing.T) {
-	namespace, other := netnstest.New(t), netnstest.New(t)
-	c := dialOwned(t, namespace)
-	config := ruleset.Config{Families: model.Families}
+// layout is what the static chains depend on.
+type layout struct {
+	config ruleset.Config
+	around ruleset.Surroundings
+}
+
+// everyLayout returns every way of telling pods from others, and all that an administrator and the cluster can choose beside it.
+func everyLayout() map[string]layout {
+	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
+	prefixes := func(texts ...string) []netip.Prefix {
+		var list []netip.Prefix
+		for _, text := range texts {
+			list = append(list, netip.MustParsePrefix(text))
+		}
+		return list
+	}
+	detector := func(traffic ruleset.LocalTraffic) layout {
+		return layout{config: ruleset.Config{LocalTraffic: traffic}}
+	}
+	nodeAddrs := []netip.Addr{at4.node, at4.node.Next(), at6.node}
+	primary := model.NodePortAddresses{Primary: true}
+	inPrefixes := model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "192.168.0.0/16")}
+	serviceCIDRs := prefixes("10.96.0.0/12", "10.128.0.0/16", "192.0.2.8/32", "fd00:10:96::/108", "fd00:10:97::/112")
+	return map[string]layout{
+		"nothing is chosen":                  {},
+		"detector ClusterCIDR":               detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster, at6.cluster}}),
+		"detector ClusterCIDR of one family": detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster}}),
+		"detector NodeCIDR": detector(
+			ruleset.LocalTraffic{Prefixes: prefixes("10.244.1.128/25", "fd00:10:244:2::/63"), PodCIDRs: true}),
+		"detector NodeCIDR before the node is known":    detector(ruleset.LocalTraffic{PodCIDRs: true}),
+		"detector BridgeInterface":                      detector(ruleset.LocalTraffic{Interface: "cbr0"}),
+		"detector BridgeInterface with a long name":     detector(ruleset.LocalTraffic{Interface: "fifteen-letters"}),
+		"detector InterfaceNamePrefix":                  detector(ruleset.LocalTraffic{InterfacePrefix: "veth"}),
+		"all connections to ClusterIPs are masqueraded": {config: ruleset.Config{MasqueradeAll: true}},
+		"node ports on primary addresses": {
+			ruleset.Config{NodePorts: primary}, ruleset.Surroundings{NodePortAddrs: nodeAddrs}},
+		"node ports on primary addresses, of which there are none": {config: ruleset.Config{NodePorts: primary}},
+		"node ports in prefixes of one family": {
+			ruleset.Config{NodePorts: inPrefixes}, ruleset.Surroundings{NodePortAddrs: nodeAddrs[:2]}},
+		"ranges of ClusterIPs": {around: ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}},
+		"everything is chosen": {
+			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
+			ruleset.Surroundings{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
+	}
+}
+
+// TestEveryRealLayoutIsWhatItsTextSays programs Services of every shape as the proxy does, and loads the text of the same tables
+// with nft.
+func TestEveryRealLayoutIsWhatItsTextSays(t *testing.T) {
+	for name, layout := range everyLayout() {
+		t.Run(name, func(t *testing.T) {
+			namespace := netnstest.New(t)
+			batch := layout.batch(nil)
+			commit(t, dial(t, namespace, Options{}), batch)
+			checkListed(t, namespace, batch, model.Families...)
+		})
+	}
+}
+
+// batch is what the proxy commits first.
+func (l layout) batch(found map[model.Family]ruleset.Objects) ruleset.Batch {
+	config := l.config
+	config.Families = model.Families
 	var services []ruleset.Service
 	for _, family := range model.Families {
-		config.LocalTraffic = append(config.LocalTraffic, addressesOf(family).cluster)
-		services = append(services, realService(family, "plain", 0), realService(family, "sticky", time.Hour))
+		services = append(services, everyService(family)...)
 	}
-	var text ruleset.Tables
-	for range 2 {
+	_, plan := ruleset.Resync(config, services, l.around, found)
+	return plan.Batch
+}
+
+// TestWritingTheSameAgainChangesNothing: a resync finds the tables as the one before left them.
+func TestWritingTheSameAgainChangesNothing(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dialOwned(t, namespace)
+	layout := everyLayout()["everything is chosen"]
+	commit(t, c, layout.batch(nil))
+	before := sortedJSON(t, namespace)
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range model.Families {
+		found[family] = objects(t, c, family)
+	}
+	commit(t, c, layout.batch(found))
+	if diff := cmp.Diff(before, sortedJSON(t, namespace)); diff != "" {
+		t.Errorf("the second batch changed something (-before +after):\n%s", diff)
+	}
+}
+
+// TestOneLayoutReplacesAnother: a batch that finds other rules leaves what it says, and nothing of them.
+func TestOneLayoutReplacesAnother(t *testing.T) {
+	namespace := netnstest.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, everyLayout()["everything is chosen"].batch(nil))
+	for _, name := range []string{"detector BridgeInterface", "node ports in prefixes of one family", "nothing is chosen"} {
 		found := map[model.Family]ruleset.Objects{}
 		for _, family := range model.Families {
 			found[family] = objects(t, c, family)
 		}
-		_, plan := ruleset.Resync(config, services, found)
-		commit(t, c, plan.Batch)
-		if found[model.IPv4].Table {
-			continue
+		commit(t, c, everyLayout()[name].batch(found))
+		fresh := netnstest.New(t)
+		commit(t, dial(t, fresh, Options{}), everyLayout()[name].batch(nil))
+		if diff := cmp.Diff(sortedJSON(t, fresh), sortedJSON(t, namespace)); diff != "" {
+			t.Errorf("%s leaves something else than in an empty kernel (-empty +after another layout):\n%s", name, diff)
 		}
-		if err := text.Apply(plan.Batch); err != nil {
-			t.Fatalf("the tables in memory: %v", err)
-		}
-	}
-	var printed strings.Builder
-	if err := text.Print(&printed); err != nil {
-		t.Fatal(err)
-	}
-	other.Load(printed.String())
-	if diff := cmp.Diff(sortedJSON(t, other), sortedJSON(t, namespace)); diff != "" {
-		t.Errorf("the kernel holds something else than the text says (-text +kernel):\n%s", diff)
 	}
 }
 
-func realService(family model.Family, name string, affinity time.Duration) ruleset.Service {
-	at := addressesOf(family)
-	service := model.ObjectName{Namespace: "default", Name: name + "-" + strings.ToLower(family.String())}
-	addr := at.service
-	if affinity > 0 {
-		addr = addr.Next()
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all.
+func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
+	var chains strings.Builder
+	for _, op := range everyLayout()["nothing is chosen"].batch(nil).Ops {
+		if object, ok := op.Object.(ruleset.RulesObject); ok {
+			fmt.Fprintf(&chains, "%s %s: %d\n", op.Family, object.Chain.Name, len(object.Chain.Rules))
+		}
 	}
-	slots := []netip.AddrPort{netip.AddrPortFrom(at.endpoint, 8080), netip.AddrPortFrom(at.endpoint.Next(), 9090)}
-	return ruleset.Service{Name: service, Ports: []ruleset.Port{{
-		ID:        model.PortID{Service: service, Port: "http", Protocol: model.TCP, Family: family},
-		ClusterIP: addr,
-		Frontends: []model.Frontend{{Addr: addr, Protocol: model.TCP, Port: 80}},
-		Class:     ruleset.BalanceClass(len(slots)),
-		Slots:     slots,
-		Local:     slots[:1],
-		Affinity:  affinity,
-	}}}
-}
-
-// sortedJSON is nft's listing with elements in an order of their own and without what counts up or says whose the table is.
-func sortedJSON(t *testing.T, namespace *netnstest.Namespace) []string {
-	t.Helper()
-	var listing struct {
-		NFTables []map[string]map[string]any `json:"nftables"`
-	}
-	if err := json.Unmarshal([]byte(namespace.NFT("-j", "list", "ruleset")), &listing); err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for _, object := range listing.NFTables {
-		for kind, fields := range object {
-			for _, varying := range []string{"handle", "flags"} {
-				delete(fields, varying)
+	sticky := "sticky-default/svc-2-local-1-policies-"
+	for _, chain := range []string{
+		"refuse: 2", "lb-1: 1", "lb-2: 1", "lb-70: 1",
+		"lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "lb-70-local-11: 2",
+		sticky + "0-sticky-3/udp/http: 2", sticky + "3-sticky-3/udp/http/local: 1", sticky + "3-sticky-3/udp/http/external: 2",
+		strings.Replace(sticky+"0-sticky-3/udp/http: 2", "sticky", "learn", 1),
+		strings.Replace(sticky+"3-sticky-3/udp/http/local: 1", "sticky", "learn", 1),
+		strings.Replace(sticky+"3-sticky-3/udp/http/external: 2", "sticky", "learn", 1),
+	} {
+		for _, family := range model.Families {
+			if want := fmt.Sprintf("\n%s %s\n", family, chain); !strings.Contains("\n"+chains.String(), want) {
+				t.Errorf("no chain with so many rules: %s", want)
 			}
-			if elements, ok := fields["elem"].([]any); ok {
-				slices.SortFunc(elements, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-			}
-			lines = append(lines, fmt.Sprint(kind, " ", fields))
 		}
 	}
-	isRule := func(line string) bool { return strings.HasPrefix(line, "rule ") }
-	slices.SortStableFunc(lines, func(a, b string) int {
-		if isRule(a) && isRule(b) {
-			return strings.Compare(chainOf(a), chainOf(b)) // rules of one chain keep their order
-		}
-		return strings.Compare(a, b)
-	})
-	return lines
-}
-
-func chainOf(rule string) string {
-	_, after, _ := strings.Cut(rule, "chain:")
-	chain, _, _ := strings.Cut(after, " ")
-	_, family, _ := strings.Cut(rule, "family:")
-	return family[:3] + chain
+	if t.Failed() {
+		t.Log(chains.String())
+	}
 }

@@ -30,7 +30,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: portBytes(s.Port)},
 		}, nil
 	case ruleset.InSet:
-		return find(family, s.Key, expr.Lookup{SetName: s.Set.Name})
+		return find(family, s.Key, expr.Lookup{SetName: s.Set.Name, Invert: s.Not})
 	case ruleset.VerdictOf:
 		return find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
 	case ruleset.SetPriority:
@@ -45,8 +45,12 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		}, nil
 	case ruleset.PriorityBetween:
 		return priorityBetween(s), nil
-	case ruleset.NotInPrefix:
-		return notInPrefix(family, s)
+	case ruleset.InPrefix:
+		return inPrefix(family, s)
+	case ruleset.NotFromInterface:
+		return notFromInterface(s)
+	case ruleset.IsLocal:
+		return isLocal(s)
 	case ruleset.HasDestinationNAT:
 		return hasDestinationNAT(), nil
 	case ruleset.DNAT:
@@ -114,20 +118,22 @@ func update(family model.Family, s ruleset.Update) ([]expr.Any, error) {
 	}), nil
 }
 
-// notInPrefix compares only the bytes of a prefix that ends at a byte, as nft does; any other needs a mask.
-func notInPrefix(family model.Family, s ruleset.NotInPrefix) ([]expr.Any, error) {
+// inPrefix compares only the bytes of a prefix that ends at a byte, as nft does; any other needs a mask.
+func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 	if !s.Prefix.IsValid() || model.FamilyOf(s.Prefix.Addr()) != family {
 		return nil, fmt.Errorf("prefix %v: %w", s.Prefix, errWrongFamily)
 	}
-	expressions, _, err := load(family, []ruleset.Field{s.Field}, firstRegister)
+	bits := s.Prefix.Bits()
+	prefix := appendAddr(nil, s.Prefix.Masked().Addr())
+	size := len(prefix)
+	if bits%8 == 0 && bits > 0 {
+		size = bits / 8
+	}
+	expressions, err := loadStart(family, s.Field, size)
 	if err != nil {
 		return nil, err
 	}
-	prefix := appendAddr(nil, s.Prefix.Masked().Addr())
-	bits := s.Prefix.Bits()
-	if bits%8 == 0 && bits > 0 {
-		prefix = prefix[:bits/8]
-	} else {
+	if size == len(prefix) && bits < 8*size {
 		expressions = append(expressions, &expr.Bitwise{
 			SourceRegister: firstRegister,
 			DestRegister:   firstRegister,
@@ -136,7 +142,58 @@ func notInPrefix(family model.Family, s ruleset.NotInPrefix) ([]expr.Any, error)
 			Xor:            make([]byte, len(prefix)),
 		})
 	}
-	return append(expressions, &expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: prefix}), nil
+	return append(expressions, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: prefix[:size]}), nil
+}
+
+// loadStart loads the first bytes of a field. Only what is read from the packet itself can be loaded in part.
+func loadStart(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
+	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
+	if err != nil {
+		return nil, err
+	}
+	if payload, ok := loads[0].(*expr.Payload); ok {
+		payload.Len = uint32(size)
+	}
+	return loads, nil
+}
+
+func equalUnless(not bool) expr.CmpOp {
+	if not {
+		return expr.CmpOpNeq
+	}
+	return expr.CmpOpEq
+}
+
+// nameSize is the size of a link's name (IFNAMSIZ).
+const nameSize = 16
+
+// notFromInterface compares as many bytes of the name as are known: for a whole name those behind it too, which are zero.
+func notFromInterface(s ruleset.NotFromInterface) ([]expr.Any, error) {
+	if s.Name == "" || len(s.Name) >= nameSize {
+		return nil, fmt.Errorf("%q is not the name of a link", s.Name)
+	}
+	name := []byte(s.Name)
+	if !s.Prefix {
+		name = append(name, make([]byte, nameSize-len(name))...)
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: firstRegister},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: name},
+	}, nil
+}
+
+// isLocal asks the routing tables what kind of address it is.
+func isLocal(s ruleset.IsLocal) ([]expr.Any, error) {
+	fib := &expr.Fib{Register: firstRegister, ResultADDRTYPE: true, FlagSADDR: true}
+	switch s.Field {
+	case ruleset.SourceAddr:
+	case ruleset.DestinationAddr:
+		fib.FlagSADDR, fib.FlagDADDR = false, true
+	default:
+		return nil, fmt.Errorf("there is no address type of field %d", s.Field)
+	}
+	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
+	return []expr.Any{fib, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: local}}, nil
 }
 
 func mask(bits, size int) []byte {

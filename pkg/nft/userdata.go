@@ -23,7 +23,7 @@ const (
 
 // nft's enum byteorder.
 const (
-	byteOrderNone uint32 = iota // of a concatenation, whose fields know their own, and of a verdict
+	byteOrderNone uint32 = iota // of a concatenation, whose fields know their own, of a single byte, and of a verdict
 	byteOrderHost
 	byteOrderBig
 )
@@ -79,9 +79,9 @@ func byteOrder(types []ruleset.Type) uint32 {
 	switch types[0] {
 	case ruleset.TypeClass:
 		return byteOrderHost
-	case ruleset.TypeVerdict:
+	case ruleset.TypeVerdict, ruleset.TypeProto:
 		return byteOrderNone
-	case ruleset.TypeAddr, ruleset.TypeProto, ruleset.TypePort:
+	case ruleset.TypeAddr, ruleset.TypePrefix, ruleset.TypePort:
 	}
 	return byteOrderBig
 }

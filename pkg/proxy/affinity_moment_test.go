@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -16,13 +15,13 @@ func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 	for name, restart := range map[string]bool{"a change": false, "a proxy that starts": true} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := proxy.New(self, bothFamilies, kernel)
+			p := starting(kernel)
 			p.Apply(stickyService(1, 2, 3))
 			mustSync(t, p)
 			kernel.remember(t, ruleset.Add, 1, 1)
 			kernel.remember(t, ruleset.Add, 2, 3)
 			if restart {
-				p = proxy.New(self, bothFamilies, kernel)
+				p = starting(kernel)
 			}
 			batches := 0
 			kernel.committed = func(batch ruleset.Batch) {
@@ -53,7 +52,7 @@ func TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether(t *testing.T) 
 	} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := proxy.New(self, bothFamilies, kernel)
+			p := starting(kernel)
 			p.Apply(stickyService(1, 2, 3))
 			mustSync(t, p)
 			kernel.remember(t, ruleset.Add, 1, 1)

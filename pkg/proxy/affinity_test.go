@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -66,12 +65,12 @@ func TestClientsOfAnEndpointThatLeavesAreForgotten(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
-			p := proxy.New(self, bothFamilies, kernel)
+			p := starting(kernel)
 			p.Apply(stickyService(1, 2, 3))
 			mustSync(t, p)
 			test.prepare(t, kernel)
 			if test.restart {
-				p = proxy.New(self, bothFamilies, kernel)
+				p = starting(kernel)
 			}
 			p.Apply(stickyService(1, 2))
 			if report := mustSync(t, p); report.Complete != test.restart {
@@ -89,7 +88,7 @@ func TestClientsAreLookedThroughOnlyWhenAnEndpointLeaves(t *testing.T) {
 	reads := 0
 	kernel := &scriptedKernel{}
 	kernel.read = func() { reads++ }
-	p := proxy.New(self, bothFamilies, kernel)
+	p := starting(kernel)
 	for _, step := range []struct {
 		title     string
 		endpoints []int

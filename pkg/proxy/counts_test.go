@@ -7,7 +7,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
 // manyServices returns a cluster of Services with the given number of ready endpoints each.
@@ -69,7 +68,7 @@ func TestAChangeWritesOnlyTheElementsThatChanged(t *testing.T) {
 		}, 0, 12},
 	}
 	for _, services := range []int{20, 2000} {
-		p := proxy.New(self, bothFamilies, &memoryKernel{})
+		p := starting(&memoryKernel{})
 		p.Apply(manyServices(services, 10))
 		mustSync(t, p)
 		for _, step := range steps {
@@ -88,7 +87,7 @@ func TestAChangeWritesOnlyTheElementsThatChanged(t *testing.T) {
 
 // TestTheFirstSyncWritesEachElementOnce counts what a first sync sends.
 func TestTheFirstSyncWritesEachElementOnce(t *testing.T) {
-	p := proxy.New(self, bothFamilies, &memoryKernel{})
+	p := starting(&memoryKernel{})
 	p.Apply(manyServices(300, 10))
 	report := mustSync(t, p)
 	// For each Service ten slots, a frontend and a ClusterIP; one dispatch entry for all.

@@ -17,7 +17,8 @@ type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	// Objects returns what the family's table holds now.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
-	// Elements returns what a set holds now. It is only asked for affinity maps, which are filled by the packet path.
+	// Elements returns what a set holds now. It is asked for affinity maps, which are filled by the packet path, and once at the
+	// start for the frontends that an earlier proxy served.
 	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
@@ -25,8 +26,11 @@ type Kernel interface {
 type Proxy struct {
 	config  ruleset.Config
 	kernel  Kernel
+	flows   Flows
 	cluster *model.Cluster
 
+	// inForce is the configuration in the tables, with what it takes from the node's own object.
+	inForce ruleset.Config
 	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after somebody
 	// else touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
@@ -34,6 +38,12 @@ type Proxy struct {
 	dirty map[model.ObjectName]bool
 	// failures counts the complete syncs that failed in a row, unswept the sweeps that did.
 	failures, unswept int
+
+	udp udpFrontends
+	// checks are what load balancers ask about. The map is never changed, only replaced.
+	checks map[model.ObjectName]selection.HealthCheck
+	// synced: at least once.
+	synced bool
 }
 
 // A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in a row
@@ -44,12 +54,15 @@ const (
 )
 
 // New returns a proxy for a node. It does nothing until Sync is called.
-func New(node string, config ruleset.Config, kernel Kernel) *Proxy {
+func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy {
 	return &Proxy{
 		config:  config,
 		kernel:  kernel,
+		flows:   flows,
 		cluster: model.NewCluster(node),
 		dirty:   map[model.ObjectName]bool{},
+		udp:     newUDPFrontends(),
+		checks:  map[model.ObjectName]selection.HealthCheck{},
 	}
 }
 
@@ -73,6 +86,16 @@ type Report struct {
 	Ports map[model.Family]int
 	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
+	// FlowsEnded counts the UDP flows that were ended because nobody may answer them any more, by family. FlowsLeft is why some
+	// may be left; nil if none are. The next sync tries again.
+	FlowsEnded map[model.Family]int
+	FlowsLeft  error
+	// Contested is the number of frontends that several Services want.
+	Contested int
+	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
+	// the addresses on which they ask.
+	HealthChecks map[model.ObjectName]selection.HealthCheck
+	Surroundings ruleset.Surroundings
 	// Added and Deleted count the elements that were written, without those of clients that were forgotten.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
@@ -88,36 +111,53 @@ func (r *Report) count(batch ruleset.Batch) {
 // Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force; the caller tries
 // again.
 func (p *Proxy) Sync(ctx context.Context) (Report, error) {
-	if p.mirror == nil {
-		return p.syncAll(ctx)
+	config := p.resolve()
+	if p.mirror == nil || !slices.Equal(config.LocalTraffic.Prefixes, p.inForce.LocalTraffic.Prefixes) {
+		return p.syncAll(ctx, config)
 	}
 	return p.syncDirty(ctx)
 }
 
 func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 	names := slices.SortedFunc(maps.Keys(p.dirty), model.ObjectName.Compare)
-	plan := p.mirror.Plan(p.decide(names))
+	decided, around := p.decide(names), p.surroundings()
+	plan := p.mirror.Plan(decided.owned, around)
 	if err := p.commit(ctx, plan); err != nil {
 		return Report{}, err
 	}
+	p.udp.accept(decided.flows)
 	p.mirror.Accept(plan)
-	return p.finish(ctx, p.report(plan, len(names)), plan)
+	report := p.report(plan, len(names))
+	if p.acceptChecks(decided.checks) {
+		report.HealthChecks = p.checks
+	}
+	return p.finish(ctx, report, plan)
 }
 
-func (p *Proxy) syncAll(ctx context.Context) (Report, error) {
+func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
 	found, err := p.found(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	names := p.cluster.ServiceNames()
-	mirror, plan := ruleset.Resync(p.config, p.decide(names), found)
+	decided := p.decide(names)
+	for name := range p.udp.inForce { // of Services that are gone
+		if _, exists := decided.flows[name]; !exists {
+			decided.flows[name] = nil
+		}
+	}
+	mirror, plan := ruleset.Resync(config, decided.owned, p.surroundings(), found)
 	if err := p.commit(ctx, plan); err != nil {
 		p.failures++
 		return Report{}, err
 	}
-	p.mirror, p.failures = mirror, 0
+	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
+	p.udp.accept(decided.flows)
+	p.udp.noteAll()
+	p.checks = map[model.ObjectName]selection.HealthCheck{}
+	p.acceptChecks(decided.checks)
 	report := p.report(plan, len(names))
-	report.Complete = true
+	report.Complete, report.HealthChecks = true, p.checks
 	return p.finish(ctx, report, plan)
 }
 
@@ -134,21 +174,13 @@ func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, er
 		}
 		found[family] = objects
 	}
-	return found, nil
-}
-
-// decide returns what the named Services should own.
-func (p *Proxy) decide(names []model.ObjectName) []ruleset.Service {
-	self := p.cluster.Self().Name
-	services := make([]ruleset.Service, 0, len(names))
-	for _, name := range names {
-		owned := ruleset.Service{Name: name}
-		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
-			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, self))
+	if !p.synced && p.failures < rebuildAfter {
+		if err := p.recall(ctx, found); err != nil {
+			p.failures++
+			return nil, err
 		}
-		services = append(services, owned)
 	}
-	return services
+	return found, nil
 }
 
 // commit puts a plan into the kernel. After an error the mirror is unknown.
@@ -166,13 +198,14 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
 	return nil
 }
 
-// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, and sweeps.
+// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, sweeps, and ends flows.
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
 	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
 		p.mirror = nil
 		return Report{}, fmt.Errorf("forget clients of endpoints that left: %w", err)
 	}
 	report.Unswept = p.sweep(ctx, &report)
+	report.FlowsLeft = p.forgetFlows(ctx, &report)
 	return report, nil
 }
 
@@ -196,11 +229,14 @@ func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 
 func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
 	report := Report{
-		Services: services,
-		Total:    p.mirror.Services(),
-		Ports:    map[model.Family]int{},
-		Added:    map[model.Family]int{},
-		Deleted:  map[model.Family]int{},
+		Services:     services,
+		Total:        p.mirror.Services(),
+		Ports:        map[model.Family]int{},
+		Added:        map[model.Family]int{},
+		Deleted:      map[model.Family]int{},
+		FlowsEnded:   map[model.Family]int{},
+		Contested:    p.cluster.Contested(),
+		Surroundings: p.mirror.Surroundings(),
 	}
 	for _, family := range p.config.Families {
 		report.Ports[family] = p.mirror.Ports(family)

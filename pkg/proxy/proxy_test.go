@@ -22,7 +22,7 @@ func resized(endpoints int) model.Change {
 // synced returns a proxy whose first sync of three Services with two endpoints each is done.
 func synced(t testing.TB, kernel proxy.Kernel) *proxy.Proxy {
 	t.Helper()
-	p := proxy.New(self, bothFamilies, kernel)
+	p := starting(kernel)
 	p.Apply(manyServices(3, 2))
 	if report := mustSync(t, p); !report.Complete || report.Services != 3 || report.Total != 3 || report.Ports[model.IPv4] != 3 {
 		t.Fatalf("the first sync reports %+v, want it complete with 3 Services", report)
@@ -120,7 +120,7 @@ func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	p := proxy.New(self, bothFamilies, kernel)
+	p := starting(kernel)
 	p.Apply(manyServices(3, 2))
 	for range 2 {
 		if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrExist) {

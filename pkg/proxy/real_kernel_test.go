@@ -11,7 +11,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -101,22 +100,19 @@ func sortedElements(block string) string {
 	return before + strings.Join(list, "\n")
 }
 
-// TestTheRealKernelAgreesWithTheOneInMemory walks histories in both, with restarts between.
+// TestTheRealKernelAgreesWithTheOneInMemory walks histories in both, with restarts between, under each configuration.
 func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(len(configurations)) {
 		kernel := newRealKernel(t)
-		running, everything, changes := proxy.New(self, bothFamilies, kernel), model.Change{}, newHistory(1000+seed)
-		for range 25 {
-			change := changes.change()
-			everything = everything.Then(change)
-			running.Apply(change)
-			if changes.random.IntN(8) == 0 { // a restart
-				running = proxy.New(self, bothFamilies, kernel)
-				running.Apply(everything)
+		s := newStory(seed, &kernel.memory, kernel, &recordedFlows{})
+		for range 16 {
+			s.goOn()
+			if s.changes.random.IntN(8) == 0 {
+				s.restart()
 			}
-			mustSync(t, running)
+			mustSync(t, s.running)
 			kernel.agree(t)
 		}
-		likeFreshStart(t, &kernel.memory, everything)
+		s.convergesLike(t)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -54,7 +53,7 @@ func TestRunSyncsAtOnceWhatWasThereBefore(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go proxy.New(self, bothFamilies, &memoryKernel{}).Run(ctx, changes, nil, seen)
+		go starting(&memoryKernel{}).Run(ctx, changes, nil, seen)
 		synctest.Wait()
 		if diff := cmp.Diff([]attempt{{Complete: true, Services: 4}}, seen.take()); diff != "" {
 			t.Errorf("syncs (-want +got):\n%s", diff)

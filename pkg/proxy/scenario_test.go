@@ -2,19 +2,16 @@ package proxy_test
 
 import (
 	"flag"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
@@ -23,11 +20,21 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 // The scenarios in testdata are stories: manifests in, tables and explanations out. Their commands, besides those of
 // testscript (cp, rm, cmp, stdout, …):
 //
-//	node NAME       sees the cluster from this node from now on, as a new proxy with the kernel as it is
-//	restart         starts a new proxy with the kernel as it is
-//	sync            reads the folder manifests and syncs; prints what was refused, and what was written
-//	tables [ip]     prints the tables, or only the one of IPv4
-//	explain [NAME]  prints the explanation of one Service, or of all
+//	node NAME           sees the cluster from this node from now on, as a new proxy with the kernel as it is
+//	detector HOW [ARG]  tells pods by another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME, prefix NAME, none), as a
+//	                    new proxy
+//	nodeports WHERE     serves node ports on the addresses that WHERE says (all, primary, PREFIX…), as a new proxy
+//	masquerade-all      masquerades every connection to a ClusterIP, as a new proxy
+//	restart             starts a new proxy with the kernel as it is
+//	addresses ADDR…     gives this machine's interfaces these addresses, and no others
+//	sync                reads the folder manifests and syncs; prints what was refused and left out, what was written, and what
+//	                    else there is to know: frontends that several Services want, and health checks when they change
+//	tables [ip]         prints the tables, or only the one of IPv4
+//	elements [SET…]     prints the elements of these sets and maps, a line for each; without a name, of all of them
+//	chain NAME…         prints these chains
+//	flows               prints the UDP frontends whose flows were looked at since the last time, with who may answer; after a | who
+//	                    may answer clients outside, if that is somebody else
+//	explain [NAME]      prints the explanation of one Service, or of all
 //
 // After each sync the tables must be those of a fresh start.
 func TestScenariosInMemory(t *testing.T) {
@@ -54,7 +61,9 @@ func (k *realKernel) inMemory() *memoryKernel   { return &k.memory }
 type scenario struct {
 	t          testing.TB
 	kernel     scenarioKernel
+	flows      recordedFlows
 	node       string
+	config     ruleset.Config
 	proxy      *proxy.Proxy
 	manifests  *source.Manifests
 	everything model.Change
@@ -75,18 +84,25 @@ func runScenarios(t *testing.T, newKernel func(testing.TB) scenarioKernel) {
 			if !ok {
 				tb = t
 			}
-			s := &scenario{t: tb, kernel: newKernel(tb), node: self}
+			s := &scenario{t: tb, kernel: newKernel(tb), node: self, config: bothFamilies}
 			s.manifests = source.NewManifests(filepath.Join(env.WorkDir, "manifests"), slog.New(slog.DiscardHandler))
 			s.restart()
 			env.Values[scenarioKey{}] = s
 			return os.MkdirAll(filepath.Join(env.WorkDir, "manifests"), 0o755)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"node":    command((*scenario).cmdNode),
-			"restart": command((*scenario).cmdRestart),
-			"sync":    command((*scenario).cmdSync),
-			"tables":  command((*scenario).cmdTables),
-			"explain": command((*scenario).cmdExplain),
+			"node":           command((*scenario).cmdNode),
+			"detector":       command((*scenario).cmdDetector),
+			"nodeports":      command((*scenario).cmdNodePorts),
+			"masquerade-all": command((*scenario).cmdMasqueradeAll),
+			"restart":        command((*scenario).cmdRestart),
+			"addresses":      command((*scenario).cmdAddresses),
+			"sync":           command((*scenario).cmdSync),
+			"tables":         command((*scenario).cmdTables),
+			"elements":       command((*scenario).cmdElements),
+			"chain":          command((*scenario).cmdChain),
+			"flows":          command((*scenario).cmdFlows),
+			"explain":        command((*scenario).cmdExplain),
 		},
 	})
 }
@@ -101,59 +117,6 @@ func command(run func(*scenario, *testscript.TestScript, []string)) func(*testsc
 }
 
 func (s *scenario) restart() {
-	s.proxy = proxy.New(s.node, bothFamilies, s.kernel)
+	s.proxy = proxy.New(s.node, s.config, s.kernel, &s.flows)
 	s.proxy.Apply(s.everything)
-}
-
-func (s *scenario) cmdNode(ts *testscript.TestScript, args []string) {
-	if len(args) != 1 {
-		ts.Fatalf("usage: node NAME")
-	}
-	s.node = args[0]
-	s.restart()
-}
-
-func (s *scenario) cmdRestart(*testscript.TestScript, []string) { s.restart() }
-
-func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
-	loaded, err := s.manifests.Load()
-	ts.Check(err)
-	s.everything = s.everything.Then(loaded.Change)
-	s.proxy.Apply(loaded.Change)
-	report, err := s.proxy.Sync(s.t.Context())
-	ts.Check(err)
-	ts.Check(report.Unswept)
-	for _, problem := range loaded.Problems {
-		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
-	}
-	fmt.Fprintf(ts.Stdout(), "synced %d of %d Services: %d elements added, %d deleted\n", report.Services, report.Total,
-		report.Added[model.IPv4]+report.Added[model.IPv6], report.Deleted[model.IPv4]+report.Deleted[model.IPv6])
-	likeFreshStartOn(s.t, s.node, s.kernel.inMemory(), s.everything)
-	s.kernel.agree(s.t)
-}
-
-func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
-	text := s.kernel.inMemory().text(s.t)
-	if len(args) == 1 {
-		text, _, _ = strings.Cut(text, "\ntable ip6 ")
-	}
-	_, err := ts.Stdout().Write([]byte(text))
-	ts.Check(err)
-}
-
-func (s *scenario) cmdExplain(ts *testscript.TestScript, args []string) {
-	cluster := model.NewCluster(s.node)
-	cluster.Apply(s.everything)
-	names := cluster.ServiceNames()
-	if len(args) == 1 {
-		names = []model.ObjectName{{Namespace: "default", Name: args[0]}}
-	}
-	var ports []explain.Port
-	for _, name := range names {
-		for _, decision := range selection.Decide(cluster, name, model.Families) {
-			exclusions := decision.Selection.Exclusions(decision.Endpoints, selection.Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels})
-			ports = append(ports, explain.Build(s.node, decision, exclusions))
-		}
-	}
-	ts.Check(explain.Text(ts.Stdout(), ports))
 }

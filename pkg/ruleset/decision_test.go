@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-var comparePorts = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}), cmpopts.EquateEmpty()}
+var comparePorts = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}), cmpopts.EquateEmpty()}
 
 // decide makes the decision about a Service with one port and one slice on node-1.
 func decide(t testing.TB, service model.Service, family model.Family, endpoints ...model.SliceEndpoint) selection.Decision {
@@ -35,6 +35,19 @@ func decide(t testing.TB, service model.Service, family model.Family, endpoints 
 		t.Fatalf("%d decisions, want 1", len(decisions))
 	}
 	return decisions[0]
+}
+
+// node1 is the node for which the tests decide.
+var node1 = model.Node{Name: "node-1", Labels: map[string]string{"kubernetes.io/hostname": "node-1"}}
+
+// keptLocal says that the port's endpoints are those on this node, where internalTrafficPolicy keeps connections.
+func keptLocal(port ruleset.Port) ruleset.Port {
+	port.Local, port.OnNode, port.Cluster = port.Cluster, port.Cluster, nil
+	port.Frontends[0].Local = true
+	if len(port.Local) == 0 {
+		port.Frontends[0].Class = ruleset.DropClass
+	}
+	return port
 }
 
 func ready(addr, node string) model.SliceEndpoint {
@@ -61,30 +74,31 @@ func TestNewPort(t *testing.T) {
 			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-2")},
 			want: sticky(portOf("web", "10.96.0.1", first), 3*time.Hour),
 		},
-		// A reset passes the learn chain like any packet: a port that refuses would remember an endpoint that never was.
+		// It has nobody to send a client to a second time.
 		"without endpoints it refuses, and remembers nobody": {
 			service: model.Service{AffinityTimeout: 3 * time.Hour},
-			want:    portOf("web", "10.96.0.1"),
+			want:    sticky(portOf("web", "10.96.0.1"), 3*time.Hour),
 		},
 		"with endpoints elsewhere only, an internal policy drops and remembers nobody": {
 			service:   model.Service{AffinityTimeout: 3 * time.Hour, InternalTrafficLocal: true},
 			endpoints: []model.SliceEndpoint{ready("10.244.2.2", "node-2")},
-			want:      withClass(portOf("web", "10.96.0.1"), ruleset.DropClass),
+			want:      sticky(keptLocal(portOf("web", "10.96.0.1")), 3*time.Hour),
 		},
 		"an internal policy keeps what is on this node": {
 			service:   model.Service{InternalTrafficLocal: true},
 			endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-1"), ready("10.244.2.2", "node-2")},
-			want:      local(portOf("web", "10.96.0.1", first), 1),
+			want:      keptLocal(portOf("web", "10.96.0.1", first)),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := ruleset.NewPort(decide(t, test.service, test.family, test.endpoints...), "node-1")
+			got := ruleset.NewPort(decide(t, test.service, test.family, test.endpoints...), node1)
 			if diff := cmp.Diff(test.want, got, comparePorts); diff != "" {
 				t.Errorf("port (-want +got):\n%s", diff)
 			}
-			if got.Class.Slots() == 0 && (got.IsSticky() || len(got.Chains())+len(got.AffinityMaps()) > 0) {
-				t.Errorf("a port that does not balance has chains %v and affinity maps %v", got.Chains(), got.AffinityMaps())
+			chains, maps := got.Chains(bothFamilies), got.AffinityMaps()
+			if !got.Frontends[0].Class.IsBalanced() && len(chains)+len(maps) > 0 {
+				t.Errorf("a port that does not balance has chains %v and affinity maps %v", chains, maps)
 			}
 		})
 	}
@@ -94,7 +108,7 @@ func TestNewPortOwnsNoFrontendOfAnother(t *testing.T) {
 	decision := decide(t, model.Service{}, model.IPv4, ready("10.244.1.1", "node-2"))
 	decision.Lost = []model.LostFrontend{{Frontend: decision.Owned[0], Owner: named("older")}}
 	decision.Owned = nil
-	got := ruleset.NewPort(decision, "node-1")
+	got := ruleset.NewPort(decision, node1)
 	if diff := cmp.Diff(withoutFrontends(portOf("web", "10.96.0.1", first)), got, comparePorts); diff != "" {
 		t.Errorf("port (-want +got):\n%s", diff)
 	}

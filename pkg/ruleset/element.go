@@ -7,16 +7,20 @@ import (
 )
 
 // Tuple holds the fields of a key or of a value. Which of them mean something is said by the set's types, in their order:
-// the first TypeAddr is Addr, the second is Source.
+// the first TypeAddr is Addr, the second is Source; TypePrefix is Source and Bits.
 //
 // It is comparable, so that a key can index a Go map.
 type Tuple struct {
 	Addr   netip.Addr
 	Source netip.Addr
-	Number uint32 // TypeClass: a Class, or a slot as SlotNumber gives it
+	Number uint32 // TypeClass: a Class, or a slot of the table that ClusterSlot or LocalSlot begin
 	Port   uint16
 	Proto  model.Protocol
+	Bits   uint8 // TypePrefix: how many leading bits of Source mean something
 }
+
+// prefix returns a TypePrefix field.
+func (t Tuple) prefix() netip.Prefix { return netip.PrefixFrom(t.Source, int(t.Bits)) }
 
 // Element is one entry of a set or map.
 type Element struct {
@@ -34,6 +38,7 @@ const (
 	Drop
 	Jump
 	Goto
+	Return
 )
 
 // Verdict is the decision a rule or a map's element takes.
@@ -42,17 +47,20 @@ type Verdict struct {
 	Chain string // of Jump and Goto
 }
 
-// Class is what is done with a connection: the value that the services map writes into the packet's priority and the dispatch
-// map reads from it. A lb-N chain then writes the slot it draws there, for the endpoints map.
+// Class is what is done with a connection: the value that the maps services and nodeports write into the packet's priority and
+// the dispatch map reads from it. A lb chain then writes the slot it draws there, for the endpoints maps.
 //
-//	31      24 23                 0
-//	┌─────────┬───────────────────┐
-//	│  0xfd   │ slot              │   drawn
-//	│  0xfe   │ number of slots   │   balance over that many slots
-//	│  0xff   │ 1 refuse, 2 drop  │
-//	└─────────┴───────────────────┘
+//	31   28 27          16 15           0
+//	┌──────┬──────────────┬──────────────┐
+//	│ 0xe  │ local slots  │ slots        │   externalTrafficPolicy: Local: which of the two depends on the client
+//	├──────┴───┬──────────┴──────────────┤
+//	│   0xfc   │ slot                    │   drawn among the endpoints that externalTrafficPolicy: Local allows
+//	│   0xfd   │ slot                    │   drawn among all others
+//	│   0xfe   │ number of slots         │   balance over that many slots
+//	│   0xff   │ 1 refuse, 2 drop        │
+//	└──────────┴─────────────────────────┘
 //
-// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chose. fd00: and above are unlikely ones.
+// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chose. e000: and above are unlikely ones.
 type Class uint32
 
 // The classes without slots.
@@ -62,24 +70,40 @@ const (
 )
 
 const (
-	balanceClass Class  = 0xfe000000
-	firstSlot    uint32 = 0xfd000000
-	lastSlot     uint32 = 0xfdffffff
-	lastClass    uint32 = 0xff00ffff
-	// MaxSlots is the largest number of slots a Service port can have.
-	MaxSlots = 1<<24 - 1
+	splitClass   Class = 0xe0000000
+	balanceClass Class = 0xfe000000
+	lastClass    Class = 0xff00ffff
+)
+
+// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. More than that are
+// left out.
+const (
+	MaxSlots      = 1<<16 - 1
+	MaxLocalSlots = 1<<12 - 1
+)
+
+// The first slots of the two load-balancing tables that a frontend may have.
+const (
+	LocalSlot   uint32 = 0xfc000000
+	ClusterSlot uint32 = 0xfd000000
+	lastSlot    uint32 = 0xfdffffff
 )
 
 // BalanceClass returns the class that spreads connections over a number of slots, 1 to MaxSlots.
 func BalanceClass(slots int) Class { return balanceClass | Class(slots) }
 
-// Slots returns the number of slots of a class; zero for a class that refuses or drops.
-func (c Class) Slots() int {
-	if c&0xff000000 != balanceClass {
-		return 0
-	}
-	return int(c &^ balanceClass)
-}
+// SplitClass returns the class that spreads the connections of pods and of the node itself over slots, and all others over local
+// slots. Those without slots are refused and dropped.
+func SplitClass(local, slots int) Class { return splitClass | Class(local)<<16 | Class(slots) }
 
-// SlotNumber returns the number that stands for a slot in a packet's priority and in the key of the endpoints map.
-func SlotNumber(slot int) uint32 { return firstSlot | uint32(slot) }
+// isSplit reports whether the class treats clients from outside in another way than others.
+func (c Class) isSplit() bool { return c>>28 == splitClass>>28 }
+
+// isBalanced reports whether the class leads to a lb chain, for some clients at least.
+func (c Class) isBalanced() bool { return c.isSplit() || c&0xff000000 == balanceClass }
+
+// slots returns the number of slots, for pods and the node if the class is split.
+func (c Class) slots() int { return int(c & MaxSlots) }
+
+// localSlots returns the number of slots for everybody else, if the class is split.
+func (c Class) localSlots() int { return int(c >> 16 & MaxLocalSlots) }

@@ -18,17 +18,17 @@ func named(name string) model.ObjectName { return model.ObjectName{Namespace: "d
 // endpoints that are all elsewhere; refused if there are none.
 func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
 	addr := netip.MustParseAddr(clusterIP)
+	frontend := ruleset.Frontend{Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.RefuseClass}
+	if len(endpoints) > 0 {
+		frontend.Class = ruleset.BalanceClass(len(endpoints))
+	}
 	port := ruleset.Port{
 		ID:        model.PortID{Service: named(service), Port: "http", Protocol: model.TCP, Family: model.FamilyOf(addr)},
 		ClusterIP: addr,
-		Frontends: []model.Frontend{{Addr: addr, Protocol: model.TCP, Port: 80}},
-		Class:     ruleset.RefuseClass,
+		Frontends: []ruleset.Frontend{frontend},
 	}
 	for _, endpoint := range endpoints {
-		port.Slots = append(port.Slots, netip.MustParseAddrPort(endpoint))
-	}
-	if len(endpoints) > 0 {
-		port.Class = ruleset.BalanceClass(len(endpoints))
+		port.Cluster = append(port.Cluster, netip.MustParseAddrPort(endpoint))
 	}
 	return port
 }
@@ -40,7 +40,7 @@ func sticky(port ruleset.Port, timeout time.Duration) ruleset.Port {
 
 // local says that the first endpoints of a port are on this node.
 func local(port ruleset.Port, count int) ruleset.Port {
-	port.Local = port.Slots[:count]
+	port.OnNode = port.Cluster[:count]
 	return port
 }
 
@@ -112,6 +112,8 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 			if tuple.Proto != model.TCP {
 				texts = append(texts, tuple.Proto.String())
 			}
+		case ruleset.TypePrefix:
+			texts = append(texts, netip.PrefixFrom(tuple.Source, int(tuple.Bits)).String())
 		case ruleset.TypeVerdict:
 			panic("a verdict is not part of a tuple")
 		}
@@ -125,10 +127,14 @@ func numberInShort(number uint32) string {
 		return "refuse"
 	case class == ruleset.DropClass:
 		return "drop"
-	case class.Slots() > 0:
+	case class.IsSplit():
+		return fmt.Sprintf("class/%d-local/%d", class.Slots(), class.LocalSlots())
+	case class.IsBalanced():
 		return fmt.Sprintf("class/%d", class.Slots())
+	case number >= ruleset.ClusterSlot:
+		return fmt.Sprintf("slot/%d", number-ruleset.ClusterSlot)
 	}
-	return fmt.Sprintf("slot/%d", number-ruleset.SlotNumber(0))
+	return fmt.Sprintf("local-slot/%d", number-ruleset.LocalSlot)
 }
 
 func verdictInShort(verdict ruleset.Verdict) string {
@@ -136,36 +142,58 @@ func verdictInShort(verdict ruleset.Verdict) string {
 	return kind + verdict.Chain
 }
 
-// bothFamilies is a configuration with a prefix of pods in each family.
+// bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary addresses.
 var bothFamilies = ruleset.Config{
-	Families:     model.Families,
-	LocalTraffic: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+	Families: model.Families,
+	LocalTraffic: ruleset.LocalTraffic{
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+	},
+	NodePorts: model.NodePortAddresses{Primary: true},
+}
+
+// home are the surroundings that the tests start in.
+var home = ruleset.Surroundings{
+	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
+	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 }
 
 // running is a kernel in memory and the mirror of it.
 type running struct {
 	ruleset.Tables
 	mirror *ruleset.Mirror
+	around ruleset.Surroundings
 }
 
 // start resyncs an empty kernel.
 func start(t testing.TB, services ...ruleset.Service) *running {
 	t.Helper()
-	r := &running{}
-	mirror, plan := ruleset.Resync(bothFamilies, services, nil)
+	r := &running{around: home}
+	mirror, plan := ruleset.Resync(bothFamilies, services, home, nil)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror = mirror
 	return r
 }
 
+// plan plans in the surroundings as they are.
+func (r *running) plan(services ...ruleset.Service) *ruleset.Plan {
+	return r.mirror.Plan(services, r.around)
+}
+
 // change plans, commits and accepts. It does not sweep.
 func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
 	t.Helper()
-	plan := r.mirror.Plan(services)
+	plan := r.plan(services...)
 	mustApply(t, &r.Tables, plan.Prepare)
 	mustApply(t, &r.Tables, plan.Batch)
 	r.mirror.Accept(plan)
 	return plan
+}
+
+// surround changes the surroundings and nothing else.
+func (r *running) surround(t testing.TB, around ruleset.Surroundings) *ruleset.Plan {
+	t.Helper()
+	r.around = around
+	return r.change(t)
 }
 
 func (r *running) sweep(t testing.TB) []string {

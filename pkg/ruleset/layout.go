@@ -3,43 +3,27 @@ package ruleset
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Config is what the node's administrator chose about the tables.
-type Config struct {
-	// Families are the families that get a table.
-	Families []model.Family
-	// LocalTraffic are the prefixes of this cluster's pods, at most one a family: kube-proxy's ClusterCIDR detector. A
-	// connection to a ClusterIP from anywhere else is masqueraded, so that its answers come back this way. Without a
-	// prefix for a family nothing of that family is masqueraded, but hairpin connections.
-	LocalTraffic []netip.Prefix
-}
-
-func (c Config) localTraffic(family model.Family) (netip.Prefix, bool) {
-	for _, prefix := range c.LocalTraffic {
-		if model.FamilyOf(prefix.Addr()) == family {
-			return prefix, true
-		}
-	}
-	return netip.Prefix{}, false
-}
-
 // Names of the chains that every table has. None is a keyword of nft, which could not list it then.
 const (
-	servicesChain = "services"
-	balanceChain  = "balance"
-	learnChain    = "learn"
-	refuseChain   = "refuse"
+	servicesChain     = "services"
+	nodePortsChain    = "nodeports"
+	refuseChain       = "refuse"
+	learnChain        = "learn"
+	masqueradingChain = "masquerading"
+	fromNodeChain     = "masquerade-node"
 )
 
 var (
 	// dialled is the frontend as the first packet of a connection names it.
-	dialled = []Field{DestinationAddr, L4Proto, DestinationPort}
+	dialled         = []Field{DestinationAddr, L4Proto, DestinationPort}
+	dialledNodePort = []Field{L4Proto, DestinationPort}
 	// originallyDialled is the same frontend as conntrack remembers it after the DNAT.
-	originallyDialled = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
+	originallyDialled         = []Field{OriginalDestinationAddr, L4Proto, OriginalDestinationPort}
+	originallyDialledNodePort = []Field{L4Proto, OriginalDestinationPort}
 )
 
 // StaticChains returns the chains that a family's table has whatever the Services are.
@@ -47,32 +31,91 @@ var (
 // All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing. Where a
 // packet goes:
 //
-//	nat-prerouting, nat-output    services ─┬─ sticky vmap:   sticky-… finds the client's endpoint, or returns
-//	                                        ├─ services map:  class of the frontend, dispatched to lb-N, refuse or drop
-//	                                        │                 lb-N draws one of N slots, balance looks its endpoint up
+//	nat-prerouting, nat-output    services ─┬─ a load balancer's address, and a source that may not dial it: drop
+//	                                        ├─ sticky vmap:   sticky-… finds the client's endpoint, or returns
+//	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop
+//	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
 //	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
+//	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
-//	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
+//	nat-postrouting               an address inside a ServiceCIDR that nobody translated: drop
 //	nat-postrouting               give the priority back that carried the slot
-//	nat-postrouting               masquerade hairpin connections, and those to a ClusterIP from outside the pods' prefix
-func StaticChains(family model.Family, config Config) []Chain {
+//	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
+//	nat-postrouting               masquerading
+func StaticChains(family model.Family, config Config, around Surroundings) []Chain {
 	return []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
-		{Name: balanceChain, Hook: NoHook, Rules: []Rule{{DNAT{Key: append(slices.Clone(dialled), Priority), Map: Endpoints}}}},
-		{Name: servicesChain, Hook: NoHook, Rules: []Rule{
-			{VerdictOf{Key: dialled, Map: Sticky}},
-			{SetPriority{Key: dialled, Map: Services}},
-			{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
-			{InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs}, PriorityBetween{firstSlot, lastClass}, Do{Verdict{Kind: Drop}}},
-			{InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs}, Do{Verdict{Kind: Goto, Chain: refuseChain}}},
-		}},
-		{Name: learnChain, Hook: NoHook, Rules: learnRules()},
+		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
+		{Name: nodePortsChain, Hook: NoHook, Rules: translation(dialledNodePort, NodePortSticky, NodePorts, NodePortEndpoints)},
+		{Name: learnChain, Hook: NoHook, Rules: learnRules(family, config)},
+		{Name: masqueradingChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
+		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: "nat-prerouting", Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
-		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(
-			[]Rule{{PriorityBetween{firstSlot, lastSlot}, ResetPriority{}}, jump(learnChain)}, masqueradeRules(family, config)...)},
-		{Name: "nat-input", Hook: Input, Priority: PrioritySNAT, Rules: []Rule{jump(learnChain)}},
+		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, around.ServiceCIDRs),
+			Rule{PriorityBetween{LocalSlot, lastSlot}, ResetPriority{}},
+			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: learnChain}}},
+			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
+		{Name: "nat-input", Hook: Input, Priority: PrioritySNAT, Rules: []Rule{
+			{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: learnChain}}}}},
 	}
+}
+
+// serviceRules begin with a clean priority: one of ours from elsewhere would be taken for a class.
+func serviceRules(family model.Family, config Config) []Rule {
+	rules := []Rule{
+		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, ResetPriority{}},
+		{
+			InSet{Key: dialled, Set: Restricted},
+			InSet{Key: append(slices.Clone(dialled), SourceAddr), Set: AllowedSources, Not: true},
+			Do{Verdict{Kind: Drop}},
+		},
+	}
+	rules = append(rules, translation(dialled, Sticky, Services, Endpoints)...)
+	return append(rules,
+		append(onNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
+		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
+		Rule{
+			InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs},
+			IsLocal{Field: DestinationAddr, Not: true},
+			Do{Verdict{Kind: Goto, Chain: refuseChain}},
+		})
+}
+
+// translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the tables as they
+// are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the client sends it again.
+func translation(key []Field, sticky, services, endpoints Set) []Rule {
+	return []Rule{
+		{VerdictOf{Key: key, Map: sticky}},
+		{SetPriority{Key: key, Map: services}},
+		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
+		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
+		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, Do{Verdict{Kind: Drop}}},
+	}
+}
+
+// onNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves any.
+func onNodePortAddr(family model.Family, config Config) Rule {
+	if !config.NodePorts.All(family) {
+		return Rule{InSet{Key: []Field{DestinationAddr}, Set: NodePortIPs}}
+	}
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	if family == model.IPv6 {
+		loopback = netip.MustParsePrefix("::1/128")
+	}
+	return Rule{IsLocal{Field: DestinationAddr}, InPrefix{Field: DestinationAddr, Prefix: loopback, Not: true}}
+}
+
+// unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every other
+// proxy on the node has had its turn: one that serves some of the Services beside us.
+func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
+	var rules []Rule
+	for _, prefix := range serviceCIDRs {
+		if model.FamilyOf(prefix.Addr()) == family {
+			rules = append(rules, Rule{InPrefix{Field: DestinationAddr, Prefix: prefix}, Do{Verdict{Kind: Drop}}})
+		}
+	}
+	return rules
 }
 
 // refuseRules answer TCP with a reset, and everything else with the ICMP that kube-proxy sends for TCP too. The kernel bounds
@@ -87,51 +130,51 @@ func refuseRules() []Rule {
 
 func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}} }
 
-// learnRules has a rule for each protocol because nft knows the type of `ct original proto-dst` only after a protocol match.
-func learnRules() []Rule {
+// learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because its key is
+// protocol and port alone: a connection to another frontend with that port number must not be taken for it.
+func learnRules(family model.Family, config Config) []Rule {
+	rules := eachProtocol(VerdictOf{Key: originallyDialled, Map: Learn})
+	rules = append(rules, Rule{InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}, Do{Verdict{Kind: Return}}})
+	for _, set := range []Set{ExternalCluster, ExternalLocal} {
+		rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: set}, Do{Verdict{Kind: Return}})...)
+	}
+	rules = append(rules, unlessNodePortAddr(family, config)...)
+	return append(rules, eachProtocol(VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
+}
+
+// masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin connections, in
+// those to a ClusterIP from outside the pods, and in those to an external frontend that may go to another node.
+func masqueradeRules(family model.Family, config Config) []Rule {
+	clusterIP := InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}
+	rules := []Rule{{InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin}, Masquerade{}}}
+	if config.MasqueradeAll {
+		rules = append(rules, Rule{clusterIP, Masquerade{}})
+	} else if notFromPods, ok := config.LocalTraffic.notFromPods(family, OriginalSourceAddr); ok {
+		rules = append(rules, Rule{clusterIP, notFromPods, Masquerade{}})
+	}
+	rules = append(rules, Rule{clusterIP, Do{Verdict{Kind: Return}}})
+	fromNode := Do{Verdict{Kind: Goto, Chain: fromNodeChain}}
+	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalCluster}, Masquerade{})...)
+	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalLocal}, fromNode)...)
+	rules = append(rules, unlessNodePortAddr(family, config)...)
+	rules = append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortCluster}, Masquerade{})...)
+	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
+}
+
+// unlessNodePortAddr leaves connections alone that somebody else translated from an address that serves no node ports. Where all
+// addresses serve them, there is none.
+func unlessNodePortAddr(family model.Family, config Config) []Rule {
+	if config.NodePorts.All(family) {
+		return nil
+	}
+	return []Rule{{InSet{Key: []Field{OriginalDestinationAddr}, Set: NodePortIPs, Not: true}, Do{Verdict{Kind: Return}}}}
+}
+
+// eachProtocol makes a rule for each protocol because nft knows the type of `ct original proto-dst` only after a protocol match.
+func eachProtocol(statements ...Statement) []Rule {
 	var rules []Rule
 	for _, protocol := range model.Protocols {
-		rules = append(rules, Rule{ProtocolIs{protocol}, VerdictOf{Key: originallyDialled, Map: Learn}})
+		rules = append(rules, append(Rule{ProtocolIs{protocol}}, statements...))
 	}
 	return rules
-}
-
-func masqueradeRules(family model.Family, config Config) []Rule {
-	rules := []Rule{{
-		HasDestinationNAT{},
-		InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin},
-		Masquerade{},
-	}}
-	if prefix, ok := config.localTraffic(family); ok {
-		rules = append(rules, Rule{
-			InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs},
-			NotInPrefix{Field: OriginalSourceAddr, Prefix: prefix},
-			Masquerade{},
-		})
-	}
-	return rules
-}
-
-// dispatchOf returns what the dispatch map says of a class.
-func dispatchOf(class Class) Verdict {
-	switch class {
-	case DropClass:
-		return Verdict{Kind: Drop}
-	case RefuseClass:
-		return Verdict{Kind: Goto, Chain: refuseChain}
-	default:
-		return Verdict{Kind: Jump, Chain: drawChainName(class.Slots())}
-	}
-}
-
-func drawChainName(slots int) string { return "lb-" + strconv.Itoa(slots) }
-
-// drawChain draws a slot for every Service port that has so many: `numgen … mod N` has N fixed in the rule. It looks nothing
-// up itself, because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with 100,000
-// endpoints the first Service of a new size would cost 5 ms, and so would the last.
-func drawChain(slots int) Chain {
-	return Chain{Name: drawChainName(slots), Hook: NoHook, Rules: []Rule{{
-		DrawSlot{Slots: slots, First: firstSlot},
-		Do{Verdict{Kind: Goto, Chain: balanceChain}},
-	}}}
 }

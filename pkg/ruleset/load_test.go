@@ -31,6 +31,25 @@ func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
 	}
 }
 
+// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds.
+func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
+	for name, test := range configurations {
+		t.Run(name, func(t *testing.T) {
+			config := test.config
+			config.Families = model.Families
+			var tables ruleset.Tables
+			_, plan := ruleset.Resync(config, someServices(), ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs}, nil)
+			mustApply(t, &tables, plan.Batch)
+			namespace := netnstest.New(t)
+			namespace.Load(text(t, &tables))
+			listing := namespace.NFT("-T", "list", "ruleset")
+			if diff := cmp.Diff(blocks(text(t, &tables)), blocks(listing)); diff != "" {
+				t.Errorf("nft list ruleset (-printed +listed):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestNFTLoadsEveryStatement, each in a chain of its own.
 func TestNFTLoadsEveryStatement(t *testing.T) {
 	for _, family := range model.Families {
@@ -52,12 +71,12 @@ func TestNFTLoadsEveryStatement(t *testing.T) {
 
 // TestAnyNumberOfSlotsLoads, though the largest make numbers that fill all 32 bits.
 func TestAnyNumberOfSlotsLoads(t *testing.T) {
-	for _, slots := range []int{1, 2, 65536, ruleset.MaxSlots} {
+	for _, slots := range []int{1, 2, ruleset.MaxLocalSlots, ruleset.MaxSlots} {
 		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
-			rule := ruleset.Rule{ruleset.DrawSlot{Slots: slots, First: ruleset.SlotNumber(0)}}
+			rule := ruleset.Rule{ruleset.DrawSlot{Slots: slots, First: ruleset.ClusterSlot}}
 			namespace := netnstest.New(t)
 			namespace.Load(text(t, tablesWith(t, model.IPv4, rule)))
-			want := fmt.Sprintf("numgen random mod %d offset %d", slots, ruleset.SlotNumber(0))
+			want := fmt.Sprintf("numgen random mod %d offset %d", slots, ruleset.ClusterSlot)
 			if got := triedRule(namespace.NFT("-T", "list", "ruleset")); !strings.Contains(got, want) {
 				t.Errorf("listed %q, want %q in it", got, want)
 			}

@@ -13,6 +13,8 @@ import (
 // A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of several
 // ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
+	config   Config
+	around   Surroundings
 	services map[model.ObjectName]Service
 	ports    map[model.Family]int
 	elements map[elementKey]sharedElement
@@ -47,9 +49,10 @@ type ownedChain struct {
 	owners int
 }
 
-// NewMirror returns the mirror of a kernel that holds nothing of ours.
-func NewMirror() *Mirror {
+// newMirror returns the mirror of a kernel that holds nothing of ours.
+func newMirror(config Config) *Mirror {
 	return &Mirror{
+		config:         config,
 		services:       map[model.ObjectName]Service{},
 		ports:          map[model.Family]int{},
 		elements:       map[elementKey]sharedElement{},
@@ -67,8 +70,12 @@ func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 
+// Surroundings returns what the tables hold for no single Service.
+func (m *Mirror) Surroundings() Surroundings { return m.around }
+
 // Accept takes over what a plan did, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
+	m.around = plan.around
 	for _, service := range plan.services {
 		m.countPorts(m.services[service.Name], -1)
 		m.countPorts(service, +1)
@@ -105,7 +112,7 @@ func (m *Mirror) Accept(plan *Plan) {
 
 // adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as they are.
 func (m *Mirror) adopt(plan *Plan) {
-	m.elements, m.chains = plan.elements, plan.chains
+	m.around, m.elements, m.chains = plan.around, plan.elements, plan.chains
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)

@@ -21,6 +21,7 @@ func (d *draft) finish() *Plan {
 	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.Name == Dispatch.Name })
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
 	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return set.Name != Dispatch.Name })
+	d.replaceStaticChains(&d.plan.Batch)
 	return d.plan
 }
 
@@ -41,7 +42,9 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 // isLate reports whether a packet that is on its way may still look for an element of the set, because it has read already what
 // leads there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the
 // sweep.
-func isLate(set Set) bool { return set.Name == Dispatch.Name || set.Name == Endpoints.Name }
+func isLate(set Set) bool {
+	return set.Name == Dispatch.Name || set.Name == Endpoints.Name || set.Name == NodePortEndpoints.Name
+}
 
 // postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and
 // that comes back, is replaced.
@@ -78,13 +81,17 @@ func (d *draft) addObjects(batch *Batch) {
 		batch.add(Add, key.family, SetObject{*set})
 		batch.add(Flush, key.family, SetObject{*set}) // it may be a leftover with clients of another time
 	}
+	var chains []objectKey
 	for _, key := range sortedKeys(d.plan.chains) {
 		want, have := d.plan.chains[key], d.mirror.chains[key]
 		if want.owners == 0 || have.owners > 0 && reflect.DeepEqual(want.chain, have.chain) {
 			continue
 		}
+		chains = append(chains, key)
 		batch.add(Add, key.family, ChainObject{want.chain})
 		batch.add(Flush, key.family, ChainObject{want.chain})
-		batch.add(Add, key.family, RulesObject{want.chain})
+	}
+	for _, key := range chains { // their rules lead to other chains
+		batch.add(Add, key.family, RulesObject{d.plan.chains[key].chain})
 	}
 }

@@ -20,6 +20,7 @@ type Plan struct {
 
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
 	services []Service
+	around   Surroundings
 	elements map[elementKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]*Set // nil: gone
@@ -31,14 +32,15 @@ type Plan struct {
 // Services returns the number of Services that the plan is about.
 func (p *Plan) Services() int { return len(p.services) }
 
-// Plan returns how to make the given Services own what they should; one without ports owns nothing. Each may be given
-// once. The work is proportional to what these Services own, never to what exists.
-func (m *Mirror) Plan(wanted []Service) *Plan {
+// Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A Service
+// without ports owns nothing. Each may be given once. The work is proportional to what these Services own, never to what exists.
+func (m *Mirror) Plan(wanted []Service, around Surroundings) *Plan {
 	draft := m.draft()
 	for _, want := range wanted {
 		draft.replace(m.services[want.Name], want)
 	}
 	draft.settleShared()
+	draft.surround(around)
 	return draft.finish()
 }
 
@@ -118,7 +120,7 @@ func (d *draft) count(family model.Family, set Set, service Service, by int) {
 func (d *draft) replaceObjects(have, want Service) {
 	for i := range have.Ports {
 		port := &have.Ports[i]
-		for _, chain := range port.Chains() {
+		for _, chain := range port.Chains(d.mirror.config) {
 			d.own(port.ID.Family, chain, -1)
 		}
 		for _, affinity := range port.AffinityMaps() {
@@ -127,7 +129,7 @@ func (d *draft) replaceObjects(have, want Service) {
 	}
 	for i := range want.Ports {
 		port := &want.Ports[i]
-		for _, chain := range port.Chains() {
+		for _, chain := range port.Chains(d.mirror.config) {
 			d.own(port.ID.Family, chain, +1)
 		}
 		for _, affinity := range port.AffinityMaps() {
@@ -202,7 +204,7 @@ func leftBehind(have, want Service) []AffinityMap {
 		}
 		before := old.AffinityMaps()
 		for _, affinity := range port.AffinityMaps() {
-			at := slices.IndexFunc(before, func(m AffinityMap) bool { return m.Port == affinity.Port })
+			at := slices.IndexFunc(before, func(m AffinityMap) bool { return m.Set.Name == affinity.Set.Name })
 			leaves := func(endpoint netip.Addr) bool { return !slices.Contains(affinity.Endpoints, endpoint) }
 			if at >= 0 && slices.ContainsFunc(before[at].Endpoints, leaves) {
 				left = append(left, affinity)

@@ -1,11 +1,13 @@
 package ruleset_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -16,11 +18,17 @@ func TestPlansOfAffinity(t *testing.T) {
 	jumps := func(verb string) []string {
 		return []string{
 			verb + " sticky: " + dialled + " => jump sticky-default/web/tcp/http",
-			verb + " learn: " + dialled + " => jump learn-default/web/tcp/http",
+			verb + " learn: " + dialled + " => goto learn-default/web/tcp/http",
 		}
 	}
-	rewrite := func(chain string) []string {
-		return []string{"+ chain " + chain, "0 chain " + chain, "+ rules of " + chain}
+	rewrite := func(chains ...string) (all []string) {
+		for _, chain := range chains {
+			all = append(all, "+ chain "+chain, "0 chain "+chain)
+		}
+		for _, chain := range chains {
+			all = append(all, "+ rules of "+chain)
+		}
+		return all
 	}
 	const learn, stick, clients = "learn-default/web/tcp/http", "sticky-default/web/tcp/http", "affinity-default/web/tcp/http/"
 	empty := func(port string) []string { return []string{"+ set " + clients + port, "0 set " + clients + port} }
@@ -33,7 +41,7 @@ func TestPlansOfAffinity(t *testing.T) {
 	checkPlans(t, map[string]planCase{
 		"affinity is switched on: an empty map, then the chains that use it, then the jumps": {
 			have: services(serviceOf(plain)), want: services(serviceOf(sticky(plain, time.Hour))),
-			plan: join(empty("8080"), rewrite(learn), rewrite(stick), jumps("+")),
+			plan: join(empty("8080"), rewrite(learn, stick), jumps("+")),
 		},
 		"affinity is switched off: the jumps at once, chains and map with the sweep": {
 			have: services(serviceOf(sticky(plain, time.Hour))), want: services(serviceOf(plain)),
@@ -49,13 +57,13 @@ func TestPlansOfAffinity(t *testing.T) {
 		},
 		"an endpoint with another port number: a map for it": {
 			have: services(serviceOf(sticky(plain, time.Hour))), want: services(serviceOf(sticky(other, time.Hour))),
-			plan: join(empty("9090"), rewrite(learn), rewrite(stick), []string{
+			plan: join(empty("9090"), rewrite(learn, stick), []string{
 				"- endpoints: " + dialled + " slot/1 => 10.244.2.2 8080", "+ endpoints: " + dialled + " slot/1 => 10.244.3.3 9090",
 			}),
 		},
 		"the last endpoint of a port number leaves: its map goes with the sweep": {
 			have: services(serviceOf(sticky(other, time.Hour))), want: services(serviceOf(sticky(plain, time.Hour))),
-			plan: join(rewrite(learn), rewrite(stick), []string{
+			plan: join(rewrite(learn, stick), []string{
 				"- endpoints: " + dialled + " slot/1 => 10.244.3.3 9090", "+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			}),
 			sweep: []string{"- set " + clients + "9090"},
@@ -102,6 +110,11 @@ func TestLeftNamesTheMapsThatAnEndpointLeaves(t *testing.T) {
 	port := func(endpoints ...string) ruleset.Service {
 		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
 	}
+	keys := func(s *model.Service) { s.Topology.Keys = noKeys }
+	both := slices.Concat(on1(1), on2(2))
+	keptLocal := func(pods []pod, changes ...func(*model.Service)) ruleset.Service {
+		return everyKindWith(pods, append(changes, externalLocal, affinity)...)[0]
+	}
 	for name, test := range map[string]struct {
 		have, want ruleset.Service
 		left       []string
@@ -117,6 +130,17 @@ func TestLeftNamesTheMapsThatAnEndpointLeaves(t *testing.T) {
 		"none, if affinity is switched off":     {port(first, second), serviceOf(portOf("web", "10.96.0.1", first)), nil},
 		"none, if affinity is switched on":      {serviceOf(portOf("web", "10.96.0.1", first, second)), port(first), nil},
 		"none, if the Service leaves":           {port(first, second), nothing("web"), nil},
+		"none of two views, if nothing changes": {keptLocal(both), keptLocal(both), nil},
+		"only the view of all nodes, if a pod leaves another node": {
+			keptLocal(slices.Concat(both, on2(3))), keptLocal(both), []string{clients + "8080"},
+		},
+		"both views, if a pod leaves this node": {
+			keptLocal(slices.Concat(both, on1(3))), keptLocal(both), []string{clients + "8080", clients + "8080/local"},
+		},
+		"the local view, if it alone had the pod": {
+			keptLocal(on1(1, 3), keys), keptLocal(on1(1), keys), []string{clients + "8080/local"},
+		},
+		"none, if a view comes beside another":  {keptLocal(on1(1), keys), keptLocal(on1(1)), nil},
 		"the map, if a pod changes its address": {port(first), port("10.244.9.9:8080"), []string{clients + "8080"}},
 	} {
 		t.Run(name, func(t *testing.T) {

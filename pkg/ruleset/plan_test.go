@@ -28,7 +28,7 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 			if diff := cmp.Diff(test.sweep, r.sweep(t)); diff != "" {
 				t.Errorf("sweep (-want +got):\n%s", diff)
 			}
-			if again := planned(r.mirror.Plan(test.want)); again != nil {
+			if again := planned(r.plan(test.want...)); again != nil {
 				t.Errorf("the same plan once more is not empty: %v", again)
 			}
 		})
@@ -180,11 +180,11 @@ func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			untouched, ready := start(t, have...), start(t, have...)
-			once := planned(ready.mirror.Plan(want))
+			once := planned(ready.plan(want...))
 			if !ready.mirror.Equal(untouched.mirror) {
 				t.Error("the mirror changed before the plan was accepted")
 			}
-			if diff := cmp.Diff(once, planned(ready.mirror.Plan(want))); diff != "" {
+			if diff := cmp.Diff(once, planned(ready.plan(want...))); diff != "" {
 				t.Errorf("a second plan differs from the first (-first +second):\n%s", diff)
 			}
 			ready.change(t, want...)
@@ -203,7 +203,7 @@ func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
 	if diff := cmp.Diff(given(), wanted, comparePorts); diff != "" {
 		t.Errorf("what was given (-before +after):\n%s", diff)
 	}
-	if got := r.mirror.Service(named("web")).Ports[0].Slots; got[0].String() != first || plan.Services() != 1 {
+	if got := r.mirror.Service(named("web")).Ports[0].Cluster; got[0].String() != first || plan.Services() != 1 {
 		t.Errorf("a plan of %d Services dealt out the slots %v, want one whose first slot stays", plan.Services(), got)
 	}
 }
@@ -226,7 +226,7 @@ func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
 	if got := r.mirror.Service(named("db")); len(got.Ports) > 0 {
 		t.Errorf("a Service that left owns %+v", got)
 	}
-	if got := r.mirror.Service(named("web")); len(got.Ports) != 1 || got.Ports[0].Class != ruleset.RefuseClass {
+	if got := r.mirror.Service(named("web")); len(got.Ports) != 1 || got.Ports[0].Frontends[0].Class != ruleset.RefuseClass {
 		t.Errorf("a Service that changed owns %+v", got)
 	}
 }

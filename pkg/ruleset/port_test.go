@@ -30,7 +30,7 @@ func propertyOf(port ruleset.Port) property {
 			owned.Elements[set.Name] = elementsInShort(set, elements)
 		}
 	}
-	for _, chain := range port.Chains() {
+	for _, chain := range port.Chains(bothFamilies) {
 		owned.Chains = append(owned.Chains, chain.Name)
 	}
 	for _, affinity := range port.AffinityMaps() {
@@ -53,7 +53,10 @@ func withoutFrontends(port ruleset.Port) ruleset.Port {
 }
 
 func withClass(port ruleset.Port, class ruleset.Class) ruleset.Port {
-	port.Class = class
+	port.Frontends = slices.Clone(port.Frontends)
+	for i := range port.Frontends {
+		port.Frontends[i].Class = class
+	}
 	return port
 }
 
@@ -89,7 +92,7 @@ func TestWhatAPortOwns(t *testing.T) {
 						dialled + " slot/0 => 10.244.3.3 9090", dialled + " slot/1 => 10.244.1.1 8080", dialled + " slot/2 => 10.244.2.2 8080",
 					},
 					"sticky":      {dialled + " => jump sticky-default/web/tcp/http"},
-					"learn":       {dialled + " => jump learn-default/web/tcp/http"},
+					"learn":       {dialled + " => goto learn-default/web/tcp/http"},
 					"cluster-ips": clusterIP,
 				},
 				Chains: []string{"lb-3", "sticky-default/web/tcp/http", "learn-default/web/tcp/http"},
@@ -128,12 +131,15 @@ func TestWhatAPortOwns(t *testing.T) {
 
 func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 	port := sticky(portOf("web", "10.96.0.1", first, second), time.Hour)
-	port.Frontends = append(port.Frontends, model.Frontend{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.TCP, Port: 80})
+	external := port.Frontends[0]
+	external.Addr = netip.MustParseAddr("192.0.2.1")
+	port.Frontends = append(port.Frontends, external)
 	counts := map[string]int{}
 	for set, elements := range propertyOf(port).Elements {
 		counts[set] = len(elements)
 	}
-	want := map[string]int{"services": 2, "endpoints": 4, "dispatch": 1, "sticky": 2, "learn": 2, "cluster-ips": 1}
+	// Each frontend counts among the owners of its class's dispatch entry.
+	want := map[string]int{"services": 2, "endpoints": 4, "dispatch": 2, "sticky": 2, "learn": 2, "cluster-ips": 1}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("numbers of elements (-want +got):\n%s", diff)
 	}
@@ -141,16 +147,22 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 
 // TestWalkingAPortsElementsCanEnd: a caller may stop at any element, and is not given another.
 func TestWalkingAPortsElementsCanEnd(t *testing.T) {
-	port := local(sticky(portOf("web", "10.96.0.1", first, second), time.Hour), 2)
+	everything := everyKind("web", 1)
+	everything.AffinityTimeout = time.Hour
+	owned := programmed(everything, on1(1, 2)...).Ports[0]
+	everything.ExternalTrafficLocal = true
+	ownedLocal := programmed(everything, on1(1, 2)...).Ports[0]
 	for _, set := range ruleset.StaticSets {
 		t.Run(set.Name, func(t *testing.T) {
 			given := 0
-			for range port.Elements(set) {
-				given++
-				break
+			for _, port := range []ruleset.Port{owned, ownedLocal} {
+				for range port.Elements(set) {
+					given++
+					break
+				}
 			}
-			if given != 1 {
-				t.Errorf("%d elements were given before the walk ended, want 1", given)
+			if (given == 0) != (set.Name == ruleset.NodePortIPs.Name) || given > 2 {
+				t.Errorf("%d elements of two ports were given before the walks ended, want one of each that has some", given)
 			}
 		})
 	}

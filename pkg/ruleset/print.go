@@ -66,7 +66,8 @@ func (c *Chain) hookRank() int {
 
 // slotsInName makes lb-2 come before lb-10.
 func slotsInName(chain string) int {
-	slots, _ := strconv.Atoi(strings.TrimPrefix(chain, "lb-"))
+	number, _, _ := strings.Cut(strings.TrimPrefix(chain, "lb-"), "-")
+	slots, _ := strconv.Atoi(number)
 	return slots
 }
 
@@ -76,8 +77,11 @@ func (s *filledSet) print(w *bufio.Writer, family model.Family) {
 		kind = "map"
 	}
 	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kind, s.Name, typeText(family, s.Set))
-	if s.Dynamic {
+	switch {
+	case s.Dynamic:
 		fmt.Fprint(w, "\t\tflags dynamic,timeout\n")
+	case s.Interval:
+		fmt.Fprint(w, "\t\tflags interval\n")
 	}
 	for i, element := range s.sorted() {
 		lead := ",\n\t\t\t     "
@@ -107,7 +111,8 @@ func sortElements(elements []Element) {
 func (t Tuple) compare(other Tuple) int {
 	return cmp.Or(
 		t.Addr.Compare(other.Addr), t.Source.Compare(other.Source),
-		cmp.Compare(t.Proto, other.Proto), cmp.Compare(t.Port, other.Port), cmp.Compare(t.Number, other.Number))
+		cmp.Compare(t.Proto, other.Proto), cmp.Compare(t.Port, other.Port), cmp.Compare(t.Number, other.Number),
+		cmp.Compare(t.Bits, other.Bits))
 }
 
 func (c *Chain) print(w *bufio.Writer, family model.Family) {

@@ -71,9 +71,11 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 			break
 		}
 	}
-	want := strings.Fields("services dispatch endpoints sticky learn cluster-ips hairpin affinity-default/web/tcp/http/8080 " +
-		"nat-prerouting nat-output nat-postrouting nat-input balance learn learn-default/web/tcp/http refuse services " +
-		"sticky-default/web/tcp/http lb-2 lb-11")
+	want := strings.Fields("services nodeports dispatch endpoints nodeport-endpoints sticky nodeport-sticky learn nodeport-learn " +
+		"external-cluster nodeport-cluster external-local nodeport-local restricted allowed-sources cluster-ips nodeport-ips hairpin " +
+		"affinity-default/web/tcp/http/8080 " +
+		"nat-prerouting nat-output nat-postrouting nat-input learn learn-default/web/tcp/http masquerade-node masquerading nodeports refuse " +
+		"services sticky-default/web/tcp/http lb-2 lb-11")
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("sets and chains (-want +got):\n%s", diff)
 	}

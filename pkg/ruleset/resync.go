@@ -9,14 +9,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Resync returns a mirror that holds exactly the given Services, and the plan that makes the kernel agree with it whatever
+// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel agree with it whatever
 // it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the map is still
 // there; Plan.Left names those maps.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
-func Resync(config Config, wanted []Service, found map[model.Family]Objects) (*Mirror, *Plan) {
-	mirror := NewMirror()
+func Resync(config Config, wanted []Service, around Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
+	mirror := newMirror(config)
 	draft := mirror.draft()
+	draft.plan.around = around
 	for _, want := range wanted {
 		draft.replaceOwner(Service{}, want)
 	}
@@ -44,11 +45,21 @@ func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Ob
 	m.noteLeftovers(family, found, chains)
 }
 
-// refillSets declares every set and empties the static ones.
+// refillSets declares every set and empties the static ones. One with intervals is made anew instead, for the kernel takes longer
+// for each element of it the more there are (nft_pipapo_remove): a second for 6,600. The rule that looks into it goes first.
 func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 	for _, set := range StaticSets {
+		if set.Interval && slices.Contains(found.Sets, set.Name) {
+			services := ChainObject{Chain{Name: servicesChain, Hook: NoHook}}
+			plan.Batch.add(Add, family, services)
+			plan.Batch.add(Flush, family, services)
+			plan.Batch.add(Add, family, SetObject{set})
+			plan.Batch.add(Delete, family, SetObject{set})
+		}
 		plan.Batch.add(Add, family, SetObject{set})
-		plan.Batch.add(Flush, family, SetObject{set})
+		if !set.Interval {
+			plan.Batch.add(Flush, family, SetObject{set})
+		}
 	}
 	for _, key := range sortedKeys(m.sets) {
 		if key.family == family {
@@ -72,7 +83,7 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
 func (m *Mirror) refillChains(batch *Batch, family model.Family, config Config) []Chain {
-	chains := StaticChains(family, config)
+	chains := StaticChains(family, config, m.around)
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
 			chains = append(chains, m.chains[key].chain)
@@ -108,6 +119,9 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 // allElements returns everything that a set of a family should hold. It walks the plan's Services and not the mirror's: they
 // lie side by side.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
+	if set.Name == NodePortIPs.Name {
+		return m.around.elements(family)
+	}
 	if isShared(set) {
 		return func(yield func(Element) bool) {
 			for key, shared := range m.elements {

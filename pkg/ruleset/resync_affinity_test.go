@@ -73,7 +73,7 @@ func TestResyncNamesTheMapsOfEachFamily(t *testing.T) {
 	for _, kept := range model.Families {
 		r := start(t, web)
 		found := map[model.Family]ruleset.Objects{kept: r.Objects(kept)}
-		_, plan := ruleset.Resync(bothFamilies, services(web), found)
+		_, plan := ruleset.Resync(bothFamilies, services(web), home, found)
 		if len(plan.Left) != 1 || plan.Left[0].Family != kept || plan.Left[0].Set.Name != clients.Name {
 			t.Errorf("with the %s table alone to be found, the maps to look through are %+v", kept, plan.Left)
 		}
@@ -83,7 +83,7 @@ func TestResyncNamesTheMapsOfEachFamily(t *testing.T) {
 func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", first, second), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
-	mirror, plan := ruleset.Resync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), found)
+	mirror, plan := ruleset.Resync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
 	mustApply(t, &r.Tables, plan.Batch)
 	const learn, stick = "learn-default/old/tcp/http", "sticky-default/old/tcp/http"
 	flushed := []string{"0 chain lb-2", "0 chain " + learn, "0 chain " + stick}

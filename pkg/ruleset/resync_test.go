@@ -3,6 +3,7 @@ package ruleset_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,8 +23,16 @@ func someServices() []ruleset.Service {
 		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
 		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
 		serviceOf(withoutFrontends(portOf("robbed", "10.96.0.1", first))),
+		programmed(everyKind("open", 1), on2(1, 2)...),
+		programmed(keepingLocal(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
 		nothing("headless"),
 	)
+}
+
+// keepingLocal gives a Service session affinity and externalTrafficPolicy: Local.
+func keepingLocal(service model.Service) model.Service {
+	service.AffinityTimeout, service.ExternalTrafficLocal = time.Hour, true
+	return service
 }
 
 // resync puts Services into tables that hold something, and sweeps.
@@ -37,7 +46,7 @@ func resync(
 		change(&objects)
 		found[family] = objects
 	}
-	mirror, plan := ruleset.Resync(bothFamilies, wanted, found)
+	mirror, plan := ruleset.Resync(bothFamilies, wanted, home, found)
 	mustApply(t, tables, plan.Batch)
 	sweepAll(t, tables, mirror)
 	return mirror, plan
@@ -46,6 +55,23 @@ func resync(
 func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
+
+// TestAResyncFlushesNoSetOfRanges, since the kernel takes the square of their number for it.
+func TestAResyncFlushesNoSetOfRanges(t *testing.T) {
+	running := start(t, someServices()...)
+	_, plan := resync(t, &running.Tables, someServices(), asFound)
+	var got []string
+	for _, line := range operations(plan.Batch) {
+		if strings.HasSuffix(line, "set allowed-sources") {
+			got = append(got, line)
+		}
+	}
+	again := []string{"+ set allowed-sources", "- set allowed-sources", "+ set allowed-sources"}
+	want := slices.Concat(again, []string{"ip6 " + again[0], "ip6 " + again[1], "ip6 " + again[2]})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+}
 
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
@@ -74,7 +100,7 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 			if !mirror.Equal(fresh.mirror) {
 				t.Error("the mirror differs from that of a start from nothing")
 			}
-			if again := planned(mirror.Plan(someServices())); again != nil {
+			if again := planned(mirror.Plan(someServices(), home)); again != nil {
 				t.Errorf("a plan of the same Services is not empty: %v", again)
 			}
 		})

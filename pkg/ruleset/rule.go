@@ -37,15 +37,28 @@ type (
 	ProtocolIs struct{ Protocol model.Protocol }
 	// ReplyPortIs is `ct reply proto-src 8080`, after a ProtocolIs.
 	ReplyPortIs struct{ Port uint16 }
-	// InSet is `<key> @set`.
+	// InSet is `<key> @set`, or `<key> != @set`.
 	InSet struct {
 		Key []Field
 		Set Set
+		Not bool
 	}
-	// NotInPrefix is `ct original X saddr != 10.244.0.0/16`.
-	NotInPrefix struct {
+	// InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
+	InPrefix struct {
 		Field  Field
 		Prefix netip.Prefix
+		Not    bool
+	}
+	// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has come
+	// from none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
+	NotFromInterface struct {
+		Name   string
+		Prefix bool
+	}
+	// IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
+	IsLocal struct {
+		Field Field
+		Not   bool // `fib saddr type != local`
 	}
 	// HasDestinationNAT is `ct status dnat`.
 	HasDestinationNAT struct{}
@@ -86,14 +99,16 @@ type (
 	Masquerade struct{}
 	// Reject is `reject`: the family's ICMP port unreachable; with TCPReset, after a ProtocolIs, `reject with tcp reset`.
 	Reject struct{ TCPReset bool }
-	// Do is a verdict: `jump chain`, `goto chain` or `drop`.
+	// Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
 	Do struct{ Verdict Verdict }
 )
 
 func (ProtocolIs) isStatement()        {}
 func (ReplyPortIs) isStatement()       {}
 func (InSet) isStatement()             {}
-func (NotInPrefix) isStatement()       {}
+func (InPrefix) isStatement()          {}
+func (NotFromInterface) isStatement()  {}
+func (IsLocal) isStatement()           {}
 func (HasDestinationNAT) isStatement() {}
 func (VerdictOf) isStatement()         {}
 func (SetPriority) isStatement()       {}

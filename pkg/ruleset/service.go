@@ -41,7 +41,8 @@ func (s Service) reslotted(have Service) Service {
 	ports := slices.Clone(s.Ports)
 	for i := range ports {
 		if old, ok := have.port(ports[i].ID); ok {
-			ports[i].Slots = Reslot(old.Slots, ports[i].Slots)
+			ports[i].Cluster = Reslot(old.Cluster, ports[i].Cluster)
+			ports[i].Local = Reslot(old.Local, ports[i].Local)
 		}
 	}
 	return Service{Name: s.Name, Ports: ports}

@@ -124,7 +124,7 @@ func (t *Tables) applySet(op Op, set Set) error {
 	case op.Verb == Add && !exists:
 		table.sets[set.Name] = &filledSet{Set: set, elements: map[Tuple]Element{}}
 	case op.Verb == Add:
-		if !slices.Equal(filled.Key, set.Key) || !slices.Equal(filled.Value, set.Value) || filled.Dynamic != set.Dynamic {
+		if !filled.isDeclaredLike(set) {
 			return fmt.Errorf("add set %s: %w", set.Name, ErrExist)
 		}
 	case !exists:
@@ -205,6 +205,9 @@ func (t *Tables) applyElements(op Op, object ElementsObject) error {
 			}
 			filled.elements[element.Key] = element
 		}
+	}
+	if err := filled.checkRanges(); err != nil {
+		return fmt.Errorf("add elements to %s: %w", filled.Name, err)
 	}
 	return nil
 }

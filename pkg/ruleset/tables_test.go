@@ -66,6 +66,8 @@ func TestErrorsOfApply(t *testing.T) {
 	ip6 := func(op ruleset.Op) ruleset.Op { op.Family = model.IPv6; return op }
 	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "lonely", Hook: ruleset.Output}
 	otherValue.Value = []ruleset.Type{ruleset.TypeClass}
+	withInterval := ruleset.Dispatch
+	withInterval.Interval = true
 	otherPriority := ruleset.Chain{Name: "lonely", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
 	missing := ruleset.Affinity("missing")
 	tests := map[string]struct {
@@ -102,6 +104,7 @@ func TestErrorsOfApply(t *testing.T) {
 		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
 		"add a chain with another hook":      {on(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
 		"add a chain with another priority":  {on(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
+		"add a map with an interval":         {setOp(ruleset.Add, withInterval), ruleset.ErrExist, "set dispatch"},
 		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
 		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},
 		"delete a chain a rule leads to":     {chainOp(ruleset.Delete, "by-rule"), ruleset.ErrBusy, "chain by-rule"},
@@ -201,17 +204,18 @@ func TestObjectsOfTables(t *testing.T) {
 }
 
 func TestABatchCountsItsElements(t *testing.T) {
-	walked := start(t, someServices()...).mirror
-	_, fresh := ruleset.Resync(bothFamilies, someServices(), nil)
+	walked := start(t, someServices()...)
+	_, fresh := ruleset.Resync(bothFamilies, someServices(), home, nil)
 	for name, test := range map[string]struct {
 		batch            ruleset.Batch
 		added4, deleted4 int
 		added6           int
 	}{
-		// services: 3; dispatch: 2 classes; endpoints: 6; sticky and learn: 1 each; ClusterIPs: 3; hairpin: 1, which two share.
-		"a complete batch": {fresh.Batch, 17, 0, 9},
+		// Frontends: 9 + 2 node ports; dispatch: 4 classes; endpoints: 20 + 5; sticky and learn: 4 + 1 each; policies: 4 + 2; restricted
+		// and their sources: 2 + 4; ClusterIPs: 5; node port addresses: 1; hairpin: 2, one of which two Services share.
+		"a complete batch": {fresh.Batch, 70, 0, 60},
 		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
-		"a plan":  {walked.Plan(services(nothing("kept-local"))).Batch, 0, 2, 0},
+		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
 		"nothing": {ruleset.Batch{}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,9 +68,13 @@ func statementText(family model.Family, statement Statement) string {
 	case ReplyPortIs:
 		return fmt.Sprintf("ct reply proto-src %d", s.Port)
 	case InSet:
-		return keyText(family, s.Key) + " @" + s.Set.Name
-	case NotInPrefix:
-		return fieldText(family, s.Field) + " != " + s.Prefix.String()
+		return keyText(family, s.Key) + notText(s.Not) + "@" + s.Set.Name
+	case InPrefix:
+		return fieldText(family, s.Field) + notText(s.Not) + prefixText(s.Prefix)
+	case NotFromInterface:
+		return interfaceText(s)
+	case IsLocal:
+		return fibText(s)
 	case HasDestinationNAT:
 		return "ct status dnat"
 	case VerdictOf:
@@ -101,6 +105,36 @@ func statementText(family model.Family, statement Statement) string {
 	panic(fmt.Sprintf("ruleset: statement %T has no text", statement))
 }
 
+func notText(not bool) string {
+	if not {
+		return " != "
+	}
+	return " "
+}
+
+func interfaceText(s NotFromInterface) string {
+	if s.Prefix {
+		return `iifname != "` + s.Name + `*"`
+	}
+	return `iifname != "` + s.Name + `"`
+}
+
+func fibText(s IsLocal) string {
+	side := "saddr"
+	if s.Field == DestinationAddr {
+		side = "daddr"
+	}
+	return "fib " + side + " type" + notText(s.Not) + "local"
+}
+
+// prefixText is how nft writes a prefix: one that is a single address without its length.
+func prefixText(prefix netip.Prefix) string {
+	if prefix.IsSingleIP() {
+		return prefix.Addr().String()
+	}
+	return prefix.String()
+}
+
 func dnatText(family model.Family, s DNAT) string {
 	text := fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 	if s.Port > 0 {
@@ -120,6 +154,8 @@ func verdictText(verdict Verdict) string {
 		return "jump " + verdict.Chain
 	case Goto:
 		return "goto " + verdict.Chain
+	case Return:
+		return "return"
 	case NoVerdict:
 	}
 	panic(fmt.Sprintf("ruleset: verdict %d has no text", verdict.Kind))
@@ -146,7 +182,7 @@ func typesText(family model.Family, types []Type) string {
 
 func typeName(family model.Family, fieldType Type) string {
 	switch fieldType {
-	case TypeAddr:
+	case TypeAddr, TypePrefix:
 		if family == model.IPv4 {
 			return "ipv4_addr"
 		}
@@ -187,6 +223,8 @@ func (t Tuple) Text(types []Type) string {
 			texts[i] = protocolText(t.Proto)
 		case TypePort:
 			texts[i] = strconv.Itoa(int(t.Port))
+		case TypePrefix:
+			texts[i] = prefixText(t.prefix())
 		case TypeClass:
 			texts[i] = classText(t.Number)
 		case TypeVerdict:

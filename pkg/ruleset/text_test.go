@@ -45,14 +45,36 @@ func statementCases() map[string]statementCase {
 			}},
 			"ip saddr . ip daddr . meta l4proto . th dport @hairpin", "ip6 saddr . ip6 daddr . meta l4proto . th dport @hairpin",
 		},
-		"NotInPrefix": {
-			ruleset.Rule{ruleset.NotInPrefix{Field: ruleset.OriginalSourceAddr, Prefix: netip.MustParsePrefix("10.244.0.0/16")}},
+		"InSet, not": {
+			ruleset.Rule{ruleset.InSet{Key: append(frontend[:3:3], ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true}},
+			"ip daddr . meta l4proto . th dport . ip saddr != @allowed-sources",
+			"ip6 daddr . meta l4proto . th dport . ip6 saddr != @allowed-sources",
+		},
+		"InPrefix": {
+			ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.MustParsePrefix("10.96.0.0/12")}},
+			"ip daddr 10.96.0.0/12", "-",
+		},
+		"InPrefix, not": {
+			ruleset.Rule{ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: netip.MustParsePrefix("10.244.0.0/16"), Not: true}},
 			"ct original ip saddr != 10.244.0.0/16", "-",
 		},
-		"NotInPrefix, IPv6": {
-			ruleset.Rule{ruleset.NotInPrefix{Field: ruleset.OriginalSourceAddr, Prefix: netip.MustParsePrefix("fd00:244::/32")}},
+		"InPrefix, not, IPv6": {
+			ruleset.Rule{ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: netip.MustParsePrefix("fd00:244::/32"), Not: true}},
 			"-", "ct original ip6 saddr != fd00:244::/32",
 		},
+		"InPrefix of one address": {
+			ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.MustParsePrefix("::1/128"), Not: true}},
+			"-", "ip6 daddr != ::1",
+		},
+		"NotFromInterface": {ruleset.Rule{ruleset.NotFromInterface{Name: "cbr0"}}, `iifname != "cbr0"`, ""},
+		"NotFromInterface, by prefix": {
+			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}}, `iifname != "veth*"`, "",
+		},
+		"IsLocal": {ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}}, "fib saddr type local", ""},
+		"IsLocal, not": {
+			ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}, "fib daddr type != local", "",
+		},
+		"Do return": {do(ruleset.Return, ""), "return", ""},
 		"VerdictOf": {
 			ruleset.Rule{tcp, ruleset.VerdictOf{
 				Key: fields(ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort), Map: ruleset.Learn,
@@ -66,12 +88,12 @@ func statementCases() map[string]statementCase {
 			"meta priority set ip6 daddr . meta l4proto . th dport map @services",
 		},
 		"DrawSlot": {
-			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.SlotNumber(0)}},
+			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}},
 			"meta priority set numgen random mod 3 offset 4244635648", "",
 		},
 		"PriorityBetween": {
-			ruleset.Rule{ruleset.PriorityBetween{First: ruleset.SlotNumber(0), Last: ruleset.SlotNumber(ruleset.MaxSlots)}},
-			"meta priority fd00:0-fdff:ffff", "",
+			ruleset.Rule{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.LastSlot}},
+			"meta priority fc00:0-fdff:ffff", "",
 		},
 		"DNAT": {
 			ruleset.Rule{ruleset.DNAT{Key: append(frontend[:3:3], ruleset.Priority), Map: ruleset.Endpoints}},

@@ -45,7 +45,7 @@ func BenchmarkSelect(b *testing.B) {
 		b.Run(benchmark.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := Select(&service, model.IPv4, endpoints, from); len(got.Cluster.Endpoints) != benchmark.chosen {
+				if got := Select(&service, false, endpoints, from); len(got.Cluster.Endpoints) != benchmark.chosen {
 					b.Fatalf("%d endpoints are chosen, want %d", len(got.Cluster.Endpoints), benchmark.chosen)
 				}
 			}
@@ -56,7 +56,7 @@ func BenchmarkSelect(b *testing.B) {
 func TestSelectAllocatesAtMostOnceForAChoice(t *testing.T) {
 	for _, benchmark := range benchmarks {
 		service, endpoints, from := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
-		got := testing.AllocsPerRun(100, func() { Select(&service, model.IPv4, endpoints, from) })
+		got := testing.AllocsPerRun(100, func() { Select(&service, false, endpoints, from) })
 		if got != benchmark.allocs {
 			t.Errorf("%s: %v allocations, want %v", benchmark.name, got, benchmark.allocs)
 		}
@@ -65,7 +65,7 @@ func TestSelectAllocatesAtMostOnceForAChoice(t *testing.T) {
 
 func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
 	endpoints := crowd(false)[:9]
-	got := Select(&model.Service{}, model.IPv4, endpoints, viewFrom(fleet)).Cluster.Endpoints
+	got := Select(&model.Service{}, false, endpoints, viewFrom(fleet)).Cluster.Endpoints
 	if &got[0] != &endpoints[0] || cap(got) != len(endpoints) {
 		t.Error("the choice of all endpoints is a copy, or an append to it could reach beyond them")
 	}

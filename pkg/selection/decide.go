@@ -7,7 +7,7 @@ type Decision struct {
 	Service *model.Service
 	Port    model.ServicePort
 	Family  model.Family
-	// Owned are the frontends that lead to the port; Lost are those it asks for and an older Service owns.
+	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
 	Owned     []model.Frontend
 	Lost      []model.LostFrontend
 	Endpoints []model.PortEndpoint
@@ -31,7 +31,7 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 			decision := Decision{Service: service, Port: port, Family: family}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints = model.Endpoints(port, family, cluster.SlicesOf(name))
-			decision.Selection = Select(service, family, decision.Endpoints, from)
+			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, from)
 			decisions = append(decisions, decision)
 		}
 	}

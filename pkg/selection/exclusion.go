@@ -35,14 +35,18 @@ func next(chosen *[]model.PortEndpoint, endpoint *model.PortEndpoint) bool {
 	return true
 }
 
-// whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node.
+// whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each policy
+// has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
 func (s Selection) whyExcluded(endpoint *model.PortEndpoint, from Viewpoint) Reason {
 	reason, endpointPhase := s.Cluster.Reason, phaseOf(endpoint)
 	switch {
 	case endpointPhase == phaseNever:
 		return Reason{Code: NotReady}
+	case s.Local != nil && from.isHere(endpoint):
+		// The local choice is ready ones then, for whatever reason the cluster choice leaves it out besides.
+		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterNotUsed:
-		return whyNotLocal(endpoint, from)
+		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}
 	case reason.Code == NodeHasNoTopologyLabel:
 		return reason
 	case reason.Code == NoTopologyMatch || reason.Code == MatchedTopologyKeyTerminating:
@@ -56,14 +60,6 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, from Viewpoint) Rea
 		return hintedElsewhere(TierForZones, endpoint.HintZones)
 	}
 	return from.whyNoMatch(endpoint, policy.Key(reason.Key))
-}
-
-// whyNotLocal is why a usable endpoint is out where all traffic stays on this node.
-func whyNotLocal(endpoint *model.PortEndpoint, from Viewpoint) Reason {
-	if from.isHere(endpoint) {
-		return Reason{Code: TerminatingNotNeeded}
-	}
-	return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}
 }
 
 func hintedElsewhere(kind string, places []string) Reason {

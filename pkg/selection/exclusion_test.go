@@ -85,6 +85,29 @@ func TestExclusions(t *testing.T) {
 		"not a terminating endpoint that only the local choice needs": {
 			externalLocal, "1@node-2 3t* 4t@node-3", map[string]Reason{"4": notNeeded},
 		},
+		"endpoints elsewhere, where they do serve the external frontends: none": {
+			exposed(internalLocal), "1* 2@node-2", nil,
+		},
+		"endpoints elsewhere, where hints keep external connections from them, although the ClusterIP's stay here": {
+			exposed(internalLocal), "1*(b) 2@node-2(a) 3@node-3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
+		},
+		"endpoints elsewhere, where keys keep external connections from them, although the ClusterIP's stay here": {
+			withKeys(exposed(internalLocal), "zone"), "1* 3@node-3 4t@node-2", map[string]Reason{"3": other(zone, "b"), "4": notNeeded},
+		},
+		"endpoints elsewhere, where both policies are Local and hints keep the pods from them": {
+			bothLocal, "1*(a) 3@node-3(b)", map[string]Reason{"3": hinted(TierForZones, "b")},
+		},
+		"endpoints elsewhere, where this node lacks the label and only the policy's choice serves": {
+			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", map[string]Reason{
+				"2": {Code: NodeHasNoTopologyLabel, Key: "example.com/row"},
+			},
+		},
+		"terminating endpoints here, for the ready ones beside them and not for the keys, which do not hold for clients outside": {
+			withKeys(externalLocal, "example.com/row"), "1* 3t*", map[string]Reason{"3": notNeeded},
+		},
+		"terminating endpoints here, for the ready ones beside them and not for their zone": {
+			withKeys(exposed(internalLocal), "zone"), "1*/b 3t*/b 5!*", map[string]Reason{"3": notNeeded, "5": unready},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +118,7 @@ func TestExclusions(t *testing.T) {
 					want = append(want, Exclusion{Endpoint: endpoint.Addr, Reason: reason})
 				}
 			}
-			got := Select(&test.service, model.IPv4, endpoints, from).Exclusions(endpoints, from)
+			got := choose(&test.service, endpoints, from).Exclusions(endpoints, from)
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(Exclusion{})); diff != "" {
 				t.Errorf("exclusions differ (-want +got):\n%s", diff)
 			}

@@ -106,7 +106,7 @@ func TestHints(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			from := viewFrom(map[string]string{"node-1": test.labels})
-			got := Select(&model.Service{}, model.IPv4, parseEndpoints(t, test.endpoints), from).Cluster
+			got := Select(&model.Service{}, false, parseEndpoints(t, test.endpoints), from).Cluster
 			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
 				t.Errorf("endpoints differ (-want +got):\n%s", diff)
 			}

@@ -37,7 +37,7 @@ func runKeyCases(t *testing.T, nodes map[string]string, cases map[string]keyCase
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			service := &model.Service{Topology: policy.Topology{Keys: parseKeys(test.keys)}}
-			got := Select(service, model.IPv4, parseEndpoints(t, test.endpoints), viewFrom(nodes)).Cluster
+			got := Select(service, false, parseEndpoints(t, test.endpoints), viewFrom(nodes)).Cluster
 			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
 				t.Errorf("endpoints differ (-want +got):\n%s", diff)
 			}
@@ -244,7 +244,7 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 	})
 	service := &model.Service{Topology: policy.Topology{Keys: []policy.Key{rack}}}
 	from := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{rack: "1"}}}
-	got := Select(service, model.IPv4, parseEndpoints(t, "1* 2@node-2"), from).Cluster
+	got := Select(service, false, parseEndpoints(t, "1* 2@node-2"), from).Cluster
 	if want := "1"; numbers(got.Endpoints) != want {
 		t.Errorf("without a view of other nodes, endpoints are %q, want %q", numbers(got.Endpoints), want)
 	}

@@ -11,11 +11,20 @@ import (
 
 var (
 	internalLocal = model.Service{InternalTrafficLocal: true}
-	externalLocal = model.Service{ExternalTrafficLocal: true, ExternalFamilies: []model.Family{model.IPv4}}
-	bothLocal     = model.Service{
-		InternalTrafficLocal: true, ExternalTrafficLocal: true, ExternalFamilies: []model.Family{model.IPv4},
-	}
+	externalLocal = exposed(model.Service{ExternalTrafficLocal: true})
+	bothLocal     = exposed(model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true})
 )
+
+// exposed gives a Service that has ClusterIPs of both families an address for clients outside, in IPv4 alone.
+func exposed(service model.Service) model.Service {
+	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1", "fd00:96::1"), decideAddrs("192.0.2.1")
+	return service
+}
+
+// choose selects for a port without a node port in IPv4.
+func choose(service *model.Service, endpoints []model.PortEndpoint, from Viewpoint) Selection {
+	return Select(service, service.IsExternal(model.ServicePort{}, model.IPv4), endpoints, from)
+}
 
 func withKeys(service model.Service, keys string) model.Service {
 	service.Topology = policy.Topology{Keys: parseKeys(keys)}
@@ -66,7 +75,7 @@ func TestLocalChoice(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), viewFrom(fleet)).Local
+			got := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet)).Local
 			if got == nil {
 				t.Fatal("there is no local choice")
 			}
@@ -81,7 +90,7 @@ func TestLocalChoice(t *testing.T) {
 }
 
 func TestNothingIsOnANodeWithoutAName(t *testing.T) {
-	got := Select(&internalLocal, model.IPv4, parseEndpoints(t, "1 2@node-2"), Viewpoint{}).Local
+	got := choose(&internalLocal, parseEndpoints(t, "1 2@node-2"), Viewpoint{}).Local
 	if numbers(got.Endpoints) != "" || got.Reason.Code != NoneOnThisNode {
 		t.Errorf("endpoints %q for the reason %+v, want none", numbers(got.Endpoints), got.Reason)
 	}
@@ -134,7 +143,7 @@ func TestWhatServesTheClusterIP(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			choice, outcome := Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), viewFrom(fleet)).ClusterIP()
+			choice, outcome := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet)).ClusterIP()
 			if got := numbers(choice.Endpoints); got != test.want || choice.Reason.Code != test.code || outcome != test.outcome {
 				t.Errorf("endpoints %q, reason %s, outcome %d; want %q, %s, %d",
 					got, choice.Reason.Code, outcome, test.want, test.code, test.outcome)
@@ -155,7 +164,8 @@ func TestAnExternalAddressOfOneFamilyIsNoneOfTheOther(t *testing.T) {
 		"both policies Local, family without an external address": {bothLocal, model.IPv6, view{"-", "1", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := viewOf(Select(&test.service, test.family, parseEndpoints(t, "1* 2@node-2"), viewFrom(fleet)))
+			external := test.service.IsExternal(model.ServicePort{}, test.family)
+			got := viewOf(Select(&test.service, external, parseEndpoints(t, "1* 2@node-2"), viewFrom(fleet)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("selection differs (-want +got):\n%s", diff)
 			}

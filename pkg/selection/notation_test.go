@@ -19,12 +19,13 @@ import (
 //	1t             serving and terminating, not ready
 //	1x             terminating and no longer serving
 //	1r             ready and terminating, as with publishNotReadyAddresses
+//	1p             ready and not serving, as with publishNotReadyAddresses
 //	1*             on this node, node-1
 //	1@node-2       on another node
 //	1@node-2/b     with the slice's word that its zone is b
 //	1(a,b)         hinted for zones; an underscore is the empty zone
 //	1[node-2]      hinted for nodes
-var endpointNotation = regexp.MustCompile(`^(\d+)([!stxr])?(?:(\*)|@([\w.-]+))?(?:/([\w-]+))?(?:\(([\w,-]+)\))?(?:\[([\w,-]+)\])?$`)
+var endpointNotation = regexp.MustCompile(`^(\d+)([!stxrp])?(?:(\*)|@([\w.-]+))?(?:/([\w-]+))?(?:\(([\w,-]+)\))?(?:\[([\w,-]+)\])?$`)
 
 func parseEndpoints(t testing.TB, text string) []model.PortEndpoint {
 	t.Helper()
@@ -36,8 +37,8 @@ func parseEndpoints(t testing.TB, text string) []model.PortEndpoint {
 		}
 		endpoint := model.PortEndpoint{Addr: addrOf(fields[1])}
 		state := fields[2]
-		endpoint.Ready = state == "" || state == "r"
-		endpoint.Serving = state != "!" && state != "x"
+		endpoint.Ready = state == "" || state == "r" || state == "p"
+		endpoint.Serving = state != "!" && state != "x" && state != "p"
 		endpoint.Terminating = state == "t" || state == "x" || state == "r"
 		endpoint.Node, endpoint.Zone = fields[4], fields[5]
 		if fields[3] == "*" {

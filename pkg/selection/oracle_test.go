@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -11,7 +12,7 @@ import (
 func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })
 	terminating := where(endpoints, func(e model.PortEndpoint) bool { return !e.Ready && e.Serving && e.Terminating })
-	external := len(w.service.ExternalFamilies) > 0
+	external := w.dialledFromOutside()
 
 	got := view{Cluster: "-", Local: "-"}
 	var cluster []model.PortEndpoint
@@ -28,6 +29,31 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 		}
 		got.Local = numbers(local)
 		got.Anywhere = got.Anywhere || len(ready)+len(terminating) > 0
+	}
+	return got
+}
+
+// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to matter: an address of the family, or a node port.
+func (w *world) dialledFromOutside() bool {
+	isIPv4 := func(addr netip.Addr) bool { return addr.Is4() }
+	return w.port.NodePort > 0 || slices.ContainsFunc(slices.Concat(w.service.ExternalIPs, w.service.LoadBalancerIPs), isIPv4)
+}
+
+// kubeProxysRoutes is what kube-proxy does with connections, given its choices.
+func kubeProxysRoutes(w *world, choices view) routes {
+	if !choices.Anywhere {
+		return routes{refused, refused, refused}
+	}
+	local := choices.Local
+	if local == "" {
+		local = dropped
+	}
+	got := routes{ClusterIP: choices.Cluster, External: choices.Cluster, ShortCircuit: choices.Cluster}
+	if w.service.InternalTrafficLocal {
+		got.ClusterIP = local
+	}
+	if w.service.ExternalTrafficLocal {
+		got.External = local
 	}
 	return got
 }

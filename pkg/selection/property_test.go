@@ -57,11 +57,12 @@ func checkProperties(t *testing.T, w *world) {
 	}
 	checkExclusions(t, w, endpoints, selection)
 	checkOrder(t, w, endpoints, selection)
-	checkOutcome(t, w, selection)
+	checkOutcomes(t, w, selection)
+	checkFlows(t, w, endpoints, selection)
 	if len(w.service.Topology.Keys) > 0 {
 		checkTiers(t, w, endpoints, selection)
-	} else if diff := cmp.Diff(kubeProxys(w, endpoints), viewOf(selection)); diff != "" {
-		t.Errorf("selection differs from kube-proxy's (-kube-proxy +got):\n%s", diff)
+	} else {
+		checkAgainstKubeProxy(t, w, endpoints, selection)
 	}
 	if t.Failed() {
 		t.Logf("in the world %+v\nendpoints %+v", w, endpoints)
@@ -106,6 +107,7 @@ func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, sel
 	for _, exclusion := range selection.Exclusions(endpoints, w.from) {
 		found[exclusion.Endpoint] += "excluded"
 		checkReason(t, exclusion.Reason)
+		checkWhyExcluded(t, endpoints, selection, exclusion)
 	}
 	chosen := map[netip.AddrPort]bool{}
 	for _, endpoint := range selection.Cluster.Endpoints {
@@ -153,22 +155,6 @@ func checkOrder(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	want := fmt.Sprint(viewOf(selection), selection.Cluster.Reason.Code)
 	if got != want {
 		t.Errorf("endpoints in another order give %s instead of %s", got, want)
-	}
-}
-
-// checkOutcome: connections are spread if and only if there is somebody to take them, and dropped only by a Local policy.
-func checkOutcome(t *testing.T, w *world, selection Selection) {
-	t.Helper()
-	choice, outcome := selection.ClusterIP()
-	want := Refuse
-	switch {
-	case len(choice.Endpoints) > 0:
-		want = Balance
-	case w.service.InternalTrafficLocal && selection.Anywhere:
-		want = Drop
-	}
-	if outcome != want {
-		t.Errorf("outcome is %d, want %d", outcome, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// view is a Selection as kube-proxy's own tests describe one. A choice that is not computed is "-".
+// view is a Selection as kube-proxy's own tests describe one. A choice that is not computed is "-". Anywhere is its
+// hasAny.
 type view struct {
 	Cluster, Local string
 	Anywhere       bool
@@ -28,76 +30,80 @@ func viewOf(selection Selection) view {
 // These are the cases that kube-proxy v1.36 asserts in its topology tests. The node is node-1 in zone a unless a case says
 // otherwise.
 func TestKubeProxysReferenceCases(t *testing.T) {
-	external := []model.Family{model.IPv4}
+	internal, outside := model.Service{InternalTrafficLocal: true}, model.Service{ExternalTrafficLocal: true}
+	both := model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true}
 	const hinted = "1*(a) 2*(b) 3(c) 4(a)"
 	const nodeHinted = "1(a)[node-1] 2(b)[node-2] 3(c)[node-3] 4(a)[node-4]"
 	zoneA := map[string]string{"zone": "a"}
+	// The columns are kube-proxy's C, L and hasAny, and what it calls reachable.
 	tests := map[string]struct {
 		service   model.Service
+		external  bool // the port has a node port
 		node      string
 		labels    map[string]string
 		endpoints string
 		want      view
+		reachable string // the endpoints in either choice
 	}{
 		"1: hints for this zone are followed": {
-			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4(a)", want: view{"1 4", "-", true},
+			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4(a)", want: view{"1 4", "-", true}, reachable: "1 4",
 		},
 		"2: externalTrafficPolicy: Local does not read hints": {
-			service: model.Service{ExternalTrafficLocal: true, ExternalFamilies: external},
-			labels:  zoneA, endpoints: hinted, want: view{"1 4", "1 2", true},
+			service: outside, external: true,
+			labels: zoneA, endpoints: hinted, want: view{"1 4", "1 2", true}, reachable: "1 2 4",
 		},
 		"3: internalTrafficPolicy: Local does not read hints": {
-			service: model.Service{InternalTrafficLocal: true, ExternalFamilies: external},
-			labels:  zoneA, endpoints: hinted, want: view{"1 4", "1 2", true},
+			service: internal, external: true,
+			labels: zoneA, endpoints: hinted, want: view{"1 4", "1 2", true}, reachable: "1 2 4",
 		},
 		"4: without a zone label, hints are ignored": {
-			endpoints: "1(a)", want: view{"1", "-", true},
+			endpoints: "1(a)", want: view{"1", "-", true}, reachable: "1",
 		},
 		"4: with an empty zone label, hints are ignored": {
-			labels: map[string]string{"zone": ""}, endpoints: "1(a)", want: view{"1", "-", true},
+			labels: map[string]string{"zone": ""}, endpoints: "1(a)", want: view{"1", "-", true}, reachable: "1",
 		},
 		"5: in a zone that no hint names, hints are ignored": {
-			labels: map[string]string{"zone": "b"}, endpoints: "1(a)", want: view{"1", "-", true},
+			labels: map[string]string{"zone": "b"}, endpoints: "1(a)", want: view{"1", "-", true}, reachable: "1",
 		},
 		"6: an unready endpoint is not used": {
-			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4!(a)", want: view{"1", "-", true},
+			labels: zoneA, endpoints: "1(a) 2(b) 3(c) 4!(a)", want: view{"1", "-", true}, reachable: "1",
 		},
 		"7: a zone with unready endpoints only is left": {
-			labels: zoneA, endpoints: "1!(a) 2(b) 3(c) 4!(a)", want: view{"2 3", "-", true},
+			labels: zoneA, endpoints: "1!(a) 2(b) 3(c) 4!(a)", want: view{"2 3", "-", true}, reachable: "2 3",
 		},
 		"8: one missing hint makes all ignored": {
-			labels: zoneA, endpoints: "1(a) 2(b) 3 4(a)", want: view{"1 2 3 4", "-", true},
+			labels: zoneA, endpoints: "1(a) 2(b) 3 4(a)", want: view{"1 2 3 4", "-", true}, reachable: "1 2 3 4",
 		},
 		"9: an endpoint may be hinted for several zones": {
-			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: view{"1 2 4", "-", true},
+			labels: map[string]string{"zone": "c"}, endpoints: "1(a,b,c) 2(b,c) 3(b,d) 4(c)", want: view{"1 2 4", "-", true}, reachable: "1 2 4",
 		},
 		"10: hints for this node come before hints for its zone": {
-			labels: zoneA, endpoints: nodeHinted, want: view{"1", "-", true},
+			labels: zoneA, endpoints: nodeHinted, want: view{"1", "-", true}, reachable: "1",
 		},
 		"11: one endpoint without any hint makes all ignored": {
-			labels: zoneA, endpoints: "1(a)[node-1] 2 3(c)[node-3] 4(a)[node-4]", want: view{"1 2 3 4", "-", true},
+			labels: zoneA, endpoints: "1(a)[node-1] 2 3(c)[node-3] 4(a)[node-4]", want: view{"1 2 3 4", "-", true}, reachable: "1 2 3 4",
 		},
 		"12: without a hint for this node, zones decide": {
-			node: "node-0", labels: zoneA, endpoints: nodeHinted, want: view{"1 4", "-", true},
+			node: "node-0", labels: zoneA, endpoints: nodeHinted, want: view{"1 4", "-", true}, reachable: "1 4",
 		},
 		"13: internalTrafficPolicy: Local with remote endpoints only has none": {
-			service: model.Service{InternalTrafficLocal: true},
-			labels:  zoneA, endpoints: "1@node-2 2@node-3", want: view{"-", "", true},
+			service: internal,
+			labels:  zoneA, endpoints: "1@node-2 2@node-3", want: view{"-", "", true}, reachable: "",
 		},
 		"14: both policies Local, remote terminating endpoints serve the cluster": {
-			service: model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true, ExternalFamilies: external},
-			labels:  zoneA, endpoints: "1t@node-2 2t@node-3", want: view{"1 2", "", true},
+			service: both, external: true,
+			labels: zoneA, endpoints: "1t@node-2 2t@node-3", want: view{"1 2", "", true}, reachable: "1 2",
 		},
 		"15: each choice decides for itself whether it needs terminating endpoints": {
-			service: model.Service{ExternalTrafficLocal: true, ExternalFamilies: external},
-			labels:  zoneA, endpoints: "1@node-2 2!* 3t* 4t@node-3", want: view{"1", "3", true},
+			service: outside, external: true,
+			labels: zoneA, endpoints: "1@node-2 2!* 3t* 4t@node-3", want: view{"1", "3", true}, reachable: "1 3",
 		},
 		"16: externalTrafficPolicy: Local without an external address needs no local choice": {
-			service: model.Service{ExternalTrafficLocal: true},
-			labels:  zoneA, endpoints: "1@node-2 2*", want: view{"1 2", "-", true},
+			service: outside,
+			labels:  zoneA, endpoints: "1@node-2 2*", want: view{"1 2", "-", true}, reachable: "1 2",
 		},
 		"17: an endpoint that is neither ready nor serving is not there": {
-			labels: zoneA, endpoints: "1!", want: view{"", "-", false},
+			labels: zoneA, endpoints: "1!", want: view{"", "-", false}, reachable: "",
 		},
 	}
 	for name, test := range tests {
@@ -109,9 +115,17 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			if value, ok := test.labels["zone"]; ok {
 				from.Node.Labels[zone] = value
 			}
-			got := viewOf(Select(&test.service, model.IPv4, parseEndpoints(t, test.endpoints), from))
-			if diff := cmp.Diff(test.want, got); diff != "" {
+			endpoints := parseEndpoints(t, test.endpoints)
+			selection := Select(&test.service, test.external, endpoints, from)
+			if diff := cmp.Diff(test.want, viewOf(selection)); diff != "" {
 				t.Errorf("selection differs (-want +got):\n%s", diff)
+			}
+			excluded := selection.Exclusions(endpoints, from)
+			reached := where(endpoints, func(endpoint model.PortEndpoint) bool {
+				return !slices.ContainsFunc(excluded, func(exclusion Exclusion) bool { return exclusion.Endpoint == endpoint.Addr })
+			})
+			if got := numbers(reached); got != test.reachable {
+				t.Errorf("reachable are %q, want %q", got, test.reachable)
 			}
 		})
 	}

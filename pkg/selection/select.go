@@ -6,16 +6,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in the family, as
-// model.Endpoints joins them: no two have the same address and port.
+// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in one family, as
+// model.Endpoints joins them: no two have the same address and port. The port is external if it has a frontend that
+// externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
 // It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a choice.
-func Select(service *model.Service, family model.Family, endpoints []model.PortEndpoint, from Viewpoint) Selection {
-	external := slices.Contains(service.ExternalFamilies, family)
+func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, from Viewpoint) Selection {
 	selection := Selection{
 		Cluster:       Choice{Reason: Reason{Code: ClusterNotUsed}},
 		Anywhere:      anyUsable(endpoints),
 		internalLocal: service.InternalTrafficLocal,
+		externalLocal: service.ExternalTrafficLocal && external,
 	}
 	if !service.InternalTrafficLocal || external {
 		selection.Cluster = selectCluster(service, endpoints, from)

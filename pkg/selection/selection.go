@@ -19,12 +19,12 @@ type Selection struct {
 	// Cluster is where traffic goes that no policy keeps on this node.
 	Cluster Choice
 	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without such a
-	// policy.
+	// policy. If both do, its reason names the internal one.
 	Local *Choice
 	// Anywhere reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
 	Anywhere bool
-	// internalLocal: the ClusterIP is governed by Local.
-	internalLocal bool
+	// internalLocal: the ClusterIP is governed by Local. externalLocal: the other frontends are, for clients outside.
+	internalLocal, externalLocal bool
 }
 
 // Choice is a set of endpoints, the tier they form, and the reason.
@@ -64,16 +64,44 @@ const (
 // ClusterIP returns the choice that serves connections to the ClusterIP, and what happens to them.
 //
 // Topology keys that match nothing refuse, although endpoints exist elsewhere: the Service's owner asked for no endpoint
-// here, and a client should learn it at once. Only internalTrafficPolicy: Local drops.
+// here, and a client should learn it at once. Only a Local policy drops.
 func (s Selection) ClusterIP() (Choice, Outcome) {
-	choice := s.Cluster
 	if s.internalLocal {
-		choice = *s.Local
+		return s.serveLocal(internalTrafficPolicy)
+	}
+	return s.serveCluster()
+}
+
+// External returns the choice that serves connections to every other frontend, and what happens to them, if the client is
+// neither a pod nor this node. It means something only for a port that has such a frontend.
+func (s Selection) External() (Choice, Outcome) {
+	if s.externalLocal {
+		return s.serveLocal(externalTrafficPolicy)
+	}
+	return s.serveCluster()
+}
+
+// ShortCircuit is External for the pods and this node: they are inside already, so that no policy keeps their connections on
+// this node, as if a load balancer had chosen any node for them.
+func (s Selection) ShortCircuit() (Choice, Outcome) { return s.serveCluster() }
+
+func (s Selection) serveCluster() (Choice, Outcome) {
+	if len(s.Cluster.Endpoints) > 0 {
+		return s.Cluster, Balance
+	}
+	return s.Cluster, Refuse
+}
+
+// serveLocal is the local choice, named after the policy that asks for it here: both may, and they choose the same endpoints.
+func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
+	choice := *s.Local
+	if choice.Reason.Key != "" { // A Service without usable endpoints has none whatever the policies say.
+		choice.Reason.Key = policyField
 	}
 	switch {
 	case len(choice.Endpoints) > 0:
 		return choice, Balance
-	case s.internalLocal && s.Anywhere:
+	case s.Anywhere:
 		return choice, Drop
 	}
 	return choice, Refuse

@@ -21,7 +21,7 @@ func (w *world) endpoints() []model.PortEndpoint {
 }
 
 func (w *world) choose(endpoints []model.PortEndpoint) Selection {
-	return Select(&w.service, model.IPv4, endpoints, w.from)
+	return Select(&w.service, w.service.IsExternal(w.port, model.IPv4), endpoints, w.from)
 }
 
 // dice makes choices from bytes, so that a fuzzer can steer them. It throws zeros when the bytes are used up.
@@ -56,19 +56,27 @@ func newWorld(bytes []byte) *world {
 		port: model.ServicePort{Name: "web", Protocol: model.TCP, Port: 80},
 		from: worldView(dice),
 		service: model.Service{
+			ClusterIPs:           decideAddrs("10.96.0.1", "fd00:96::1"),
 			InternalTrafficLocal: dice.oneIn(4),
 			ExternalTrafficLocal: dice.oneIn(4),
 			Topology:             policy.Topology{Keys: worldTopology(dice)},
 		},
 	}
-	if dice.oneIn(2) {
-		w.service.ExternalFamilies = []model.Family{model.IPv4}
-	}
+	worldFrontends(dice, w)
 	hintChances, readyChances := dice.below(3), dice.below(3)
 	for range dice.below(4) {
 		w.slices = append(w.slices, worldSlice(dice, hintChances, readyChances))
 	}
 	return w
+}
+
+// worldFrontends gives the port frontends of every kind, or some, or none. Those of the other family make no difference.
+func worldFrontends(dice *dice, w *world) {
+	if dice.oneIn(4) {
+		w.port.NodePort = 30080
+	}
+	lists := [][]netip.Addr{nil, nil, decideAddrs("2001:db8::1"), decideAddrs("2001:db8::1", "192.0.2.1")}
+	w.service.ExternalIPs, w.service.LoadBalancerIPs = lists[dice.below(len(lists))], lists[dice.below(len(lists))]
 }
 
 func worldView(dice *dice) Viewpoint {

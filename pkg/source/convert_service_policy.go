@@ -75,3 +75,22 @@ func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field
 func externallyAccessible(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort || len(spec.ExternalIPs) > 0
 }
+
+// readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the port away
+// when a Service stops having a use for it. In a manifest it may linger, which is no reason to stop serving the Service.
+func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, left *leftOut) uint16 {
+	if spec.HealthCheckNodePort == 0 {
+		return 0
+	}
+	if spec.Type != corev1.ServiceTypeLoadBalancer || spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
+		reason := "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+		left.add(field.ErrorList{field.Invalid(path, spec.HealthCheckNodePort, reason)})
+		return 0
+	}
+	port, refused := readPort(path, spec.HealthCheckNodePort)
+	left.add(refused)
+	if len(refused) > 0 {
+		return 0
+	}
+	return port
+}

@@ -7,14 +7,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// readServicePorts reads spec.ports. Each port needs its own name and its own frontend.
+// readServicePorts reads spec.ports. Each port needs its own name and its own frontends. One number for several protocols is
+// legal, of a node port too.
 func readServicePorts(path *field.Path, spec *corev1.ServiceSpec) ([]model.ServicePort, field.ErrorList) {
 	if len(spec.Ports) == 0 {
 		return nil, field.ErrorList{field.Required(path, "")}
 	}
 	var ports []model.ServicePort
 	var errs field.ErrorList
-	seen := portsSeen{names: make(map[string]bool), numbers: make(map[protocolAndPort]bool)}
+	seen := portsSeen{names: map[string]bool{}, numbers: map[protocolAndPort]bool{}, nodePorts: map[protocolAndPort]bool{}}
 	for i := range spec.Ports {
 		port, refused := readServicePort(path.Index(i), spec, &spec.Ports[i])
 		if len(refused) == 0 {
@@ -58,11 +59,12 @@ type protocolAndPort struct {
 
 // portsSeen are the ports of a Service up to some place in its list.
 type portsSeen struct {
-	names   map[string]bool
-	numbers map[protocolAndPort]bool
+	names     map[string]bool
+	numbers   map[protocolAndPort]bool
+	nodePorts map[protocolAndPort]bool
 }
 
-// add refuses a port that shares its name or its frontend with an earlier one.
+// add refuses a port that shares its name or a frontend with an earlier one.
 func (s portsSeen) add(path *field.Path, port model.ServicePort) field.ErrorList {
 	var errs field.ErrorList
 	if s.names[port.Name] {
@@ -73,5 +75,13 @@ func (s portsSeen) add(path *field.Path, port model.ServicePort) field.ErrorList
 		errs = append(errs, field.Duplicate(path.Child("port"), port.Port))
 	}
 	s.names[port.Name], s.numbers[number] = true, true
+	if port.NodePort == 0 {
+		return errs
+	}
+	nodePort := protocolAndPort{port.Protocol, port.NodePort}
+	if s.nodePorts[nodePort] {
+		errs = append(errs, field.Duplicate(path.Child("nodePort"), port.NodePort))
+	}
+	s.nodePorts[nodePort] = true
 	return errs
 }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,9 +15,6 @@ import (
 func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 	given := webSlice()
 	given.Ports = append(given.Ports,
-		discoveryv1.EndpointPort{Port: new(int32(1))},
-		discoveryv1.EndpointPort{Name: new("any")},
-		discoveryv1.EndpointPort{Name: new("zero"), Port: new(int32(0))},
 		discoveryv1.EndpointPort{Name: new(""), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{
 		Addresses:  []string{"10.244.0.6", "10.244.0.7"},
@@ -61,55 +59,15 @@ func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 }
 
 func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
-	address := func(texts ...string) func(*discoveryv1.EndpointSlice) {
-		return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = texts }
-	}
-	hints := func(hints discoveryv1.EndpointHints) func(*discoveryv1.EndpointSlice) {
-		return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hints = &hints }
-	}
-	const dnsSubdomain = `a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must ` +
-		`start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is ` +
-		`'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`
+	const notALabel = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end ` +
+		`with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
 	for name, test := range map[string]struct {
 		change func(*discoveryv1.EndpointSlice)
 		want   []string
 	}{
-		"port that 16 bits would turn into another": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
-			[]string{`ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`},
-		},
-		"negative port": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(-1)) },
-			[]string{`ports[0].port: Invalid value: -1: must be between 1 and 65535, inclusive`},
-		},
-		"unknown protocol": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = new(corev1.Protocol("ICMP")) },
-			[]string{`ports[0].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`},
-		},
-		"two ports of one name": {
-			func(s *discoveryv1.EndpointSlice) { s.Ports = append(s.Ports, s.Ports[0]) },
-			[]string{`ports[1].name: Duplicate value: "http"`},
-		},
-		"loopback": {address("127.0.0.1"),
-			[]string{`endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
-		"link-local": {address("169.254.1.1"),
-			[]string{`endpoints[0].addresses[0]: Invalid value: "169.254.1.1": may not be in the link-local range (169.254.0.0/16, fe80::/10)`}},
-		"multicast": {address("224.0.0.251"),
-			[]string{`endpoints[0].addresses[0]: Invalid value: "224.0.0.251": may not be in the multicast range (224.0.0.0/4, ff00::/8)`}},
-		"unspecified": {address("0.0.0.0"),
-			[]string{`endpoints[0].addresses[0]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0 or ::)`}},
-		"a later address of another family": {address("10.0.0.1", "fd00::1"),
-			[]string{"endpoints[0].addresses[1]: Invalid value: \"fd00::1\": must be an IPv4 address, as `addressType` says"}},
-		"no address": {address(), []string{`endpoints[0].addresses: Required value: must contain at least 1 address`}},
-		"too many addresses": {address(make([]string, 101)...),
-			[]string{`endpoints[0].addresses: Too many: 101: must have at most 100 items`}},
-		"a name for an address": {address("db.example.com"),
-			[]string{`endpoints[0].addresses[0]: Invalid value: "db.example.com": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`}},
 		"unknown address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "IP" },
 			[]string{`addressType: Unsupported value: "IP": supported values: "IPv4", "IPv6", "FQDN"`}},
 		"no address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "" }, []string{`addressType: Required value`}},
-		"node name that is none": {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].NodeName = new("N 1") },
-			[]string{`endpoints[0].nodeName: Invalid value: "N 1": ` + dnsSubdomain}},
 		"too many endpoints": {
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = make([]discoveryv1.Endpoint, 1001) },
 			[]string{`endpoints: Too many: 1001: must have at most 1000 items`},
@@ -118,12 +76,17 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 			func(s *discoveryv1.EndpointSlice) { s.Ports = make([]discoveryv1.EndpointPort, 20001) },
 			[]string{`ports: Too many: 20001: must have at most 20000 items`},
 		},
-		"hint for no node": {hints(discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: ""}}}),
-			[]string{`endpoints[0].hints.forNodes[0].name: Invalid value: "": ` + dnsSubdomain}},
-		"hint for one zone twice": {hints(discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: "a"}}}),
-			[]string{`endpoints[0].hints.forZones[1].name: Duplicate value: "a"`}},
-		"hints for too many zones": {hints(discoveryv1.EndpointHints{ForZones: make([]discoveryv1.ForZone, 9)}),
-			[]string{`endpoints[0].hints.forZones: Too many: 9: must have at most 8 items`}},
+		"no port that can be": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
+			[]string{`ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}},
+		"no endpoint that can be, among other things": {func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Addresses[0] = "127.0.0.1"
+			s.Ports = append(s.Ports, s.Ports[0])
+		}, []string{`ports[1].name: Duplicate value: "http"`,
+			`endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
+		"no names": {func(s *discoveryv1.EndpointSlice) { s.Namespace, s.Name = "", "" },
+			[]string{`metadata.namespace: Required value`, `metadata.name: Required value`}},
+		"a Service by an impossible name": {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "Web" },
+			[]string{`metadata.labels[kubernetes.io/service-name]: Invalid value: "Web": ` + notALabel}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
@@ -137,6 +100,77 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 			}
 		})
 	}
+}
+
+// Each case changes a second port of the slice, and the first one stays in use.
+func TestAPortThatCannotBeIsLeftOutAlone(t *testing.T) {
+	const outOfRange = `must be between 1 and 65535, inclusive`
+	for name, test := range map[string]struct {
+		port discoveryv1.EndpointPort
+		want []string
+	}{
+		"port that 16 bits would turn into another": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(70000))},
+			[]string{`ports[1].port: Invalid value: 70000: ` + outOfRange}},
+		"negative port": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(-1))},
+			[]string{`ports[1].port: Invalid value: -1: ` + outOfRange}},
+		"port 0": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0))},
+			[]string{`ports[1].port: Invalid value: 0: ` + outOfRange}},
+		"port without a number": {discoveryv1.EndpointPort{Name: new("b")},
+			[]string{`ports[1].port: Required value: no number does not mean every port`}},
+		"port without a name": {discoveryv1.EndpointPort{Port: new(int32(70000))}, []string{`ports[1].name: Required value`}},
+		"unknown protocol": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(1)), Protocol: new(corev1.Protocol("ICMP"))},
+			[]string{`ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},
+		"second port of one name": {discoveryv1.EndpointPort{Name: new("http"), Port: new(int32(1))},
+			[]string{`ports[1].name: Duplicate value: "http"`}},
+		"several things wrong at once": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0)), Protocol: new(corev1.Protocol("x"))},
+			[]string{`ports[1].protocol: Unsupported value: "x": supported values: "TCP", "UDP", "SCTP"`,
+				`ports[1].port: Invalid value: 0: ` + outOfRange}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			given.Ports = append(given.Ports, test.port)
+			wantLeftOut(t, given, webSliceModel(), test.want)
+		})
+	}
+}
+
+func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
+	given := webSlice()
+	for range 999 {
+		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
+	}
+	got, errs := EndpointSlice(given)
+	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.LeftOut) != maxLeftOut+1 || got.LeftOut[maxLeftOut] != "and 979 more" {
+		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxLeftOut)
+	}
+}
+
+func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
+	given := webSlice()
+	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
+	got, errs := EndpointSlice(given)
+	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > maxPrinted+len("...") || strings.ContainsAny(got.LeftOut[0], "\n\x1b") {
+		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
+	}
+}
+
+// wantLeftOut converts a slice and asserts what is made of it, and what is not.
+func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, leftOut []string) {
+	t.Helper()
+	want.LeftOut = leftOut
+	got, errs := EndpointSlice(given)
+	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
+		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)
+	}
+}
+
+func TestEndpointSliceMayHaveNoPortsOrNoEndpoints(t *testing.T) {
+	given, want := webSlice(), webSliceModel()
+	given.Ports, want.Ports = nil, nil
+	wantLeftOut(t, given, want, nil)
+	given, want = webSlice(), webSliceModel()
+	given.Endpoints, want.Endpoints = nil, nil
+	wantLeftOut(t, given, want, nil)
 }
 
 func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {

@@ -90,13 +90,20 @@ var itemTypes = map[metav1.TypeMeta]metav1.TypeMeta{
 	{APIVersion: "v1", Kind: "ServiceList"}:                        serviceType,
 	{APIVersion: "v1", Kind: "NodeList"}:                           nodeType,
 	{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}: endpointSliceType,
+	{APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDRList"}:  serviceCIDRType,
 }
 
 var (
 	serviceType       = metav1.TypeMeta{APIVersion: "v1", Kind: serviceKind}
 	nodeType          = metav1.TypeMeta{APIVersion: "v1", Kind: nodeKind}
 	endpointSliceType = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: endpointSliceKind}
+	serviceCIDRType   = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: serviceCIDRKind}
 )
+
+// isRead reports whether the proxy reads objects of a type.
+func isRead(typ metav1.TypeMeta) bool {
+	return typ == serviceType || typ == nodeType || typ == endpointSliceType || typ == serviceCIDRType
+}
 
 // read reads an object or a list. Kinds that are none of our business are passed over in silence.
 func (d *decoder) read(p part) {
@@ -118,7 +125,7 @@ func (d *decoder) read(p part) {
 	switch {
 	case isList && err == nil:
 		d.readList(p, itemType, e.Items)
-	case !isList && typ != serviceType && typ != nodeType && typ != endpointSliceType:
+	case !isList && !isRead(typ):
 	case err != nil:
 		fieldPath, reason := describe(err)
 		d.unreadable(typ.Kind, join(p.path, fieldPath), reason)

@@ -8,13 +8,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 )
 
 // readObject reads one object of a kind that the proxy knows. In a folder there was no API server to fill in the defaults.
 func (d *decoder) readObject(p part, key objectKey) {
-	if key.kind != nodeKind && key.name.Namespace == "" {
+	switch {
+	case key.isClusterScoped():
+		key.name.Namespace = "" // a namespace on such an object is refused below, and names no other one
+	case key.name.Namespace == "":
 		key.name.Namespace = metav1.NamespaceDefault
 	}
 	c := claim{key: key}
@@ -25,6 +29,8 @@ func (d *decoder) readObject(p part, key objectKey) {
 		d.readSlice(p, &c)
 	case nodeKind:
 		d.readNode(p, &c)
+	case serviceCIDRKind:
+		d.readServiceCIDR(p, &c)
 	}
 	d.out.claims = append(d.out.claims, c)
 }
@@ -51,13 +57,23 @@ func (d *decoder) readSlice(p part, c *claim) {
 }
 
 func (d *decoder) readNode(p part, c *claim) {
-	c.key.name.Namespace = "" // a namespace on a Node is refused below, and names no other Node
 	var node corev1.Node
 	if c.problems = d.strictly(p, c.key, &node); !c.isGood() {
 		return
 	}
 	value, errs := Node(&node)
 	c.object.node, c.problems = value, problemsOf(d.file, c.key.String(), errs)
+}
+
+func (d *decoder) readServiceCIDR(p part, c *claim) {
+	var object networkingv1.ServiceCIDR
+	if c.problems = d.strictly(p, c.key, &object); !c.isGood() {
+		return
+	}
+	value, errs := ServiceCIDR(&object)
+	if c.problems = problemsOf(d.file, c.key.String(), errs); c.isGood() {
+		c.object.serviceCIDR = &value
+	}
 }
 
 // defaultPortNames names ports as the API server does: a port without a name has the empty one, and belongs to the Service

@@ -25,6 +25,11 @@ func sliceYAML(name, service, addr string) string {
 		"    kubernetes.io/service-name: %s\naddressType: IPv4\nendpoints:\n- addresses: [%s]\nports:\n- port: 8080\n", name, service, addr)
 }
 
+// serviceCIDRYAML is a ServiceCIDR with one range, as short as it can be.
+func serviceCIDRYAML(name, cidr string) string {
+	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata:\n  name: %s\nspec:\n  cidrs: [%q]\n", name, cidr)
+}
+
 // contents returns the objects of a manifest that are right, and all that is wrong with it.
 func contents(m manifest) (objects, problems []string) {
 	for _, p := range m.problems {
@@ -49,6 +54,8 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	got := decode("all.yaml", text)
 	web := model.ObjectName{Namespace: "shop", Name: "web"}
 	slice := model.ObjectName{Namespace: "shop", Name: "web-x7k2p"}
+	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
+	serviceCIDRs := prefixes("10.96.0.0/12", "fd00:96::/108")
 	want := manifest{isComplete: true, claims: []claim{
 		{key: objectKey{serviceKind, web}, object: object{service: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
@@ -62,7 +69,16 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 				Node: "n1", Zone: "a", Ready: true, Serving: true, HintZones: []string{"a"}}}},
 		}}},
 		{key: objectKey{nodeKind, model.ObjectName{Name: "n1"}}, object: object{node: &model.Node{
-			Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "a"}}}},
+			Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "a"},
+			Addresses: addrs("172.18.0.2"), PodCIDRs: prefixes("10.244.1.0/24")}}},
+		{key: objectKey{serviceKind, gate}, object: object{service: &model.Service{
+			Name: gate, Created: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.11", "fd00:96::b"),
+			Ports:           []model.ServicePort{{Name: "https", Protocol: model.TCP, Port: 443, NodePort: 30443}},
+			ExternalIPs:     addrs("198.51.100.7"),
+			LoadBalancerIPs: addrs("192.0.2.11", "2001:db8::b"),
+			SourceRanges:    prefixes("10.0.0.0/8", "203.0.113.0/24"), HealthCheckNodePort: 31943, ExternalTrafficLocal: true,
+		}}},
+		{key: objectKey{serviceCIDRKind, model.ObjectName{Name: "kubernetes"}}, object: object{serviceCIDR: &serviceCIDRs}},
 	}}
 	options := cmp.Options{equateValues, cmp.AllowUnexported(manifest{}, claim{}, object{}, objectKey{})}
 	if diff := cmp.Diff(want, got, options); diff != "" {
@@ -103,6 +119,8 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 			[]string{"Node n1"}},
 		"an EndpointSliceList": {"a.json", `{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSliceList","items":[` +
 			`{"metadata":{"name":"s","namespace":"x"},"addressType":"IPv4"}]}`, []string{"EndpointSlice x/s"}},
+		"a ServiceCIDRList": {"a.json", `{"apiVersion":"networking.k8s.io/v1","kind":"ServiceCIDRList","items":[` +
+			`{"metadata":{"name":"kubernetes"},"spec":{"cidrs":["10.96.0.0/12"]}}]}`, []string{"ServiceCIDR kubernetes"}},
 		"lists in lists": {"a.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"List","items":[` + typed + `]},` +
 			`{"apiVersion":"v1","kind":"ServiceList","items":[` + strings.Replace(bare, "one", "two", 1) + `]}]}`,
 			[]string{"Service default/one", "Service default/two"}},
@@ -152,6 +170,12 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 			[]string{`a.yaml: Service default/bad: spec.ports.port: must be int32, not number 99999999999`}, true},
 		"an impossible value": {"a.yaml", good + "---\n" + strings.Replace(bad, "port: 80", "port: 70000", 1),
 			[]string{`a.yaml: Service default/bad: spec.ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}, true},
+		"an impossible range": {"a.yaml", good + "---\n" + serviceCIDRYAML("bad", "10.96.0.1/12"),
+			[]string{`a.yaml: ServiceCIDR bad: spec.cidrs[0]: Invalid value: "10.96.0.1/12": ` +
+				`must not have bits set beyond the prefix length`}, true},
+		"a namespace of an object that has none": {"a.yaml", good + "---\n" +
+			strings.Replace(serviceCIDRYAML("bad", "10.96.0.0/12"), "name: bad", "name: bad\n  namespace: default", 1),
+			[]string{`a.yaml: ServiceCIDR bad: metadata.namespace: Forbidden: not allowed on this type`}, true},
 		"a name of control characters": {"a.yaml", good + "---\n" + strings.Replace(bad, "name: bad", `name: "b\na"`, 1),
 			[]string{`a.yaml: Service default/b\na: metadata.name: Invalid value: "b\na": ` +
 				`a lowercase RFC 1123 label must consist of lower case alphanumeric ` +

@@ -1,7 +1,9 @@
 // Package source watches where the cluster's state comes from and hands over what changed, as values of package model.
 //
 // Conversion from Kubernetes' types is pure and stands apart from reading (convert*.go). What cannot be true is refused there,
-// object by object, as errors that name the field; everything else goes on.
+// object by object, as errors that name the field; everything else goes on. A part of an object is left out alone if that
+// keeps connections away from where they do not belong and lets the rest serve (left_out.go): one of many endpoints, ports
+// and addresses.
 //
 // A folder of manifests goes through these steps:
 //

@@ -83,6 +83,9 @@ func (f *testFolder) apply(update Update) []string {
 		}
 		set("Node "+name, value, node == nil)
 	}
+	for name, prefixes := range update.Change.ServiceCIDRs {
+		set("ServiceCIDR "+name, fmt.Sprint(prefixes), prefixes == nil)
+	}
 	f.problems = nil
 	for _, problem := range update.Problems {
 		f.problems = append(f.problems, problem.String())
@@ -404,7 +407,7 @@ func TestFolderFollowsLinksAndNeverInCircles(t *testing.T) {
 	f.wantProblems()
 }
 
-// randomText is a file of two Services and a slice, some of it changed, bad or broken.
+// randomText is a file of two Services, a slice and a ServiceCIDR, some of it changed, bad or broken.
 func randomText(random *rand.Rand, file int, mayBeBad bool) string {
 	var documents []string
 	for i := range 2 {
@@ -421,6 +424,7 @@ func randomText(random *rand.Rand, file int, mayBeBad bool) string {
 		}
 		documents = append(documents, text)
 	}
+	documents = append(documents, serviceCIDRYAML(fmt.Sprintf("c%d", file), fmt.Sprintf("10.%d.0.0/16", random.IntN(3))))
 	endpoint := fmt.Sprintf("10.244.0.%d", 1+random.IntN(9))
 	documents = append(documents, sliceYAML(fmt.Sprintf("e%d", file), fmt.Sprintf("s%d-0", file), endpoint))
 	random.Shuffle(len(documents), func(i, j int) { documents[i], documents[j] = documents[j], documents[i] })

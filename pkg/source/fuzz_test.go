@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // FuzzDecode feeds the decoder anything at all. It must end, and what it takes must be as package model promises.
@@ -18,6 +16,10 @@ func FuzzDecode(f *testing.F) {
 		`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}]}`,
 		"--- # comment\n%YAML 1.1\n---\na: &a [*a]\n...\n{a: b} c", "a:\r\n  - \u2028b: 1\n    b: 2", "\xef\xbb\xbfkind: 5",
 		"? a\n: b\n? [a]\n: c",
+		serviceCIDRYAML("kubernetes", "10.96.0.0/12") + "---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\n" +
+			"spec: {podCIDRs: [10.1.0.0/24]}\nstatus: {addresses: [{type: InternalIP, address: 10.0.0.1}]}\n",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: LoadBalancer, clusterIP: 10.96.0.1, externalIPs: [127.0.0.1],\n" +
+			"  loadBalancerSourceRanges: [10.0.0.0/8, 10.1.0.0/16], ports: [{port: 1}]}\nstatus: {loadBalancer: {ingress: [{ip: 192.0.2.1}]}}\n",
 		"apiVersion: v1\nkind: ServiceList\nitems:\n- &s\n  metadata: {name: a}\n" +
 			"  spec: {clusterIP: fd00::1, ports: [{port: 1, port: 2}]}\n- <<: *s\n",
 	} {
@@ -44,19 +46,24 @@ func FuzzDecode(f *testing.F) {
 			}
 			checkService(t, c.object.service)
 			checkSlice(t, c.object.slice)
+			checkNode(t, c.object.node)
+			checkServiceCIDR(t, c.object.prefixes())
 		}
 	})
 }
 
 // FuzzConvertSlice turns any JSON into an EndpointSlice and converts it.
 func FuzzConvertSlice(f *testing.F) {
-	seed, err := json.Marshal(webSlice())
-	if err != nil {
-		f.Fatal(err)
+	full := webSlice()
+	full.Endpoints[0].NodeName, full.Endpoints[0].Zone = new("n1"), new("zone-a")
+	full.Endpoints[0].Hints = &discoveryv1.EndpointHints{
+		ForNodes: []discoveryv1.ForNode{{Name: "n1"}}, ForZones: []discoveryv1.ForZone{{Name: "zone-a"}}}
+	seed := marshalled(f, full)
+	for _, replace := range [][2]string{
+		{"", ""}, {"8080", "70000"}, {"10.244.0.5", "::ffff:127.0.0.1"}, {`"n1"`, `""`}, {"zone-a", ""}, {"zone-a", "a b"}, {"8080", "null"},
+	} {
+		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
 	}
-	f.Add(seed)
-	f.Add([]byte(strings.ReplaceAll(string(seed), "8080", "70000")))
-	f.Add([]byte(strings.ReplaceAll(string(seed), "10.244.0.5", "::ffff:127.0.0.1")))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var slice discoveryv1.EndpointSlice
 		if json.Unmarshal(text, &slice) != nil {
@@ -70,66 +77,80 @@ func FuzzConvertSlice(f *testing.F) {
 	})
 }
 
-func checkLabel(t *testing.T, name string) {
-	t.Helper()
-	if messages := validation.IsDNS1123Label(name); len(messages) > 0 {
-		t.Errorf("name %q: %v", name, messages)
+// FuzzConvertService turns any JSON into a Service and converts it.
+func FuzzConvertService(f *testing.F) {
+	full := balanced("10.0.0.0/8", " 10.1.0.0/16", "fd00::/8")
+	full.Spec.ClusterIPs = append(full.Spec.ClusterIPs, "fd00::a")
+	full.Spec.ExternalIPs = []string{"192.0.2.7", "2001:db8::7"}
+	full.Spec.ExternalTrafficPolicy, full.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+	full.Spec.Ports[0].NodePort = 30080
+	seed := marshalled(f, full)
+	for _, replace := range [][2]string{
+		{"", ""}, {"32000", "97536"}, {"30080", "-1"}, {"192.0.2.7", "127.0.0.1"}, {"2001:db8::7", "::ffff:0:0"}, {"fd00::/8", "::/0"},
+		{"192.0.2.1", "255.255.255.255"}, {"10.0.0.0/8", "::ffff:0.0.0.0/96"}, {" 10.1.0.0/16", "010.01.0.7/016"}, {"10.96.0.10", "::1"},
+	} {
+		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
 	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var service corev1.Service
+		if json.Unmarshal(text, &service) != nil {
+			return
+		}
+		got, errs := Service(&service)
+		if got != nil && len(errs) > 0 {
+			t.Errorf("Service() = %v besides %v", got, errs)
+		}
+		checkService(t, got)
+	})
 }
 
-func checkService(t *testing.T, service *model.Service) {
-	t.Helper()
-	if service == nil {
-		return
+// FuzzConvertNode turns any JSON into a Node and converts it.
+func FuzzConvertNode(f *testing.F) {
+	for _, text := range []string{
+		`{"metadata":{"name":"n1","labels":{"a/b":"c"}},"spec":{"podCIDRs":["10.1.0.0/24","fd00::/64"]},` +
+			`"status":{"addresses":[{"type":"InternalIP","address":"10.0.0.1"},{"type":"ExternalIP","address":"2001:db8::1"}]}}`,
+		`{"metadata":{"name":"n1"},"spec":{"podCIDR":"::ffff:10.0.0.7/100"},"status":{"addresses":[` +
+			`{"type":"InternalIP","address":"n1"},{"type":"InternalIP","address":"::ffff:0:0"},{"type":"InternalIP","address":"fe80::1%eth0"}]}}`,
+	} {
+		f.Add([]byte(text))
 	}
-	checkLabel(t, service.Name.Namespace)
-	checkLabel(t, service.Name.Name)
-	families := make(map[model.Family]bool)
-	for _, addr := range service.ClusterIPs {
-		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" || addr.IsLoopback() || families[model.FamilyOf(addr)] {
-			t.Errorf("ClusterIPs = %v", service.ClusterIPs)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var node corev1.Node
+		if json.Unmarshal(text, &node) != nil {
+			return
 		}
-		families[model.FamilyOf(addr)] = true
-	}
-	seen := make(map[any]bool)
-	for _, port := range service.Ports {
-		number := protocolAndPort{port.Protocol, port.Port}
-		if port.Port == 0 || seen[number] || seen[port.Name] {
-			t.Errorf("ports = %v", service.Ports)
+		got, errs := Node(&node)
+		if got != nil && len(errs) > 0 {
+			t.Errorf("Node() = %v besides %v", got, errs)
 		}
-		seen[number], seen[port.Name] = true, true
-		if port.Name != "" {
-			checkLabel(t, port.Name)
-		}
-	}
-	if len(service.Ports) == 0 || len(service.ClusterIPs) == 0 {
-		t.Errorf("service %v has no frontend", service)
-	}
+		checkNode(t, got)
+	})
 }
 
-func checkSlice(t *testing.T, slice *model.EndpointSlice) {
-	t.Helper()
-	if slice == nil {
-		return
-	}
-	checkLabel(t, slice.Name.Namespace)
-	checkLabel(t, slice.Service.Name)
-	if messages := validation.IsDNS1123Subdomain(slice.Name.Name); len(messages) > 0 {
-		t.Errorf("slice name %q: %v", slice.Name.Name, messages)
-	}
-	for _, port := range slice.Ports {
-		if port.Port == 0 {
-			t.Errorf("ports = %v", slice.Ports)
+// FuzzConvertServiceCIDR converts a ServiceCIDR of any name and up to three ranges.
+func FuzzConvertServiceCIDR(f *testing.F) {
+	f.Add("kubernetes", "10.96.0.0/12", "fd00:96::/108", "")
+	f.Add("kubernetes", "10.96.0.0/12", "10.0.0.0/16", "")
+	f.Add("a.b", "::ffff:10.96.0.0/108", "0.0.0.0/0", "::/0")
+	f.Add("", "", "010.0.0.0/8", "10.0.0.1/8")
+	f.Fuzz(func(t *testing.T, name, first, second, third string) {
+		for count := range 4 {
+			given := serviceCIDR([]string{first, second, third}[:count]...)
+			given.Name = name
+			got, errs := ServiceCIDR(given)
+			if (got == nil) == (len(errs) == 0) {
+				t.Errorf("ServiceCIDR() = %v and %v; want one of them", got, errs)
+			}
+			checkServiceCIDR(t, got)
 		}
-		if port.Name != "" {
-			checkLabel(t, port.Name)
-		}
+	})
+}
+
+func marshalled(f *testing.F, object any) string {
+	f.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		f.Fatal(err)
 	}
-	for _, endpoint := range slice.Endpoints {
-		addr := endpoint.Addr
-		if !addr.IsValid() || model.FamilyOf(addr) != slice.Family || addr.Is4In6() || addr.Zone() != "" ||
-			addr.IsLoopback() || addr.IsUnspecified() || addr.IsMulticast() {
-			t.Errorf("endpoint %v in an %v slice", addr, slice.Family)
-		}
-	}
+	return string(text)
 }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -11,17 +12,20 @@ const (
 	serviceKind       = "Service"
 	endpointSliceKind = "EndpointSlice"
 	nodeKind          = "Node"
+	serviceCIDRKind   = "ServiceCIDR"
 )
 
 // objectKey names an object of the cluster.
 type objectKey struct {
 	kind string
-	name model.ObjectName // a Node has no namespace
+	name model.ObjectName // without a namespace if the kind is cluster-scoped
 }
+
+func (k objectKey) isClusterScoped() bool { return k.kind == nodeKind || k.kind == serviceCIDRKind }
 
 // String returns the object as people call it: "Service default/web", "Node node-1".
 func (k objectKey) String() string {
-	if k.kind == nodeKind {
+	if k.isClusterScoped() {
 		return k.kind + " " + k.name.Name
 	}
 	return k.kind + " " + k.name.String()
@@ -31,12 +35,22 @@ func (k objectKey) compare(other objectKey) int {
 	return cmp.Or(cmp.Compare(k.kind, other.kind), k.name.Compare(other.name))
 }
 
-// object is an object in the state in which it is handed over: at most one of the three. An object that exists and is not
+// object is an object in the state in which it is handed over: at most one of the four. An object that exists and is not
 // ours to serve, such as a headless Service, has none.
 type object struct {
 	service *model.Service
 	slice   *model.EndpointSlice
 	node    *model.Node
+	// serviceCIDR points to the ranges because an object must be comparable.
+	serviceCIDR *[]netip.Prefix
+}
+
+// prefixes returns the ranges of a ServiceCIDR; nil if the object is none.
+func (o object) prefixes() []netip.Prefix {
+	if o.serviceCIDR == nil {
+		return nil
+	}
+	return *o.serviceCIDR
 }
 
 // claim is one object of a file. Either it is good, or its problems say what is wrong with it.

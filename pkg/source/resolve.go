@@ -3,6 +3,7 @@ package source
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 
@@ -157,9 +158,10 @@ func orphans(inForce map[objectKey]entry, claims map[objectKey][]placedClaim) []
 // as good as gone.
 func changeBetween(before, after map[objectKey]entry) model.Change {
 	change := model.Change{
-		Services: make(map[model.ObjectName]*model.Service),
-		Slices:   make(map[model.ObjectName]*model.EndpointSlice),
-		Nodes:    make(map[string]*model.Node),
+		Services:     make(map[model.ObjectName]*model.Service),
+		Slices:       make(map[model.ObjectName]*model.EndpointSlice),
+		Nodes:        make(map[string]*model.Node),
+		ServiceCIDRs: make(map[string][]netip.Prefix),
 	}
 	note := func(key objectKey, is object) {
 		switch key.kind {
@@ -169,6 +171,8 @@ func changeBetween(before, after map[objectKey]entry) model.Change {
 			change.Slices[key.name] = is.slice
 		case nodeKind:
 			change.Nodes[key.name.Name] = is.node
+		case serviceCIDRKind:
+			change.ServiceCIDRs[key.name.Name] = is.prefixes()
 		}
 	}
 	for key, was := range before {

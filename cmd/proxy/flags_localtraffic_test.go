@@ -1,0 +1,175 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+func TestParseClusterCIDRs(t *testing.T) {
+	tests := map[string]struct {
+		list string
+		want []string
+		err  string
+	}{
+		"none":                           {list: ""},
+		"one":                            {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
+		"one of each family":             {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
+		"spaces behind the comma":        {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
+		"bits behind the prefix":         {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
+		"two of a family":                {list: "10.244.0.0/16,10.245.0.0/16", err: "more than one IPv4 range"},
+		"an address":                     {list: "10.244.0.0", err: `"10.244.0.0" is not a CIDR`},
+		"a prefix longer than addresses": {list: "10.244.0.0/33", err: "is not a CIDR"},
+		"a trailing comma":               {list: "10.244.0.0/16,", err: `"" is not a CIDR`},
+		"an IPv4 range in IPv6 form":     {list: "::ffff:10.244.0.0/112", err: "write it as IPv4"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseClusterCIDRs(test.list)
+			expectError(t, err, test.err)
+			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func texts(prefixes []netip.Prefix) []string {
+	var list []string
+	for _, prefix := range prefixes {
+		list = append(list, prefix.String())
+	}
+	return list
+}
+
+// parseTableFlags reads and checks the flags of a line, on top of those that every line needs.
+func parseTableFlags(t *testing.T, args ...string) (tableFlags, error) {
+	t.Helper()
+	var flags tableFlags
+	set := pflag.NewFlagSet("render", pflag.ContinueOnError)
+	flags.register(set)
+	if err := set.Parse(append(words("--manifests x --node node-a"), args...)); err != nil {
+		t.Fatal(err)
+	}
+	return flags, flags.Validate()
+}
+
+func TestThePodsAreToldFromOthersInOneWay(t *testing.T) {
+	ipv4 := ruleset.LocalTraffic{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+	cni0 := ruleset.LocalTraffic{Interface: "cni0"}
+	tests := map[string]struct {
+		args string
+		want ruleset.LocalTraffic
+	}{
+		"nobody knows who is a pod by default": {"", ruleset.LocalTraffic{}},
+		"a cluster CIDR needs no mode":         {"--cluster-cidr 10.244.0.0/16", ipv4},
+		"mode ClusterCIDR":                     {"--detect-local-mode ClusterCIDR --cluster-cidr 10.244.0.0/16", ipv4},
+		"mode ClusterCIDR without a CIDR":      {"--detect-local-mode ClusterCIDR", ruleset.LocalTraffic{}},
+		"mode NodeCIDR":                        {"--detect-local-mode NodeCIDR", ruleset.LocalTraffic{PodCIDRs: true}},
+		"a cluster CIDR has no effect in NodeCIDR": {
+			"--detect-local-mode NodeCIDR --cluster-cidr 10.244.0.0/16", ruleset.LocalTraffic{PodCIDRs: true},
+		},
+		"mode BridgeInterface": {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
+		"nor in mode BridgeInterface": {
+			"--detect-local-mode BridgeInterface --pod-bridge-interface cni0 --cluster-cidr 10.244.0.0/16", cni0,
+		},
+		"mode InterfaceNamePrefix": {
+			"--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth", ruleset.LocalTraffic{InterfacePrefix: "veth"},
+		},
+		"a prefix as long as a name is a name": {
+			"--detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth-0123456789",
+			ruleset.LocalTraffic{Interface: "veth-0123456789"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			flags, err := parseTableFlags(t, words(test.args)...)
+			expectError(t, err, "")
+			if diff := cmp.Diff(test.want, flags.config(nil).LocalTraffic, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+				t.Errorf("local traffic (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWrongWayToTellPodsIsRefused(t *testing.T) {
+	bridge := func(name string) []string {
+		return []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", name}
+	}
+	prefix := func(name string) []string {
+		return []string{"--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", name}
+	}
+	tests := map[string]struct {
+		args []string
+		err  string // empty if nothing is wrong
+	}{
+		"an unknown mode": {
+			words("--detect-local-mode clustercidr"), `--detect-local-mode "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
+		},
+		"a bridge without name": {
+			words("--detect-local-mode BridgeInterface"), "--detect-local-mode BridgeInterface needs --pod-bridge-interface",
+		},
+		"a prefix without name": {
+			words("--detect-local-mode InterfaceNamePrefix"), "--detect-local-mode InterfaceNamePrefix needs --pod-interface-name-prefix",
+		},
+		"a bridge without its mode": {
+			words("--pod-bridge-interface cni0"), `"cni0" has no effect in mode ClusterCIDR; add --detect-local-mode BridgeInterface`,
+		},
+		"a prefix in the bridge's mode": {
+			append(bridge("cni0"), "--pod-interface-name-prefix", "veth"),
+			"has no effect in mode BridgeInterface; add --detect-local-mode InterfaceNamePrefix",
+		},
+		"a bad CIDR, even without effect": {words("--detect-local-mode NodeCIDR --cluster-cidr x"), `--cluster-cidr: "x" is not a CIDR`},
+		"a name of 15 bytes":              {bridge("abcdefghijklmno"), ""},
+		"a name of 16 bytes":              {bridge("abcdefghijklmnop"), "has 16 bytes; the name of a link has at most 15"},
+		"bytes count, not letters":        {bridge("üüüüüüüü"), "has 16 bytes"},
+		"a prefix of 15 bytes":            {prefix("abcdefghijklmno"), ""},
+		"a prefix of 16 bytes":            {prefix("abcdefghijklmnop"), "has 16 bytes"},
+		"a slash":                         {bridge("a/b"), "cannot contain '/'"},
+		"a space":                         {bridge("a b"), "cannot contain ' '"},
+		"a line's end":                    {bridge("a\n"), `cannot contain '\n'`},
+		"a control character":             {bridge("a\x01"), `cannot contain '\x01'`},
+		"a colon, as an alias has":        {bridge("eth0:1"), "cannot contain ':'"},
+		"a wildcard, as nft writes it":    {prefix("veth*"), "cannot contain '*'; give one name, or beginning of names, without wildcard"},
+		"a wildcard, as iptables does":    {prefix("veth+"), ""}, // a name may contain it
+		"a quote":                         {prefix(`a"`), `cannot contain '"'`},
+		"a backslash":                     {prefix(`a\`), `cannot contain '\\'`},
+		"a name that no link can have":    {bridge(".."), `".."`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseTableFlags(t, test.args...)
+			expectError(t, err, test.err)
+		})
+	}
+}
+
+func TestMasqueradeAllIsOffUnlessGiven(t *testing.T) {
+	for args, want := range map[string]bool{"": false, "--masquerade-all": true, "--masquerade-all=false": false} {
+		flags, err := parseTableFlags(t, words(args)...)
+		if got := flags.config(nil).MasqueradeAll; err != nil || got != want {
+			t.Errorf("%q: %v, error %v; want %v", args, got, err, want)
+		}
+	}
+}
+
+func TestTheHelpOfRenderAndRunTeachesHowTrafficIsTold(t *testing.T) {
+	for _, command := range []string{"render", "run"} {
+		help := strings.Join(strings.Fields(proxyCommand(t, command, "--help").stdout), " ")
+		for _, part := range []string{
+			"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",
+			"--pod-interface-name-prefix PREFIX", "--masquerade-all", "--nodeport-addresses ADDRESSES", "(default [primary])",
+			"A family without a CIDR serves them on all addresses",
+		} {
+			if !strings.Contains(help, part) {
+				t.Errorf("the help of %s lacks %q", command, part)
+			}
+		}
+	}
+}

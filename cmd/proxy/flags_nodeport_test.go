@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func TestWhereNodePortsAreServed(t *testing.T) {
+	const flag = "--nodeport-addresses"
+	tests := map[string]struct {
+		args []string
+		want string // the CIDRs, or primary
+		err  string
+	}{
+		"by default on the primary addresses": {nil, "primary", ""},
+		"primary, in its own word":            {words(flag + " primary"), "primary", ""},
+		"nothing means primary":               {[]string{flag, ""}, "primary", ""},
+		"CIDRs":                               {words(flag + " 192.0.2.0/24,2001:db8::/32"), "192.0.2.0/24,2001:db8::/32", ""},
+		"several of one family":               {words(flag + " 192.0.2.0/24,198.51.100.0/24"), "192.0.2.0/24,198.51.100.0/24", ""},
+		"all addresses":                       {words(flag + " 0.0.0.0/0,::/0"), "0.0.0.0/0,::/0", ""},
+		"the flag twice":                      {words(flag + " 192.0.2.0/24 " + flag + " ::/0"), "192.0.2.0/24,::/0", ""},
+		"spaces behind the comma":             {[]string{flag, "192.0.2.0/24, ::/0"}, "192.0.2.0/24,::/0", ""},
+		"bits behind the prefix":              {words(flag + " 192.0.2.7/24"), "192.0.2.0/24", ""},
+		"primary beside a CIDR":               {words(flag + " primary,192.0.2.0/24"), "", "and alone, or CIDRs alone"},
+		"primary twice":                       {words(flag + " primary,primary"), "", "and alone, or CIDRs alone"},
+		"primary with a capital":              {words(flag + " Primary"), "", "write primary in lower case and alone"},
+		"an IPv4 address":                     {words(flag + " 192.0.2.7"), "", "write 192.0.2.7/32"},
+		"an IPv6 address":                     {words(flag + " 2001:db8::7"), "", "write 2001:db8::7/128"},
+		"the word all":                        {words(flag + " all"), "", "all addresses are 0.0.0.0/0,::/0"},
+		"the name of a link":                  {words(flag + " eth0"), "", `"eth0" is not a CIDR`},
+		"an IPv4 range in IPv6 form":          {words(flag + " ::ffff:192.0.2.0/120"), "", "write it as IPv4"},
+		"an IPv4 address in IPv6 form":        {words(flag + " ::ffff:192.0.2.7"), "", "write 192.0.2.7/32"},
+		"a trailing comma":                    {words(flag + " 192.0.2.0/24,"), "", `"" is not a CIDR`},
+		"two mistakes": {
+			words(flag + " 192.0.2.7,eth0"), "", "write 192.0.2.7/32\n--nodeport-addresses: \"eth0\" is not a CIDR",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			flags, err := parseTableFlags(t, test.args...)
+			expectError(t, err, test.err)
+			served := flags.config(nil).NodePorts
+			got := strings.Join(texts(served.Prefixes), ",")
+			if served.Primary {
+				got += "primary"
+			}
+			if got != test.want {
+				t.Errorf("served on %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAFamilyWithoutACIDRIsOpen(t *testing.T) {
+	for args, want := range map[string][]model.Family{
+		"":                                       nil,
+		"--nodeport-addresses 192.0.2.0/24":      {model.IPv6},
+		"--nodeport-addresses 2001:db8::/32":     {model.IPv4},
+		"--nodeport-addresses 192.0.2.0/24,::/0": nil,
+		"--nodeport-addresses 192.0.2.0/24,2001::/16": nil,
+		"--nodeport-addresses 0.0.0.0/0":              {model.IPv6},
+	} {
+		flags, err := parseTableFlags(t, words(args)...)
+		expectError(t, err, "")
+		if diff := cmp.Diff(want, openFamilies(flags.nodePorts, model.Families)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", args, diff)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package bench_test
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// event is something small that happens to a cluster.
+type event struct {
+	name string
+	// number returns which Service the round is about, change what happens to it then.
+	number func(s size, round int) int
+	change func(s size, number, round int) model.Change
+	// needs is the type of Service without which the event cannot happen.
+	needs serviceType
+	// times is how often it is measured in each iteration of the benchmark.
+	times int
+}
+
+var events = []event{
+	{name: "one endpoint replaced", number: size.scattered, change: size.replace, needs: onlyClusterIP, times: 5000},
+	{name: "one endpoint less or more", number: size.inTurn, change: size.resize, needs: onlyClusterIP, times: 5000},
+	{name: "one source range replaced", number: size.loadBalancerInTurn, change: size.replaceRange, needs: loadBalancer, times: 200},
+}
+
+// scattered picks another Service each round, all over the cluster. Services of all types get their share.
+func (s size) scattered(round int) int { return round * 7919 % s.services } // a prime
+
+// inTurn picks each Service twice, one after the other.
+func (s size) inTurn(round int) int { return round / 2 % s.services }
+
+func (s size) loadBalancerInTurn(round int) int {
+	balancers := (s.services + mixOf - 1 - nodePortsOf) / mixOf
+	return round%balancers*mixOf + nodePortsOf
+}
+
+// replace returns the event that another pod takes the place of one endpoint of a Service.
+func (s size) replace(number, round int) model.Change {
+	made := s.slice(number, s.endpoints)
+	made.Endpoints[round%s.endpoints].Addr = netip.AddrFrom4([4]byte{11, byte(round >> 16), byte(round >> 8), byte(round)})
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
+}
+
+// resize returns the event that a Service loses its last endpoint, or gets it back.
+func (s size) resize(number, round int) model.Change {
+	made := s.slice(number, s.endpoints-1+round%2)
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
+}
+
+// replaceRange returns the event that other clients than before may dial a load balancer.
+func (s size) replaceRange(number, round int) model.Change {
+	made := s.service(number)
+	made.SourceRanges = slices.Clone(made.SourceRanges)
+	made.SourceRanges[sourceRanges-1] = netip.PrefixFrom(netip.AddrFrom4([4]byte{11, byte(round >> 8), byte(round), 0}), 24)
+	return model.Change{Services: map[model.ObjectName]*model.Service{made.Name: made}}
+}

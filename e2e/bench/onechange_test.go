@@ -1,0 +1,93 @@
+package bench_test
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// measured is how long events took that happened to Services of one type, and how much the largest of them wrote.
+type measured struct {
+	times   []time.Duration
+	written int
+}
+
+// BenchmarkOneChange follows single events, each from the object to the accepted commit and the sweep behind it.
+func BenchmarkOneChange(b *testing.B) {
+	for _, event := range events {
+		for _, size := range sizes {
+			if event.needs != onlyClusterIP && !size.mix {
+				continue
+			}
+			b.Run(event.name+"/"+size.String(), func(b *testing.B) {
+				p := newMachine(b).proxyOf(size.cluster())
+				sync(b, p)
+				runtime.GC()
+				found := map[serviceType]*measured{}
+				for _, each := range serviceTypes {
+					found[each] = &measured{}
+				}
+				for iteration := 0; b.Loop(); iteration++ {
+					for round := range event.times {
+						event.measure(b, p, size, iteration*event.times+round, found)
+					}
+				}
+				noteChange(b, event, size, found)
+			})
+		}
+	}
+}
+
+// measure lets the event happen once.
+func (e event) measure(b *testing.B, p *proxy.Proxy, s size, round int, found map[serviceType]*measured) {
+	b.Helper()
+	number := e.number(s, round)
+	change := e.change(s, number, round)
+	started := time.Now()
+	p.Apply(change)
+	report := sync(b, p)
+	took := time.Since(started)
+	of := found[s.typeOf(number)]
+	of.times = append(of.times, took)
+	of.written = max(of.written, written(report))
+}
+
+func written(report proxy.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }
+
+// noteChange notes what was found for the table: a line for all Services, and in a mix one for each type.
+func noteChange(b *testing.B, e event, s size, found map[serviceType]*measured) {
+	b.Helper()
+	var all measured
+	for _, each := range serviceTypes {
+		all.times = append(all.times, found[each].times...)
+		all.written = max(all.written, found[each].written)
+	}
+	if e.needs == onlyClusterIP && s.mix {
+		checkShares(b, found, len(all.times))
+	}
+	slices.Sort(all.times)
+	b.ReportMetric(percentile(all.times, 50).Seconds()*1e6, "p50-µs")
+	b.ReportMetric(percentile(all.times, 99).Seconds()*1e6, "p99-µs")
+	results.changes = append(results.changes, oneChange{event: e.name, cluster: s.String(), measured: all})
+	for _, each := range serviceTypes {
+		if times := found[each].times; s.mix && len(times) > 0 && len(times) < len(all.times) {
+			slices.Sort(times)
+			results.changes = append(results.changes, oneChange{event: "  of type " + string(each), cluster: s.String(), measured: *found[each]})
+		}
+	}
+}
+
+// checkShares fails unless the events hit Services of all types as often as there are such Services.
+func checkShares(b *testing.B, found map[serviceType]*measured, all int) {
+	b.Helper()
+	for of, parts := range map[serviceType]int{onlyClusterIP: mixOf - exposedOf, nodePort: nodePortsOf, loadBalancer: 1} {
+		want, got := all*parts/mixOf, len(found[of].times)
+		if off := got - want; off < -all/100 || off > all/100 {
+			b.Errorf("%d of %d events hit Services of type %s, want about %d", got, all, of, want)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package bench_test
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+)
+
+// siteSizes are the clusters in which connections are made.
+var siteSizes = []size{{10, 5, true}, {10_000, 5, true}, {50_000, 5, true}}
+
+// Connections are made in short turns, each by one path in one cluster, so that whatever else the machine does hits all alike.
+const (
+	turnsPerIteration = 100
+	connectionsInTurn = 50
+)
+
+// connections are what the connections by a path took.
+type connections struct {
+	connects []time.Duration // in the order in which they were made
+	whole    time.Duration
+	accepted map[int]int // by server
+}
+
+// BenchmarkOneConnection measures connections from a pod to a pod on another node, of which only the first packets meet our rules.
+func BenchmarkOneConnection(b *testing.B) {
+	var sites []*site
+	for _, size := range siteSizes {
+		sites = append(sites, newSite(b, size))
+	}
+	takeTurns(b, sites, 0) // neighbours are found, caches are warm
+	for _, site := range sites {
+		for _, path := range site.paths {
+			path.taken = connections{accepted: map[int]int{}}
+		}
+	}
+	runtime.GC()
+	turns := 0
+	for b.Loop() {
+		for range turnsPerIteration {
+			takeTurns(b, sites, turns)
+			turns++
+		}
+	}
+	for number := range sites[0].paths {
+		for _, site := range sites {
+			site.note(b, number, turns*connectionsInTurn)
+		}
+	}
+	const clusterIPs = 2
+	smallest, largest := sites[0].paths[clusterIPs], sites[len(sites)-1].paths[clusterIPs]
+	b.ReportMetric(ratio(median(largest.taken.connects), median(smallest.taken.connects)), "x-smallest")
+}
+
+// takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that nobody
+// always follows the same one.
+func takeTurns(b *testing.B, sites []*site, turn int) {
+	b.Helper()
+	for i := range sites {
+		site := sites[(turn+i)%len(sites)]
+		for j := range site.paths {
+			if err := site.dial(site.paths[(turn+j)%len(site.paths)]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// dial makes some connections by a path, one after the other.
+func (s *site) dial(path *path) error {
+	return s.dialler.pod.Do(func() error {
+		for range connectionsInTurn {
+			made, err := s.dialler.connect(path.next())
+			if err != nil {
+				return err
+			}
+			path.taken.connects = append(path.taken.connects, made.connect)
+			path.taken.whole += made.whole
+			path.taken.accepted[made.server]++
+		}
+		return nil
+	})
+}
+
+// note puts what was found into the table, and checks that all the connections were made, and to all the endpoints.
+func (s *site) note(b *testing.B, number, want int) {
+	b.Helper()
+	path, floor := s.paths[number], s.paths[0]
+	accepted := 0
+	for _, connections := range path.taken.accepted {
+		accepted += connections
+	}
+	if accepted != want || len(path.taken.accepted) != s.size.endpoints {
+		b.Errorf("%s, %s: %d endpoints accepted %d connections, want %d to accept %d",
+			path.name, s.size, len(path.taken.accepted), accepted, s.size.endpoints, want)
+	}
+	row := connectRow{path: path.name, size: s.size, p50: median(path.taken.connects), floor: median(floor.taken.connects)}
+	row.perSecond = float64(accepted) / path.taken.whole.Seconds()
+	row.fastestTenth, row.slowestTenth = row.p50, row.p50
+	for tenth := range slices.Chunk(path.taken.connects, len(path.taken.connects)/10) {
+		row.fastestTenth, row.slowestTenth = min(row.fastestTenth, median(tenth)), max(row.slowestTenth, median(tenth))
+	}
+	row.p99 = percentile(slices.Sorted(slices.Values(path.taken.connects)), 99)
+	results.connects = append(results.connects, row)
+}

@@ -1,0 +1,89 @@
+package bench_test
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// serviceType is spec.type of a Service.
+type serviceType string
+
+const (
+	onlyClusterIP serviceType = "ClusterIP"
+	nodePort      serviceType = "NodePort"
+	loadBalancer  serviceType = "LoadBalancer"
+)
+
+var serviceTypes = []serviceType{onlyClusterIP, nodePort, loadBalancer}
+
+// Of mixOf Services of a mix one is a load balancer (5 %) and three have a node port only (15 %). The smallest mix, of ten, has
+// all types as well.
+const (
+	mixOf          = 20
+	nodePortsOf    = 3
+	exposedOf      = nodePortsOf + 1
+	firstNodePort  = 30_000 // and up: 20 % of 44,125 Services are more than 30000-32767 has
+	firstCheckPort = 50_000 // of the health checks
+	oneLocalOf     = 4      // one load balancer in so many has externalTrafficPolicy: Local
+	sourceRanges   = 3
+)
+
+func (s size) typeOf(number int) serviceType {
+	switch at := number % mixOf; {
+	case !s.mix || at >= exposedOf:
+		return onlyClusterIP
+	case at < nodePortsOf:
+		return nodePort
+	}
+	return loadBalancer
+}
+
+// all returns the numbers of all Services of a type.
+func (s size) all(wanted serviceType) []int {
+	var numbers []int
+	for number := range s.services {
+		if s.typeOf(number) == wanted {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
+}
+
+// isLocal reports whether a load balancer has externalTrafficPolicy: Local.
+func isLocal(number int) bool { return number/mixOf%oneLocalOf == 0 }
+
+// expose gives a Service the frontends of its type, besides the ClusterIP that all have.
+func (t serviceType) expose(service *model.Service, number int) {
+	if t == onlyClusterIP {
+		return
+	}
+	service.Ports[0].NodePort = nodePortOf(number)
+	if t == nodePort {
+		return
+	}
+	service.LoadBalancerIPs = []netip.Addr{loadBalancerIP(number)}
+	service.SourceRanges = sourceRangesOf(number)
+	if isLocal(number) {
+		service.ExternalTrafficLocal = true
+		service.HealthCheckNodePort = firstCheckPort + uint16(number/mixOf)
+	}
+}
+
+func nodePortOf(number int) uint16 {
+	return firstNodePort + uint16(number/mixOf*exposedOf+number%mixOf)
+}
+
+func loadBalancerIP(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)})
+}
+
+// sourceRangesOf returns prefixes of several lengths. The pods are among them, so that they can dial.
+func sourceRangesOf(number int) []netip.Prefix {
+	return []netip.Prefix{
+		fabric.PodsIPv4,
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, byte(number >> 8), 0}), 24),
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113, byte(number) &^ 15}), 28),
+	}
+}

@@ -1,0 +1,144 @@
+package bench_test
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+const (
+	udpEvents = 200 // in each iteration of the benchmark
+	dnsPort   = 53
+)
+
+// The one Service of UDP, and those who talk beside it. None of their addresses is a Service's.
+var (
+	dns         = model.ObjectName{Namespace: "kube-system", Name: "dns"}
+	dnsIP       = netip.MustParseAddr("10.97.0.10")
+	dnsClient   = netip.MustParseAddr("10.244.0.9")
+	otherClient = netip.MustParseAddr("10.244.0.8")
+	otherServer = netip.MustParseAddr("192.0.2.53")
+)
+
+// BenchmarkUDPChange follows the events after which conntrack is read. In each, an endpoint that answers one flow is replaced, so
+// that this flow has to be found among those of others, and ended.
+func BenchmarkUDPChange(b *testing.B) {
+	size := size{services: 10_000, endpoints: 10, mix: true}
+	for _, others := range []int{0, 10_000} {
+		b.Run(fmt.Sprintf("%d flows of others", others), func(b *testing.B) {
+			machine := newMachine(b)
+			p := machine.proxyOf(size.cluster().Then(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}))
+			p.Apply(dnsEndpoints(size, 0))
+			sync(b, p)
+			flows := openFlows(b, machine)
+			for port := range others {
+				flows.begin(netip.AddrPortFrom(otherClient, uint16(1024+port)), otherServer, otherServer)
+			}
+			runtime.GC()
+			var found measured
+			round := 0
+			for b.Loop() {
+				for range udpEvents {
+					round++
+					flows.begin(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
+					found.measureUDP(b, p, dnsEndpoints(size, round))
+				}
+			}
+			if got := flows.count(); got != others {
+				b.Errorf("%d flows are left, want the %d of others", got, others)
+			}
+			slices.Sort(found.times)
+			b.ReportMetric(percentile(found.times, 50).Seconds()*1e6, "p50-µs")
+			b.ReportMetric(percentile(found.times, 99).Seconds()*1e6, "p99-µs")
+			name := fmt.Sprintf("one endpoint of a UDP Service replaced, %d flows of others", others)
+			results.changes = append(results.changes, oneChange{event: name, cluster: size.String(), measured: found})
+		})
+	}
+}
+
+func (m *measured) measureUDP(b *testing.B, p *proxy.Proxy, change model.Change) {
+	b.Helper()
+	started := time.Now()
+	p.Apply(change)
+	report := sync(b, p)
+	m.times = append(m.times, time.Since(started))
+	m.written = max(m.written, written(report))
+	if ended := report.FlowsEnded[model.IPv4]; ended != 1 {
+		b.Fatalf("%d flows were ended, want the one whose endpoint was replaced", ended)
+	}
+}
+
+func dnsService() *model.Service {
+	return &model.Service{
+		Name:       dns,
+		ClusterIPs: []netip.Addr{dnsIP},
+		Ports:      []model.ServicePort{{Name: "dns", Protocol: model.UDP, Port: dnsPort}},
+	}
+}
+
+// dnsEndpoints returns the endpoints after so many were replaced.
+func dnsEndpoints(s size, round int) model.Change {
+	made := s.slice(0, s.endpoints)
+	made.Name, made.Service = dns, dns
+	made.Ports = []model.SlicePort{{Name: "dns", Protocol: model.UDP, Port: dnsPort}}
+	for i := range made.Endpoints {
+		made.Endpoints[i].Addr = dnsEndpoint(round + i)
+	}
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{dns: made}}
+}
+
+func dnsEndpoint(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{11, byte(number >> 16), byte(number >> 8), byte(number)})
+}
+
+// flows writes and reads conntrack, independently of package conntrack.
+type flows struct {
+	b      *testing.B
+	handle *netlink.Handle
+}
+
+func openFlows(b *testing.B, m *machine) flows {
+	b.Helper()
+	opened := flows{b: b}
+	err := m.Do(func() (err error) { opened.handle, err = netlink.NewHandle(unix.NETLINK_NETFILTER); return err })
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(opened.handle.Close)
+	return opened
+}
+
+// begin enters a flow of UDP as packets would, so long-lived that it counts as established.
+func (f flows) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
+	f.b.Helper()
+	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(answerer, dnsPort)
+	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
+	if err := f.handle.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow); err != nil {
+		f.b.Fatalf("begin a flow from %s to %s: %v", client, to, err)
+	}
+}
+
+func tuple(source, destination netip.AddrPort) netlink.IPTuple {
+	return netlink.IPTuple{
+		Protocol: unix.IPPROTO_UDP,
+		SrcIP:    source.Addr().AsSlice(), SrcPort: source.Port(), DstIP: destination.Addr().AsSlice(), DstPort: destination.Port(),
+	}
+}
+
+func (f flows) count() int {
+	f.b.Helper()
+	all, err := f.handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	if err != nil {
+		f.b.Fatalf("list the flows: %v", err)
+	}
+	return len(all)
+}

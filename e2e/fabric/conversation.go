@@ -1,0 +1,140 @@
+package fabric
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Conversation is a connection that stays: every question goes from the same port to the same address. It is for one goroutine.
+type Conversation struct {
+	network string
+	addr    netip.AddrPort
+	client  *Namespace
+	line    line
+}
+
+// line carries questions, one after the other.
+type line interface {
+	// exchange sends a question and waits for its answer until the deadline.
+	exchange(deadline time.Time) ([]byte, error)
+	// own is the client's end.
+	own() netip.AddrPort
+	Close() error
+}
+
+// Open connects to a server over tcp, udp or sctp and keeps the connection. For UDP nothing is sent yet.
+func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, error) {
+	conversation, err := n.open(network, addr, time.Now().Add(Patience))
+	if err != nil {
+		return nil, fmt.Errorf("opening a connection to %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
+	}
+	return conversation, nil
+}
+
+func (n *Namespace) open(network string, addr netip.AddrPort, deadline time.Time) (*Conversation, error) {
+	conversation := &Conversation{network: network, addr: addr, client: n}
+	if network == "sctp" {
+		line, err := n.openSCTP(addr, deadline)
+		if err != nil {
+			return nil, err
+		}
+		conversation.line = line
+		return conversation, nil
+	}
+	conn, err := n.dialFresh(network, addr, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if network == "udp" {
+		conversation.line = messages{conn}
+	} else {
+		conversation.line = &requests{Conn: conn, reader: bufio.NewReader(conn), host: addr.String()}
+	}
+	return conversation, nil
+}
+
+// Ask asks once more, waiting for the answer no longer than patience. Errors are those of Namespace.Ask.
+func (c *Conversation) Ask(patience time.Duration) (Reply, error) {
+	return c.ask(time.Now().Add(patience))
+}
+
+func (c *Conversation) ask(deadline time.Time) (Reply, error) {
+	answer, err := c.line.exchange(deadline)
+	if err != nil {
+		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", c.addr, c.network, c.client.Name, sayTimeout(err))
+	}
+	reply := Reply{Own: c.line.own()}
+	if err := json.Unmarshal(answer, &reply); err != nil {
+		return Reply{}, fmt.Errorf("reading the answer of %s over %s: %w", c.addr, c.network, err)
+	}
+	return reply, nil
+}
+
+// Close ends the connection. It may be called twice.
+func (c *Conversation) Close() error {
+	if err := c.line.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// messages is a line that carries a question and an answer in one message each.
+type messages struct{ net.Conn }
+
+func (m messages) exchange(deadline time.Time) ([]byte, error) {
+	if err := m.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
+	if _, err := m.Write([]byte("?")); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, maxMessage)
+	size, err := m.Read(answer)
+	return answer[:size], err
+}
+
+func (m messages) own() netip.AddrPort { return ownEnd(m.Conn) }
+
+// requests is a line that carries HTTP requests.
+type requests struct {
+	net.Conn
+	reader *bufio.Reader
+	host   string
+}
+
+func (r *requests) exchange(deadline time.Time) ([]byte, error) {
+	if err := r.SetDeadline(deadline); err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequest(http.MethodGet, "http://"+r.host+"/", nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := request.Write(r); err != nil {
+		return nil, err
+	}
+	response, err := http.ReadResponse(r.reader, request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the server answered %s", response.Status)
+	}
+	var answer json.RawMessage
+	err = json.NewDecoder(response.Body).Decode(&answer)
+	return answer, err
+}
+
+func (r *requests) own() netip.AddrPort { return ownEnd(r.Conn) }
+
+func ownEnd(conn net.Conn) netip.AddrPort {
+	own, _ := netip.ParseAddrPort(conn.LocalAddr().String()) // the kernel's own words
+	return plain(own)
+}

@@ -1,0 +1,126 @@
+package fabric
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+func TestPodsBehindABridgeReachEveryoneThroughTheirNode(t *testing.T) {
+	f, err := New()
+	must(t, err)
+	t.Cleanup(func() { must(t, f.Close()) })
+	bridged := add(t, f.AddBridgeNode, "node-a")
+	routed := add(t, f.AddNode, "node-b")
+	client, web, far := add(t, bridged.AddPod, "client"), add(t, bridged.AddPod, "web"), add(t, routed.AddPod, "far")
+	for _, ns := range []*Namespace{web.Namespace, far.Namespace} {
+		_, err := ns.Serve(testPort)
+		must(t, err)
+	}
+	links := map[string]bool{}
+	must(t, bridged.Do(func() error {
+		all, err := net.Interfaces()
+		for _, link := range all {
+			links[link.Name] = true
+		}
+		return err
+	}))
+	for _, name := range []string{PodBridge, PodLinkPrefix + "1", PodLinkPrefix + "2"} {
+		if !links[name] {
+			t.Errorf("the node has the links %v, want %s among them", links, name)
+		}
+	}
+	for _, network := range []string{"tcp", "udp", "sctp"} {
+		askBothFamilies(t, network, client.Namespace, web.Namespace, "node-a")
+		askBothFamilies(t, network, client.Namespace, far.Namespace, "node-b")
+		askBothFamilies(t, network, far.Namespace, web.Namespace, "node-a")
+		askBothFamilies(t, network, bridged.Namespace, web.Namespace, "node-a")
+	}
+}
+
+func TestAnAddressComesAndGoesAndIsReachedByARoute(t *testing.T) {
+	town := newTown(t)
+	for _, addr := range []netip.Addr{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("2001:db8::9")} {
+		to := netip.AddrPortFrom(addr, testPort)
+		must(t, town.nodeA.AddAddr(addr))
+		server, err := town.nodeA.Serve(testPort, addr)
+		must(t, err)
+		if _, err := town.outside.Ask("tcp", to, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("asking %s without a route: got %v, want a timeout", addr, err)
+		}
+		must(t, town.outside.RouteVia(single(addr), town.nodeA.Namespace))
+		reply, err := town.outside.Get(to)
+		must(t, err)
+		if reply.Pod != "node-a" {
+			t.Errorf("%s answered for %s, want node-a", reply.Pod, addr)
+		}
+		must(t, server.Close())
+		must(t, town.nodeA.RemoveAddr(addr))
+		if _, err := town.outside.Ask("tcp", to, 50*time.Millisecond); err == nil {
+			t.Errorf("%s answers after it was removed", addr)
+		}
+	}
+}
+
+func TestAConversationKeepsItsPort(t *testing.T) {
+	town := newTown(t)
+	for _, network := range []string{"tcp", "udp", "sctp"} {
+		for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
+			conversation, err := town.client.Open(network, netip.AddrPortFrom(addr, testPort))
+			must(t, err)
+			var first Reply
+			for number := range 3 {
+				reply, err := conversation.Ask(Patience)
+				must(t, err)
+				if number == 0 {
+					first = reply
+				}
+				if reply != first || reply.Client != reply.Own || reply.Pod != "web-b" {
+					t.Errorf("%s: question %d was answered %+v, the first one %+v", network, number, reply, first)
+				}
+			}
+			must(t, conversation.Close())
+			must(t, conversation.Close())
+			if _, err := conversation.Ask(Patience); err == nil {
+				t.Errorf("%s: a closed conversation goes on", network)
+			}
+		}
+	}
+}
+
+func TestPing(t *testing.T) {
+	town := newTown(t)
+	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
+		echo, err := town.client.Ping(addr, Patience)
+		must(t, err)
+		want := Echo{From: addr, Type: 0}
+		if addr.Is6() {
+			want.Type = 129
+		}
+		if echo != want {
+			t.Errorf("an answer is %+v, want %+v", echo, want)
+		}
+	}
+	if _, err := town.client.Ping(netip.MustParseAddr("10.96.0.10"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("pinging nobody: got %v, want a timeout", err)
+	}
+	for addr, want := range map[string]Echo{
+		"203.0.113.9": {From: town.nodeA.IPv4, Type: 3, Code: 1},
+		"2001:db8::9": {From: town.nodeA.IPv6, Type: 1, Code: 0},
+	} {
+		addr := netip.MustParseAddr(addr)
+		unreachable := &netlink.Route{Dst: ipNet(single(addr)), Type: unix.RTN_UNREACHABLE}
+		must(t, town.nodeA.links.RouteAdd(unreachable))
+		echo, err := town.client.Ping(addr, Patience)
+		must(t, err)
+		if echo != want {
+			t.Errorf("an error is %+v, want %+v", echo, want)
+		}
+	}
+}

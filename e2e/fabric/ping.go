@@ -1,0 +1,107 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/net/icmp"
+	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
+)
+
+// Echo is what came back for an ICMP echo request.
+type Echo struct {
+	From netip.Addr
+	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that somebody on the way
+	// sent for the request.
+	Type, Code int
+}
+
+// icmpOf is what differs between ICMP and ICMPv6.
+type icmpOf struct {
+	protocol          int
+	network, anywhere string
+	request, reply    icmp.Type
+	header            int // length of the header of the packet that an error quotes
+	quotedType        int // of an echo request, as an error quotes it
+}
+
+var (
+	icmpIPv4 = icmpOf{
+		protocol: 1, network: "ip4:icmp", anywhere: "0.0.0.0", request: ipv4.ICMPTypeEcho, reply: ipv4.ICMPTypeEchoReply,
+		header: ipv4.HeaderLen, quotedType: int(ipv4.ICMPTypeEcho),
+	}
+	icmpIPv6 = icmpOf{
+		protocol: 58, network: "ip6:ipv6-icmp", anywhere: "::", request: ipv6.ICMPTypeEchoRequest, reply: ipv6.ICMPTypeEchoReply,
+		header: ipv6.HeaderLen, quotedType: int(ipv6.ICMPTypeEchoRequest),
+	}
+)
+
+// Ping sends one ICMP echo request and returns what comes back for it. An error keeps what the kernel said: syscall.EPERM if
+// the request was stopped before it left, os.ErrDeadlineExceeded if nothing came.
+func (n *Namespace) Ping(addr netip.Addr, patience time.Duration) (Echo, error) {
+	echo, err := n.ping(addr, time.Now().Add(patience))
+	if err != nil {
+		return Echo{}, fmt.Errorf("pinging %s from %s: %w", addr, n.Name, err)
+	}
+	return echo, nil
+}
+
+func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
+	of := icmpIPv4
+	if addr.Is6() {
+		of = icmpIPv6
+	}
+	// Not connected: an error may come from any machine on the way.
+	conn, err := n.ListenPacket(of.network, of.anywhere)
+	if err != nil {
+		return Echo{}, err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return Echo{}, err
+	}
+	id := 1 + rand.IntN(1<<16-1)
+	request := icmp.Message{Type: of.request, Body: &icmp.Echo{ID: id, Seq: 1, Data: []byte("vicinity")}}
+	packet, err := request.Marshal(nil) // the kernel writes the checksum of ICMPv6
+	if err != nil {
+		return Echo{}, err
+	}
+	if _, err := conn.WriteTo(packet, &net.IPAddr{IP: addr.AsSlice()}); err != nil {
+		return Echo{}, err
+	}
+	return of.await(conn, uint16(id))
+}
+
+// await reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its namespace.
+func (of icmpOf) await(conn net.PacketConn, id uint16) (Echo, error) {
+	buffer := make([]byte, 2*maxMessage)
+	for {
+		size, from, err := conn.ReadFrom(buffer)
+		if err != nil {
+			return Echo{}, err
+		}
+		message, err := icmp.ParseMessage(of.protocol, buffer[:size])
+		if err != nil || !of.isAbout(message, id) {
+			continue
+		}
+		source, _ := netip.ParseAddr(from.String()) // the kernel's own words
+		return Echo{From: source.Unmap().WithZone(""), Type: int(buffer[0]), Code: message.Code}, nil
+	}
+}
+
+func (of icmpOf) isAbout(message *icmp.Message, id uint16) bool {
+	switch body := message.Body.(type) {
+	case *icmp.Echo:
+		return message.Type == of.reply && body.ID == int(id)
+	case *icmp.DstUnreach:
+		quoted := body.Data
+		return len(quoted) >= of.header+8 && int(quoted[of.header]) == of.quotedType &&
+			binary.BigEndian.Uint16(quoted[of.header+4:]) == id
+	}
+	return false
+}

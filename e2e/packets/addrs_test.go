@@ -1,0 +1,45 @@
+package packets_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// interfaceAddrs returns the addresses that a node's interfaces have.
+func (c *cluster) interfaceAddrs(n *node) []netip.Addr {
+	c.t.Helper()
+	var addrs []netip.Addr
+	err := n.Do(func() error {
+		all, err := net.InterfaceAddrs()
+		for _, addr := range all {
+			prefix, failed := netip.ParsePrefix(addr.String())
+			addrs, err = append(addrs, prefix.Addr()), errors.Join(err, failed)
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return addrs
+}
+
+// tellAddrs tells a node's proxy which addresses its interfaces have now.
+func (c *cluster) tellAddrs(n *node) {
+	c.t.Helper()
+	n.local = c.interfaceAddrs(n)
+	n.proxy.Apply(model.Change{LocalAddrs: n.local})
+	c.sync(n)
+}
+
+// gain gives a node addresses, and tells nobody.
+func (c *cluster) gain(n *node, addrs ...netip.Addr) {
+	c.t.Helper()
+	for _, addr := range addrs {
+		if err := n.AddAddr(addr); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package packets_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+const anHour = time.Hour
+
+// byNetwork are the paths of one Service port, for each port of the Service in each family: the frontends of every kind that share
+// what is remembered of a client.
+func byNetwork(all []path) map[string][]path {
+	shared := map[string][]path{}
+	for _, p := range all {
+		name := p.network + " " + p.family().String()
+		shared[name] = append(shared[name], p)
+	}
+	return shared
+}
+
+// sticksTo expects the same server over all paths, some times each, and returns it.
+func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) string {
+	t.Helper()
+	const times = 4
+	first := ""
+	for range times {
+		for _, p := range to {
+			got := mustAsk(t, client, p).Pod
+			if first == "" {
+				first = got
+			}
+			if got != first {
+				t.Errorf("%s: %s from %s: %s answered after %s", why, p, client.Name, got, first)
+				return first
+			}
+		}
+	}
+	return first
+}
+
+// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that happens to
+// others.
+func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	node := c.nodes[0]
+	var servers []*pod
+	for i := range 6 {
+		servers = append(servers, c.addServer(c.nodes[i%2], fmt.Sprintf("server-%d", i)))
+	}
+	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers...)))
+	own := map[string]string{}
+	check := func(why string) {
+		t.Helper()
+		for _, client := range clients {
+			for name, to := range byNetwork(web.paths(node, allKinds...)) {
+				key := client.Name + " " + name
+				got := sticksTo(t, why, client, to)
+				if before, known := own[key]; known && got != before {
+					t.Errorf("%s: %s is with %s now, and was with %s", why, key, got, before)
+				}
+				own[key] = got
+			}
+		}
+	}
+	check("at first")
+	c.apply(service(web.withNodePorts, web.withLoadBalancer, affinity(anHour)))
+	c.apply(service(web.withEverything, affinity(2*anHour), func(s *model.Service) {
+		s.Ports = append(s.Ports, model.ServicePort{Name: "more", Protocol: model.TCP, Port: 81})
+	}))
+	check("the Service changed")
+	used := map[string]bool{}
+	for _, name := range own {
+		used[name] = true
+	}
+	var left []*pod
+	for _, server := range servers {
+		if used[server.Name] {
+			left = append(left, server)
+		}
+	}
+	c.apply(endpoints(left...))
+	check("endpoints of nobody left")
+	c.apply(endpoints(servers...))
+	check("endpoints came")
+	c.restart(node)
+	c.sync(node)
+	check("the proxy restarted")
+	node.proxy.Distrust()
+	c.sync(node)
+	check("everything was written again")
+}
+
+// TestEveryKindOfFrontendRemembersForTheOthers: it makes no difference by which of them a client comes first.
+func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	node := c.nodes[0]
+	var servers []*pod
+	for i := range 6 {
+		servers = append(servers, c.addServer(c.nodes[i%2], fmt.Sprintf("server-%d", i)))
+	}
+	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+	for number, kind := range allKinds {
+		own := app{strings.ToLower(kind.String()), byte(41 + number)}
+		c.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(servers...)))
+		for _, client := range clients {
+			everywhere := byNetwork(own.paths(node, allKinds...))
+			for name, to := range byNetwork(own.paths(node, kind)) {
+				first := sticksTo(t, "the first frontend is a "+kind.String(), client, to)
+				if got := sticksTo(t, "after a "+kind.String(), client, everywhere[name]); got != first {
+					t.Errorf("%s from %s: %s answers on all frontends, and %s on its %s", name, client.Name, got, first, kind)
+				}
+			}
+		}
+	}
+}
+
+// crowd is so many clients, or ports, that chance sends all of them to one of two endpoints once in 2^30 runs.
+const crowd = 31
+
+// TestEveryClientIsRememberedByItself, also those that the endpoints see as one because their node masquerades them.
+func TestEveryClientIsRememberedByItself(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	node := c.nodes[0]
+	servers := []*pod{c.addServer(node, "near"), c.addServer(c.nodes[1], "far")}
+	c.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(servers...)))
+	seen := map[string]bool{}
+	for i := range crowd {
+		host := c.addHost(fmt.Sprintf("host-%d", i), node)
+		seen[sticksTo(t, "a host", host, only(web.paths(node, model.NodePort), "tcp")[:1])] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("all hosts are with %v", seen)
+	}
+}
+
+// TestThePortsOfAServiceRememberByThemselves.
+func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b")}
+	client := c.addPod(c.nodes[0], "client").Namespace
+	change := service(affinity(anHour), func(s *model.Service) {
+		s.Ports = nil
+		for i := range crowd {
+			s.Ports = append(s.Ports, model.ServicePort{Name: fmt.Sprintf("p%d", i), Protocol: model.TCP, Port: servicePort + uint16(i)})
+		}
+	}).Then(endpoints(servers...))
+	for _, slice := range change.Slices {
+		slice.Ports = nil
+		for i := range crowd {
+			slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprintf("p%d", i), Protocol: model.TCP, Port: podPort})
+		}
+	}
+	c.apply(change)
+	seen := map[string]bool{}
+	for i := range crowd {
+		seen[sticksTo(t, "a port", client, []path{paths[0].at(servicePort + uint16(i))})] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("all ports are with %v", seen)
+	}
+}
+
+// TestAffinityNeverOverridesAPolicy: a client that is remembered with an endpoint elsewhere stays on this node where a policy says so.
+func TestAffinityNeverOverridesAPolicy(t *testing.T) {
+	t.Parallel()
+	here := newTown(t, setup{config: clusterCIDR()})
+	internal := web.paths(here.nodes[0], model.ClusterIP)
+	clients := [][]*fabric.Namespace{here.pod, here.node, here.host}
+	here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Then(endpoints(here.far)))
+	for _, client := range clients {
+		expect(t, "the only endpoint is elsewhere, and is remembered", client, internal, answeredBy("far"))
+	}
+	here.apply(endpoints(here.near, here.far))
+	for _, client := range clients {
+		expect(t, "the endpoint that is remembered", client, internal, answeredBy("far"))
+	}
+	for range 4 {
+		expect(t, "externalTrafficPolicy Local", here.host, here.external, answeredBy("near"))
+	}
+	expect(t, "the short circuit", here.pod, here.external, answeredBy("far"))
+	expect(t, "the short circuit", here.node, here.external, answeredBy("far"))
+
+	here.apply(service(web.withEverything, internalLocal, affinity(anHour)))
+	for range 4 {
+		expect(t, "internalTrafficPolicy Local", here.pod, internal, answeredBy("near"))
+		expect(t, "internalTrafficPolicy Local", here.host, internal, answeredBy("near"))
+	}
+	here.apply(service(web.withEverything, internalLocal, affinity(anHour)).Then(endpoints(here.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", here.host, internal, silent)
+}
+
+// TestANewTimeoutCountsFromTheNextConnection.
+func TestANewTimeoutCountsFromTheNextConnection(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c")}
+	client := c.addPod(c.nodes[0], "client").Namespace
+	c.apply(service(affinity(anHour)).Then(endpoints(servers...)))
+	own := sticks(t, client, paths[0], 8)
+	c.apply(service(affinity(time.Second)))
+	if got := mustAsk(t, client, paths[0]).Pod; got != own {
+		t.Errorf("%s answers under the new timeout, want %s", got, own)
+	}
+	endsByItself(t, client, paths[0], time.Second)
+}

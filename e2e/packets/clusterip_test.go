@@ -1,0 +1,112 @@
+package packets_test
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// unallocated are addresses of the Services' ranges that no Service has.
+var unallocated = []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
+
+// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is gone. To see
+// it, a machine has such an address.
+func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
+	elsewhere := c.addHost("elsewhere", c.nodes[0])
+	for i, addr := range unallocated {
+		back := []netip.Addr{host.IPv4, host.IPv6}[i]
+		err := errors.Join(
+			elsewhere.AddAddr(addr),
+			c.nodes[0].RouteVia(single(addr), elsewhere),
+			elsewhere.RouteVia(single(back), c.nodes[0].Namespace),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.serveOn(elsewhere, servicePort, unallocated...)
+	c.apply(service().Then(endpoints(c.addServer(c.nodes[0], "server"))))
+	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace, host}, toAddrs(servicePort, unallocated...)
+	expect(t, "no ServiceCIDR is known", clients, to, answeredBy("elsewhere"))
+	open := converse(t, clients, only(to, "tcp", "sctp"))
+
+	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
+	expect(t, "the ServiceCIDR is there", clients, to, silent)
+	expect(t, "a ClusterIP inside the ServiceCIDR", clients, paths, answeredBy("server"))
+	expectGoesOn(t, "the ServiceCIDR is there", open)
+	c.apply(web.gone())
+	expect(t, "a ClusterIP whose Service is gone", clients, paths, silent)
+
+	c.apply(serviceCIDR(fabric.ClusterIPv4))
+	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[3:], answeredBy("elsewhere"))
+	expect(t, "the ServiceCIDR has lost its IPv6 range", clients, to[:3], silent)
+	c.apply(serviceCIDR())
+	expect(t, "the ServiceCIDR is gone", clients, to, answeredBy("elsewhere"))
+}
+
+// serviceCIDR returns the change that gives the ServiceCIDR its ranges; it is gone without any.
+func serviceCIDR(prefixes ...netip.Prefix) model.Change {
+	return model.Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes}}
+}
+
+// foreignProxy translates an unallocated address on its own, as the proxy of Services with the label
+// service.kubernetes.io/service-proxy-name would.
+const foreignProxy = `
+table ip foreign {
+	chain prerouting { type nat hook prerouting priority -90; ip daddr 10.96.7.7 tcp dport 80 dnat to 10.244.1.1:8080; }
+	chain output { type nat hook output priority -90; ip daddr 10.96.7.7 tcp dport 80 dnat to 10.244.1.1:8080; }
+}
+table ip6 foreign {
+	chain prerouting { type nat hook prerouting priority -90; ip6 daddr fd00:96::77 tcp dport 80 dnat to [fd00:244:1::1]:8080; }
+	chain output { type nat hook output priority -90; ip6 daddr fd00:96::77 tcp dport 80 dnat to [fd00:244:1::1]:8080; }
+}
+`
+
+// TestAnotherProxysServicesGoOn: their addresses are in the ServiceCIDR, and unallocated as far as we know.
+func TestAnotherProxysServicesGoOn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	server := c.addServer(c.nodes[0], "server")
+	if server.IPv4.String() != "10.244.1.1" || server.IPv6.String() != "fd00:244:1::1" {
+		t.Fatalf("the server has the addresses %s and %s", server.IPv4, server.IPv6)
+	}
+	client := c.addPod(c.nodes[0], "client").Namespace
+	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
+	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, only(toAddrs(servicePort, unallocated...), "tcp")
+	expect(t, "nobody translates the address", clients, to, silent)
+	runNFT(t, c.nodes[0], foreignProxy, "-f", "-")
+	expect(t, "another proxy translates the address", clients, to, answeredBy("server"))
+}
+
+// TestAClusterIPThatTheNodeHasItself, as some DNS caches want it: what comes in for a port that the Service does not define is for
+// the node's own sockets, wherever it comes from.
+func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
+	r.tellAddrs(r.nodes[0])
+	r.serveOn(r.node, 81, web.addrs(model.ClusterIP)...)
+	r.apply(service().Then(endpoints(r.near)))
+	expect(t, "the Service's own port", r.clients(), paths, answeredBy("near"))
+	expect(t, "a port that the Service does not define", r.clients(), toAddrs(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
+}
+
+// TestASwitchToExternalNameRemovesEverything: such a Service is none of ours any more.
+func TestASwitchToExternalNameRemovesEverything(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
+	clients, everywhere := []*fabric.Namespace{client, c.nodes[0].Namespace, host}, web.paths(c.nodes[0], allKinds...)
+	c.apply(service(web.withEverything).Then(endpoints(c.addServer(c.nodes[0], "server"))))
+	expect(t, "a Service", clients, everywhere, answeredBy("server"))
+	c.apply(web.gone())
+	expect(t, "no Service", clients, everywhere, notServed)
+	c.apply(service(web.withEverything))
+	expect(t, "a Service again", clients, everywhere, answeredBy("server"))
+}

@@ -1,0 +1,84 @@
+package packets_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// TestEstablishedConnectionsAreNeverTouched: whatever changes, a connection that is open stays with its endpoint.
+func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
+	c := newCluster(t, 2)
+	node := c.nodes[0]
+	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
+	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+	everything := func(edit ...func(*model.Service)) model.Change {
+		return service(append([]func(*model.Service){web.withEverything}, edit...)...)
+	}
+	c.apply(everything().Then(endpoints(near)))
+	// A UDP flow does not know by itself when it should end; udp_flows_test.go says when it does.
+	to := only(web.paths(node, allKinds...), "tcp", "sctp")
+	open := converse(t, clients, to)
+
+	withoutTCP := func(s *model.Service) { s.Ports = s.Ports[1:] }
+	otherNodePorts := func(s *model.Service) {
+		for i := range s.Ports {
+			s.Ports[i].NodePort++
+		}
+	}
+	for _, step := range []struct {
+		why    string
+		change model.Change
+	}{
+		{"a second endpoint came", endpoints(near, far)},
+		{"the tier changed: only the other zone has an endpoint", everything(topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(far))},
+		{"the tier changed: this zone has an endpoint again", endpoints(near, far)},
+		{"a hard key excludes everything", everything(topologyKeys("example.com/nobody"))},
+		{"the policies are Local", everything(internalLocal, externalLocal).Then(endpoints(near, far))},
+		{"the policies are Local and the only endpoints elsewhere", endpoints(far)},
+		{"the endpoint left the selection, and nothing is there", endpoints()},
+		{"the endpoint terminates", web.slices([]*pod{near}, model.Endpoint{Serving: true, Terminating: true})},
+		{"session affinity was switched on", everything(affinity(anHour)).Then(endpoints(near, far))},
+		{"the source ranges exclude everybody", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
+		{"the port was deleted", everything(withoutTCP)},
+		{"the node ports changed", everything(otherNodePorts)},
+		{"there is a ClusterIP only", service()},
+		{"a ServiceCIDR came", serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)},
+		{"the Service was deleted", web.gone()},
+		{"the Service is back", everything()},
+	} {
+		c.apply(step.change)
+		expectGoesOn(t, step.why, open)
+	}
+
+	c.restart(node)
+	c.sync(node)
+	expectGoesOn(t, "the proxy restarted", open)
+	node.proxy.Distrust()
+	c.sync(node)
+	expectGoesOn(t, "everything was written again", open)
+	node.proxy.Apply(model.Change{LocalAddrs: []netip.Addr{}})
+	c.sync(node)
+	expectGoesOn(t, "the node has lost its addresses, as far as the proxy knows", open)
+}
+
+// TestAnOpenFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint answers, however
+// many others come.
+func TestAnOpenFlowKeepsItsEndpoint(t *testing.T) {
+	c := newCluster(t, 2)
+	node := c.nodes[0]
+	near, far := c.addServer(node, "near"), c.addServer(c.nodes[1], "far")
+	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+	c.apply(service(web.withEverything).Then(endpoints(near)))
+	open := converse(t, clients, web.paths(node, allKinds...))
+	c.apply(endpoints(near, far))
+	for range 8 {
+		expectGoesOn(t, "another endpoint came", open)
+	}
+	node.proxy.Distrust()
+	c.sync(node)
+	expectGoesOn(t, "everything was written again", open)
+}

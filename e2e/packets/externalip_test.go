@@ -1,0 +1,125 @@
+package packets_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// elder and younger are Services that may want the same address.
+var elder, younger = app{"z-elder", 31}, app{"a-younger", 32}
+
+// born says when a Service was made: the first of them wins, whatever their names are.
+func born(year int) func(*model.Service) {
+	return func(s *model.Service) { s.Created = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC) }
+}
+
+// TestTheOlderOfTwoServicesOwnsASharedAddress, on every node and after every restart, until it lets go.
+func TestTheOlderOfTwoServicesOwnsASharedAddress(t *testing.T) {
+	t.Parallel()
+	for name, share := range map[string]func(*model.Service){
+		"an external IP":      web.withExternalIPs,
+		"a load-balancer IP":  web.withLoadBalancer,
+		"a node port":         web.withNodePorts,
+		"an address and port": web.withEverything,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 2)
+			old, young := c.addServer(c.nodes[0], "old"), c.addServer(c.nodes[1], "young")
+			c.apply(younger.service(share, born(2002)).Then(younger.endpoints(young)))
+			expectOnEveryNode(t, c, share, "the younger one is alone", "young")
+			c.apply(elder.service(share, born(2001)).Then(elder.endpoints(old)))
+			expectOnEveryNode(t, c, share, "the older one came later", "old")
+			for _, n := range c.nodes {
+				c.restart(n)
+				c.sync(n)
+			}
+			expectOnEveryNode(t, c, share, "after a restart", "old")
+			c.apply(younger.service(share, born(2002), affinity(anHour)))
+			expectOnEveryNode(t, c, share, "the younger one changed", "old")
+			c.apply(elder.service(born(2001)))
+			expectOnEveryNode(t, c, share, "the older one let go", "young")
+			c.apply(elder.service(share, born(2001)))
+			expectOnEveryNode(t, c, share, "the older one wants it again", "old")
+			c.apply(elder.gone())
+			expectOnEveryNode(t, c, share, "the older one is gone", "young")
+		})
+	}
+}
+
+// expectOnEveryNode dials, on each node, every frontend that is shared.
+func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why, want string) {
+	t.Helper()
+	probe := &model.Service{Ports: []model.ServicePort{{}}}
+	share(probe)
+	for _, n := range c.nodes {
+		var shared []path
+		if len(probe.ExternalIPs) > 0 {
+			shared = append(shared, web.paths(n, model.ExternalIP)...)
+		}
+		if len(probe.LoadBalancerIPs) > 0 {
+			shared = append(shared, web.paths(n, model.LoadBalancerIP)...)
+		}
+		if probe.Ports[0].NodePort != 0 {
+			shared = append(shared, web.paths(n, model.NodePort)...)
+		}
+		expect(t, why+", dialled on "+n.Name, []*fabric.Namespace{n.Namespace}, shared, answeredBy(want))
+	}
+}
+
+// TestAClusterIPIsNeverTakenByAnExternalIP, however old its Service is: the API server gave it to one Service, while anybody may
+// write any external IP.
+func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	client := c.addPod(c.nodes[0], "client").Namespace
+	thief, owner := c.addServer(c.nodes[0], "thief"), c.addServer(c.nodes[0], "owner")
+	stealing := func(s *model.Service) {
+		s.ExternalIPs = append(s.ExternalIPs, web.addrs(model.ClusterIP)...)
+		s.LoadBalancerIPs = append(s.LoadBalancerIPs, web.addrs(model.ClusterIP)...)
+	}
+	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
+	c.apply(elder.service(stealing, born(2001)).Then(elder.endpoints(thief)))
+	expect(t, "nobody has the ClusterIP yet", clients, paths, answeredBy("thief"))
+	c.apply(service(born(2002)).Then(endpoints(owner)))
+	expect(t, "a Service has the ClusterIP", clients, paths, answeredBy("owner"))
+	c.apply(endpoints())
+	expect(t, "a Service without endpoints has the ClusterIP", clients, only(paths, "tcp"), refused)
+}
+
+// TestTheSameExternalIPOnOtherPorts: two Services share an address without a conflict.
+func TestTheSameExternalIPOnOtherPorts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
+	first, second := c.addServer(c.nodes[0], "first"), c.addServer(c.nodes[0], "second")
+	other := app{"other", 11}
+	onPort81 := func(s *model.Service) {
+		for i := range s.Ports {
+			s.Ports[i].Port = 81
+		}
+	}
+	c.apply(service(web.withExternalIPs).Then(endpoints(first)))
+	c.apply(other.service(web.withExternalIPs, onPort81).Then(other.endpoints(second)))
+	clients := []*fabric.Namespace{client, c.nodes[0].Namespace, host}
+	expect(t, "one port", clients, web.paths(c.nodes[0], model.ExternalIP), answeredBy("first"))
+	expect(t, "another port", clients, toAddrs(81, web.addrs(model.ExternalIP)...), answeredBy("second"))
+}
+
+// TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored, as in kube-proxy.
+func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	host := []*fabric.Namespace{c.addHost("host", c.nodes[0])}
+	onlyIPv4 := func(s *model.Service) { s.ClusterIPs = []netip.Addr{web.addr(model.ClusterIP, model.IPv4)} }
+	c.apply(service(web.withEverything, onlyIPv4).Then(endpoints(c.addServer(c.nodes[0], "server"))))
+	for _, kind := range externalKinds {
+		to := web.paths(c.nodes[0], kind)
+		expect(t, kind.String()+" of the ClusterIP's family", host, to[:3], answeredBy("server"))
+		expect(t, kind.String()+" of the other family", host, to[3:], notServed)
+	}
+}

@@ -1,0 +1,39 @@
+package packets_test
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// TestAPodReachesItselfThroughEveryFrontend, and sees the connection come from its node: with its own source it would drop the
+// answer. Whether a detector works, or everything is masqueraded, makes no difference.
+func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
+	bridge := clusterCIDR()
+	bridge.LocalTraffic = ruleset.LocalTraffic{Interface: fabric.PodBridge}
+	for name, setup := range map[string]setup{
+		"with a detector":    {nodes: 1, config: clusterCIDR()},
+		"without a detector": {nodes: 1, config: withoutDetector()},
+		"behind a bridge":    {nodes: 1, config: bridge, bridged: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := setUp(t, setup)
+			server := c.addServer(c.nodes[0], "server")
+			everywhere := web.paths(c.nodes[0], allKinds...)
+			for _, edits := range [][]func(*model.Service){
+				{web.withEverything},
+				{web.withEverything, internalLocal, externalLocal},
+				{web.withEverything, affinity(anHour)},
+			} {
+				c.apply(service(edits...).Then(endpoints(server)))
+				// The second time it is remembered, if the Service has session affinity.
+				for range 2 {
+					expect(t, "a pod dials itself", []*fabric.Namespace{server.Namespace}, everywhere, seenAs(c.nodes[0].Namespace))
+				}
+			}
+		})
+	}
+}

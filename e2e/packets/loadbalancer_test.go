@@ -1,0 +1,157 @@
+package packets_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// clientRanges returns source ranges that hold single clients.
+func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
+	return func(s *model.Service) {
+		for _, client := range clients {
+			s.SourceRanges = append(s.SourceRanges, single(client.IPv4), single(client.IPv6))
+		}
+	}
+}
+
+// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like everybody else. They do not concern other frontends.
+func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	stranger := r.addHost("stranger", r.nodes[0])
+	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
+	others := web.paths(r.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
+	for _, test := range []struct {
+		why             string
+		edit            func(*model.Service)
+		allowed, barred []*fabric.Namespace
+	}{
+		{"no range", func(*model.Service) {}, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
+		{"the host", clientRanges(r.host), []*fabric.Namespace{r.host}, []*fabric.Namespace{r.pod, r.node, stranger}},
+		{"the pod", clientRanges(r.pod), []*fabric.Namespace{r.pod}, []*fabric.Namespace{r.host, r.node, stranger}},
+		{"the node", clientRanges(r.node), []*fabric.Namespace{r.node}, []*fabric.Namespace{r.pod, r.host, stranger}},
+		{"the pod and the node", clientRanges(r.pod, r.node), []*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
+		{"all pods, and a part of the machines", sourceRanges("10.244.0.0/16", "172.30.0.0/25", "fd00:244::/32", "fd00:30::/121"),
+			[]*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
+		{"everybody, in two halves", sourceRanges("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"),
+			[]*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
+		{"nobody here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, stranger}},
+	} {
+		r.apply(service(web.withEverything, test.edit).Then(endpoints(r.near)))
+		expect(t, "in the ranges: "+test.why, test.allowed, balancer, answeredBy("near"))
+		expect(t, "not in the ranges: "+test.why, test.barred, balancer, silent)
+		expect(t, "other frontends; ranges: "+test.why, []*fabric.Namespace{r.pod, r.node, r.host, stranger}, others, answeredBy("near"))
+	}
+}
+
+// TestSourceRangesDropBeforeAnythingElse: who is not in the ranges does not learn whether there are endpoints.
+func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
+	r.apply(service(web.withEverything, clientRanges(r.host)))
+	expect(t, "not in the ranges, no endpoint", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
+	expect(t, "in the ranges, no endpoint", []*fabric.Namespace{r.host}, balancer, refused)
+	r.apply(service(web.withEverything, clientRanges(r.host), externalLocal).Then(endpoints(r.far)))
+	expect(t, "not in the ranges, a pod's short circuit", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
+	expect(t, "in the ranges, endpoints only elsewhere", []*fabric.Namespace{r.host}, balancer, silent)
+	r.apply(service(web.withEverything, clientRanges(r.host), affinity(anHour)).Then(endpoints(r.near)))
+	expect(t, "in the ranges, with session affinity", []*fabric.Namespace{r.host}, balancer, answeredBy("near"))
+	r.apply(service(web.withEverything, clientRanges(r.pod), affinity(anHour)))
+	expect(t, "remembered, and not in the ranges any more", []*fabric.Namespace{r.host}, balancer, silent)
+}
+
+// TestSourceRangesOfOneFamilyLeaveTheOtherOpen, as in kube-proxy.
+func TestSourceRangesOfOneFamilyLeaveTheOtherOpen(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
+	r.apply(service(web.withEverything, sourceRanges("192.0.2.0/24")).Then(endpoints(r.near)))
+	expect(t, "IPv4, which has a range", r.clients(), balancer[:3], silent)
+	expect(t, "IPv6, which has none", r.clients(), balancer[3:], answeredBy("near"))
+}
+
+// TestSourceRangesConcernTheirOwnPortsOnly: another Service on the same address, on a port of its own, is open.
+func TestSourceRangesConcernTheirOwnPortsOnly(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	other := app{"other", 11}
+	sameAddress := func(s *model.Service) {
+		s.LoadBalancerIPs = web.addrs(model.LoadBalancerIP)
+		for i := range s.Ports {
+			s.Ports[i].Port = 81
+		}
+	}
+	r.apply(service(web.withEverything, clientRanges(r.host)).Then(endpoints(r.near)))
+	r.apply(other.service(sameAddress).Then(other.endpoints(r.far)))
+	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
+	expect(t, "the port with ranges", []*fabric.Namespace{r.pod}, balancer, silent)
+	expect(t, "the other Service's port", r.clients(), toAddrs(81, web.addrs(model.LoadBalancerIP)...), answeredBy("far"))
+}
+
+// TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered: the source ranges hold for the address.
+func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	both := func(s *model.Service) { s.ExternalIPs = s.LoadBalancerIPs }
+	r.apply(service(web.withLoadBalancer, both, clientRanges(r.host)).Then(endpoints(r.near)))
+	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
+	expect(t, "in the ranges", []*fabric.Namespace{r.host}, balancer, answeredBy("near"))
+	expect(t, "not in the ranges", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
+}
+
+// TestANodeInTheRangesMaySendFromTheLoadBalancerIP: what it sends to an address of its own has that address as its source.
+func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	r.gain(r.nodes[0], web.addrs(model.LoadBalancerIP)...)
+	r.tellAddrs(r.nodes[0])
+	balancer, node := web.paths(r.nodes[0], model.LoadBalancerIP), []*fabric.Namespace{r.node}
+	r.apply(service(web.withEverything, clientRanges(r.host)).Then(endpoints(r.near)))
+	expect(t, "the node is not in the ranges", node, balancer, silent)
+	r.apply(service(web.withEverything, clientRanges(r.host, r.node)))
+	expect(t, "the node is in the ranges", node, balancer, answeredBy("near"))
+
+	object := r.nodes[0].object()
+	object.Addresses = nil
+	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: object}})
+	expect(t, "the Node object does not name the address any more", node, balancer, silent)
+	r.apply(model.Change{Nodes: map[string]*model.Node{object.Name: r.nodes[0].object()}})
+	expect(t, "the Node object names it again", node, balancer, answeredBy("near"))
+}
+
+// TestPacketsToALoadBalancerIPNeverLeaveTheNode: those of its pods and its own are translated before they are routed.
+func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	node := c.nodes[0]
+	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace}
+	c.apply(service(web.withEverything).Then(endpoints(c.addServer(node, "server"))))
+	runNFT(t, node, leavingWitness, "-f", "-")
+	expect(t, "a load-balancer IP", clients, web.paths(node, model.LoadBalancerIP), answeredBy("server"))
+	if got := packets(t, node, "leaving"); got != "0" {
+		t.Errorf("%s packets left the node", got)
+	}
+	for _, addr := range web.addrs(model.LoadBalancerIP) {
+		if _, err := node.Ask("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
+			t.Errorf("%s is nobody's, and answers", addr.Next())
+		}
+	}
+	if got := packets(t, node, "leaving"); got == "0" {
+		t.Error("no packet to another address of the load balancer was seen to leave, so nothing was tested")
+	}
+}
+
+// leavingWitness counts packets to load balancers that leave by the uplink.
+const leavingWitness = `
+table inet witness {
+	chain leaving {
+		type filter hook postrouting priority 300; policy accept;
+		oifname eth0 ip daddr 198.51.100.0/24 counter comment "leaving"
+		oifname eth0 ip6 daddr 2001:db8:0:b::/64 counter comment "leaving6"
+	}
+}
+`

@@ -1,0 +1,75 @@
+package packets_test
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestAFrontendWithTheNumberOfANodePort: a node port's key has no address, so that other frontends with that port number must not be
+// taken for it, wherever the tables look it up: for the endpoint, for what is remembered of a client, and for masquerading.
+func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string]model.NodePortAddresses{
+		"on the node's own addresses": {Primary: true},
+		"on all addresses":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := clusterCIDR()
+			config.NodePorts = addresses
+			here := newTown(t, setup{config: config})
+			namesake := app{"namesake", 11}
+			onThatPort := func(s *model.Service) {
+				for i := range s.Ports {
+					s.Ports[i].Port = web.nodePort()
+				}
+			}
+			here.apply(web.service(web.withNodePorts, affinity(anHour)).Then(web.endpoints(here.near)))
+			here.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort).
+				Then(namesake.endpoints(here.far)))
+			var external []path
+			for _, kind := range []model.FrontendKind{model.ExternalIP, model.LoadBalancerIP} {
+				external = append(external, toAddrs(web.nodePort(), namesake.addrs(kind)...)...)
+			}
+			internal := toAddrs(web.nodePort(), namesake.addrs(model.ClusterIP)...)
+			for range 2 {
+				for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
+					expect(t, "the other Service's ClusterIP", clients, internal, answeredBy("far"))
+					expect(t, "the other Service's external addresses", clients, external, answeredBy("far"))
+					expect(t, "the node port", clients, web.paths(here.nodes[0], model.NodePort), answeredBy("near"))
+				}
+			}
+			expect(t, "a pod dials the other Service's ClusterIP", here.pod, internal, seenAs(here.pod[0]))
+			here.apply(namesake.service(namesake.withExternalIPs, namesake.withLoadBalancer, onThatPort, externalLocal))
+			expect(t, "a pod's short circuit to the other Service", here.pod, external, seenAs(here.pod[0]))
+			here.apply(namesake.endpoints())
+			expect(t, "the other Service has no endpoint", here.host, only(internal, "tcp"), refused)
+			expect(t, "the node port", here.host, web.paths(here.nodes[0], model.NodePort), answeredBy("near"))
+		})
+	}
+}
+
+// TestAnExternalIPThatIsTheNodesOwnAddressComesBeforeANodePort with the same number.
+func TestAnExternalIPThatIsTheNodesOwnAddressComesBeforeANodePort(t *testing.T) {
+	t.Parallel()
+	here := newTown(t, setup{config: clusterCIDR()})
+	node := here.nodes[0]
+	exact := app{"exact", 11}
+	onTheNode := func(s *model.Service) {
+		s.ExternalIPs = append(s.ExternalIPs, node.IPv4, node.IPv6)
+		for i := range s.Ports {
+			s.Ports[i].Port = web.nodePort()
+		}
+	}
+	to := web.paths(node, model.NodePort)
+	clients := append(append(here.pod, here.node...), here.host...)
+	here.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(here.near)))
+	expect(t, "a node port", clients, to, answeredBy("near"))
+	here.apply(exact.service(onTheNode).Then(exact.endpoints(here.far)))
+	for range 2 {
+		expect(t, "an external IP on the same address and port", clients, to, answeredBy("far"))
+	}
+	here.apply(exact.gone())
+	expect(t, "a node port again", clients, to, answeredBy("near"))
+}

@@ -1,0 +1,194 @@
+package packets_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// secondAddrs are addresses that a node may have besides its own.
+var (
+	secondAddrs    = []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8:0:c::7")}
+	secondPrefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:0:c::/64")}
+)
+
+// nodePorts is a cluster with a Service that has node ports, an endpoint on each of its two nodes, and every kind of client.
+type nodePorts struct {
+	*cluster
+	node      *node
+	near, far *pod
+	pod, host *fabric.Namespace
+}
+
+func newNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePorts {
+	t.Helper()
+	config := clusterCIDR()
+	config.NodePorts = addresses
+	c := setUp(t, setup{nodes: 2, config: config})
+	n := &nodePorts{
+		cluster: c, node: c.nodes[0], near: c.addServer(c.nodes[0], "near"), far: c.addServer(c.nodes[1], "far"),
+		pod: c.addPod(c.nodes[0], "client").Namespace, host: c.addHost("host", c.nodes[0]),
+	}
+	for _, prefix := range secondPrefixes {
+		if err := n.host.RouteVia(prefix, n.node.Namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.apply(service(web.withNodePorts).Then(endpoints(n.near)))
+	return n
+}
+
+func (n *nodePorts) clients() []*fabric.Namespace {
+	return []*fabric.Namespace{n.pod, n.node.Namespace, n.host}
+}
+
+func (n *nodePorts) own() []path { return web.paths(n.node, model.NodePort) }
+
+var second = toAddrs(web.nodePort(), secondAddrs...)
+
+// TestNodePortsAreServedOnTheNodesOwnAddressesByDefault, and on no other address that it has or gets.
+func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	n.gain(n.node, secondAddrs...)
+	n.tellAddrs(n.node)
+	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "another address of the node", n.clients(), second, notServed)
+	n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
+	expect(t, "a socket on another address of the node", n.clients(), second, answeredBy(n.node.Name))
+}
+
+// TestNodePortsFollowTheNodeObject: when it names other addresses, those serve; one that is on no interface serves nothing.
+func TestNodePortsFollowTheNodeObject(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	rename := func(addrs ...netip.Addr) {
+		object := n.node.object()
+		object.Addresses = addrs
+		n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
+	}
+	rename(secondAddrs...)
+	expect(t, "an address that the node is not named after any more", n.clients(), n.own(), notServed)
+	expect(t, "an address that is on no interface", n.clients(), second, notServed)
+	n.gain(n.node, secondAddrs...)
+	n.tellAddrs(n.node)
+	expect(t, "the address has come up", n.clients(), second, answeredBy("near"))
+	rename(n.node.IPv4)
+	expect(t, "a family that the Node object does not name", n.clients(), n.own()[3:], notServed)
+	expect(t, "a family that the Node object names", n.clients(), n.own()[:3], answeredBy("near"))
+	rename(n.node.IPv4, n.node.IPv6)
+	expect(t, "both families again", n.clients(), n.own(), answeredBy("near"))
+}
+
+// TestNodePortAddressesAppearAndVanish inside the prefixes that were chosen.
+func TestNodePortAddressesAppearAndVanish(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes})
+	expect(t, "an address outside the prefixes", n.clients(), n.own(), notServed)
+	for range 2 {
+		expect(t, "an address that nobody has", n.clients(), second, notServed)
+		n.gain(n.node, secondAddrs...)
+		expect(t, "an address of which the proxy was not told", n.clients(), second, notServed)
+		n.tellAddrs(n.node)
+		expect(t, "an address inside the prefixes", n.clients(), second, answeredBy("near"))
+		n.restart(n.node)
+		n.sync(n.node)
+		expect(t, "after a restart", n.clients(), second, answeredBy("near"))
+		for _, addr := range secondAddrs {
+			if err := n.node.RemoveAddr(addr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.tellAddrs(n.node)
+	}
+	expect(t, "an address that is gone", n.clients(), second, notServed)
+}
+
+// TestNodePortsOnAllAddresses need no word of an address that comes up. Loopback serves none.
+func TestNodePortsOnAllAddresses(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{})
+	n.gain(n.node, secondAddrs...)
+	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
+	expect(t, "another address of the node", n.clients(), second, answeredBy("near"))
+	expect(t, "an address that the node does not have", n.clients(),
+		toAddrs(web.nodePort(), secondAddrs[0].Next(), secondAddrs[1].Next()), notServed)
+	expectNotOnLoopback(t, n)
+}
+
+// TestLoopbackNeverServesNodePorts, even if it is inside the prefixes.
+func TestLoopbackNeverServesNodePorts(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Prefixes: []netip.Prefix{
+		netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("172.30.0.0/24"),
+		netip.MustParsePrefix("::1/128"), netip.MustParsePrefix("fd00:30::/64"),
+	}})
+	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
+	expectNotOnLoopback(t, n)
+}
+
+func expectNotOnLoopback(t *testing.T, n *nodePorts) {
+	t.Helper()
+	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.IPv6Loopback()}
+	node := []*fabric.Namespace{n.node.Namespace}
+	expect(t, "loopback without a socket", node, toAddrs(web.nodePort(), loopback...), notServed)
+	n.serveOn(n.node.Namespace, web.nodePort(), loopback...)
+	expect(t, "a socket on loopback", node, toAddrs(web.nodePort(), loopback...), answeredBy(n.node.Name))
+}
+
+// TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses, as in kube-proxy.
+func TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes[:1]})
+	expect(t, "IPv4, narrowed to another prefix", n.clients(), n.own()[:3], notServed)
+	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], answeredBy("near"))
+}
+
+// TestANodePortWinsOverALocalSocket, even if the Service cannot answer. It opens no socket itself: the local one could be bound.
+func TestANodePortWinsOverALocalSocket(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	n.serveOn(n.node.Namespace, web.nodePort())
+	expect(t, "an endpoint", n.clients(), n.own(), answeredBy("near"))
+	n.apply(endpoints())
+	expect(t, "no endpoint", n.clients(), only(n.own(), "tcp"), refused)
+	n.apply(service(web.withNodePorts, externalLocal).Then(endpoints(n.far)))
+	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.host}, n.own(), silent)
+	expect(t, "endpoints only elsewhere", []*fabric.Namespace{n.pod, n.node.Namespace}, n.own(), answeredBy("far"))
+	n.apply(service())
+	expect(t, "no node port any more", n.clients(), n.own(), answeredBy(n.node.Name))
+}
+
+// TestANodePortIsForThisNodeOnly: what is for another node's address passes by, and that node's proxy serves it.
+func TestANodePortIsForThisNodeOnly(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	other := n.nodes[1]
+	n.apply(service(web.withNodePorts, externalLocal).Then(endpoints(n.near, n.far)))
+	clients, to := []*fabric.Namespace{n.host, n.node.Namespace}, web.paths(other, model.NodePort)
+	for range 8 {
+		expect(t, "a node port of the other node", clients, to, answeredBy("far"))
+	}
+	n.apply(endpoints(n.near))
+	expect(t, "a node port of the other node, which has no endpoint", clients, to, silent)
+}
+
+// TestSourceRangesDoNotConcernNodePorts, nor external IPs.
+func TestSourceRangesDoNotConcernNodePorts(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	n.apply(service(web.withEverything, sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48")))
+	expect(t, "node ports and external IPs", n.clients(), web.paths(n.node, model.NodePort, model.ExternalIP), answeredBy("near"))
+	expect(t, "load-balancer IPs", n.clients(), web.paths(n.node, model.LoadBalancerIP), silent)
+}
+
+// TestALoadBalancerWithoutNodePorts: allocateLoadBalancerNodePorts false.
+func TestALoadBalancerWithoutNodePorts(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
+	n.apply(service(web.withLoadBalancer))
+	expect(t, "the load-balancer IP", n.clients(), web.paths(n.node, model.LoadBalancerIP), answeredBy("near"))
+	expect(t, "the node port that was", n.clients(), n.own(), notServed)
+}

@@ -1,0 +1,156 @@
+package packets_test
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// The port that clients dial and the one on which pods serve.
+const (
+	servicePort = 80
+	podPort     = 8080
+)
+
+// app is a Service and its endpoints. Its number is the last byte of its addresses.
+type app struct {
+	name   string
+	number byte
+}
+
+// web is the Service that most tests dial.
+var web = app{name: "web", number: 10}
+
+// Where the addresses of Services are. The cluster IPs are inside the fabric's ranges.
+var servedPrefixes = []netip.Prefix{
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"), // external IPs
+	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"), // load balancers
+}
+
+// addr returns where the Service is dialled; a node port has no address of its own.
+func (a app) addr(kind model.FrontendKind, family model.Family) netip.Addr {
+	last := func(prefix string) netip.Addr {
+		bytes := netip.MustParseAddr(prefix).AsSlice()
+		bytes[len(bytes)-1] = a.number
+		addr, _ := netip.AddrFromSlice(bytes)
+		return addr
+	}
+	isIPv4 := family == model.IPv4
+	switch {
+	case kind == model.ClusterIP && isIPv4:
+		return last("10.96.0.0")
+	case kind == model.ClusterIP:
+		return last("fd00:96::")
+	case kind == model.ExternalIP && isIPv4:
+		return last("203.0.113.0")
+	case kind == model.ExternalIP:
+		return last("2001:db8:0:e::")
+	case isIPv4:
+		return last("198.51.100.0")
+	}
+	return last("2001:db8:0:b::")
+}
+
+func (a app) addrs(kind model.FrontendKind) []netip.Addr {
+	return []netip.Addr{a.addr(kind, model.IPv4), a.addr(kind, model.IPv6)}
+}
+
+func (a app) nodePort() uint16 { return 30000 + uint16(a.number) }
+
+func (a app) object() model.ObjectName { return model.ObjectName{Namespace: "default", Name: a.name} }
+
+// service returns the Service in both families, with all protocols on one port number. It has a ClusterIP and nothing else.
+func (a app) service(edit ...func(*model.Service)) model.Change {
+	s := &model.Service{
+		Name:       a.object(),
+		ClusterIPs: a.addrs(model.ClusterIP),
+		Ports: []model.ServicePort{
+			{Name: "tcp", Protocol: model.TCP, Port: servicePort},
+			{Name: "udp", Protocol: model.UDP, Port: servicePort},
+			{Name: "sctp", Protocol: model.SCTP, Port: servicePort},
+		},
+	}
+	for _, e := range edit {
+		e(s)
+	}
+	return model.Change{Services: map[model.ObjectName]*model.Service{s.Name: s}}
+}
+
+// withNodePorts gives every port of the Service its node port; the protocols share the number.
+func (a app) withNodePorts(s *model.Service) {
+	for i := range s.Ports {
+		s.Ports[i].NodePort = a.nodePort()
+	}
+}
+
+func (a app) withExternalIPs(s *model.Service) { s.ExternalIPs = a.addrs(model.ExternalIP) }
+
+func (a app) withLoadBalancer(s *model.Service) { s.LoadBalancerIPs = a.addrs(model.LoadBalancerIP) }
+
+// withEverything gives the Service a frontend of every kind.
+func (a app) withEverything(s *model.Service) {
+	a.withNodePorts(s)
+	a.withExternalIPs(s)
+	a.withLoadBalancer(s)
+}
+
+func internalLocal(s *model.Service) { s.InternalTrafficLocal = true }
+
+func externalLocal(s *model.Service) { s.ExternalTrafficLocal = true }
+
+func affinity(timeout time.Duration) func(*model.Service) {
+	return func(s *model.Service) { s.AffinityTimeout = timeout }
+}
+
+func topologyKeys(keys ...policy.Key) func(*model.Service) {
+	return func(s *model.Service) { s.Topology.Keys = keys }
+}
+
+func sourceRanges(prefixes ...string) func(*model.Service) {
+	return func(s *model.Service) {
+		for _, prefix := range prefixes {
+			s.SourceRanges = append(s.SourceRanges, netip.MustParsePrefix(prefix))
+		}
+	}
+}
+
+// gone returns the change that deletes the Service and leaves its slices.
+func (a app) gone() model.Change {
+	return model.Change{Services: map[model.ObjectName]*model.Service{a.object(): nil}}
+}
+
+// endpoints returns the slices that make the pods the Service's ready endpoints, and nobody else.
+func (a app) endpoints(pods ...*pod) model.Change {
+	return a.slices(pods, model.Endpoint{Ready: true, Serving: true})
+}
+
+// slices returns the slices that make the pods the Service's endpoints, all in one condition.
+func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
+	change := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for _, family := range model.Families {
+		slice := &model.EndpointSlice{
+			Name:    model.ObjectName{Namespace: "default", Name: a.name + "-" + family.String()},
+			Service: a.object(),
+			Family:  family,
+			Ports: []model.SlicePort{
+				{Name: "tcp", Protocol: model.TCP, Port: podPort},
+				{Name: "udp", Protocol: model.UDP, Port: podPort},
+				{Name: "sctp", Protocol: model.SCTP, Port: podPort},
+			},
+		}
+		for _, p := range pods {
+			endpoint := condition
+			endpoint.Node, endpoint.Zone = p.Node.Name, p.zone
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: ofFamily(p.Namespace, family), Endpoint: endpoint})
+		}
+		change.Slices[slice.Name] = slice
+	}
+	return change
+}
+
+// service and endpoints are those of web.
+func service(edit ...func(*model.Service)) model.Change { return web.service(edit...) }
+
+func endpoints(pods ...*pod) model.Change { return web.endpoints(pods...) }

@@ -1,0 +1,88 @@
+package packets_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// networks are the protocols, as the fabric names them.
+var networks = []string{"tcp", "udp", "sctp"}
+
+// externalKinds are the frontends that externalTrafficPolicy governs.
+var externalKinds = []model.FrontendKind{model.NodePort, model.ExternalIP, model.LoadBalancerIP}
+
+// allKinds are all of them.
+var allKinds = append([]model.FrontendKind{model.ClusterIP}, externalKinds...)
+
+// path is a way to dial a Service.
+type path struct {
+	network string
+	addr    netip.AddrPort
+}
+
+func (p path) String() string { return p.network + " " + p.addr.String() }
+
+// paths are all ways to dial web by its ClusterIPs: three protocols in two families.
+var paths = toAddrs(servicePort, web.addrs(model.ClusterIP)...)
+
+// toAddrs returns the paths to one port of some addresses, over all protocols.
+func toAddrs(port uint16, addrs ...netip.Addr) []path {
+	var all []path
+	for _, addr := range addrs {
+		for _, network := range networks {
+			all = append(all, path{network, netip.AddrPortFrom(addr, port)})
+		}
+	}
+	return all
+}
+
+// paths are the ways to dial the Service by frontends of some kinds; node ports on one node.
+func (a app) paths(on *node, kinds ...model.FrontendKind) []path {
+	var all []path
+	for _, kind := range kinds {
+		if kind == model.NodePort {
+			all = append(all, toAddrs(a.nodePort(), on.IPv4, on.IPv6)...)
+			continue
+		}
+		all = append(all, toAddrs(servicePort, a.addrs(kind)...)...)
+	}
+	return all
+}
+
+// family returns the family of the path.
+func (p path) family() model.Family { return model.FamilyOf(p.addr.Addr()) }
+
+// at returns the same path to another port.
+func (p path) at(port uint16) path { return path{p.network, netip.AddrPortFrom(p.addr.Addr(), port)} }
+
+// own returns the client's own address in the family of a path.
+func (p path) own(client *fabric.Namespace) netip.Addr { return ofFamily(client, p.family()) }
+
+// single is the prefix that holds one address only.
+func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
+
+func ofFamily(n *fabric.Namespace, family model.Family) netip.Addr {
+	if family == model.IPv4 {
+		return n.IPv4
+	}
+	return n.IPv6
+}
+
+// only returns the paths over some protocols.
+func only(all []path, networks ...string) []path {
+	return slices.DeleteFunc(slices.Clone(all), func(p path) bool { return !slices.Contains(networks, p.network) })
+}
+
+// mustAsk dials the Service and returns who answered.
+func mustAsk(t *testing.T, client *fabric.Namespace, to path) fabric.Reply {
+	t.Helper()
+	reply, err := client.Ask(to.network, to.addr, fabric.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}

@@ -1,0 +1,61 @@
+package packets_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestADatagramSenderIsToldOfARefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM on the node,
+// where the datagram is stopped on its way out.
+func TestADatagramSenderIsToldOfARefusal(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	r.apply(service(web.withEverything))
+	for _, test := range []struct {
+		client *fabric.Namespace
+		want   syscall.Errno
+	}{{r.pod, syscall.ECONNREFUSED}, {r.host, syscall.ECONNREFUSED}, {r.node, syscall.EPERM}} {
+		to := only(web.paths(r.nodes[0], allKinds...), "udp", "sctp")
+		expect(t, "no endpoint", []*fabric.Namespace{test.client}, to, func(from *fabric.Namespace, to path) error {
+			if _, err := from.Ask(to.network, to.addr, atOnce); !errors.Is(err, test.want) {
+				return fmt.Errorf("%w, want %w", orAnswer(err), test.want)
+			}
+			return nil
+		})
+	}
+}
+
+// TestPingToAClusterIPIsAnsweredWithPortUnreachable; the node itself is told at once that its request was stopped.
+func TestPingToAClusterIPIsAnsweredWithPortUnreachable(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	r.apply(service().Then(endpoints(r.near)))
+	for _, client := range r.clients() {
+		for _, addr := range web.addrs(model.ClusterIP) {
+			if err := pingIsRefused(client, addr); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
+	echo, err := from.Ping(addr, atOnce)
+	if isNode(from) && errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	wantType, wantCode := 3, 3
+	if addr.Is6() {
+		wantType, wantCode = 1, 4
+	}
+	if err != nil || echo.Type != wantType || echo.Code != wantCode {
+		return fmt.Errorf("ping from %s to %s: %+v, %w, want type %d, code %d", from.Name, addr, echo, err, wantType, wantCode)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package packets_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// udpFlows are sockets that go on asking from one port over every frontend of web, from every kind of client.
+type udpFlows struct {
+	*town
+	inside, outside []*conversation
+}
+
+func newUDPFlows(t *testing.T, here *town) *udpFlows {
+	t.Helper()
+	all := only(web.paths(here.nodes[0], allKinds...), "udp")
+	return &udpFlows{town: here, inside: converse(t, append(here.pod, here.node...), all), outside: converse(t, here.host, all)}
+}
+
+func (f *udpFlows) all() []*conversation {
+	return append(append([]*conversation{}, f.inside...), f.outside...)
+}
+
+// external are those of the flows that externalTrafficPolicy governs.
+func external(open []*conversation, wanted bool) []*conversation {
+	var found []*conversation
+	for _, c := range open {
+		clusterIP := web.addr(model.ClusterIP, c.to.family())
+		if isExternal := c.to.addr.Addr() != clusterIP; isExternal == wanted {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// expectNext asks once more over every flow, over all at the same time because some wait for nothing.
+func expectNext(t *testing.T, why string, open []*conversation, should func(fabric.Reply, error) error) {
+	t.Helper()
+	failures := make([]error, len(open))
+	var asking sync.WaitGroup
+	for i, c := range open {
+		asking.Go(func() { failures[i] = should(c.Ask(atOnce)) })
+	}
+	asking.Wait()
+	for i, err := range failures {
+		if err != nil {
+			t.Errorf("%s: %s from %s: %v", why, open[i].to, open[i].from.Name, err)
+		}
+	}
+}
+
+func by(name string) func(fabric.Reply, error) error {
+	return func(reply fabric.Reply, err error) error {
+		if err == nil && reply.Pod != name {
+			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
+		}
+		return err
+	}
+}
+
+func byNobody(reply fabric.Reply, err error) error {
+	if err == nil {
+		return fmt.Errorf("%s answered, want nobody", reply.Pod)
+	}
+	return nil
+}
+
+func isRefused(_ fabric.Reply, err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	return fmt.Errorf("%w, want a refusal", orAnswer(err))
+}
+
+// newFlowsTown is a town whose node sends as many refusals as it is asked for.
+func newFlowsTown(t *testing.T) *town {
+	t.Helper()
+	here := newTown(t, setup{config: clusterCIDR()})
+	refuseWithoutLimit(t, here.node[0])
+	return here
+}
+
+// TestAUDPFlowMovesWhenItsEndpointLeaves, on every frontend, and is refused when the last one has left. One that appears later
+// answers the same socket.
+func TestAUDPFlowMovesWhenItsEndpointLeaves(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	flows := newUDPFlows(t, here)
+	here.apply(endpoints(here.near, here.far))
+	expectGoesOn(t, "another endpoint came", flows.all())
+	here.apply(endpoints(here.far))
+	expectNext(t, "the endpoint left", flows.all(), by("far"))
+	here.apply(endpoints())
+	for range 2 { // a socket on the node is told twice: by send, and by an ICMP error that the next send returns
+		expectNext(t, "the last endpoint left", flows.all(), isRefused)
+	}
+	here.apply(endpoints(here.near))
+	expectNext(t, "an endpoint came", flows.all(), by("near"))
+}
+
+// TestAUDPFlowEndsWithItsService, and with its port or address.
+func TestAUDPFlowEndsWithItsService(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change model.Change
+		ends   func(all []*conversation) (ended, left []*conversation)
+	}{
+		"the Service is deleted": {web.gone(), func(all []*conversation) ([]*conversation, []*conversation) { return all, nil }},
+		"the external frontends are removed": {service(), func(all []*conversation) ([]*conversation, []*conversation) {
+			return external(all, true), external(all, false)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here := newFlowsTown(t)
+			here.apply(service(web.withEverything).Then(endpoints(here.near)))
+			flows := newUDPFlows(t, here)
+			here.apply(test.change)
+			ended, left := test.ends(flows.all())
+			expectNext(t, name, ended, byNobody)
+			expectGoesOn(t, name, left)
+			here.apply(service(web.withEverything))
+			expectNext(t, "everything is there again", flows.all(), by("near"))
+		})
+	}
+}
+
+// TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter: its Service was deleted, or its endpoint left, while no proxy was running.
+func TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change model.Change
+		should func(fabric.Reply, error) error
+	}{
+		"the Service was deleted": {web.gone(), byNobody},
+		"the endpoint left":       {endpoints(), isRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here := newFlowsTown(t)
+			here.apply(service(web.withEverything).Then(endpoints(here.near)))
+			flows := newUDPFlows(t, here)
+			here.everything = here.everything.Then(test.change)
+			here.restart(here.nodes[0])
+			here.sync(here.nodes[0])
+			expectNext(t, name, flows.all(), test.should)
+		})
+	}
+}
+
+// TestAUDPFlowThatBeganBeforeItsServiceFindsIt: until then its packets went into a black hole, untranslated.
+func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	var open []*conversation
+	for _, from := range append(append(here.pod, here.node...), here.host...) {
+		for _, to := range only(web.paths(here.nodes[0], allKinds...), "udp") {
+			opened, err := from.Open(to.network, to.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+			open = append(open, &conversation{Conversation: opened, from: from, to: to})
+		}
+	}
+	expectNext(t, "before there is a Service", open, byNobody)
+	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	expectNext(t, "the Service is there", open, by("near"))
+}
+
+// TestAUDPFlowFollowsThePolicies: who may not be answered by its endpoint any more is answered by another one.
+func TestAUDPFlowFollowsThePolicies(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	here.apply(service(web.withEverything).Then(endpoints(here.far)))
+	flows := newUDPFlows(t, here)
+	here.apply(endpoints(here.near, here.far))
+	expectGoesOn(t, "a nearer endpoint came", flows.all())
+
+	here.apply(service(web.withEverything, externalLocal))
+	expectNext(t, "externalTrafficPolicy Local: outside clients leave the endpoint elsewhere", external(flows.outside, true), by("near"))
+	expectGoesOn(t, "externalTrafficPolicy Local has no say inside", flows.inside)
+	expectGoesOn(t, "externalTrafficPolicy Local has no say over the ClusterIP", external(flows.outside, false))
+
+	here.apply(service(web.withEverything, internalLocal, externalLocal))
+	expectNext(t, "internalTrafficPolicy Local: all leave the endpoint elsewhere", external(flows.all(), false), by("near"))
+	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
+}
+
+// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: that a nearer tier has come up breaks no flow.
+func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	here.apply(service(web.withEverything).Then(endpoints(here.far)))
+	flows := newUDPFlows(t, here)
+	here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(here.near, here.far)))
+	expectGoesOn(t, "a soft key that prefers another endpoint", flows.all())
+	here.apply(service(web.withEverything, topologyKeys(policy.Zone)))
+	expectNext(t, "a hard key that forbids the endpoint", flows.all(), by("near"))
+}
+
+// TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes.
+func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	flows := newUDPFlows(t, here)
+	terminating := endpoints(here.near, here.far)
+	for _, slice := range terminating.Slices {
+		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
+	}
+	here.apply(terminating)
+	expectGoesOn(t, "the endpoint terminates and serves", flows.all())
+	for _, slice := range terminating.Slices {
+		serving := *slice
+		serving.Endpoints = append([]model.SliceEndpoint{}, slice.Endpoints...)
+		serving.Endpoints[0].Serving = false
+		terminating.Slices[slice.Name] = &serving
+	}
+	here.apply(terminating)
+	expectNext(t, "the endpoint has ended", flows.all(), by("far"))
+}
+
+// TestOtherFlowsAreLeftAlone: those of other Services, and those that are none of ours.
+func TestOtherFlowsAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	here := newFlowsTown(t)
+	other := app{"other", 11}
+	here.apply(other.service(other.withEverything).Then(other.endpoints(here.near, here.far)))
+	here.apply(service(web.withEverything).Then(endpoints(here.near)))
+	clients := append(append(here.pod, here.node...), here.host...)
+	direct := toAddrs(podPort, here.near.IPv4, here.far.IPv4, here.near.IPv6, here.far.IPv6)
+	open := converse(t, clients, append(only(other.paths(here.nodes[0], allKinds...), "udp"), only(direct, "udp")...))
+	for _, change := range []model.Change{endpoints(here.far), endpoints(), web.gone()} {
+		here.apply(change)
+		expectGoesOn(t, "another Service changed", open)
+	}
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+const (
+	// retryAfter is how long after a failure flows are looked at again.
+	retryAfter = time.Second
+	// lastPass bounds the pass that follows the end of the program.
+	lastPass = 5 * time.Second
+)
+
+// Reconciler ends flows beside the work of those who change the rules: to read a large table takes longer than many changes.
+type Reconciler struct {
+	forget func(context.Context, []selection.Flows, selection.Scope) (int, error)
+
+	mutex   sync.Mutex
+	pending map[model.Frontend]selection.Flows
+	scope   selection.Scope
+	noted   chan struct{}
+}
+
+// NewReconciler returns a reconciler that has nothing to do yet.
+func NewReconciler(conn *Conn) *Reconciler { return newReconciler(conn.Forget) }
+
+func newReconciler(forget func(context.Context, []selection.Flows, selection.Scope) (int, error)) *Reconciler {
+	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
+}
+
+// Note has the flows to some frontends looked at, as soon as the table can be read. What is noted of a frontend takes the place
+// of what was noted before. It returns at once and keeps the slices, which must not be changed.
+func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, of := range flows {
+		r.pending[of.Frontend] = of
+	}
+	r.scope = scope
+	if len(r.pending) == 0 {
+		return
+	}
+	select {
+	case r.noted <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks at what is noted until ctx ends, and once more then. After each pass it tells how many flows were ended in each
+// family, and why some may be left: those are looked at again a second later.
+func (r *Reconciler) Run(ctx context.Context, told func(ended map[model.Family]int, err error)) {
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPass)
+			defer cancel()
+			r.pass(last, told)
+			return
+		case <-r.noted:
+		case <-again:
+		}
+		again = nil
+		if !r.pass(ctx, told) {
+			again = time.After(retryAfter)
+		}
+	}
+}
+
+// pass looks at everything that is pending, and reports whether nothing is left of it.
+func (r *Reconciler) pass(ctx context.Context, told func(map[model.Family]int, error)) bool {
+	pending, scope := r.take()
+	if len(pending) == 0 {
+		return true
+	}
+	ended := map[model.Family]int{}
+	var failures []error
+	for _, family := range model.Families {
+		flows := inFamily(pending, family)
+		if len(flows) == 0 {
+			continue
+		}
+		count, err := r.forget(ctx, flows, scope)
+		ended[family] = count
+		if err != nil {
+			failures = append(failures, err)
+			r.putBack(flows)
+		}
+	}
+	told(ended, errors.Join(failures...))
+	return len(failures) == 0
+}
+
+func (r *Reconciler) take() (map[model.Frontend]selection.Flows, selection.Scope) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	pending := r.pending
+	r.pending = map[model.Frontend]selection.Flows{}
+	return pending, r.scope
+}
+
+// putBack notes again what could not be done, unless something newer has been noted meanwhile.
+func (r *Reconciler) putBack(flows []selection.Flows) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, of := range flows {
+		if _, newer := r.pending[of.Frontend]; !newer {
+			r.pending[of.Frontend] = of
+		}
+	}
+}
+
+func inFamily(pending map[model.Frontend]selection.Flows, family model.Family) []selection.Flows {
+	var flows []selection.Flows
+	for _, frontend := range slices.SortedFunc(maps.Keys(pending), model.Frontend.Compare) {
+		if model.FamilyOf(frontend.Addr) == family {
+			flows = append(flows, pending[frontend])
+		}
+	}
+	return flows
+}

@@ -1,0 +1,127 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+func flowsOf(frontend string, answered ...string) selection.Flows {
+	addr := netip.MustParseAddrPort(frontend)
+	flows := selection.Flows{Frontend: model.Frontend{Addr: addr.Addr(), Protocol: model.UDP, Port: addr.Port()}}
+	for _, endpoint := range answered {
+		flows.Inside = append(flows.Inside, netip.MustParseAddrPort(endpoint))
+	}
+	return flows
+}
+
+var errBusy = errors.New("the table is busy")
+
+// reconciling runs a reconciler whose first passes fail, and returns what each pass was given and told.
+func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given [][]string, ended []int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (int, error) {
+			var names []string
+			for _, of := range flows {
+				name := of.Frontend.String()
+				for _, endpoint := range of.Inside {
+					name += " " + endpoint.String()
+				}
+				names = append(names, name)
+			}
+			given = append(given, names)
+			if failures--; failures >= 0 {
+				return 1, errBusy
+			}
+			return len(flows), nil
+		})
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx, func(byFamily map[model.Family]int, err error) {
+				if (err != nil) != (failures >= 0) {
+					t.Errorf("told of %v with %d failures to come", err, failures)
+				}
+				ended = append(ended, byFamily[model.IPv4], byFamily[model.IPv6])
+			})
+			close(done)
+		}()
+		during(r)
+		cancel()
+		<-done
+	})
+	return given, ended
+}
+
+func TestTheReconciler(t *testing.T) {
+	one, other, six := flowsOf("10.96.0.1:53", "10.244.0.1:53"), flowsOf("10.96.0.2:53"), flowsOf("[fd00::1]:53")
+	for name, test := range map[string]struct {
+		failures int
+		during   func(*Reconciler)
+		given    [][]string
+		ended    []int // IPv4, IPv6 of each pass
+	}{
+		"nothing noted, nothing read": {
+			during: func(r *Reconciler) { r.Note(nil, selection.Scope{}); synctest.Wait() },
+		},
+		"each family is looked at by itself": {
+			during: func(r *Reconciler) { r.Note([]selection.Flows{six, one}, selection.Scope{}); synctest.Wait() },
+			given:  [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53"}, {"[fd00::1]:53/UDP"}},
+			ended:  []int{1, 1},
+		},
+		"what fails is looked at again a second later": {
+			failures: 2,
+			during: func(r *Reconciler) {
+				r.Note([]selection.Flows{one}, selection.Scope{})
+				synctest.Wait()
+				time.Sleep(2 * retryAfter)
+				synctest.Wait()
+			},
+			given: [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53"}, {"10.96.0.1:53/UDP 10.244.0.1:53"}, {"10.96.0.1:53/UDP 10.244.0.1:53"}},
+			ended: []int{1, 0, 1, 0, 1, 0},
+		},
+		"with what is true by then": {
+			failures: 1,
+			during: func(r *Reconciler) {
+				r.Note([]selection.Flows{one, other}, selection.Scope{})
+				synctest.Wait()
+				r.Note([]selection.Flows{flowsOf("10.96.0.1:53")}, selection.Scope{})
+				synctest.Wait()
+			},
+			given: [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53", "10.96.0.2:53/UDP"}, {"10.96.0.1:53/UDP", "10.96.0.2:53/UDP"}},
+			ended: []int{1, 0, 2, 0},
+		},
+		"what is noted when the program ends is done before": {
+			during: func(r *Reconciler) {
+				synctest.Wait()
+				r.mutex.Lock()
+				r.pending[one.Frontend] = one // noted at the very moment
+				r.mutex.Unlock()
+			},
+			given: [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53"}},
+			ended: []int{1, 0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given, ended := reconciling(t, test.failures, test.during)
+			if diff := cmp.Diff(test.given, given, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("passes (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.ended, ended, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("ended (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

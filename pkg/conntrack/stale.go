@@ -1,0 +1,119 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// flow is what of a conntrack entry decides whether it stays.
+type flow struct {
+	client   netip.Addr     // who sent the first packet
+	dialled  netip.AddrPort // where to, before any translation
+	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled itself if nothing was translated
+}
+
+// verdicts tells which UDP flows are stale.
+type verdicts struct {
+	scope     selection.Scope
+	frontends map[netip.AddrPort]*permission // node ports by the unspecified address of their family
+	families  map[model.Family]bool          // that have a frontend
+}
+
+// newVerdicts returns the verdicts that follow from the UDP frontends among flows. A frontend that is there twice has moved from
+// one Service to another: then whoever either of them permits may answer, in whichever order they come.
+func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
+	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
+	for _, of := range flows {
+		if of.Frontend.Protocol != model.UDP {
+			continue
+		}
+		key := netip.AddrPortFrom(of.Frontend.Addr, of.Frontend.Port)
+		if v.frontends[key] == nil {
+			v.frontends[key] = &permission{}
+		}
+		v.frontends[key].inside.add(of.Inside)
+		v.frontends[key].outside.add(of.Outside)
+		v.families[model.FamilyOf(of.Frontend.Addr)] = true
+	}
+	return v
+}
+
+// isStale reports whether a UDP flow has to end.
+func (v verdicts) isStale(f flow) bool {
+	of := v.permissionFor(f.dialled)
+	switch {
+	case of == nil || of.permits(f.answerer, v.scope.PlaceOf(f.client)):
+		return false
+	case f.answerer == f.dialled:
+		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none do, it is
+		// not ours: the Service is gone, and perhaps a process of this machine answers.
+		return !of.inside.isEmpty() || !of.outside.isEmpty()
+	}
+	return true
+}
+
+// permissionFor returns the permission of the frontend that was dialled; nil if none was. A frontend with an address of its own
+// comes before a node port, as in the tables.
+func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
+	if of := v.frontends[dialled]; of != nil {
+		return of
+	}
+	of := v.frontends[netip.AddrPortFrom(unspecified(dialled.Addr()), dialled.Port())]
+	if of == nil || !v.scope.ServesNodePorts(dialled.Addr()) {
+		return nil
+	}
+	return of
+}
+
+// unspecified returns the address that stands for node ports in the family of addr.
+func unspecified(addr netip.Addr) netip.Addr {
+	if model.FamilyOf(addr) == model.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// permission says who may answer the flows of one frontend.
+type permission struct{ inside, outside endpoints }
+
+func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bool {
+	switch client {
+	case selection.Inside:
+		return p.inside.contains(answerer)
+	case selection.Outside:
+		return p.outside.contains(answerer)
+	default:
+		return p.inside.contains(answerer) || p.outside.contains(answerer)
+	}
+}
+
+// endpoints is a set that is built when it is first asked. Most frontends have no flow on a node, while those that have may have
+// a hundred thousand, to a thousand endpoints.
+type endpoints struct {
+	lists [][]netip.AddrPort
+	set   map[netip.AddrPort]bool
+}
+
+func (e *endpoints) add(list []netip.AddrPort) {
+	if len(list) > 0 {
+		e.lists = append(e.lists, list)
+	}
+}
+
+func (e *endpoints) isEmpty() bool { return len(e.lists) == 0 }
+
+func (e *endpoints) contains(endpoint netip.AddrPort) bool {
+	if e.set == nil {
+		e.set = map[netip.AddrPort]bool{}
+		for _, list := range e.lists {
+			for _, addr := range list {
+				e.set[addr] = true
+			}
+		}
+	}
+	return e.set[endpoint]
+}

@@ -1,0 +1,198 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// The machines of the tests.
+var (
+	endpointA, endpointB   = netip.MustParseAddrPort("10.244.1.1:53"), netip.MustParseAddrPort("10.244.2.1:53")
+	endpoint6A, endpoint6B = netip.MustParseAddrPort("[fd00:244::1]:53"), netip.MustParseAddrPort("[fd00:244::2]:53")
+
+	clusterScope = selection.Scope{
+		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+		Local:     []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("192.168.0.1")},
+		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
+	}
+	// podless is the scope of a node whose configuration does not say which addresses pods have.
+	podless = selection.Scope{Local: clusterScope.Local, NodePorts: clusterScope.NodePorts}
+)
+
+const (
+	pod, node, host = "10.244.1.9:40000", "172.30.0.1:40000", "172.30.0.201:40000"
+	host6           = "[fd00:30::c9]:40000"
+)
+
+type permitted = []netip.AddrPort
+
+// frontend returns flows for a frontend of UDP that anybody may dial: the same endpoints answer everybody.
+func frontend(addrPort string, endpoints ...netip.AddrPort) selection.Flows {
+	return split(addrPort, endpoints, endpoints)
+}
+
+func split(addrPort string, inside, outside permitted) selection.Flows {
+	at := netip.MustParseAddrPort(addrPort)
+	return selection.Flows{
+		Frontend: model.Frontend{Addr: at.Addr(), Protocol: model.UDP, Port: at.Port()}, Inside: inside, Outside: outside,
+	}
+}
+
+func flowOf(client, dialled, answerer string) flow {
+	return flow{
+		client:  netip.MustParseAddrPort(client).Addr(),
+		dialled: netip.MustParseAddrPort(dialled), answerer: netip.MustParseAddrPort(answerer),
+	}
+}
+
+type staleCase struct {
+	flows []selection.Flows
+	scope selection.Scope
+	flow  flow
+	want  bool
+}
+
+func checkStale(t *testing.T, cases map[string]staleCase) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			// Neither order of the flows nor how often one is given may matter.
+			backwards := slices.Clone(c.flows)
+			slices.Reverse(backwards)
+			for _, flows := range [][]selection.Flows{c.flows, backwards, slices.Concat(c.flows, c.flows)} {
+				if got := newVerdicts(flows, c.scope).isStale(c.flow); got != c.want {
+					t.Errorf("with %v: stale = %t, want %t", flows, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func list(flows ...selection.Flows) []selection.Flows { return flows }
+
+func TestAFlowIsStaleIfWhoAnswersItMayNot(t *testing.T) {
+	const dns = "10.96.0.10:53"
+	checkStale(t, map[string]staleCase{
+		"its endpoint serves": {list(frontend(dns, endpointA, endpointB)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), false},
+		"its endpoint left":   {list(frontend(dns, endpointB)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), true},
+		"its endpoint's port changed, as when a target port is edited": {
+			list(frontend(dns, endpointA)), clusterScope, flowOf(pod, dns, "10.244.1.1:54"), true,
+		},
+		"the last endpoint left, or the Service is gone": {list(frontend(dns)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), true},
+		"another frontend's flow": {
+			list(frontend(dns)), clusterScope, flowOf(pod, "10.96.0.11:53", "10.244.1.1:53"), false,
+		},
+		"another port's flow": {
+			list(frontend(dns)), clusterScope, flowOf(pod, "10.96.0.10:54", "10.244.1.1:53"), false,
+		},
+		"a flow from a pod to a pod": {
+			list(frontend(dns, endpointB)), clusterScope, flowOf(pod, "10.244.1.1:53", "10.244.1.1:53"), false,
+		},
+		"somebody else translated it, before the frontend was ours": {
+			list(frontend(dns, endpointA)), clusterScope, flowOf(host, dns, "203.0.113.9:53"), true,
+		},
+		"IPv6, its endpoint serves": {
+			list(frontend("[fd00:96::a]:53", endpoint6A)), clusterScope, flowOf(host6, "[fd00:96::a]:53", "[fd00:244::1]:53"), false,
+		},
+		"IPv6, its endpoint left": {
+			list(frontend("[fd00:96::a]:53", endpoint6B)), clusterScope, flowOf(host6, "[fd00:96::a]:53", "[fd00:244::1]:53"), true,
+		},
+		"the frontend went to another Service, with this endpoint": {
+			list(frontend(dns), frontend(dns, endpointA)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), false,
+		},
+		"the frontend went to another Service, without this endpoint": {
+			list(frontend(dns), frontend(dns, endpointB)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), true,
+		},
+	})
+}
+
+func TestWhoMayAnswerDependsOnWhereTheClientIs(t *testing.T) {
+	const balancer = "203.0.113.1:53"
+	local := list(split(balancer, permitted{endpointA, endpointB}, permitted{endpointA}))
+	onB := func(client string) flow { return flowOf(client, balancer, "10.244.2.1:53") }
+	checkStale(t, map[string]staleCase{
+		"a pod may be answered by any":         {local, clusterScope, onB(pod), false},
+		"so may this node":                     {local, clusterScope, onB(node), false},
+		"a machine outside only by those here": {local, clusterScope, onB(host), true},
+		"nobody may answer outside, and somebody inside": {
+			list(split(balancer, permitted{endpointB}, nil)), clusterScope, onB(host), true,
+		},
+		"if nobody knows who is a pod, either list permits": {local, podless, onB(host), false},
+		"the list for outside permits too, then":            {list(split(balancer, nil, permitted{endpointB})), podless, onB(host), false},
+		"if neither list permits, it is stale all the same": {list(split(balancer, permitted{endpointA}, nil)), podless, onB(host), true},
+		"this node is known without knowing the pods": {
+			list(split(balancer, permitted{endpointA}, permitted{endpointB})), podless, onB(node), true,
+		},
+		"a pod is not outside, even if only outside is permitted": {
+			list(split(balancer, nil, permitted{endpointB})), clusterScope, onB(pod), true,
+		},
+	})
+}
+
+func TestAFlowThatNothingTranslatedIsStaleOnceThereAreEndpoints(t *testing.T) {
+	const dns = "10.96.0.10:53"
+	hole := flowOf(host, dns, dns)
+	checkStale(t, map[string]staleCase{
+		"endpoints came":                                  {list(frontend(dns, endpointA)), clusterScope, hole, true},
+		"they came for clients inside only":               {list(split(dns, permitted{endpointA}, nil)), clusterScope, hole, true},
+		"they came for clients outside only":              {list(split(dns, nil, permitted{endpointA})), clusterScope, hole, true},
+		"the frontend has nobody: perhaps a process does": {list(frontend(dns)), clusterScope, hole, false},
+		"it is another frontend's":                        {list(frontend("10.96.0.11:53", endpointA)), clusterScope, hole, false},
+		"a frontend whose endpoint has its address answers": {
+			list(frontend("10.244.1.1:53", endpointA)), clusterScope, flowOf(pod, "10.244.1.1:53", "10.244.1.1:53"), false,
+		},
+		"a node port without endpoints, and a process that listens there": {
+			list(frontend("0.0.0.0:30053")), clusterScope, flowOf(host, "172.30.0.1:30053", "172.30.0.1:30053"), false,
+		},
+		"a node port that got endpoints": {
+			list(frontend("0.0.0.0:30053", endpointA)), clusterScope, flowOf(host, "172.30.0.1:30053", "172.30.0.1:30053"), true,
+		},
+	})
+}
+
+func TestANodePortIsMatchedByAddressAndPort(t *testing.T) {
+	nodePort := list(frontend("0.0.0.0:30053", endpointB))
+	onA := func(dialled string) flow { return flowOf(host, dialled, "10.244.1.1:53") }
+	checkStale(t, map[string]staleCase{
+		"an address that serves node ports":                   {nodePort, clusterScope, onA("172.30.0.1:30053"), true},
+		"such an address, another port":                       {nodePort, clusterScope, onA("172.30.0.1:30054"), false},
+		"an address of the node that serves none":             {nodePort, clusterScope, onA("192.168.0.1:30053"), false},
+		"another node's address, for which this one forwards": {nodePort, clusterScope, onA("172.30.0.2:30053"), false},
+		"some machine outside with a resolver on that port":   {nodePort, clusterScope, onA("198.51.100.1:30053"), false},
+		"its endpoint serves": {
+			list(frontend("0.0.0.0:30053", endpointA)), clusterScope, onA("172.30.0.1:30053"), false,
+		},
+		"the node port of the other family": {
+			nodePort, clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), false,
+		},
+		"IPv6": {
+			list(frontend("[::]:30053", endpoint6B)), clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), true,
+		},
+		"a frontend of that address and port comes first, and permits": {
+			list(frontend("0.0.0.0:30053", endpointB), frontend("172.30.0.1:30053", endpointA)), clusterScope, onA("172.30.0.1:30053"), false,
+		},
+		"a frontend of that address and port comes first, and forbids": {
+			list(frontend("0.0.0.0:30053", endpointA), frontend("172.30.0.1:30053", endpointB)), clusterScope, onA("172.30.0.1:30053"), true,
+		},
+	})
+}
+
+func TestOnlyFrontendsOfUDPCount(t *testing.T) {
+	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		of := frontend("10.96.0.10:53")
+		of.Frontend.Protocol = protocol
+		v := newVerdicts(list(of), clusterScope)
+		if len(v.families) != 0 {
+			t.Errorf("a frontend of %s makes %v be read", protocol, v.families)
+		}
+		if v.isStale(flowOf(pod, "10.96.0.10:53", "10.244.1.1:53")) {
+			t.Errorf("a UDP flow is stale because of a frontend of %s", protocol)
+		}
+	}
+}

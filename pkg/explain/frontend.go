@@ -1,0 +1,68 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// addressOf returns a frontend as Frontend.Address has it.
+func addressOf(frontend model.Frontend) string {
+	if frontend.IsNodePort() {
+		return fmt.Sprintf("*:%d", frontend.Port)
+	}
+	return netip.AddrPortFrom(frontend.Addr, frontend.Port).String()
+}
+
+func frontends(service *model.Service, owned []model.Frontend) []Frontend {
+	list := make([]Frontend, 0, len(owned))
+	for _, frontend := range owned {
+		list = append(list, Frontend{Address: addressOf(frontend), Kind: service.KindOf(frontend).String()})
+	}
+	return list
+}
+
+// Why another Service owns a frontend. The order of the rules is model's.
+const (
+	ownersClusterIP   = "OwnersClusterIP"
+	ownerIsOlder      = "OwnerIsOlder"
+	ownersNameIsFirst = "OwnersNameIsFirst"
+)
+
+func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
+	var list []LostFrontend
+	for _, frontend := range decision.Lost {
+		reason := whyLost(decision.Service, cluster.Service(frontend.Owner), frontend.Frontend)
+		list = append(list, LostFrontend{
+			Frontend: Frontend{Address: addressOf(frontend.Frontend), Kind: decision.Service.KindOf(frontend.Frontend).String()},
+			Owner:    frontend.Owner.String(),
+			Reason:   reason,
+			Message:  lostMessage(frontend, reason),
+		})
+	}
+	return list
+}
+
+func whyLost(loser, owner *model.Service, frontend model.Frontend) string {
+	switch {
+	case loser.KindOf(frontend).IsExternal() && !owner.KindOf(frontend).IsExternal():
+		return ownersClusterIP
+	case owner.Created.Before(loser.Created):
+		return ownerIsOlder
+	}
+	return ownersNameIsFirst
+}
+
+func lostMessage(lost model.LostFrontend, reason string) string {
+	const untilReleased = "until that one lets go of it."
+	switch reason {
+	case ownersClusterIP:
+		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", lost.Frontend, lost.Owner, untilReleased)
+	case ownerIsOlder:
+		return fmt.Sprintf("%s belongs to the older Service %s, %s", lost.Frontend, lost.Owner, untilReleased)
+	}
+	return fmt.Sprintf("%s belongs to the Service %s, which is of the same age and first by name, %s",
+		lost.Frontend, lost.Owner, untilReleased)
+}

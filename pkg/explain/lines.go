@@ -1,0 +1,110 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// trafficLines tells what is dialled, the ClusterIP or everything external, and below it what happens to connections.
+func trafficLines(port Port, to string) []string {
+	lines := frontendLines(port.Frontends, to)
+	for _, traffic := range port.Traffic {
+		if traffic.To == to {
+			lines = append(lines, reasoned(traffic.Message, traffic.Outcome))
+		}
+	}
+	return lines
+}
+
+// frontendLines tells the kinds of the external frontends, below each other; of the ClusterIP the label has said it.
+func frontendLines(frontends []Frontend, to string) []string {
+	var lines []string
+	width := 0
+	for _, frontend := range frontends {
+		if frontend.Kind != toClusterIP {
+			width = max(width, len(frontend.Address))
+		}
+	}
+	for _, frontend := range frontends {
+		switch isClusterIP := frontend.Kind == toClusterIP; {
+		case isClusterIP && to == toClusterIP:
+			lines = append(lines, frontend.Address)
+		case !isClusterIP && to == toExternal:
+			lines = append(lines, fmt.Sprintf("%-*s  %s", width, frontend.Address, frontend.Kind))
+		}
+	}
+	return lines
+}
+
+func sourceLines(allowed []string) []string {
+	if len(allowed) == 0 {
+		return nil
+	}
+	const sentence = "Only clients in these ranges may dial a LoadBalancerIP; all others, be they pods or this node, get no answer there."
+	return append([]string{sentence}, allowed...)
+}
+
+func affinityLines(seconds int) []string {
+	if seconds == 0 {
+		return nil
+	}
+	return []string{
+		fmt.Sprintf("A client keeps its endpoint for %s after its newest connection, whichever frontend it dials.", duration(seconds)),
+	}
+}
+
+// duration writes 3h for what Go calls 3h0m0s.
+func duration(seconds int) string {
+	text := (time.Duration(seconds) * time.Second).String()
+	if rest, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = rest + "m"
+	}
+	if rest, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = rest + "h"
+	}
+	return text
+}
+
+func healthLines(check *HealthCheck) []string {
+	if check == nil {
+		return nil
+	}
+	told := fmt.Sprintf("that %d endpoints on this node are ready.", check.LocalEndpoints)
+	switch check.LocalEndpoints {
+	case 0:
+		told = "to send nothing here: no endpoint on this node is ready."
+	case 1:
+		told = "that 1 endpoint on this node is ready."
+	}
+	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, told)}
+}
+
+// choiceLines tells the tier, if there is one, then the reason, then the endpoints.
+func choiceLines(choice Choice) []string {
+	var lines []string
+	if choice.Tier != "" {
+		lines = append(lines, choice.Tier)
+	}
+	lines = append(lines, reasoned(choice.Message, choice.Reason))
+	for _, endpoint := range choice.Endpoints {
+		lines = append(lines, "→ "+endpoint)
+	}
+	return lines
+}
+
+// excludedLines tells of each endpoint why it is left out, with the sentences below each other.
+func excludedLines(excluded []Excluded) []string {
+	width := 0
+	for _, e := range excluded {
+		width = max(width, len(e.Endpoint))
+	}
+	lines := make([]string, 0, len(excluded))
+	for _, e := range excluded {
+		lines = append(lines, fmt.Sprintf("✗ %-*s  %s", width, e.Endpoint, reasoned(e.Message, e.Reason)))
+	}
+	return lines
+}
+
+// reasoned puts the stable code behind the sentence: the one is for reading, the other for looking up.
+func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }

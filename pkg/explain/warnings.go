@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// warnings returns what the Service asks for and does not get, and what it hardly means.
+func warnings(cluster *model.Cluster, decision selection.Decision) []string {
+	service := decision.Service
+	var list []string
+	if ignored := service.Topology.Ignored; ignored != "" {
+		list = append(list, "The annotation "+policy.TopologyKeysAnnotation+" is ignored: "+ignored)
+	}
+	for _, frontend := range lost(cluster, decision) {
+		list = append(list, frontend.Message)
+	}
+	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&
+		len(service.AllowedSources(decision.Family, cluster.Self())) == 0 {
+		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
+			decision.Family, decision.Family))
+	}
+	for _, sentence := range service.LeftOut {
+		list = append(list, "Left out of the Service: "+sentence)
+	}
+	for _, slice := range cluster.SlicesOf(service.Name) {
+		if slice.Family != decision.Family {
+			continue
+		}
+		for _, sentence := range slice.LeftOut {
+			list = append(list, "Left out of the EndpointSlice "+slice.Name.String()+": "+sentence)
+		}
+	}
+	return list
+}

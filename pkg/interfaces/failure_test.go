@@ -1,0 +1,154 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// flaky subscribes as the test allows and tells it each subscription.
+type flaky struct {
+	refuse        chan error
+	subscriptions chan *subscription
+}
+
+func newFlaky() flaky {
+	return flaky{refuse: make(chan error, 10), subscriptions: make(chan *subscription, 10)}
+}
+
+func (f flaky) subscribe() (*subscription, error) {
+	select {
+	case err := <-f.refuse:
+		return nil, err
+	default:
+	}
+	s, err := subscribe()
+	f.subscriptions <- s
+	return s, err
+}
+
+func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.T) {
+	n, f := newNetwork(t), newFlaky()
+	w := n.run(&watch{subscribe: f.subscribe})
+	w.next(loopback())
+
+	f.refuse <- errors.New("no more sockets")
+	f.refuse <- errors.New("still none")
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	(<-f.subscriptions).socket.Close()
+	w.until(loopback("192.0.2.1"))
+	<-f.subscriptions
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.2/24")
+	w.until(loopback("192.0.2.1", "192.0.2.2"))
+
+	for text, want := range map[string]int{
+		"subscribing anew": 3, "reading notifications": 1, "no more sockets": 1, "still none": 1,
+	} {
+		if got := w.lines.count(text); got != want {
+			t.Errorf("%d lines of the log say %q, want %d", got, text, want)
+		}
+	}
+}
+
+func TestAListThatFailsIsTriedAgain(t *testing.T) {
+	n, asked := newNetwork(t), 0
+	w := n.run(&watch{list: func(handle *netlink.Handle) ([]netip.Addr, error) {
+		if asked++; asked == 2 || asked == 3 {
+			return nil, unix.ENOBUFS
+		}
+		return list(handle)
+	}})
+	w.next(loopback())
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	w.next(loopback("192.0.2.1"))
+	if got := w.lines.count("subscribing anew"); got != 2 {
+		t.Errorf("%d failures were logged, want 2", got)
+	}
+}
+
+func TestAStartThatFailsIsAnError(t *testing.T) {
+	for name, w := range map[string]watch{
+		"no subscription": {subscribe: func() (*subscription, error) { return nil, unix.EMFILE }},
+		"no list": {
+			subscribe: subscribe,
+			list:      func(*netlink.Handle) ([]netip.Addr, error) { return nil, unix.EMFILE },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t)
+			n.Do(func() {
+				if err := w.run(t.Context()); !errors.Is(err, unix.EMFILE) {
+					t.Errorf("got %v, want %v", err, unix.EMFILE)
+				}
+			})
+		})
+	}
+}
+
+func TestTheEndOfTheContextLeavesNothingBehind(t *testing.T) {
+	for name, prepare := range map[string]func(n network, w watched, f flaky){
+		"while it waits":             func(network, watched, flaky) {},
+		"while addresses change":     func(n network, _ watched, _ flaky) { n.addMany() },
+		"while it waits for a retry": func(_ network, _ watched, f flaky) { breakForEver(f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, f := newNetwork(t), newFlaky()
+			before := openFiles(t)
+			w := n.run(&watch{subscribe: f.subscribe})
+			w.next(loopback())
+			prepare(n, w, f)
+			w.stop()
+			if stacks := stacks(); strings.Contains(stacks, "(*subscription).read") {
+				t.Errorf("a goroutine still reads:\n%s", stacks)
+			}
+			if after := openFiles(t); after > before {
+				t.Errorf("%d open files, %d before", after, before)
+			}
+		})
+	}
+}
+
+// breakForEver closes the socket of a watch, and refuses every other one that it may ask for in this test.
+func breakForEver(f flaky) {
+	for range cap(f.refuse) {
+		f.refuse <- unix.EMFILE
+	}
+	(<-f.subscriptions).socket.Close()
+}
+
+func TestWatchDeliversAtOnceEvenIfItsContextHasEnded(t *testing.T) {
+	n := newNetwork(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var got [][]netip.Addr
+	n.do(func() error {
+		return Watch(ctx, slog.New(slog.DiscardHandler), func(addrs []netip.Addr) { got = append(got, addrs) })
+	})
+	if len(got) == 0 || len(got[0]) != 2 {
+		t.Errorf("delivered %v, want the two addresses of the loopback first", got)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+func stacks() string {
+	buffer := make([]byte, 1<<20)
+	return string(buffer[:runtime.Stack(buffer, true)])
+}

@@ -1,0 +1,61 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+)
+
+// listAttempts bounds how often the kernel is asked again because addresses changed while it listed them.
+const listAttempts = 10
+
+// List returns the addresses of all interfaces, of both families and any scope, loopback included, sorted, each once. An IPv6
+// link-local address is without its interface. The list is never nil, even if it is empty.
+//
+// The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether it is
+// tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early promises nothing to
+// anybody, and a node port works from the moment in which the kernel takes the first one.
+//
+// The interfaces are those of the network namespace in which the calling thread is.
+func List() ([]netip.Addr, error) {
+	handle, err := openHandle()
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	return list(handle)
+}
+
+func list(handle *netlink.Handle) ([]netip.Addr, error) {
+	for range listAttempts {
+		found, err := handle.AddrList(nil, netlink.FAMILY_ALL)
+		if errors.Is(err, netlink.ErrDumpInterrupted) {
+			continue // the list may lack some
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the addresses of all interfaces: %w", err)
+		}
+		return addrsOf(found), nil
+	}
+	return nil, fmt.Errorf("listing the addresses of all interfaces: they changed during each of %d attempts", listAttempts)
+}
+
+// addrsOf returns the IP addresses. The kernel lists other kinds too (Phonet, MCTP).
+func addrsOf(found []netlink.Addr) []netip.Addr {
+	addrs := make([]netip.Addr, 0, len(found))
+	for _, one := range found {
+		if one.IPNet == nil {
+			continue
+		}
+		if addr, ok := netip.AddrFromSlice(one.IP); ok {
+			addrs = append(addrs, addr.Unmap())
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}

@@ -1,0 +1,94 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// answerTimeout is how long the kernel may take to answer. It answers before the asking call returns, so that an answer
+// that is not there has been lost.
+const answerTimeout = 10 * time.Second
+
+// subscription is a socket to which the kernel sends a notification for each change of an address, and another one to ask for the
+// addresses. Both stay in the network namespace in which they were opened.
+//
+// A notification only says that something changed; what there is now is always asked. So it does no harm if some are lost, as long
+// as it is known that there were any. This is not netlink.AddrSubscribe, because that ends when the buffer overflows, and leaves a
+// goroutine behind if its reader goes away.
+type subscription struct {
+	handle *netlink.Handle
+	socket *nl.NetlinkSocket
+
+	changed chan struct{} // holds one, for any number of notifications
+	failed  chan error    // holds the one after which nothing is heard any more
+	// overflowed: the kernel had no room for a notification.
+	overflowed atomic.Bool
+	reading    sync.WaitGroup
+}
+
+// subscribe opens both sockets in the network namespace of the calling thread. Notifications are kept from now on.
+func subscribe() (*subscription, error) {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
+		return nil, fmt.Errorf("subscribing to changes of addresses: %w", err)
+	}
+	handle, err := openHandle()
+	if err != nil {
+		socket.Close()
+		return nil, err
+	}
+	return &subscription{handle: handle, socket: socket, changed: make(chan struct{}, 1), failed: make(chan error, 1)}, nil
+}
+
+func openHandle() (*netlink.Handle, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket to list addresses: %w", err)
+	}
+	if err := handle.SetSocketTimeout(answerTimeout); err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("setting up a netlink socket to list addresses: %w", err)
+	}
+	return handle, nil
+}
+
+// listen begins to read the notifications.
+func (s *subscription) listen() { s.reading.Go(s.read) }
+
+// read passes on that there were notifications, until the socket is closed or fails.
+//
+// The kernel drops what comes between an overflow and the moment in which the buffer is empty, and says so only once. Nothing is
+// missed nonetheless: the buffer was not empty then, and whatever is read from it later is passed on as a change.
+func (s *subscription) read() {
+	for {
+		switch _, _, err := s.socket.Receive(); {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.ENOBUFS):
+			s.overflowed.Store(true)
+		case err != nil:
+			s.failed <- fmt.Errorf("reading notifications of changed addresses: %w", err)
+			return
+		}
+		select {
+		case s.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// close ends everything. Nothing of the subscription runs afterwards.
+func (s *subscription) close() {
+	s.socket.Close()
+	s.handle.Close()
+	s.reading.Wait()
+}

@@ -1,0 +1,139 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+)
+
+// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that addresses that never rest are
+// listed nonetheless.
+const (
+	quietTime = 5 * time.Millisecond
+	burstTime = 100 * time.Millisecond
+)
+
+// lookAgain is how long after the newest notification the addresses are listed once more. When an interface goes down the kernel
+// tells of its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it lists without waiting for
+// that.
+const lookAgain = time.Second
+
+// What has failed is tried again after firstRetry, and then after twice as long each time, up to lastRetry.
+const (
+	firstRetry = 10 * time.Millisecond
+	lastRetry  = 10 * time.Second
+)
+
+// Watch delivers the addresses that List returns: once at the start, and all of them again whenever they are others than before,
+// until ctx ends, and then returns nil. Addresses that change within a few milliseconds are delivered together. What was delivered
+// must not be changed; the next delivery waits until deliver returns, and then tells what is true by then.
+//
+// The error says why the addresses could not be listed at the start. Whatever fails later is logged and tried again.
+//
+// The interfaces are those of the network namespace in which the calling thread is.
+func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {
+	w := watch{log: log, deliver: deliver, subscribe: subscribe, list: list}
+	return w.run(ctx)
+}
+
+type watch struct {
+	log       *slog.Logger
+	deliver   func([]netip.Addr)
+	subscribe func() (*subscription, error)
+	list      func(*netlink.Handle) ([]netip.Addr, error)
+	// delivered is the newest delivery; nil before the first.
+	delivered []netip.Addr
+}
+
+func (w *watch) run(ctx context.Context) error {
+	delay := firstRetry
+	for {
+		began := time.Now()
+		err := w.followOne(ctx)
+		if err == nil || w.delivered == nil {
+			return err
+		}
+		if time.Since(began) > lastRetry {
+			delay = firstRetry
+		}
+		w.log.Warn("watching the addresses of interfaces failed; subscribing anew", "in", delay, "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
+		delay = min(2*delay, lastRetry)
+	}
+}
+
+// followOne subscribes and delivers until ctx ends, which is no error, or the subscription fails.
+func (w *watch) followOne(ctx context.Context) error {
+	s, err := w.subscribe()
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	// The kernel keeps notifications since the subscription was opened: nothing falls between this look and the first of them.
+	if err := w.look(s); err != nil {
+		return err
+	}
+	s.listen()
+	again := time.After(lookAgain)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-s.failed:
+			return err
+		case <-again:
+			again = nil
+		case <-s.changed:
+			settle(ctx, s.changed)
+			again = time.After(lookAgain)
+		}
+		if s.overflowed.Swap(false) {
+			w.log.Info("more addresses changed at once than the kernel could tell; listing them all")
+		}
+		if err := w.look(s); err != nil {
+			return err
+		}
+	}
+}
+
+// look lists the addresses and delivers them unless they are as before.
+func (w *watch) look(s *subscription) error {
+	addrs, err := w.list(s.handle)
+	if err != nil {
+		return err
+	}
+	if w.delivered != nil && slices.Equal(addrs, w.delivered) {
+		return nil
+	}
+	w.delivered = addrs
+	w.deliver(addrs)
+	return nil
+}
+
+// settle waits for the end of a burst, or of ctx.
+func settle(ctx context.Context, changed <-chan struct{}) {
+	end, quiet := time.After(burstTime), time.NewTimer(quietTime)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-end:
+			return
+		case <-quiet.C:
+			return
+		case <-changed:
+			quiet.Reset(quietTime)
+		}
+	}
+}

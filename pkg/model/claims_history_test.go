@@ -1,0 +1,136 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// TestOwnershipDependsOnTheFinalSetAlone, and whoever becomes or ceases to be an owner on the way is decided anew.
+func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		cluster, final := NewCluster("node-1"), map[ObjectName]*Service{}
+		for range 25 {
+			before := owners(t, cluster)
+			change := randomClaims(random)
+			maps.Copy(final, change.Services)
+			dirty := cluster.Apply(change)
+			checkDirty(t, before, owners(t, cluster), dirty)
+			checkOwners(t, cluster)
+		}
+		fresh := NewCluster("node-1")
+		fresh.Apply(Change{Services: final})
+		if diff := gocmp.Diff(owners(t, fresh), owners(t, cluster)); diff != "" {
+			t.Errorf("owners (-fresh +after a history):\n%s", diff)
+		}
+		if len(fresh.claims.of) != len(cluster.claims.of) || fresh.Contested() != cluster.Contested() {
+			t.Errorf("claims for %d frontends, %d of them contested, are left after a history; %d and %d are there afresh",
+				len(cluster.claims.of), cluster.Contested(), len(fresh.claims.of), fresh.Contested())
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// TestNothingIsContestedWhenAllHaveLeft also shows that the histories do contest frontends.
+func TestNothingIsContestedWhenAllHaveLeft(t *testing.T) {
+	random, most := rand.New(rand.NewPCG(3, 4)), 0
+	cluster := NewCluster("node-1")
+	for range 50 {
+		cluster.Apply(randomClaims(random))
+		most = max(most, cluster.Contested())
+	}
+	leave := Change{Services: map[ObjectName]*Service{}}
+	for _, name := range cluster.ServiceNames() {
+		leave.Services[name] = nil
+	}
+	cluster.Apply(leave)
+	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.of) != 0 {
+		t.Errorf("at most %d frontends were contested, %d still are, %d have claims", most, cluster.Contested(), len(cluster.claims.of))
+	}
+}
+
+func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectName) {
+	t.Helper()
+	addrs := maps.Clone(before)
+	maps.Copy(addrs, after)
+	for addr := range addrs {
+		for _, party := range []string{before[addr], after[addr]} {
+			if before[addr] != after[addr] && party != "" && !slices.Contains(dirty, named(party)) {
+				t.Errorf("%s went from %q to %q, and %s is not among %v", addr, before[addr], after[addr], party, dirty)
+			}
+		}
+	}
+}
+
+// checkOwners counts anew who wants what, and compares what every Service is told and how many frontends are contested.
+func checkOwners(t *testing.T, cluster *Cluster) {
+	t.Helper()
+	wanted := map[Frontend][]*Service{}
+	for _, name := range cluster.ServiceNames() {
+		service := cluster.Service(name)
+		for _, family := range Families {
+			for _, frontend := range service.Frontends(service.Ports[0], family) {
+				wanted[frontend] = append(wanted[frontend], service)
+			}
+		}
+	}
+	contested := 0
+	for frontend, services := range wanted {
+		if len(services) > 1 {
+			contested++
+		}
+		owner := slices.MinFunc(services, func(a, b *Service) int {
+			return cmp.Or(rank(a, frontend)-rank(b, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
+		})
+		for _, service := range services {
+			owned, lost := cluster.Frontends(service, service.Ports[0], FamilyOf(frontend.Addr))
+			if slices.Contains(owned, frontend) != (service == owner) {
+				t.Errorf("%s owns %v, but the owner of %s should be %s", service.Name, owned, frontend, owner.Name)
+			}
+			if slices.Contains(lost, LostFrontend{Frontend: frontend, Owner: owner.Name}) != (service != owner) {
+				t.Errorf("%s lost %v, but the owner of %s should be %s", service.Name, lost, frontend, owner.Name)
+			}
+		}
+	}
+	if cluster.Contested() != contested {
+		t.Errorf("%d frontends are contested, a recount finds %d", cluster.Contested(), contested)
+	}
+}
+
+// rank is 0 for a Service whose ClusterIP the frontend is, and 1 for any other.
+func rank(service *Service, frontend Frontend) int {
+	if slices.Contains(service.ClusterIPs, frontend.Addr) {
+		return 0
+	}
+	return 1
+}
+
+// randomClaims changes one to three of five Services, which share three ages and a handful of addresses of every kind.
+func randomClaims(random *rand.Rand) Change {
+	change := Change{Services: map[ObjectName]*Service{}}
+	for range 1 + random.IntN(3) {
+		name := fmt.Sprintf("service-%d", random.IntN(5))
+		if random.IntN(4) == 0 {
+			change.Services[named(name)] = nil
+			continue
+		}
+		pick := func(choices ...string) string { return choices[random.IntN(len(choices))] }
+		service := &Service{
+			Name: named(name), Created: time.Unix(int64(random.IntN(3)), 0), Ports: []ServicePort{web},
+			ClusterIPs:      addrs(pick(one, two, three, one+" "+three, two+" "+three)),
+			ExternalIPs:     addrs(pick("", "", one, vip, vip+" 2001:db8::1")),
+			LoadBalancerIPs: addrs(pick("", "", two, vip, three, "192.0.2.2 "+vip)),
+		}
+		change.Services[named(name)] = service.withNodePort([]uint16{0, 30080}[random.IntN(2)])
+	}
+	return change
+}

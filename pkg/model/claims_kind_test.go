@@ -1,0 +1,170 @@
+package model
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The kinds of frontend for which a claimant has an address beside its ClusterIPs.
+func (s *Service) withExternalIPs(text string) *Service { s.ExternalIPs = addrs(text); return s }
+func (s *Service) withLoadBalancerIPs(text string) *Service {
+	s.LoadBalancerIPs = addrs(text)
+	return s
+}
+func (s *Service) withNodePort(number uint16) *Service {
+	s.Ports = []ServicePort{web}
+	s.Ports[0].NodePort = number
+	return s
+}
+
+const (
+	own   = "10.96.0.11" // ClusterIPs that nobody else wants
+	other = "10.96.0.12"
+	third = "10.96.0.13"
+	vip   = "192.0.2.1" // an address outside the cluster
+)
+
+// claimStep applies Services and says what must hold then.
+type claimStep struct {
+	services  []any
+	dirty     string
+	owners    string // address=Service, of the frontends that the case is about
+	contested int
+}
+
+func TestOwnershipAcrossKinds(t *testing.T) {
+	tests := map[string][]claimStep{
+		"an older external IP never takes a ClusterIP": {
+			{[]any{claimant("young", 2, one)}, "young", "10.96.0.1=young", 0},
+			{[]any{claimant("old", 1, own).withExternalIPs(one)}, "old", "10.96.0.1=young 10.96.0.11=old", 1},
+		},
+		"a ClusterIP takes itself from an older external IP that was there first": {
+			{[]any{claimant("old", 1, own).withExternalIPs(one)}, "old", "10.96.0.1=old", 0},
+			{[]any{claimant("young", 2, one)}, "old young", "10.96.0.1=young 10.96.0.11=old", 1},
+		},
+		"an older load balancer's address never takes a ClusterIP": {
+			{[]any{claimant("old", 1, own).withLoadBalancerIPs(one), claimant("young", 2, one)}, "old young", "10.96.0.1=young", 1},
+		},
+		"of two ClusterIPs, the older wins before any external IP": {
+			{
+				[]any{claimant("oldest", 0, own).withExternalIPs(one), claimant("old", 1, one), claimant("young", 2, one)},
+				"old oldest young", "10.96.0.1=old", 1,
+			},
+			{[]any{named("old")}, "old young", "10.96.0.1=young", 1},
+			{[]any{named("young")}, "oldest young", "10.96.0.1=oldest", 0},
+		},
+		"of two external IPs, the older wins": {
+			{[]any{claimant("young", 2, own).withExternalIPs(vip)}, "young", "192.0.2.1=young", 0},
+			{[]any{claimant("old", 1, other).withExternalIPs(vip)}, "old young", "192.0.2.1=old", 1},
+			{[]any{named("old")}, "old young", "192.0.2.1=young", 0},
+		},
+		"of two external IPs of the same age, the smaller name wins": {
+			{
+				[]any{claimant("b", 1, own).withExternalIPs(vip), claimant("a", 1, other).withExternalIPs(vip)},
+				"a b", "192.0.2.1=a", 1,
+			},
+		},
+		"an external IP and a load balancer's address are equals: the older wins": {
+			{
+				[]any{claimant("old", 1, own).withExternalIPs(vip), claimant("young", 2, other).withLoadBalancerIPs(vip)},
+				"old young", "192.0.2.1=old", 1,
+			},
+			{[]any{claimant("older", 0, third).withLoadBalancerIPs(vip)}, "old older", "192.0.2.1=older", 1},
+		},
+		"of two node ports, the older wins, and keeps nothing else from the other": {
+			{
+				[]any{claimant("young", 2, own).withNodePort(30080), claimant("old", 1, other).withNodePort(30080)},
+				"old young", "0.0.0.0=old 10.96.0.11=young 10.96.0.12=old", 1,
+			},
+		},
+		"node ports of the two families do not clash": {
+			{
+				[]any{claimant("four", 1, own).withNodePort(30080), claimant("six", 2, three).withNodePort(30080)},
+				"four six", "0.0.0.0=four ::=six", 0,
+			},
+		},
+		"a node port and an external IP of the same number do not clash": {
+			{
+				[]any{claimant("ported", 1, own).withNodePort(80), claimant("addressed", 2, other).withExternalIPs(vip)},
+				"addressed ported", "0.0.0.0=ported 192.0.2.1=addressed", 0,
+			},
+		},
+		"an address that a Service wants for two reasons is no contest": {
+			{[]any{claimant("web", 1, own).withExternalIPs(vip).withLoadBalancerIPs(vip)}, "web", "192.0.2.1=web", 0},
+			{[]any{claimant("all", 2, one).withExternalIPs(one).withLoadBalancerIPs(one)}, "all", "10.96.0.1=all", 0},
+		},
+		"an address of a family without a ClusterIP is not claimed": {
+			{
+				[]any{claimant("old", 1, own).withExternalIPs("2001:db8::1"), claimant("young", 2, three).withExternalIPs("2001:db8::1")},
+				"old young", "2001:db8::1=young", 0,
+			},
+		},
+		"the younger Service's external IP becomes its ClusterIP": {
+			{
+				[]any{claimant("old", 1, own).withExternalIPs(one), claimant("young", 2, other).withExternalIPs(one)},
+				"old young", "10.96.0.1=old", 1,
+			},
+			{[]any{claimant("young", 2, one)}, "old young", "10.96.0.1=young", 1},
+		},
+		"the older Service's ClusterIP becomes its external IP": {
+			{
+				[]any{claimant("old", 1, one), claimant("young", 2, one), claimant("oldest", 0, third).withExternalIPs(one)},
+				"old oldest young", "10.96.0.1=old", 1,
+			},
+			{[]any{claimant("old", 1, own).withExternalIPs(one)}, "old young", "10.96.0.1=young", 1},
+			{[]any{named("young")}, "oldest young", "10.96.0.1=oldest", 1},
+		},
+		"an owner that only gains a node port keeps what it owned": {
+			{
+				[]any{claimant("old", 1, own).withExternalIPs(vip), claimant("young", 2, other).withExternalIPs(vip)},
+				"old young", "192.0.2.1=old", 1,
+			},
+			{[]any{claimant("old", 1, own).withExternalIPs(vip).withNodePort(30080)}, "old young", "192.0.2.1=old 0.0.0.0=old", 1},
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := NewCluster("node-1")
+			for number, step := range steps {
+				if got := words(cluster.Apply(changeOf(step.services...))); got != step.dirty {
+					t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
+				}
+				if got := cluster.Contested(); got != step.contested {
+					t.Errorf("step %d: %d frontends are contested, want %d", number+1, got, step.contested)
+				}
+				all := owners(t, cluster)
+				for word := range strings.FieldsSeq(step.owners) {
+					addr, want, _ := strings.Cut(word, "=")
+					if all[addr] != want {
+						t.Errorf("step %d: %s belongs to %q, want %q", number+1, addr, all[addr], want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
+	cluster := NewCluster("node-1")
+	loser := claimant("young", 2, own).withExternalIPs("192.0.2.1 192.0.2.2").withLoadBalancerIPs(one).withNodePort(30080)
+	cluster.Apply(changeOf(
+		loser, claimant("first", 3, one), claimant("second", 1, other).withLoadBalancerIPs("192.0.2.1"),
+		claimant("ported", 1, third).withNodePort(30080)))
+	owned, lost := cluster.Frontends(loser, loser.Ports[0], IPv4)
+	if got := texts(owned); got != "10.96.0.11:80/TCP 192.0.2.2:80/TCP" {
+		t.Errorf("it owns %s", got)
+	}
+	var got []string
+	for _, frontend := range lost {
+		got = append(got, frontend.Frontend.String()+" to "+frontend.Owner.Name)
+	}
+	want := []string{"10.96.0.1:80/TCP to first", "192.0.2.1:80/TCP to second", "*:30080/TCP to ported"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("it lost (-want +got):\n%s", diff)
+	}
+	if cluster.Contested() != 3 {
+		t.Errorf("%d frontends are contested, want 3", cluster.Contested())
+	}
+}

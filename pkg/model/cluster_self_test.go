@@ -1,0 +1,108 @@
+package model
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// nodeAt is a node in zone a with addresses and pod CIDRs.
+func nodeAt(name, addresses, podCIDRs string) *Node {
+	node := nodeWith(name, zoneLabel+"=a")
+	node.Addresses, node.PodCIDRs = addrs(addresses), prefixes(podCIDRs)
+	return node
+}
+
+// Who may dial a load balancer's address depends on this node's own addresses, if anybody is kept from it at all.
+func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.T) {
+	restricted, restricted6 := claimant("restricted", 1, one).withLoadBalancerIPs(vip), claimant("restricted-6", 1, three)
+	restricted.SourceRanges, restricted6.SourceRanges = prefixes("192.0.2.0/24"), prefixes("fd00::/64")
+	keyed := serviceNamed("keyed", rackLabel)
+	keyed.SourceRanges = prefixes("192.0.2.0/24")
+	newcomer := serviceNamed("newcomer")
+	newcomer.SourceRanges = prefixes("192.0.2.0/24")
+	open := claimant("open", 1, two).withLoadBalancerIPs("192.0.2.2")
+	const concerned = "keyed restricted restricted-6"
+	tests := map[string]struct {
+		change Change
+		want   string
+	}{
+		"another address":              {changeOf(nodeAt("node-1", "192.0.2.11", "10.0.0.0/24")), concerned},
+		"an address more":              {changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24")), concerned},
+		"no address any more":          {changeOf(nodeAt("node-1", "", "10.0.0.0/24")), concerned},
+		"the same address again":       {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.0.0/24")), ""},
+		"other pod CIDRs":              {changeOf(nodeAt("node-1", "192.0.2.10", "10.0.9.0/24")), ""},
+		"another node's address":       {changeOf(nodeAt("node-2", "192.0.2.99", "")), ""},
+		"another node that comes":      {changeOf(nodeAt("node-3", "192.0.2.99", "")), ""},
+		"another node that went":       {Change{Nodes: map[string]*Node{"node-2": nil}}, ""},
+		"the addresses of interfaces":  {Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")}, ""},
+		"ServiceCIDRs":                 {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
+		"this node went with its zone": {Change{Nodes: map[string]*Node{"node-1": nil}}, "keyed open restricted restricted-6"},
+		"this node's rack came with another address": {
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), concerned,
+		},
+		"this node's rack alone": {
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.10")}), "keyed",
+		},
+		"an address and a Service that comes with ranges": {
+			changeOf(nodeAt("node-1", "192.0.2.11", ""), newcomer), "keyed newcomer restricted restricted-6",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			cluster := NewCluster("node-1")
+			cluster.Apply(changeOf(
+				restricted, restricted6, keyed, open, nodeAt("node-1", "192.0.2.10", "10.0.0.0/24"), nodeAt("node-2", "192.0.2.20", "")))
+			if got := words(cluster.Apply(test.change)); got != test.want {
+				t.Errorf("Services to decide anew: %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheClusterKnowsItsOwnAddresses(t *testing.T) {
+	cluster := NewCluster("node-1")
+	if self := cluster.Self(); len(self.Addresses)+len(self.PodCIDRs) != 0 {
+		t.Errorf("an unknown node has addresses: %+v", self)
+	}
+	cluster.Apply(changeOf(nodeAt("node-1", "192.0.2.10 fd00::10", "10.0.0.0/24"), nodeAt("node-2", "192.0.2.20", "10.0.1.0/24")))
+	if self := cluster.Self(); texts(self.Addresses) != "192.0.2.10 fd00::10" || texts(self.PodCIDRs) != "10.0.0.0/24" {
+		t.Errorf("it sees itself as %+v", self)
+	}
+}
+
+func TestServiceCIDRsAndLocalAddrsFollowTheChanges(t *testing.T) {
+	of := func(name, text string) Change {
+		return Change{ServiceCIDRs: map[string][]netip.Prefix{name: prefixes(text)}}
+	}
+	gone := func(name string) Change { return Change{ServiceCIDRs: map[string][]netip.Prefix{name: nil}} }
+	steps := []struct {
+		title        string
+		change       Change
+		cidrs, local string
+	}{
+		{"nothing is known yet", Change{}, "", ""},
+		{"the ranges of one object, sorted", of("kubernetes", "fd00:96::/112 10.96.0.0/16"), "10.96.0.0/16 fd00:96::/112", ""},
+		{"those of another one, equal ones once", of("more", "10.95.0.0/16 10.96.0.0/16"), "10.95.0.0/16 10.96.0.0/16 fd00:96::/112", ""},
+		{
+			"interfaces have addresses", Change{LocalAddrs: addrs("192.0.2.10 127.0.0.1")},
+			"10.95.0.0/16 10.96.0.0/16 fd00:96::/112", "192.0.2.10 127.0.0.1",
+		},
+		{"one object goes, and the other one keeps what both had", gone("kubernetes"), "10.95.0.0/16 10.96.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an object changes its range", of("more", "10.94.0.0/16"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an object that was never here goes", gone("ghost"), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"a change that says nothing of addresses", changeOf(serviceNamed("web")), "10.94.0.0/16", "192.0.2.10 127.0.0.1"},
+		{"an address goes", Change{LocalAddrs: addrs("127.0.0.1")}, "10.94.0.0/16", "127.0.0.1"},
+		{"the last address goes", Change{LocalAddrs: []netip.Addr{}}, "10.94.0.0/16", ""},
+		{"the last range goes", gone("more"), "", ""},
+	}
+	cluster := NewCluster("node-1")
+	for _, step := range steps {
+		cluster.Apply(step.change)
+		if got := texts(cluster.ServiceCIDRs()); got != step.cidrs {
+			t.Errorf("%s: ServiceCIDRs are %q, want %q", step.title, got, step.cidrs)
+		}
+		if got := texts(cluster.LocalAddrs()); got != step.local {
+			t.Errorf("%s: local addresses are %q, want %q", step.title, got, step.local)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Frontend is an address a client dials. The unspecified address of a family stands for every address on which the node
+// serves node ports.
+type Frontend struct {
+	Addr     netip.Addr
+	Protocol Protocol
+	Port     uint16
+}
+
+// FrontendKind is why a Service has a frontend.
+type FrontendKind uint8
+
+// The kinds, in the order in which they are shown. Only the first is dialled from inside by its nature; the others are
+// external, whoever dials them.
+const (
+	ClusterIP FrontendKind = iota
+	LoadBalancerIP
+	ExternalIP
+	NodePort
+)
+
+// String returns Kubernetes' word for the kind.
+func (k FrontendKind) String() string {
+	return [...]string{ClusterIP: "ClusterIP", LoadBalancerIP: "LoadBalancerIP", ExternalIP: "ExternalIP", NodePort: "NodePort"}[k]
+}
+
+// IsExternal reports whether externalTrafficPolicy governs the frontend, and not internalTrafficPolicy.
+func (k FrontendKind) IsExternal() bool { return k != ClusterIP }
+
+// IsNodePort reports whether the frontend is a node port.
+func (f Frontend) IsNodePort() bool { return f.Addr.IsUnspecified() }
+
+// String returns the frontend as a person writes it: 10.96.0.10:53/UDP, or *:30080/TCP for a node port.
+func (f Frontend) String() string {
+	if f.IsNodePort() {
+		return fmt.Sprintf("*:%d/%s", f.Port, f.Protocol)
+	}
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(f.Addr, f.Port), f.Protocol)
+}
+
+// Compare orders frontends by address, protocol and port.
+func (f Frontend) Compare(other Frontend) int {
+	return cmp.Or(f.Addr.Compare(other.Addr), cmp.Compare(f.Protocol, other.Protocol), cmp.Compare(f.Port, other.Port))
+}
+
+// Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports last. An
+// address that the Service has for two reasons is there once, for the first of them. A family without a ClusterIP has none at
+// all, as in kube-proxy.
+func (s *Service) Frontends(port ServicePort, family Family) []Frontend {
+	clusterIP, ok := s.ClusterIP(family)
+	if !ok {
+		return nil
+	}
+	frontends := []Frontend{{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}}
+	for _, list := range [][]netip.Addr{s.LoadBalancerIPs, s.ExternalIPs} {
+		for _, addr := range list {
+			frontend := Frontend{Addr: addr, Protocol: port.Protocol, Port: port.Port}
+			if FamilyOf(addr) == family && !slices.Contains(frontends, frontend) {
+				frontends = append(frontends, frontend)
+			}
+		}
+	}
+	if port.NodePort != 0 {
+		frontends = append(frontends, Frontend{Addr: AnyAddr(family), Protocol: port.Protocol, Port: port.NodePort})
+	}
+	return frontends
+}
+
+// AnyAddr returns the address of a node port's frontend: the unspecified one of a family.
+func AnyAddr(family Family) netip.Addr {
+	if family == IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// IsExternal reports whether a port has a frontend in a family that externalTrafficPolicy governs.
+func (s *Service) IsExternal(port ServicePort, family Family) bool {
+	clusterIP, ok := s.ClusterIP(family)
+	if !ok {
+		return false
+	}
+	external := func(addr netip.Addr) bool { return FamilyOf(addr) == family && addr != clusterIP }
+	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
+}
+
+// KindOf returns why the Service has one of its frontends.
+func (s *Service) KindOf(frontend Frontend) FrontendKind {
+	switch {
+	case frontend.IsNodePort():
+		return NodePort
+	case slices.Contains(s.ClusterIPs, frontend.Addr):
+		return ClusterIP
+	case slices.Contains(s.LoadBalancerIPs, frontend.Addr):
+		return LoadBalancerIP
+	}
+	return ExternalIP
+}
+
+// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty: everybody.
+//
+// A node inside the ranges may also send with such an address as its source: it has the address itself then, and packets to
+// it come back round (kube-proxy does the same).
+func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
+	var allowed []netip.Prefix
+	containsNode := false
+	for _, prefix := range s.SourceRanges {
+		if FamilyOf(prefix.Addr()) == family {
+			allowed = append(allowed, prefix)
+			containsNode = containsNode || slices.ContainsFunc(node.Addresses, prefix.Contains)
+		}
+	}
+	if !containsNode {
+		return allowed
+	}
+	for _, addr := range s.LoadBalancerIPs {
+		inside := slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
+		if FamilyOf(addr) == family && !inside {
+			allowed = append(allowed, netip.PrefixFrom(addr, addr.BitLen()))
+		}
+	}
+	return allowed
+}

@@ -1,0 +1,45 @@
+package model
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// NodePortAddresses says on which of the node's addresses node ports are served: kube-proxy's setting of that name.
+type NodePortAddresses struct {
+	// Primary: on the addresses that the Node object names. A family that it does not name has no node ports.
+	Primary bool
+	// Prefixes: without Primary, on the addresses inside these prefixes. A family without a prefix has node ports on all
+	// addresses, as in kube-proxy.
+	Prefixes []netip.Prefix
+}
+
+// All reports whether node ports of a family are served on every local address but loopback, whatever addresses there are.
+func (n NodePortAddresses) All(family Family) bool {
+	if n.Primary {
+		return false
+	}
+	narrows := func(prefix netip.Prefix) bool { return FamilyOf(prefix.Addr()) == family }
+	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
+	return !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
+}
+
+// Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served, sorted.
+// It is of no use where All is true. Loopback never serves any.
+func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
+	var chosen []netip.Addr
+	for _, addr := range present {
+		if FamilyOf(addr) == family && !addr.IsLoopback() && n.includes(addr, node) {
+			chosen = append(chosen, addr)
+		}
+	}
+	slices.SortFunc(chosen, netip.Addr.Compare)
+	return slices.Compact(chosen)
+}
+
+func (n NodePortAddresses) includes(addr netip.Addr, node Node) bool {
+	if n.Primary {
+		return slices.Contains(node.Addresses, addr)
+	}
+	return slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
+}

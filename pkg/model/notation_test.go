@@ -1,0 +1,33 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// addrs reads addresses as the tables write them, separated by blanks.
+func addrs(text string) []netip.Addr {
+	var parsed []netip.Addr
+	for word := range strings.FieldsSeq(text) {
+		parsed = append(parsed, netip.MustParseAddr(word))
+	}
+	return parsed
+}
+
+// prefixes reads prefixes as the tables write them, separated by blanks.
+func prefixes(text string) []netip.Prefix {
+	var parsed []netip.Prefix
+	for word := range strings.FieldsSeq(text) {
+		parsed = append(parsed, netip.MustParsePrefix(word))
+	}
+	return parsed
+}
+
+// texts writes values as they print themselves, separated by blanks.
+func texts[V interface{ String() string }](values []V) string {
+	words := make([]string, len(values))
+	for i, value := range values {
+		words[i] = value.String()
+	}
+	return strings.Join(words, " ")
+}

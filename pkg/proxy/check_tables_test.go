@@ -1,0 +1,104 @@
+package proxy_test
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// checkTables checks what must hold in any tables, and what the kernel would find out and the one in memory does not.
+func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
+	t.Helper()
+	for _, family := range config.Families {
+		checkNames(t, kernel.Tables.Objects(family))
+		checkClasses(t, kernel, family, ruleset.Services, ruleset.Endpoints)
+		checkClasses(t, kernel, family, ruleset.NodePorts, ruleset.NodePortEndpoints)
+		checkRanges(t, elementsOf(t, kernel, family, ruleset.AllowedSources))
+		checkAddrs(t, kernel, family)
+	}
+}
+
+// nftName is what nft reads as the name of an object. The kernel takes names of less than 256 bytes.
+var nftName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9/_.-]{0,254}$`)
+
+func checkNames(t testing.TB, objects ruleset.Objects) {
+	t.Helper()
+	for _, name := range slices.Concat(objects.Chains, objects.Sets) {
+		if !nftName.MatchString(name) {
+			t.Errorf("%q (%d bytes) is no name of an object", name, len(name))
+		}
+	}
+}
+
+// checkClasses checks that each frontend has as many slots as its class draws from, and that its class is dispatched.
+func checkClasses(t testing.TB, kernel *memoryKernel, family model.Family, classes, endpoints ruleset.Set) {
+	t.Helper()
+	slots := slotsOf(t, elementsOf(t, kernel, family, endpoints))
+	dispatched := map[ruleset.Class]bool{}
+	for _, entry := range elementsOf(t, kernel, family, ruleset.Dispatch) {
+		dispatched[ruleset.Class(entry.Key.Number)] = true
+	}
+	used := 0
+	for _, frontend := range elementsOf(t, kernel, family, classes) {
+		clusterTable, localTable := frontend.Key, frontend.Key
+		clusterTable.Number, localTable.Number = ruleset.ClusterSlot, ruleset.LocalSlot
+		inside, outside := len(slots[clusterTable]), len(slots[localTable])
+		used += min(inside, 1) + min(outside, 1)
+		class := ruleset.Class(frontend.Value.Number)
+		wanted := []ruleset.Class{ruleset.SplitClass(outside, inside)}
+		switch {
+		case inside+outside == 0:
+			wanted = []ruleset.Class{ruleset.RefuseClass, ruleset.DropClass}
+		case outside == 0:
+			wanted = append(wanted, ruleset.BalanceClass(inside))
+		}
+		if !slices.Contains(wanted, class) || !dispatched[class] {
+			t.Errorf("%s %+v: class %x with %d slots, and %d for those outside; dispatched: %v",
+				classes.Name, frontend.Key, class, inside, outside, dispatched[class])
+		}
+	}
+	if used != len(slots) {
+		t.Errorf("%s has %d tables of slots, %s leads to %d", endpoints.Name, len(slots), classes.Name, used)
+	}
+}
+
+// checkRanges checks that no two ranges of one frontend overlap, which the kernel refuses.
+func checkRanges(t testing.TB, ranges []ruleset.Element) {
+	t.Helper()
+	for i, a := range ranges {
+		for _, b := range ranges[i+1:] {
+			sameFrontend := a.Key.Addr == b.Key.Addr && a.Key.Proto == b.Key.Proto && a.Key.Port == b.Key.Port
+			if one, other := prefixOf(a), prefixOf(b); sameFrontend && one.Overlaps(other) {
+				t.Errorf("the ranges %s and %s of %s overlap", one, other, a.Key.Addr)
+			}
+		}
+	}
+}
+
+func prefixOf(element ruleset.Element) netip.Prefix {
+	return netip.PrefixFrom(element.Key.Source, int(element.Key.Bits))
+}
+
+// checkAddrs checks that every address can be written in its table, and leads to or from a real one.
+func checkAddrs(t testing.TB, kernel *memoryKernel, family model.Family) {
+	t.Helper()
+	for _, set := range ruleset.StaticSets {
+		for _, element := range elementsOf(t, kernel, family, set) {
+			for _, addr := range []struct {
+				isThere bool
+				ruleset.Tuple
+			}{{set.Key[0] == ruleset.TypeAddr, element.Key}, {len(set.Value) == 2, element.Value}} {
+				if addr.isThere && (model.FamilyOf(addr.Addr) != family || addr.Addr.IsUnspecified() || addr.Addr.Zone() != "") {
+					t.Errorf("%s of %s has the address %s", set.Name, family, addr.Addr)
+				}
+			}
+			if isEndpoint := len(set.Value) == 2; isEndpoint && (element.Value.Port == 0 || element.Value.Addr.IsLoopback()) {
+				t.Errorf("%s leads to %s port %d", set.Name, element.Value.Addr, element.Value.Port)
+			}
+		}
+	}
+}

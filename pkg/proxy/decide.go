@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"maps"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// decided is what was decided about some Services.
+type decided struct {
+	owned []ruleset.Service // by name
+	// flows and checks have an entry for each of the Services, often an empty one.
+	flows  map[model.ObjectName][]selection.Flows
+	checks map[model.ObjectName]selection.HealthCheck
+}
+
+// decide decides about the named Services.
+func (p *Proxy) decide(names []model.ObjectName) decided {
+	self := p.cluster.Self()
+	from := selection.Viewpoint{Node: self, Labels: p.cluster.NodeLabels}
+	all := decided{
+		owned:  make([]ruleset.Service, 0, len(names)),
+		flows:  make(map[model.ObjectName][]selection.Flows, len(names)),
+		checks: make(map[model.ObjectName]selection.HealthCheck, len(names)),
+	}
+	for _, name := range names {
+		owned := ruleset.Service{Name: name}
+		var flows []selection.Flows
+		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, self))
+			if decision.Port.Protocol == model.UDP {
+				flows = append(flows, decision.Flows(from)...)
+			}
+		}
+		all.owned, all.flows[name] = append(all.owned, owned), flows
+		all.checks[name], _ = selection.HealthCheckOf(p.cluster, name)
+	}
+	return all
+}
+
+// acceptChecks takes over the health checks of some Services and reports whether any is another one now.
+func (p *Proxy) acceptChecks(now map[model.ObjectName]selection.HealthCheck) bool {
+	changed := false
+	for name, check := range now {
+		old, had := p.checks[name]
+		isAsked := check.Port != 0
+		if had == isAsked && old.Port == check.Port && maps.Equal(old.Endpoints, check.Endpoints) {
+			continue
+		}
+		if !changed { // whoever got the map keeps it as it was
+			p.checks, changed = maps.Clone(p.checks), true
+		}
+		if isAsked {
+			p.checks[name] = check
+		} else {
+			delete(p.checks, name)
+		}
+	}
+	return changed
+}
+
+// resolve returns the configuration with what the node's own object says.
+func (p *Proxy) resolve() ruleset.Config {
+	config := p.config
+	if config.LocalTraffic.PodCIDRs {
+		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
+	}
+	return config
+}
+
+func (p *Proxy) surroundings() ruleset.Surroundings {
+	return ruleset.NewSurroundings(p.config, p.cluster.Self(), p.cluster.LocalAddrs(), p.cluster.ServiceCIDRs())
+}

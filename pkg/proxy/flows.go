@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Flows is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and SCTP notice
+// by themselves that an endpoint is gone; a UDP client would talk to nobody for as long as it goes on talking.
+type Flows interface {
+	// Forget ends the flows to UDP frontends that nobody may go on answering, and returns how many it ended. After an error it may
+	// be called again with the same.
+	Forget(ctx context.Context, flows []selection.Flows, scope selection.Scope) (ended int, err error)
+}
+
+// udpFrontends says who may answer the flows to each UDP frontend.
+type udpFrontends struct {
+	inForce map[model.ObjectName][]selection.Flows
+	// changed are the frontends whose flows have to be looked at.
+	changed map[model.Frontend]selection.Flows
+	// nodePorts are the addresses on which the node ports were served when their flows were looked at last.
+	nodePorts []netip.Addr
+}
+
+func newUDPFrontends() udpFrontends {
+	return udpFrontends{inForce: map[model.ObjectName][]selection.Flows{}, changed: map[model.Frontend]selection.Flows{}}
+}
+
+// accept takes over what the kernel accepted for some Services. Those without UDP frontends are among them, with none.
+func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
+	gone := map[model.Frontend]selection.Flows{}
+	for service := range decided {
+		for _, flows := range u.inForce[service] {
+			gone[flows.Frontend] = flows
+		}
+	}
+	for service, now := range decided {
+		delete(u.inForce, service)
+		if len(now) > 0 {
+			u.inForce[service] = now
+		}
+		for _, flows := range now {
+			old, had := gone[flows.Frontend]
+			delete(gone, flows.Frontend) // it may have gone from one Service to another
+			_, pending := u.changed[flows.Frontend]
+			if pending || !had || !includes(flows, old) || !isServed(old) && isServed(flows) {
+				u.changed[flows.Frontend] = flows
+			}
+		}
+	}
+	for frontend := range gone {
+		u.changed[frontend] = selection.Flows{Frontend: frontend}
+	}
+}
+
+// isServed reports whether anybody may answer flows. When that begins, a flow may be there that nobody translated: its client has
+// been sending since before there was a frontend.
+func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
+
+// includes reports whether everybody who could answer flows still can.
+func includes(now, old selection.Flows) bool {
+	return includesAll(now.Inside, old.Inside) && includesAll(now.Outside, old.Outside)
+}
+
+func includesAll(now, old []netip.AddrPort) bool {
+	if slices.Equal(now, old) {
+		return true
+	}
+	there := make(map[netip.AddrPort]bool, len(now))
+	for _, endpoint := range now {
+		there[endpoint] = true
+	}
+	return !slices.ContainsFunc(old, func(endpoint netip.AddrPort) bool { return !there[endpoint] })
+}
+
+// noteAll has all flows looked at: nothing is known of what happened to them.
+func (u *udpFrontends) noteAll() { u.note(func(model.Frontend) bool { return true }) }
+
+// serveNodePorts has the flows to node ports looked at if they are served on other addresses than before.
+func (u *udpFrontends) serveNodePorts(addrs []netip.Addr) {
+	if !slices.Equal(u.nodePorts, addrs) {
+		u.nodePorts = addrs
+		u.note(model.Frontend.IsNodePort)
+	}
+}
+
+// noteNamesakes adds the frontends with the number of a node port that changed. One of them may have an address on which node
+// ports are served, and its flows must not be taken for the node port's.
+func (u *udpFrontends) noteNamesakes() {
+	ports := map[uint16]bool{}
+	for frontend := range u.changed {
+		if frontend.IsNodePort() {
+			ports[frontend.Port] = true
+		}
+	}
+	if len(ports) > 0 {
+		u.note(func(frontend model.Frontend) bool { return !frontend.IsNodePort() && ports[frontend.Port] })
+	}
+}
+
+func (u *udpFrontends) note(concerned func(model.Frontend) bool) {
+	for _, list := range u.inForce {
+		for _, flows := range list {
+			if concerned(flows.Frontend) {
+				u.changed[flows.Frontend] = flows
+			}
+		}
+	}
+}
+
+// forgetFlows ends the flows that nobody may answer any more. What fails is tried again after the next sync.
+func (p *Proxy) forgetFlows(ctx context.Context, report *Report) error {
+	scope := selection.ScopeOf(p.cluster, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes)
+	p.udp.serveNodePorts(scope.NodePorts)
+	if len(p.udp.changed) == 0 {
+		return nil
+	}
+	p.udp.noteNamesakes()
+	var failures []error
+	for _, family := range p.config.Families {
+		changed := p.udp.changedIn(family)
+		if len(changed) == 0 {
+			continue
+		}
+		ended, err := p.flows.Forget(ctx, changed, scope)
+		report.FlowsEnded[family] += ended
+		if err != nil {
+			failures = append(failures, fmt.Errorf("end the %s flows to %d UDP frontends that changed: %w", family, len(changed), err))
+			continue
+		}
+		for _, flows := range changed {
+			delete(p.udp.changed, flows.Frontend)
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// changedIn returns what changed in a family, sorted.
+func (u *udpFrontends) changedIn(family model.Family) []selection.Flows {
+	var changed []selection.Flows
+	for frontend, flows := range u.changed {
+		if model.FamilyOf(frontend.Addr) == family {
+			changed = append(changed, flows)
+		}
+	}
+	slices.SortFunc(changed, func(a, b selection.Flows) int { return a.Frontend.Compare(b.Frontend) })
+	return changed
+}
+
+// recall notes the UDP frontends that an earlier proxy left in the kernel: their Services may have been deleted meanwhile.
+func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) error {
+	for _, family := range p.config.Families {
+		for _, set := range []ruleset.Set{ruleset.Services, ruleset.NodePorts} {
+			if !slices.Contains(found[family].Sets, set.Name) {
+				continue
+			}
+			elements, err := p.kernel.Elements(ctx, family, set)
+			if err != nil {
+				return fmt.Errorf("read the frontends that were served before: %w", err)
+			}
+			for _, element := range elements {
+				if frontend := ruleset.FrontendOf(family, element); frontend.Protocol == model.UDP {
+					p.udp.changed[frontend] = selection.Flows{Frontend: frontend}
+				}
+			}
+		}
+	}
+	return nil
+}

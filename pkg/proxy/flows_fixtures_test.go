@@ -1,0 +1,80 @@
+package proxy_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// nameService returns a Service that answers UDP on port 53.
+func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.Service {
+	service := &model.Service{
+		Name:       model.ObjectName{Namespace: "default", Name: name},
+		ClusterIPs: addrs(clusterIP),
+		Ports:      []model.ServicePort{{Name: "dns", Protocol: model.UDP, Port: 53}},
+	}
+	for _, edit := range edits {
+		edit(service)
+	}
+	return service
+}
+
+func externalIP(addr string) func(*model.Service) {
+	return func(service *model.Service) {
+		service.ExternalIPs = append(service.ExternalIPs, netip.MustParseAddr(addr))
+	}
+}
+
+func nodePort(number uint16) func(*model.Service) {
+	return func(service *model.Service) { service.Ports[0].NodePort = number }
+}
+
+func port(protocol model.Protocol, number uint16) func(*model.Service) {
+	return func(service *model.Service) { service.Ports[0].Protocol, service.Ports[0].Port = protocol, number }
+}
+
+func onThisNode(service *model.Service) { service.Topology.Keys = []policy.Key{policy.Hostname} }
+
+func local(service *model.Service) { service.ExternalTrafficLocal = true }
+
+// answeredBy returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
+func answeredBy(service string, numbers ...int) *model.EndpointSlice {
+	name := model.ObjectName{Namespace: "default", Name: service}
+	slice := &model.EndpointSlice{Name: name, Service: name}
+	for _, protocol := range model.Protocols {
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: "dns", Protocol: protocol, Port: 53})
+	}
+	for _, number := range numbers {
+		endpoint := model.SliceEndpoint{Addr: podAddr(number), Endpoint: model.Endpoint{Node: self, Ready: true, Serving: true}}
+		if number >= 10 {
+			endpoint.Node = "elsewhere"
+		}
+		slice.Endpoints = append(slice.Endpoints, endpoint)
+	}
+	return slice
+}
+
+func answers(slice *model.EndpointSlice) model.Change {
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
+}
+
+// without deletes Services and leaves their slices.
+func without(names ...string) model.Change {
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}}
+	for _, name := range names {
+		change.Services[model.ObjectName{Namespace: "default", Name: name}] = nil
+	}
+	return change
+}
+
+// wantFlows checks which frontends were looked at since the last time.
+func wantFlows(t testing.TB, title string, flows *recordedFlows, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, flows.take()); diff != "" {
+		t.Errorf("%s: frontends whose flows were looked at (-want +got):\n%s", title, diff)
+	}
+}

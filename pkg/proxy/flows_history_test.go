@@ -1,0 +1,150 @@
+package proxy_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// openFlow is a UDP flow whose client never stops sending.
+type openFlow struct {
+	frontend model.Frontend
+	place    selection.Place // where the client is
+	answerer netip.AddrPort  // the invalid one: nobody translates it
+}
+
+// openFlows is conntrack in memory. Sometimes it does nothing but fail, sometimes it fails after it is done.
+type openFlows struct {
+	random *rand.Rand
+	open   map[openFlow]bool
+	failed int
+}
+
+func (o *openFlows) Forget(_ context.Context, flows []selection.Flows, _ selection.Scope) (ended int, err error) {
+	failsBefore, failsAfter := o.random.IntN(4) == 0, o.random.IntN(4) == 0
+	if failsBefore || failsAfter {
+		o.failed++
+		err = errInjected
+	}
+	if failsBefore {
+		return 0, err
+	}
+	for flow := range o.open {
+		at := slices.IndexFunc(flows, func(of selection.Flows) bool { return of.Frontend == flow.frontend })
+		if at >= 0 && isStale(flow, flows[at]) {
+			delete(o.open, flow)
+			ended++
+		}
+	}
+	return ended, err
+}
+
+func isStale(flow openFlow, of selection.Flows) bool {
+	if !flow.answerer.IsValid() { // it is somebody else's, or it waits for an endpoint
+		return len(of.Inside)+len(of.Outside) > 0
+	}
+	return !slices.Contains(mayAnswer(of, flow.place), flow.answerer)
+}
+
+func mayAnswer(of selection.Flows, place selection.Place) []netip.AddrPort {
+	if place == selection.Inside {
+		return of.Inside
+	}
+	return of.Outside
+}
+
+// begin opens every flow that may begin now: to each endpoint that may answer, and untranslated ones where there is no frontend.
+func (o *openFlows) begin(permitted map[model.Frontend]selection.Flows) {
+	for _, place := range []selection.Place{selection.Inside, selection.Outside} {
+		for _, of := range permitted {
+			for _, answerer := range mayAnswer(of, place) {
+				o.open[openFlow{of.Frontend, place, answerer}] = true
+			}
+		}
+		for _, frontend := range everyFrontend {
+			if _, exists := permitted[frontend]; !exists {
+				o.open[openFlow{frontend: frontend, place: place}] = true
+			}
+		}
+	}
+}
+
+// everyFrontend is a few of the UDP frontends that a history may make.
+var everyFrontend = []model.Frontend{
+	{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.UDP, Port: 53},
+	{Addr: netip.MustParseAddr("192.0.2.1"), Protocol: model.UDP, Port: 53},
+	{Addr: netip.MustParseAddr("2001:db8::1"), Protocol: model.UDP, Port: 53},
+	{Addr: netip.IPv4Unspecified(), Protocol: model.UDP, Port: 30080},
+}
+
+// permittedIn decides afresh who may answer which UDP frontend.
+func permittedIn(s *story) map[model.Frontend]selection.Flows {
+	cluster := model.NewCluster(self)
+	cluster.Apply(s.everything)
+	permitted := map[model.Frontend]selection.Flows{}
+	for _, name := range cluster.ServiceNames() {
+		for _, decision := range selection.Decide(cluster, name, s.config.Families) {
+			if decision.Port.Protocol != model.UDP {
+				continue
+			}
+			for _, of := range decision.Flows(selection.Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}) {
+				permitted[of.Frontend] = of
+			}
+		}
+	}
+	return permitted
+}
+
+// TestNoHistoryLeavesAStaleFlow: whatever happened, and though Forget fails at times, no flow outlives the right of its endpoint to
+// answer it, and none stays untranslated once somebody may answer. Proxies restart meanwhile.
+func TestNoHistoryLeavesAStaleFlow(t *testing.T) {
+	ended, failed := 0, 0
+	for seed := range uint64(36) {
+		kernel := &memoryKernel{}
+		flows := &openFlows{random: rand.New(rand.NewPCG(seed, 1)), open: map[openFlow]bool{}}
+		s := newStory(seed, kernel, kernel, flows)
+		for range 25 {
+			s.goOn()
+			if s.changes.random.IntN(10) == 0 {
+				s.restart()
+			}
+			ended += syncUntilFlowsEnded(t, s)
+			permitted := permittedIn(s)
+			for flow := range flows.open {
+				if of := permitted[flow.frontend]; isStale(flow, of) {
+					t.Fatalf("seed %d: a flow from %v to %s is still answered by %s; permitted: %s",
+						seed, flow.place, flow.frontend, flow.answerer, flowsText(of))
+				}
+			}
+			flows.begin(permitted)
+		}
+		failed += flows.failed
+	}
+	if ended == 0 || failed == 0 {
+		t.Errorf("%d flows were ended, and %d times ending them failed: nothing was tested", ended, failed)
+	}
+}
+
+// syncUntilFlowsEnded returns the number of flows that were ended.
+func syncUntilFlowsEnded(t *testing.T, s *story) (ended int) {
+	t.Helper()
+	for range 100 {
+		report, err := s.running.Sync(t.Context())
+		if err != nil {
+			t.Fatalf("sync: %v", err)
+		}
+		for _, count := range report.FlowsEnded {
+			ended += count
+		}
+		if report.FlowsLeft == nil {
+			return ended
+		}
+	}
+	t.Fatal("flows are left after 100 syncs")
+	return 0
+}

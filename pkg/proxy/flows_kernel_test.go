@@ -1,0 +1,204 @@
+package proxy_test
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// echoes is a namespace in which two endpoints answer UDP and TCP with their own name, all of it on loopback: the ClusterIP is
+// 127.0.96.1, the endpoints are 127.0.244.N.
+type echoes struct {
+	t      *testing.T
+	kernel *realKernel
+	flows  *conntrack.Conn
+}
+
+const echoPort = 5300
+
+// onLoopback takes the clients for pods: loopback has no address of a scope that the kernel would masquerade with.
+func onLoopback() ruleset.Config {
+	return ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{Prefixes: prefixes("127.0.0.0/8")}}
+}
+
+func newEchoes(t *testing.T) *echoes {
+	e := &echoes{t: t, kernel: newRealKernel(t)}
+	e.kernel.namespace.Do(func() {
+		flows, err := conntrack.Dial()
+		if err != nil {
+			t.Fatalf("dial conntrack: %v", err)
+		}
+		e.flows = flows
+	})
+	t.Cleanup(func() { _ = e.flows.Close() })
+	for number := byte(1); number <= 2; number++ {
+		e.serve(echoAddr(number), string('0'+rune(number)))
+	}
+	return e
+}
+
+func echoAddr(number byte) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 244, number}) }
+
+// serve answers until the test ends.
+func (e *echoes) serve(addr netip.Addr, name string) {
+	var packets net.PacketConn
+	var listener net.Listener
+	e.kernel.namespace.Do(func() {
+		var err, listenErr error
+		packets, err = new(net.ListenConfig).ListenPacket(e.t.Context(), "udp4", netip.AddrPortFrom(addr, echoPort).String())
+		listener, listenErr = new(net.ListenConfig).Listen(e.t.Context(), "tcp4", netip.AddrPortFrom(addr, echoPort).String())
+		if err != nil || listenErr != nil {
+			e.t.Fatalf("listen on %s: %v, %v", addr, err, listenErr)
+		}
+	})
+	e.t.Cleanup(func() { _, _ = packets.Close(), listener.Close() })
+	go func() {
+		for buffer := make([]byte, 16); ; {
+			_, client, err := packets.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = packets.WriteTo([]byte(name), client)
+		}
+	}()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go answerAll(conn, name)
+		}
+	}()
+}
+
+func answerAll(conn net.Conn, name string) {
+	defer func() { _ = conn.Close() }()
+	for buffer := make([]byte, 16); ; {
+		if _, err := conn.Read(buffer); err != nil {
+			return
+		}
+		if _, err := conn.Write([]byte(name)); err != nil {
+			return
+		}
+	}
+}
+
+// service returns a Service of both protocols with some of the endpoints.
+func (e *echoes) service(numbers ...byte) model.Change {
+	service := nameService("echo", "127.0.96.1")
+	service.Ports = []model.ServicePort{
+		{Name: "dns", Protocol: model.UDP, Port: echoPort}, {Name: "dns-tcp", Protocol: model.TCP, Port: echoPort}}
+	slice := answeredBy("echo")
+	slice.Ports = []model.SlicePort{
+		{Name: "dns", Protocol: model.UDP, Port: echoPort}, {Name: "dns-tcp", Protocol: model.TCP, Port: echoPort}}
+	for _, number := range numbers {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: echoAddr(number), Endpoint: model.Endpoint{Node: "elsewhere", Ready: true, Serving: true}})
+	}
+	return oneService(service, slice)
+}
+
+func (e *echoes) dial(network string) net.Conn {
+	var conn net.Conn
+	e.kernel.namespace.Do(func() {
+		var err error
+		conn, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(e.t.Context(), network, "127.0.96.1:5300")
+		if err != nil {
+			e.t.Fatalf("dial the Service over %s: %v", network, err)
+		}
+	})
+	e.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// ask returns who answers on a connection; nobody if there is an error instead.
+func (e *echoes) ask(conn net.Conn) string {
+	e.t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		e.t.Fatal(err)
+	}
+	buffer := make([]byte, 16)
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return "nobody"
+	}
+	count, err := conn.Read(buffer)
+	if err != nil {
+		return "nobody"
+	}
+	return string(buffer[:count])
+}
+
+// TestFlowsOfUDPEndAndConnectionsOfTCPStay, in the kernel and its conntrack: the endpoint leaves, or all do, or the Service does, while
+// the proxy runs or while none does.
+func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(e *echoes) model.Change
+		restart bool
+		then    string // who answers UDP
+	}{
+		"the endpoint is replaced": {change: func(e *echoes) model.Change { return e.service(2) }, then: "2"},
+
+		"the last endpoint leaves":                     {change: func(e *echoes) model.Change { return e.service() }, then: "nobody"},
+		"the Service is deleted":                       {change: func(*echoes) model.Change { return without("echo") }, then: "nobody"},
+		"the endpoint is replaced while no proxy runs": {change: func(e *echoes) model.Change { return e.service(2) }, restart: true, then: "2"},
+		"the Service is deleted while no proxy runs": {
+			change: func(*echoes) model.Change { return without("echo") }, restart: true, then: "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEchoes(t)
+			p := proxy.New(self, onLoopback(), e.kernel, e.flows)
+			p.Apply(e.service(1))
+			mustSync(t, p)
+			udp, tcp := e.dial("udp4"), e.dial("tcp4")
+			if overUDP, overTCP := e.ask(udp), e.ask(tcp); overUDP != "1" || overTCP != "1" {
+				t.Fatalf("before: %s answers UDP and %s answers TCP, want 1", overUDP, overTCP)
+			}
+			if test.restart {
+				p = proxy.New(self, onLoopback(), e.kernel, e.flows)
+			}
+			p.Apply(test.change(e))
+			if ended := mustSync(t, p).FlowsEnded[model.IPv4]; ended != 1 {
+				t.Errorf("%d flows were ended, want 1", ended)
+			}
+			if overUDP, overTCP := e.ask(udp), e.ask(tcp); overUDP != test.then || overTCP != "1" {
+				t.Errorf("after: %s answers UDP and %s answers TCP, want %s and 1", overUDP, overTCP, test.then)
+			}
+			p.Distrust()
+			if ended := mustSync(t, p).FlowsEnded[model.IPv4]; ended != 0 {
+				t.Errorf("%d more flows were ended, want none", ended)
+			}
+		})
+	}
+}
+
+// TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets were nobody's, and its flow was never translated.
+func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
+	e := newEchoes(t)
+	p := proxy.New(self, onLoopback(), e.kernel, e.flows)
+	p.Apply(model.Change{})
+	mustSync(t, p)
+	e.serve(netip.MustParseAddr("127.0.96.1"), "host") // keeps the flow alive, as a client does that sends on and on
+	udp := e.dial("udp4")
+	for _, step := range []struct {
+		title  string
+		change model.Change
+		want   string
+	}{
+		{"there is no Service", model.Change{}, "host"},
+		{"it has no endpoint", e.service(), "host"},
+		{"it has one", e.service(1), "1"},
+	} {
+		p.Apply(step.change)
+		mustSync(t, p)
+		if got := e.ask(udp); got != step.want {
+			t.Errorf("%s: %s answers, want %s", step.title, got, step.want)
+		}
+	}
+}

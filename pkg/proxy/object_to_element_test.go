@@ -1,0 +1,122 @@
+package proxy_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+// bystander is a Service that was there before all others, so that none takes its ClusterIP away.
+func bystander() *model.Service {
+	return &model.Service{
+		Name:       model.ObjectName{Namespace: "kube-system", Name: "bystander"},
+		Created:    time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC),
+		ClusterIPs: addrs("10.111.0.1", "fd00:111::1"),
+		Ports:      []model.ServicePort{{Protocol: model.TCP, Port: 443}},
+	}
+}
+
+// manifest is a folder with one file.
+type manifest struct {
+	t      testing.TB
+	dir    string
+	folder source.Folder
+}
+
+// load writes the file, or deletes it if there is no text, and returns what that changes.
+func (m *manifest) load(text []byte) model.Change {
+	m.t.Helper()
+	path := filepath.Join(m.dir, "objects.yaml")
+	err := os.WriteFile(path, text, 0o600)
+	if text == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	loaded, err := m.folder.Load(m.dir)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return loaded.Change
+}
+
+// FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source accepts, the kernel
+// takes, and what a Service that has nothing to do with it has stays.
+func FuzzObjectToElement(f *testing.F) {
+	names := oddNames()
+	for at, name := range names {
+		text := odd(f, name)
+		f.Add([]byte(text), uint8(at))
+		for _, further := range []int{1, 7, 31} { // each together with a few others
+			f.Add([]byte(odder(text, names[(at+further)%len(names)])), uint8(at+further))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
+		config, kernel := configurations[int(which)%len(configurations)], &memoryKernel{}
+		before := oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs})
+		p := proxy.New(self, config, kernel, &recordedFlows{})
+		p.Apply(before)
+		mustSync(t, p)
+		file := manifest{t: t, dir: t.TempDir()}
+		change := file.load(append([]byte{}, text...)) // nil would mean: no file
+		p.Apply(change)
+		mustSync(t, p)
+		checkTables(t, kernel, config)
+		likeFreshStartOf(t, self, config, kernel, before.Then(change))
+		if _, replaced := change.Services[bystander().Name]; !replaced {
+			checkBystander(t, kernel, config)
+		}
+
+		after := change.Then(file.load(nil))
+		p.Apply(after)
+		mustSync(t, p)
+		likeFreshStartOf(t, self, config, kernel, before.Then(after))
+	})
+}
+
+// TestEveryOddObjectReachesTheKernel: what is odd about an object is settled before the kernel sees it, or is nothing to it.
+func TestEveryOddObjectReachesTheKernel(t *testing.T) {
+	kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}
+	config := configurations[3]
+	p := proxy.New(self, config, kernel, &recordedFlows{})
+	p.Apply(oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs}))
+	for _, name := range oddNames() {
+		p.Apply(file.load([]byte(odd(t, name))))
+		report := mustSync(t, p)
+		if report.Total < 2 {
+			t.Errorf("%s: %d Services are in force, want the other one too", name, report.Total)
+		}
+		checkTables(t, &kernel.memory, config)
+		checkBystander(t, &kernel.memory, config)
+		kernel.agree(t)
+	}
+}
+
+func checkBystander(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
+	t.Helper()
+	for _, family := range config.Families {
+		addr, _ := bystander().ClusterIP(family)
+		want := ruleset.Tuple{Addr: addr, Proto: model.TCP, Port: 443}
+		if !slices.ContainsFunc(elementsOf(t, kernel, family, ruleset.Services), func(e ruleset.Element) bool { return e.Key == want }) {
+			t.Errorf("%s is not served any more", netip.AddrPortFrom(addr, 443))
+		}
+	}
+}
+
+func elementsOf(t testing.TB, kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
+	t.Helper()
+	elements, err := kernel.Tables.Elements(family, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elements
+}

@@ -1,0 +1,155 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/vicinity-proxy/vicinity/pkg/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// The commands that sync, and those that show what a scenario led to.
+
+func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
+	loaded, err := s.manifests.Load()
+	ts.Check(err)
+	s.apply(loaded.Change)
+	report, err := s.proxy.Sync(s.t.Context())
+	ts.Check(err)
+	ts.Check(report.Unswept)
+	ts.Check(report.FlowsLeft)
+	for _, problem := range loaded.Problems {
+		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
+	}
+	printLeftOut(ts.Stdout(), loaded.Change)
+	printReport(ts.Stdout(), report)
+	likeFreshStartOf(s.t, s.node, s.config, s.kernel.inMemory(), s.everything)
+	s.kernel.agree(s.t)
+}
+
+func printLeftOut(w io.Writer, change model.Change) {
+	for _, name := range slices.SortedFunc(maps.Keys(change.Services), model.ObjectName.Compare) {
+		if service := change.Services[name]; service != nil {
+			for _, sentence := range service.LeftOut {
+				fmt.Fprintf(w, "left out of Service %s: %s\n", name, sentence)
+			}
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(change.Slices), model.ObjectName.Compare) {
+		if slice := change.Slices[name]; slice != nil {
+			for _, sentence := range slice.LeftOut {
+				fmt.Fprintf(w, "left out of EndpointSlice %s: %s\n", name, sentence)
+			}
+		}
+	}
+}
+
+func printReport(w io.Writer, report proxy.Report) {
+	what := "synced"
+	if report.Complete {
+		what = "synced everything:"
+	}
+	fmt.Fprintf(w, "%s %d of %d Services: %d elements added, %d deleted\n", what, report.Services, report.Total,
+		report.Added[model.IPv4]+report.Added[model.IPv6], report.Deleted[model.IPv4]+report.Deleted[model.IPv6])
+	if report.Contested > 0 {
+		fmt.Fprintf(w, "frontends that several Services want: %d\n", report.Contested)
+	}
+	if report.HealthChecks == nil || report.Complete && len(report.HealthChecks) == 0 {
+		return
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(report.HealthChecks), model.ObjectName.Compare) {
+		check := report.HealthChecks[name]
+		fmt.Fprintf(w, "health check of %s on port %d:", name, check.Port)
+		for _, family := range slices.Sorted(maps.Keys(check.Endpoints)) {
+			fmt.Fprintf(w, " %s %d", family, check.Endpoints[family])
+		}
+		fmt.Fprintln(w)
+	}
+	if len(report.HealthChecks) == 0 {
+		fmt.Fprintln(w, "no health checks")
+	}
+}
+
+func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
+	text := s.kernel.inMemory().text(s.t)
+	if len(args) == 1 {
+		text, _, _ = strings.Cut(text, "\ntable ip6 ")
+	}
+	_, err := ts.Stdout().Write([]byte(text))
+	ts.Check(err)
+}
+
+// cmdElements writes `ip services 10.96.0.10 . tcp . 80 : fe00:1`.
+func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
+	for _, name := range args {
+		if !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
+			ts.Fatalf("there is no set %q", name)
+		}
+	}
+	stdout := ts.Stdout() // also if there is nothing to print: what an earlier command printed is gone
+	s.eachBlock(func(family, header, body string) {
+		_, name, _ := strings.Cut(header, " ")
+		_, elements, found := strings.Cut(body, "elements = { ")
+		if !found || len(args) > 0 && !slices.Contains(args, name) {
+			return
+		}
+		elements, _, _ = strings.Cut(elements, " }\n")
+		for element := range strings.SplitSeq(elements, ",") {
+			fmt.Fprintf(stdout, "%s %s %s\n", family, name, strings.TrimSpace(element))
+		}
+	})
+}
+
+func (s *scenario) cmdChain(ts *testscript.TestScript, args []string) {
+	printed := 0
+	s.eachBlock(func(family, header, body string) {
+		if kind, name, _ := strings.Cut(header, " "); kind != "chain" || !slices.Contains(args, name) {
+			return
+		}
+		printed++
+		fmt.Fprintf(ts.Stdout(), "%s %s\n", family, header)
+		for line := range strings.Lines(body) {
+			if rule := strings.TrimSpace(line); rule != "}" && rule != "" {
+				fmt.Fprintf(ts.Stdout(), "\t%s\n", rule)
+			}
+		}
+	})
+	if printed < len(args) {
+		ts.Fatalf("%d chains of %v are there", printed, args)
+	}
+}
+
+// eachBlock walks the sets, maps and chains, each with `set NAME`, `map NAME` or `chain NAME` as its header.
+func (s *scenario) eachBlock(each func(family, header, body string)) {
+	for table := range strings.SplitSeq(s.kernel.inMemory().text(s.t), "\n}\n") {
+		first, blocks, _ := strings.Cut(strings.TrimPrefix(table, "\n"), "\n")
+		for block := range strings.SplitSeq(blocks, "\n\n") {
+			header, body, _ := strings.Cut(strings.TrimSpace(block), " {\n")
+			each(strings.Fields(first + " . .")[1], header, body)
+		}
+	}
+}
+
+func (s *scenario) cmdFlows(ts *testscript.TestScript, _ []string) {
+	stdout := ts.Stdout()
+	for _, line := range s.flows.take() {
+		fmt.Fprintln(stdout, line)
+	}
+}
+
+func (s *scenario) cmdExplain(ts *testscript.TestScript, args []string) {
+	cluster := model.NewCluster(s.node)
+	cluster.Apply(s.everything)
+	var query explain.Query
+	if len(args) == 1 {
+		query.Service = model.ObjectName{Namespace: "default", Name: args[0]}
+	}
+	ts.Check(explain.Text(ts.Stdout(), explain.Ports(cluster, query)))
+}

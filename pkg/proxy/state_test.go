@@ -1,0 +1,115 @@
+package proxy_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// state is what a family's table holds, but for the order of slots, which depends on what came before and means nothing to traffic.
+type state struct {
+	Objects  ruleset.Objects
+	Elements map[string][]ruleset.Element
+	Slots    map[string]map[ruleset.Tuple][]netip.AddrPort // by map, and by frontend with the first slot of its table
+	Chains   []string
+}
+
+func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
+	t.Helper()
+	result := state{
+		Objects:  kernel.Tables.Objects(family),
+		Elements: map[string][]ruleset.Element{},
+		Slots:    map[string]map[ruleset.Tuple][]netip.AddrPort{},
+		Chains:   chainsOf(kernel.text(t), family),
+	}
+	for _, set := range ruleset.StaticSets {
+		elements, err := kernel.Tables.Elements(family, set)
+		if err != nil {
+			t.Fatalf("read %s: %v", set.Name, err)
+		}
+		if isSlots := set.Name == ruleset.Endpoints.Name || set.Name == ruleset.NodePortEndpoints.Name; isSlots {
+			result.Slots[set.Name] = slotsOf(t, elements)
+			continue
+		}
+		result.Elements[set.Name] = elements
+	}
+	return result
+}
+
+// slotsOf returns the endpoints of each load-balancing table. Its slots must have no hole: a draw would find nothing there.
+func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]netip.AddrPort {
+	t.Helper()
+	tables := map[ruleset.Tuple][]netip.AddrPort{}
+	for _, element := range elements { // by slot
+		table := element.Key
+		table.Number = ruleset.LocalSlot
+		if element.Key.Number >= ruleset.ClusterSlot {
+			table.Number = ruleset.ClusterSlot
+		}
+		if slot := int(element.Key.Number - table.Number); slot != len(tables[table]) {
+			t.Fatalf("%+v: slot %d follows %d slots", element.Key, slot, len(tables[table]))
+		}
+		tables[table] = append(tables[table], netip.AddrPortFrom(element.Value.Addr, element.Value.Port))
+	}
+	for _, endpoints := range tables {
+		slices.SortFunc(endpoints, netip.AddrPort.Compare)
+	}
+	return tables
+}
+
+// chainsOf returns the chains of a family's table, as text.
+func chainsOf(text string, family model.Family) []string {
+	var chains []string
+	for table := range strings.SplitSeq(text, "\n}\n") {
+		if !strings.HasPrefix(strings.TrimSpace(table), "table "+ruleset.Keyword(family)+" ") {
+			continue
+		}
+		for block := range strings.SplitSeq(table, "\n\n") {
+			if strings.HasPrefix(block, "\tchain ") {
+				chains = append(chains, block)
+			}
+		}
+	}
+	return chains
+}
+
+// likeFreshStart checks that the kernel holds what a proxy that starts now, with the same cluster, would write.
+func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
+	t.Helper()
+	likeFreshStartOf(t, self, bothFamilies, kernel, everything)
+}
+
+// likeFreshStartOf is likeFreshStart for any node and configuration.
+func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
+	t.Helper()
+	fresh := &memoryKernel{}
+	starting := proxy.New(node, config, fresh, &recordedFlows{})
+	starting.Apply(everything)
+	mustSync(t, starting)
+	for _, family := range config.Families {
+		opts := cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
+		if diff := cmp.Diff(stateOf(t, fresh, family), stateOf(t, kernel, family), opts); diff != "" {
+			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
+		}
+	}
+}
+
+func mustSync(t testing.TB, p *proxy.Proxy) proxy.Report {
+	t.Helper()
+	report, err := p.Sync(t.Context())
+	if err != nil {
+		t.Fatalf("sync: %v", err)
+	}
+	if report.Unswept != nil || report.FlowsLeft != nil {
+		t.Fatalf("sync left something over: %v, %v", report.Unswept, report.FlowsLeft)
+	}
+	return report
+}

@@ -1,0 +1,68 @@
+package ruleset
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Config is what the node's administrator chose about the tables.
+type Config struct {
+	// Families are the families that get a table.
+	Families []model.Family
+	// LocalTraffic tells this node's pods from everybody else.
+	LocalTraffic LocalTraffic
+	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
+	MasqueradeAll bool
+	// NodePorts says on which addresses node ports are served.
+	NodePorts model.NodePortAddresses
+}
+
+// LocalTraffic tells the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three ways is set. In a
+// family without any, nobody knows who is a pod: nothing that is sent to a ClusterIP is masqueraded, and pods that dial an
+// external address count as outside.
+type LocalTraffic struct {
+	// Prefixes are the pods' addresses, at most one prefix a family: modes ClusterCIDR and NodeCIDR.
+	Prefixes []netip.Prefix
+	// PodCIDRs: the prefixes are those in this node's own object, and follow it: mode NodeCIDR.
+	PodCIDRs bool
+	// Interface is the bridge that the pods' packets come in by: mode BridgeInterface.
+	Interface string
+	// InterfacePrefix begins the names of all links that the pods' packets come in by: mode InterfaceNamePrefix.
+	InterfacePrefix string
+}
+
+// Surroundings are what the tables hold for no single Service.
+type Surroundings struct {
+	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family in which all local ones do.
+	NodePortAddrs []netip.Addr
+	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that nobody has is dropped.
+	ServiceCIDRs []netip.Prefix
+}
+
+// notFromPods returns the test that a packet fails if it comes from a pod of this cluster, as far as the detector can tell;
+// false without a detector for the family.
+func (l LocalTraffic) notFromPods(family model.Family, source Field) (Statement, bool) {
+	switch {
+	case l.Interface != "":
+		return NotFromInterface{Name: l.Interface}, true
+	case l.InterfacePrefix != "":
+		return NotFromInterface{Name: l.InterfacePrefix, Prefix: true}, true
+	}
+	for _, prefix := range l.Prefixes {
+		if model.FamilyOf(prefix.Addr()) == family {
+			return InPrefix{Field: source, Prefix: prefix, Not: true}, true
+		}
+	}
+	return nil, false
+}
+
+// outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same in every
+// hook, before the source is translated.
+func (c Config) outside(family model.Family) Rule {
+	notFromNode := IsLocal{Field: SourceAddr, Not: true}
+	if notFromPods, ok := c.LocalTraffic.notFromPods(family, SourceAddr); ok {
+		return Rule{notFromPods, notFromNode}
+	}
+	return Rule{notFromNode}
+}

@@ -1,0 +1,52 @@
+package ruleset
+
+import (
+	"strconv"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// dispatchOf returns what the dispatch map says of a class.
+func dispatchOf(class Class) Verdict {
+	switch class {
+	case DropClass:
+		return Verdict{Kind: Drop}
+	case RefuseClass:
+		return Verdict{Kind: Goto, Chain: refuseChain}
+	default:
+		return Verdict{Kind: Jump, Chain: drawChainName(class)}
+	}
+}
+
+func drawChainName(class Class) string {
+	name := "lb-" + strconv.Itoa(class.slots())
+	if class.isSplit() {
+		name += "-local-" + strconv.Itoa(class.localSlots())
+	}
+	return name
+}
+
+// drawChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing up itself,
+// because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with 100,000 endpoints the
+// first Service of a new size would cost 5 ms, and so would the last.
+func drawChain(family model.Family, config Config, class Class) Chain {
+	chain := Chain{Name: drawChainName(class), Hook: NoHook}
+	if class.isSplit() {
+		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots()))
+	}
+	draw := Rule{DrawSlot{Slots: class.slots(), First: ClusterSlot}}
+	if class.slots() == 0 {
+		draw = Rule{Do{Verdict{Kind: Goto, Chain: refuseChain}}}
+	}
+	chain.Rules = append(chain.Rules, draw)
+	return chain
+}
+
+// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: whoever sent the
+// packet here will notice that this node has no endpoint (KEP-2086).
+func drawForOutside(outside Rule, slots int) Rule {
+	if slots == 0 {
+		return append(outside, Do{Verdict{Kind: Drop}})
+	}
+	return append(outside, DrawSlot{Slots: slots, First: LocalSlot}, Do{Verdict{Kind: Return}})
+}

@@ -1,0 +1,61 @@
+package ruleset
+
+import (
+	"iter"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// surround notes what changes when the tables have other surroundings.
+func (d *draft) surround(around Surroundings) {
+	d.plan.around = around
+	if slices.Equal(d.mirror.around.NodePortAddrs, around.NodePortAddrs) {
+		return
+	}
+	for _, family := range d.mirror.config.Families {
+		key := elementsKey{family, staticRank(NodePortIPs.Name)}
+		d.deletes[key], d.adds[key] = difference(d.mirror.around.elements(family), around.elements(family))
+	}
+}
+
+// elements returns the elements of nodeport-ips.
+func (s Surroundings) elements(family model.Family) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		for _, addr := range s.NodePortAddrs {
+			if model.FamilyOf(addr) == family && !yield(Element{Key: Tuple{Addr: addr}}) {
+				return
+			}
+		}
+	}
+}
+
+// replaceStaticChains writes the static chains anew whose rules the surroundings change.
+func (d *draft) replaceStaticChains(batch *Batch) {
+	if slices.Equal(d.mirror.around.ServiceCIDRs, d.plan.around.ServiceCIDRs) {
+		return
+	}
+	config := d.mirror.config
+	for _, family := range config.Families {
+		have := StaticChains(family, config, d.mirror.around)
+		for i, want := range StaticChains(family, config, d.plan.around) {
+			if !reflect.DeepEqual(want, have[i]) {
+				batch.add(Flush, family, ChainObject{want})
+				batch.add(Add, family, RulesObject{want})
+			}
+		}
+	}
+}
+
+// NewSurroundings returns the surroundings of a node whose interfaces have some addresses.
+func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) Surroundings {
+	around := Surroundings{ServiceCIDRs: serviceCIDRs}
+	for _, family := range config.Families {
+		if !config.NodePorts.All(family) {
+			around.NodePortAddrs = append(around.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)
+		}
+	}
+	return around
+}

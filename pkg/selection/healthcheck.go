@@ -1,0 +1,38 @@
+package selection
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// HealthCheck is what a node tells a load balancer about a Service with externalTrafficPolicy: Local (KEP-2086,
+// spec.healthCheckNodePort).
+type HealthCheck struct {
+	Port uint16
+	// Endpoints are the Service's families, each with the number of addresses on this node that have a ready endpoint of any
+	// port. Endpoints that terminate do not count, even while they still serve: the load balancer shall send nothing new.
+	Endpoints map[model.Family]int
+}
+
+// HealthCheckOf returns what the cluster's own node tells about a Service; false if nobody asks.
+func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, bool) {
+	service := cluster.Service(name)
+	if service == nil || service.HealthCheckNodePort == 0 {
+		return HealthCheck{}, false
+	}
+	from := Viewpoint{Node: cluster.Self()}
+	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
+	for _, addr := range service.ClusterIPs {
+		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
+		for _, port := range service.Ports {
+			for _, endpoint := range model.Endpoints(port, family, cluster.SlicesOf(name)) {
+				if endpoint.Ready && from.isHere(&endpoint) {
+					ready[endpoint.Addr.Addr()] = true
+				}
+			}
+		}
+		check.Endpoints[family] = len(ready)
+	}
+	return check, true
+}

@@ -1,0 +1,140 @@
+package selection
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+func checkAgainstKubeProxy(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+	t.Helper()
+	choices := kubeProxys(w, endpoints)
+	if diff := cmp.Diff(choices, viewOf(selection)); diff != "" {
+		t.Errorf("selection differs from kube-proxy's (-kube-proxy +got):\n%s", diff)
+	}
+	want, got := kubeProxysRoutes(w, choices), routesOf(selection)
+	if !w.dialledFromOutside() {
+		want.External, want.ShortCircuit = got.External, got.ShortCircuit
+	}
+	if got != want {
+		t.Errorf("connections go to %+v, with kube-proxy to %+v", got, want)
+	}
+}
+
+// checkOutcomes: each kind of connection is served by the choice that its policy names, is spread if and only if somebody is
+// there to take it, and is dropped only by a Local policy.
+func checkOutcomes(t *testing.T, w *world, selection Selection) {
+	t.Helper()
+	external := w.dialledFromOutside()
+	checkServed(t, selection, selection.ClusterIP, w.service.InternalTrafficLocal, internalTrafficPolicy)
+	checkServed(t, selection, selection.External, w.service.ExternalTrafficLocal && external, externalTrafficPolicy)
+	checkServed(t, selection, selection.ShortCircuit, false, "")
+	if external && selection.Cluster.Reason.Code == ClusterNotUsed {
+		t.Error("the cluster choice is not computed, and the pods need it for the external frontends")
+	}
+}
+
+func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcome), local bool, policyField string) {
+	t.Helper()
+	choice, outcome := serve()
+	served, want := &selection.Cluster, Refuse
+	if local {
+		served = selection.Local
+	}
+	switch {
+	case len(served.Endpoints) > 0:
+		want = Balance
+	case local && selection.Anywhere:
+		want = Drop
+	}
+	if numbers(choice.Endpoints) != numbers(served.Endpoints) || choice.Reason.Code != served.Reason.Code || choice.Tier != served.Tier {
+		t.Errorf("served by %+v, want %+v", choice, *served)
+	}
+	if outcome != want {
+		t.Errorf("outcome is %d, want %d", outcome, want)
+	}
+	if local && choice.Reason.Key != "" && choice.Reason.Key != policyField {
+		t.Errorf("the reason names %s instead of %s", choice.Reason.Key, policyField)
+	}
+}
+
+// checkWhyExcluded: a reason is true of its endpoint.
+func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
+	t.Helper()
+	at := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+	endpoint := endpoints[at]
+	terminating := !endpoint.Ready && endpoint.Serving && endpoint.Terminating
+	chosen := slices.Clone(selection.Cluster.Endpoints)
+	if selection.Local != nil {
+		chosen = append(chosen, selection.Local.Endpoints...)
+	}
+	isReady := func(endpoint model.PortEndpoint) bool { return endpoint.Ready }
+	reason, usable := exclusion.Reason, endpoint.Ready || terminating
+	holds := usable != (reason.Code == NotReady)
+	if reason.Code == TerminatingNotNeeded {
+		holds = terminating && slices.ContainsFunc(chosen, isReady)
+	}
+	if reason.Code == NotOnThisNode {
+		holds = endpoint.Node != "node-1" && selection.Local != nil
+	}
+	if reason.Code == HintedElsewhere {
+		holds = endpoint.Ready && len(endpoint.HintNodes)+len(endpoint.HintZones) > 0
+	}
+	if !holds {
+		t.Errorf("%+v is not true of %+v", exclusion.Reason, endpoint)
+	}
+}
+
+// checkFlows: exactly those may go on who serve where the policy or a topology key allows it, so that whoever is chosen for new
+// connections may.
+func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
+	t.Helper()
+	decision := Decision{Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
+	decision.Owned = w.service.Frontends(w.port, model.IPv4)
+	flows := decision.Flows(w.from)
+	if len(flows) != len(decision.Owned) {
+		t.Errorf("%d frontends have flows, %d are owned", len(flows), len(decision.Owned))
+		return
+	}
+	for i, frontend := range decision.Owned {
+		if flows[i].Frontend != frontend {
+			t.Errorf("flows are those of %s, want those of %s", flows[i].Frontend, frontend)
+		}
+		if w.service.KindOf(frontend).IsExternal() {
+			checkKept(t, w, endpoints, flows[i].Inside, selection.ShortCircuit, false)
+			checkKept(t, w, endpoints, flows[i].Outside, selection.External, w.service.ExternalTrafficLocal)
+		} else {
+			checkKept(t, w, endpoints, flows[i].Inside, selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkKept(t, w, endpoints, flows[i].Outside, selection.ClusterIP, w.service.InternalTrafficLocal)
+		}
+	}
+}
+
+func checkKept(t *testing.T, w *world, endpoints []model.PortEndpoint, kept []netip.AddrPort, serve func() (Choice, Outcome), local bool) {
+	t.Helper()
+	keys := w.service.Topology.Keys
+	var want []netip.AddrPort
+	for _, endpoint := range endpoints {
+		allowed := len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool { return sameValue(w, key, endpoint) })
+		if local {
+			allowed = endpoint.Node == w.from.Node.Name
+		}
+		if allowed && (endpoint.Ready || endpoint.Serving) {
+			want = append(want, endpoint.Addr)
+		}
+	}
+	if !slices.Equal(kept, want) {
+		t.Errorf("%v may go on, want %v", kept, want)
+	}
+	choice, _ := serve()
+	for _, endpoint := range choice.Endpoints {
+		if !slices.Contains(kept, endpoint.Addr) {
+			t.Errorf("new connections go to %s, but only %v may go on", endpoint.Addr, kept)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package selection
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// routes is where the three kinds of connection go: the endpoints' numbers, or what happens instead.
+type routes struct{ ClusterIP, External, ShortCircuit string }
+
+const (
+	refused = "refused"
+	dropped = "dropped"
+)
+
+func routeOf(choice Choice, outcome Outcome) string {
+	return map[Outcome]string{Balance: numbers(choice.Endpoints), Refuse: refused, Drop: dropped}[outcome]
+}
+
+func routesOf(selection Selection) routes {
+	return routes{
+		ClusterIP: routeOf(selection.ClusterIP()), External: routeOf(selection.External()), ShortCircuit: routeOf(selection.ShortCircuit()),
+	}
+}
+
+// Each row of kube-proxy's table of which endpoints serve which connections: C is the cluster choice and L the local one. A
+// port without external frontends has no connections in the last two columns.
+func TestWhichChoiceServesWhichConnections(t *testing.T) {
+	const no = ""
+	tests := map[string]struct {
+		internalLocal, externalLocal, external bool
+		want                                   routes
+	}{
+		"1: no policy, no external frontend":         {false, false, false, routes{"C", no, no}},
+		"2: no policy":                               {false, false, true, routes{"C", "C", "C"}},
+		"3: externalTrafficPolicy: Local":            {false, true, true, routes{"C", "L", "C"}},
+		"4: internalTrafficPolicy, nothing external": {true, false, false, routes{"L", no, no}},
+		"5: internalTrafficPolicy: Local":            {true, false, true, routes{"L", "C", "C"}},
+		"6: both policies Local":                     {true, true, true, routes{"L", "L", "C"}},
+		"7: externalTrafficPolicy, nothing external": {false, true, false, routes{"C", no, no}},
+		"both policies Local, no external frontend":  {true, true, false, routes{"L", no, no}},
+	}
+	// The cluster choice follows hints, in a short circuit too; the local one does not.
+	worlds := map[string]struct {
+		endpoints string
+		routes    map[string]string
+	}{
+		"endpoints here and elsewhere":       {"1*(b) 2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": "1", no: no}},
+		"ready here, terminating elsewhere":  {"1* 2t@node-2", map[string]string{"C": "1", "L": "1", no: no}},
+		"terminating here, ready elsewhere":  {"1t* 2@node-2", map[string]string{"C": "2", "L": "1", no: no}},
+		"endpoints elsewhere only":           {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
+		"terminating ones elsewhere only":    {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
+		"endpoints on nodes nobody knows of": {"2 3", map[string]string{"C": "2 3", "L": dropped, no: no}},
+		"no usable endpoint":                 {"1!* 2x@node-2", map[string]string{"C": refused, "L": refused, no: no}},
+		"no endpoint":                        {"", map[string]string{"C": refused, "L": refused, no: no}},
+	}
+	for name, test := range tests {
+		for where, world := range worlds {
+			t.Run(name+", "+where, func(t *testing.T) {
+				service := &model.Service{InternalTrafficLocal: test.internalLocal, ExternalTrafficLocal: test.externalLocal}
+				got := routesOf(Select(service, test.external, parseEndpoints(t, world.endpoints), viewFrom(fleet)))
+				if !test.external {
+					got.External, got.ShortCircuit = no, no
+				}
+				want := routes{
+					world.routes[test.want.ClusterIP], world.routes[test.want.External], world.routes[test.want.ShortCircuit],
+				}
+				if got != want {
+					t.Errorf("connections go to %+v, want %+v", got, want)
+				}
+			})
+		}
+	}
+}
+
+func TestRoutesWithTopologyKeys(t *testing.T) {
+	tests := map[string]struct {
+		service   model.Service
+		endpoints string
+		want      routes
+	}{
+		"without a policy, the keys hold for all": {
+			withKeys(exposed(model.Service{}), "zone"), "1* 2@node-2 3@node-3", routes{"1 2", "1 2", "1 2"},
+		},
+		"hard keys that match nothing refuse all": {
+			withKeys(exposed(model.Service{}), "zone"), "3@node-3", routes{refused, refused, refused},
+		},
+		"externalTrafficPolicy: Local: keys do not hold for clients outside": {
+			withKeys(externalLocal, "example.com/row *"), "1* 2@node-2", routes{"1 2", "1", "1 2"},
+		},
+		"externalTrafficPolicy: Local: hard keys refuse inside, the policy drops outside": {
+			withKeys(externalLocal, "hostname"), "2@node-2", routes{refused, dropped, refused},
+		},
+		"externalTrafficPolicy: Local: hard keys refuse inside, endpoints here serve outside": {
+			withKeys(externalLocal, "example.com/row"), "1* 2@node-2", routes{refused, "1", refused},
+		},
+		"internalTrafficPolicy: Local: hard keys refuse outside": {
+			withKeys(exposed(internalLocal), "zone"), "3@node-3", routes{dropped, refused, refused},
+		},
+		"internalTrafficPolicy: Local: keys hold outside": {
+			withKeys(exposed(internalLocal), "zone"), "1* 2@node-2 3@node-3", routes{"1", "1 2", "1 2"},
+		},
+		"both policies Local: keys hold for the short circuit alone": {
+			withKeys(bothLocal, "rack"), "1* 2@node-2 3@node-3", routes{"1", "1", "1 3"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := routesOf(choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet))); got != test.want {
+				t.Errorf("connections go to %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestTheReasonNamesThePolicyThatServes(t *testing.T) {
+	tests := map[string]struct {
+		service            model.Service
+		endpoints          string
+		clusterIP, outside Reason
+	}{
+		"internalTrafficPolicy: Local": {
+			exposed(internalLocal), "1*", Reason{Code: OnThisNode, Key: internalTrafficPolicy}, Reason{Code: AllEndpoints},
+		},
+		"externalTrafficPolicy: Local": {
+			externalLocal, "1*", Reason{Code: AllEndpoints}, Reason{Code: OnThisNode, Key: externalTrafficPolicy},
+		},
+		"both, with ready endpoints": {
+			bothLocal, "1*", Reason{Code: OnThisNode, Key: internalTrafficPolicy}, Reason{Code: OnThisNode, Key: externalTrafficPolicy},
+		},
+		"both, with terminating endpoints": {
+			bothLocal, "1t*",
+			Reason{Code: OnThisNodeTerminating, Key: internalTrafficPolicy}, Reason{Code: OnThisNodeTerminating, Key: externalTrafficPolicy},
+		},
+		"both, without endpoints on this node": {
+			bothLocal, "2@node-2",
+			Reason{Code: NoneOnThisNode, Key: internalTrafficPolicy}, Reason{Code: NoneOnThisNode, Key: externalTrafficPolicy},
+		},
+		"no policy is named where no endpoint is usable": {
+			bothLocal, "1!*", Reason{Code: NoUsableEndpoints}, Reason{Code: NoUsableEndpoints},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			selection := choose(&test.service, parseEndpoints(t, test.endpoints), viewFrom(fleet))
+			clusterIP, _ := selection.ClusterIP()
+			outside, _ := selection.External()
+			if clusterIP.Reason != test.clusterIP || outside.Reason != test.outside {
+				t.Errorf("reasons %+v and %+v, want %+v and %+v", clusterIP.Reason, outside.Reason, test.clusterIP, test.outside)
+			}
+		})
+	}
+}

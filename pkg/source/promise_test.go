@@ -1,0 +1,199 @@
+package source
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// The functions of this file hold what is accepted against what package model promises to its readers.
+
+func checkLabel(t *testing.T, name string) {
+	t.Helper()
+	if messages := validation.IsDNS1123Label(name); len(messages) > 0 {
+		t.Errorf("name %q: %v", name, messages)
+	}
+}
+
+func checkSubdomain(t *testing.T, name string) {
+	t.Helper()
+	if messages := validation.IsDNS1123Subdomain(name); len(messages) > 0 {
+		t.Errorf("name %q: %v", name, messages)
+	}
+}
+
+// checkAddrs asserts that all are canonical addresses of single machines, and none is there twice.
+func checkAddrs(t *testing.T, addrs []netip.Addr) {
+	t.Helper()
+	seen := make(map[netip.Addr]bool)
+	for _, addr := range addrs {
+		if !isUnicast(addr) || seen[addr] {
+			t.Errorf("%s among %v", addr, addrs)
+		}
+		seen[addr] = true
+	}
+}
+
+func isUnicast(addr netip.Addr) bool {
+	return addr.IsValid() && !addr.Is4In6() && addr.Zone() == "" && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() &&
+		!addr.IsUnspecified() && !addr.IsMulticast() && addr.String() != "255.255.255.255"
+}
+
+// checkPrefixes asserts that all are canonical ranges, and no address is in two of them.
+func checkPrefixes(t *testing.T, prefixes []netip.Prefix) {
+	t.Helper()
+	for i, prefix := range prefixes {
+		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+			t.Errorf("range %s", prefix)
+		}
+		for _, other := range prefixes[:i] {
+			if other.Overlaps(prefix) {
+				t.Errorf("%s overlaps %s", other, prefix)
+			}
+		}
+	}
+}
+
+// checkOneEach asserts that no two items are of one family.
+func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
+	t.Helper()
+	if len(firstOfEach(items, familyOf)) < len(items) {
+		t.Errorf("two of one family in %v", items)
+	}
+}
+
+func checkLeftOut(t *testing.T, sentences []string) {
+	t.Helper()
+	if len(sentences) > maxLeftOut+1 {
+		t.Errorf("%d sentences", len(sentences))
+	}
+	for _, sentence := range sentences {
+		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > maxPrinted+len("...") {
+			t.Errorf("left out: %q", sentence)
+		}
+	}
+}
+
+func checkService(t *testing.T, service *model.Service) {
+	t.Helper()
+	if service == nil {
+		return
+	}
+	checkLabel(t, service.Name.Namespace)
+	checkLabel(t, service.Name.Name)
+	if len(service.Ports) == 0 || len(service.ClusterIPs) == 0 {
+		t.Errorf("service %v has no frontend", service)
+	}
+	checkServicePorts(t, service.Ports)
+	checkOneEach(t, service.ClusterIPs, model.FamilyOf)
+	for _, addrs := range [][]netip.Addr{service.ClusterIPs, service.ExternalIPs, service.LoadBalancerIPs} {
+		checkAddrs(t, addrs)
+		for _, addr := range addrs {
+			if _, ok := service.ClusterIP(model.FamilyOf(addr)); !ok {
+				t.Errorf("%s is of a family without a ClusterIP", addr)
+			}
+		}
+	}
+	checkPrefixes(t, service.SourceRanges)
+	for _, prefix := range service.SourceRanges {
+		if prefix.Bits() == 0 {
+			t.Errorf("range %s allows everybody and is no range", prefix)
+		}
+	}
+	if service.HealthCheckNodePort != 0 && !service.ExternalTrafficLocal {
+		t.Errorf("health checks on port %d of a Service without external traffic policy Local", service.HealthCheckNodePort)
+	}
+	checkLeftOut(t, service.LeftOut)
+}
+
+func checkServicePorts(t *testing.T, ports []model.ServicePort) {
+	t.Helper()
+	seen := make(map[any]bool)
+	type nodePort protocolAndPort
+	for _, port := range ports {
+		number, onNodes := protocolAndPort{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
+		if port.Port == 0 || seen[number] || seen[port.Name] || port.NodePort != 0 && seen[onNodes] {
+			t.Errorf("ports = %v", ports)
+		}
+		seen[number], seen[port.Name], seen[onNodes] = true, true, true
+		if port.Name != "" {
+			checkLabel(t, port.Name)
+		}
+	}
+}
+
+func checkSlice(t *testing.T, slice *model.EndpointSlice) {
+	t.Helper()
+	if slice == nil {
+		return
+	}
+	checkLabel(t, slice.Name.Namespace)
+	checkLabel(t, slice.Service.Name)
+	checkSubdomain(t, slice.Name.Name)
+	names := make(map[string]bool)
+	for _, port := range slice.Ports {
+		if port.Port == 0 || names[port.Name] {
+			t.Errorf("ports = %v", slice.Ports)
+		}
+		names[port.Name] = true
+		if port.Name != "" {
+			checkLabel(t, port.Name)
+		}
+	}
+	for _, endpoint := range slice.Endpoints {
+		if !isUnicast(endpoint.Addr) || model.FamilyOf(endpoint.Addr) != slice.Family {
+			t.Errorf("endpoint %v in an %v slice", endpoint.Addr, slice.Family)
+		}
+		checkPlaces(t, endpoint)
+	}
+	checkLeftOut(t, slice.LeftOut)
+}
+
+func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
+	t.Helper()
+	if endpoint.Node != "" {
+		checkSubdomain(t, endpoint.Node)
+	}
+	for _, node := range endpoint.HintNodes {
+		checkSubdomain(t, node)
+	}
+	for _, zone := range append([]string{endpoint.Zone}, endpoint.HintZones...) {
+		if messages := validation.IsValidLabelValue(zone); len(messages) > 0 {
+			t.Errorf("zone %q: %v", zone, messages)
+		}
+	}
+	if len(endpoint.HintNodes) > maxEndpointHints || len(endpoint.HintZones) > maxEndpointHints {
+		t.Errorf("hints for %d nodes and %d zones", len(endpoint.HintNodes), len(endpoint.HintZones))
+	}
+}
+
+func checkNode(t *testing.T, node *model.Node) {
+	t.Helper()
+	if node == nil {
+		return
+	}
+	checkSubdomain(t, node.Name)
+	checkOneEach(t, node.Addresses, model.FamilyOf)
+	for _, addr := range node.Addresses {
+		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() {
+			t.Errorf("address %s of a node", addr)
+		}
+	}
+	checkPrefixes(t, node.PodCIDRs)
+	checkOneEach(t, node.PodCIDRs, familyOfPrefix)
+}
+
+func checkServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
+	t.Helper()
+	checkPrefixes(t, prefixes)
+	checkOneEach(t, prefixes, familyOfPrefix)
+	for _, prefix := range prefixes {
+		if prefix.Bits() == 0 {
+			t.Errorf("range %s takes in every address", prefix)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type attempt struct {
 	Services int           // decided, if it succeeded
 	RetryIn  time.Duration // if it failed
 	Unswept  bool
+	Flows    bool // that should have ended are left
 }
 
 // recorder is an Observer that keeps what it is told. It is locked because a timer that fires orders nothing.
@@ -41,7 +42,8 @@ func (r *recorder) Queued(at time.Time) {
 }
 
 func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
-	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil})
+	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil,
+		Flows: report.FlowsLeft != nil})
 }
 
 func (r *recorder) Failed(err error, started, ended time.Time, retryIn time.Duration) {
@@ -75,6 +77,7 @@ func (r *recorder) take() []attempt {
 type run struct {
 	*recorder
 	kernel    *scriptedKernel
+	flows     *recordedFlows
 	changes   chan model.Change
 	disturbed chan struct{}
 	end       context.CancelFunc
@@ -99,12 +102,13 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 		r := &run{
 			recorder:  &recorder{t: t, began: time.Now()},
 			kernel:    &scriptedKernel{},
+			flows:     &recordedFlows{},
 			changes:   make(chan model.Change, 16),
 			disturbed: make(chan struct{}, 1),
 			end:       cancel,
 		}
 		r.kernel.refuse = r.refuses
-		p := starting(r.kernel)
+		p := proxy.New(self, bothFamilies, r.kernel, r.flows)
 		go func() {
 			p.Run(ctx, r.changes, r.disturbed, r.recorder)
 			r.ended = true

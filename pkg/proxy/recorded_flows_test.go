@@ -17,6 +17,8 @@ type recordedFlows struct {
 	// fails is the error of the calls for a family from now on; ends is how many flows each call ends.
 	fails map[model.Family]error
 	ends  int
+	// failing is how many calls fail before that, whatever they are for.
+	failing int
 }
 
 // forgotten is one call.
@@ -27,6 +29,10 @@ type forgotten struct {
 
 func (r *recordedFlows) Forget(_ context.Context, flows []selection.Flows, scope selection.Scope) (int, error) {
 	r.calls = append(r.calls, forgotten{flows, scope})
+	if r.failing > 0 {
+		r.failing--
+		return 0, errInjected
+	}
 	return r.ends, r.fails[model.FamilyOf(flows[0].Frontend.Addr)]
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-// observer passes on what the proxy does: to health, metrics and the log. It is called by one goroutine.
+// observer passes on what the proxy does: to health, metrics and the log. Only FlowsLookedAt is called by another
+// goroutine than the proxy's.
 type observer struct {
 	node     string
 	stdout   io.Writer
@@ -41,16 +42,12 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		o.recorder.ElementsWritten(family.String(), metrics.OperationAdd, report.Added[family])
 		o.recorder.ElementsWritten(family.String(), metrics.OperationDelete, report.Deleted[family])
 		o.recorder.ServicePorts(family.String(), report.Ports[family])
-		o.recorder.FlowsEnded(family.String(), report.FlowsEnded[family])
 	}
 	o.recorder.FrontendsContested(report.Contested)
 	o.checks.follow(report)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
-	}
-	if report.FlowsLeft != nil {
-		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", report.FlowsLeft)
 	}
 	if !o.synced {
 		o.synced = true
@@ -64,4 +61,14 @@ func (o *observer) Failed(err error, started, ended time.Time, retryIn time.Dura
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(metrics.Families, ended.Sub(started), err)
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+}
+
+// FlowsLookedAt is called after UDP flows were looked at, with how many were ended in each family, and why some may be left.
+func (o *observer) FlowsLookedAt(ended map[model.Family]int, err error) {
+	for family, count := range ended {
+		o.recorder.FlowsEnded(family.String(), count)
+	}
+	if err != nil {
+		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", err)
+	}
 }

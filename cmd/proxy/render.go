@@ -104,7 +104,5 @@ func (k *paperKernel) Elements(_ context.Context, family model.Family, set rules
 // noFlows is the conntrack of a node that nobody has talked to.
 type noFlows struct{}
 
-// Forget ends nothing, because there is nothing.
-func (noFlows) Forget(context.Context, []selection.Flows, selection.Scope) (int, error) {
-	return 0, nil
-}
+// Note does nothing, because there are no flows.
+func (noFlows) Note([]selection.Flows, selection.Scope) {}

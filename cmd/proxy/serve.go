@@ -76,7 +76,7 @@ type daemon struct {
 	flags    *runFlags
 	config   ruleset.Config
 	conn     *nft.Conn
-	flows    *conntrack.Conn
+	flows    *conntrack.Reconciler
 	log      *slog.Logger
 	status   *health.Status
 	recorder *metrics.Recorder
@@ -93,7 +93,7 @@ type daemon struct {
 func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) *daemon {
 	config := flags.config(conn.Families())
 	d := &daemon{
-		config: config, flags: flags, conn: conn, flows: flows, log: log,
+		config: config, flags: flags, conn: conn, flows: conntrack.NewReconciler(flows), log: log,
 		status: &health.Status{}, recorder: metrics.NewRecorder(),
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
@@ -128,6 +128,10 @@ func (d *daemon) run(ctx context.Context, listeners listeners) error {
 			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
 		},
 		d.checks.run,
+		func(ctx context.Context) error {
+			d.flows.Run(ctx, d.observer.FlowsLookedAt)
+			return nil
+		},
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
 		func(ctx context.Context) error {
 			pace(ctx, repairInterval, d.disturbed, d.repairs)

@@ -61,8 +61,9 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
 
-		Contested: 2, FlowsEnded: map[model.Family]int{model.IPv6: 11},
+		Contested: 2,
 	}, time.Unix(100, 0), time.Unix(101, 0))
+	o.FlowsLookedAt(map[model.Family]int{model.IPv6: 11}, errors.New("the table is busy"))
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{

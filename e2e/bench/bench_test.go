@@ -18,6 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // config is what most clusters have: pods are known by their addresses, node ports are served on the node's own.
@@ -34,7 +35,8 @@ const ownNode = "node"
 type machine struct {
 	*fabric.Node
 	tables *nft.Conn
-	flows  *conntrack.Conn
+	conn   *conntrack.Conn
+	flows  notedFlows
 }
 
 // newMachine returns a node with empty tables in a network of its own.
@@ -66,7 +68,7 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	m := &machine{Node: node}
 	err = node.Do(func() (err error) {
 		if m.tables, err = nft.Dial(nft.Options{Owned: true}); err == nil {
-			m.flows, err = conntrack.Dial()
+			m.conn, err = conntrack.Dial()
 		}
 		return err
 	})
@@ -74,16 +76,27 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 		b.Fatalf("dial nftables and conntrack on %s: %v", name, err)
 	}
 	b.Cleanup(func() {
-		if err := errors.Join(m.tables.Close(), m.flows.Close()); err != nil {
+		if err := errors.Join(m.tables.Close(), m.conn.Close()); err != nil {
 			b.Errorf("leave the kernel of %s: %v", name, err)
 		}
 	})
 	return m
 }
 
+// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, and so the time for it is taken
+// apart.
+type notedFlows struct {
+	flows []selection.Flows
+	scope selection.Scope
+}
+
+func (n *notedFlows) Note(flows []selection.Flows, scope selection.Scope) {
+	n.flows, n.scope = flows, scope
+}
+
 // proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
 func (m *machine) proxyOf(cluster model.Change) *proxy.Proxy {
-	p := proxy.New(m.Name, config, m.tables, m.flows)
+	p := proxy.New(m.Name, config, m.tables, &m.flows)
 	p.Apply(cluster)
 	p.Apply(m.object())
 	return p
@@ -101,7 +114,7 @@ func (m *machine) object() model.Change {
 func sync(b *testing.B, p *proxy.Proxy) proxy.Report {
 	b.Helper()
 	report, err := p.Sync(b.Context())
-	if err := errors.Join(err, report.Unswept, report.FlowsLeft); err != nil {
+	if err := errors.Join(err, report.Unswept); err != nil {
 		b.Fatal(err)
 	}
 	return report

@@ -42,12 +42,12 @@ func BenchmarkFirstSync(b *testing.B) {
 				before := memory(b, "VmRSS")
 				b.StartTimer()
 				started := time.Now()
-				p := proxy.New(ownNode, config, kernel, machine.flows)
+				p := proxy.New(ownNode, config, kernel, &machine.flows)
 				p.Apply(everything)
 				report, err := p.Sync(b.Context())
 				syncs = append(syncs, time.Since(started))
 				b.StopTimer()
-				if err := errors.Join(err, report.Unswept, report.FlowsLeft); err != nil {
+				if err := errors.Join(err, report.Unswept); err != nil {
 					b.Fatal(err)
 				}
 				row.peak = max(row.peak, memory(b, "VmHWM")-before)

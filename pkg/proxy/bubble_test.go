@@ -22,7 +22,6 @@ type attempt struct {
 	Services int           // decided, if it succeeded
 	RetryIn  time.Duration // if it failed
 	Unswept  bool
-	Flows    bool // that should have ended are left
 }
 
 // recorder is an Observer that keeps what it is told. It is locked because a timer that fires orders nothing.
@@ -42,8 +41,7 @@ func (r *recorder) Queued(at time.Time) {
 }
 
 func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
-	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil,
-		Flows: report.FlowsLeft != nil})
+	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil})
 }
 
 func (r *recorder) Failed(err error, started, ended time.Time, retryIn time.Duration) {

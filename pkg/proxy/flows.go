@@ -2,8 +2,8 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -15,9 +15,9 @@ import (
 // Flows is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and SCTP notice
 // by themselves that an endpoint is gone; a UDP client would talk to nobody for as long as it goes on talking.
 type Flows interface {
-	// Forget ends the flows to UDP frontends that nobody may go on answering, and returns how many it ended. After an error it may
-	// be called again with the same.
-	Forget(ctx context.Context, flows []selection.Flows, scope selection.Scope) (ended int, err error)
+	// Note has the flows to UDP frontends looked at: soon those end that nobody may go on answering. It returns at once, for to look
+	// takes longer than a sync. What it is told of a frontend takes the place of what it was told before.
+	Note(flows []selection.Flows, scope selection.Scope)
 }
 
 // udpFrontends says who may answer the flows to each UDP frontend.
@@ -115,43 +115,17 @@ func (u *udpFrontends) note(concerned func(model.Frontend) bool) {
 	}
 }
 
-// forgetFlows ends the flows that nobody may answer any more. What fails is tried again after the next sync.
-func (p *Proxy) forgetFlows(ctx context.Context, report *Report) error {
+// noteFlows has the flows looked at that changes concern which the kernel has accepted.
+func (p *Proxy) noteFlows() {
 	scope := selection.ScopeOf(p.cluster, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes)
 	p.udp.serveNodePorts(scope.NodePorts)
 	if len(p.udp.changed) == 0 {
-		return nil
+		return
 	}
 	p.udp.noteNamesakes()
-	var failures []error
-	for _, family := range p.config.Families {
-		changed := p.udp.changedIn(family)
-		if len(changed) == 0 {
-			continue
-		}
-		ended, err := p.flows.Forget(ctx, changed, scope)
-		report.FlowsEnded[family] += ended
-		if err != nil {
-			failures = append(failures, fmt.Errorf("end the %s flows to %d UDP frontends that changed: %w", family, len(changed), err))
-			continue
-		}
-		for _, flows := range changed {
-			delete(p.udp.changed, flows.Frontend)
-		}
-	}
-	return errors.Join(failures...)
-}
-
-// changedIn returns what changed in a family, sorted.
-func (u *udpFrontends) changedIn(family model.Family) []selection.Flows {
-	var changed []selection.Flows
-	for frontend, flows := range u.changed {
-		if model.FamilyOf(frontend.Addr) == family {
-			changed = append(changed, flows)
-		}
-	}
-	slices.SortFunc(changed, func(a, b selection.Flows) int { return a.Frontend.Compare(b.Frontend) })
-	return changed
+	changed := slices.SortedFunc(maps.Values(p.udp.changed), func(a, b selection.Flows) int { return a.Frontend.Compare(b.Frontend) })
+	p.udp.changed = map[model.Frontend]selection.Flows{}
+	p.flows.Note(changed, scope)
 }
 
 // recall notes the UDP frontends that an earlier proxy left in the kernel: their Services may have been deleted meanwhile.

@@ -10,6 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // echoes is a namespace in which two endpoints answer UDP and TCP with their own name, all of it on loopback: the ClusterIP is
@@ -17,7 +18,17 @@ import (
 type echoes struct {
 	t      *testing.T
 	kernel *realKernel
-	flows  *conntrack.Conn
+	conn   *conntrack.Conn
+	ended  int // flows, so far
+}
+
+// Note ends flows before it returns, so that a test need not wait.
+func (e *echoes) Note(flows []selection.Flows, scope selection.Scope) {
+	ended, err := e.conn.Forget(e.t.Context(), flows, scope)
+	if err != nil {
+		e.t.Errorf("end flows: %v", err)
+	}
+	e.ended += ended
 }
 
 const echoPort = 5300
@@ -34,9 +45,9 @@ func newEchoes(t *testing.T) *echoes {
 		if err != nil {
 			t.Fatalf("dial conntrack: %v", err)
 		}
-		e.flows = flows
+		e.conn = flows
 	})
-	t.Cleanup(func() { _ = e.flows.Close() })
+	t.Cleanup(func() { _ = e.conn.Close() })
 	for number := byte(1); number <= 2; number++ {
 		e.serve(echoAddr(number), string('0'+rune(number)))
 	}
@@ -153,7 +164,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEchoes(t)
-			p := proxy.New(self, onLoopback(), e.kernel, e.flows)
+			p := proxy.New(self, onLoopback(), e.kernel, e)
 			p.Apply(e.service(1))
 			mustSync(t, p)
 			udp, tcp := e.dial("udp4"), e.dial("tcp4")
@@ -161,18 +172,18 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 				t.Fatalf("before: %s answers UDP and %s answers TCP, want 1", overUDP, overTCP)
 			}
 			if test.restart {
-				p = proxy.New(self, onLoopback(), e.kernel, e.flows)
+				p = proxy.New(self, onLoopback(), e.kernel, e)
 			}
 			p.Apply(test.change(e))
-			if ended := mustSync(t, p).FlowsEnded[model.IPv4]; ended != 1 {
-				t.Errorf("%d flows were ended, want 1", ended)
+			if mustSync(t, p); e.ended != 1 {
+				t.Errorf("%d flows were ended, want 1", e.ended)
 			}
 			if overUDP, overTCP := e.ask(udp), e.ask(tcp); overUDP != test.then || overTCP != "1" {
 				t.Errorf("after: %s answers UDP and %s answers TCP, want %s and 1", overUDP, overTCP, test.then)
 			}
 			p.Distrust()
-			if ended := mustSync(t, p).FlowsEnded[model.IPv4]; ended != 0 {
-				t.Errorf("%d more flows were ended, want none", ended)
+			if mustSync(t, p); e.ended != 1 {
+				t.Errorf("%d flows were ended in the end, want 1", e.ended)
 			}
 		})
 	}
@@ -181,7 +192,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 // TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets were nobody's, and its flow was never translated.
 func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	e := newEchoes(t)
-	p := proxy.New(self, onLoopback(), e.kernel, e.flows)
+	p := proxy.New(self, onLoopback(), e.kernel, e)
 	p.Apply(model.Change{})
 	mustSync(t, p)
 	e.serve(netip.MustParseAddr("127.0.96.1"), "host") // keeps the flow alive, as a client does that sends on and on

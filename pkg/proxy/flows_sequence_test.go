@@ -19,25 +19,17 @@ import (
 type flowsStep struct {
 	title  string
 	change model.Change
-	fails  bool // Forget does, for IPv4
 	want   []string
 }
 
 // runFlowsSteps syncs after each step.
 func runFlowsSteps(t *testing.T, steps []flowsStep) {
 	t.Helper()
-	flows := &recordedFlows{fails: map[model.Family]error{}}
+	flows := &recordedFlows{}
 	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
 	for _, step := range steps {
-		delete(flows.fails, model.IPv4)
-		if step.fails {
-			flows.fails[model.IPv4] = errInjected
-		}
 		p.Apply(step.change)
-		report, err := p.Sync(t.Context())
-		if err != nil || errors.Is(report.FlowsLeft, errInjected) != step.fails {
-			t.Errorf("%s: error %v, flows left because of %v; failing: %v", step.title, err, report.FlowsLeft, step.fails)
-		}
+		mustSync(t, p)
 		wantFlows(t, step.title, flows, step.want...)
 	}
 }
@@ -53,58 +45,6 @@ func TestAFrontendMovesToAnotherServiceInTwoSyncs(t *testing.T) {
 		{title: "two is deleted", change: without("two"), want: []string{"10.96.0.2:53/UDP []", "192.0.2.1:53/UDP []"}},
 		{title: "nothing happens"},
 	})
-}
-
-func TestFlowsThatCouldNotBeEndedAreLookedAtAgainWithWhatIsTrueThen(t *testing.T) {
-	one := oneService(nameService("dns", "10.96.0.1"), answeredBy("dns", 1))
-	first := flowsStep{title: "the Service is new", change: one, want: []string{"10.96.0.1:53/UDP [10.244.0.1:53]"}}
-	failed := flowsStep{title: "its endpoint is replaced", change: answers(answeredBy("dns", 2)), fails: true,
-		want: []string{"10.96.0.1:53/UDP [10.244.0.2:53]"}}
-	for name, steps := range map[string][]flowsStep{
-		"nothing happens meanwhile": {{title: "again", want: []string{"10.96.0.1:53/UDP [10.244.0.2:53]"}}},
-		"it fails again": {
-			{title: "again", fails: true, want: []string{"10.96.0.1:53/UDP [10.244.0.2:53]"}},
-			{title: "and again", want: []string{"10.96.0.1:53/UDP [10.244.0.2:53]"}},
-		},
-		"an endpoint comes back": {
-			{title: "again", change: answers(answeredBy("dns", 1, 2)), want: []string{"10.96.0.1:53/UDP [10.244.0.1:53 10.244.0.2:53]"}}},
-		"the Service is deleted": {{title: "again", change: without("dns"), want: []string{"10.96.0.1:53/UDP []"}}},
-		"the Service is deleted and comes back": {
-			{title: "deleted", change: without("dns"), fails: true, want: []string{"10.96.0.1:53/UDP []"}},
-			{title: "again", change: one, want: []string{"10.96.0.1:53/UDP [10.244.0.1:53]"}},
-		},
-		"another Service takes the frontend": {
-			{title: "again", change: without("dns").Then(oneService(nameService("other", "10.96.0.1"), answeredBy("other", 3))),
-				want: []string{"10.96.0.1:53/UDP [10.244.0.3:53]"}},
-		},
-		"another Service changes": {
-			{title: "again", change: oneService(nameService("other", "10.96.0.2"), answeredBy("other", 3)),
-				want: []string{"10.96.0.1:53/UDP [10.244.0.2:53]", "10.96.0.2:53/UDP [10.244.0.3:53]"}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			runFlowsSteps(t, append(append([]flowsStep{first, failed}, steps...), flowsStep{title: "afterwards"}))
-		})
-	}
-}
-
-// TestAFamilyWhoseFlowsCannotBeEndedKeepsNoOtherWaiting: what was done is not done again.
-func TestAFamilyWhoseFlowsCannotBeEndedKeepsNoOtherWaiting(t *testing.T) {
-	flows := &recordedFlows{ends: 3, fails: map[model.Family]error{model.IPv4: errInjected}}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
-	service := nameService("dns", "10.96.0.1")
-	service.ClusterIPs = addrs("10.96.0.1", "fd00:96::1")
-	p.Apply(oneService(service, nil))
-	report, err := p.Sync(t.Context())
-	if err != nil || !errors.Is(report.FlowsLeft, errInjected) || report.FlowsEnded[model.IPv6] != 3 {
-		t.Errorf("report %+v and error %v, want flows left in IPv4 and 3 ended in IPv6", report, err)
-	}
-	wantFlows(t, "the first sync", flows, "10.96.0.1:53/UDP []", "[fd00:96::1]:53/UDP []")
-	flows.fails = nil
-	if report := mustSync(t, p); report.FlowsEnded[model.IPv4] != 3 || report.FlowsEnded[model.IPv6] != 0 {
-		t.Errorf("ended %v flows, want 3 in IPv4", report.FlowsEnded)
-	}
-	wantFlows(t, "the next sync", flows, "10.96.0.1:53/UDP []")
 }
 
 // TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt: before that they may go on, because their endpoint still serves new ones.
@@ -227,11 +167,11 @@ func TestFlowsAreJudgedByWhatAddressesMeanNow(t *testing.T) {
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), nil).Then(model.Change{
 		Nodes: map[string]*model.Node{self: node}, LocalAddrs: addrs("127.0.0.1", "172.17.0.1", "172.16.0.1")}))
 	mustSync(t, p)
-	want := []forgotten{{
+	want := []noted{{
 		flows: []selection.Flows{{Frontend: model.Frontend{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.UDP, Port: 53}}},
 		scope: selection.Scope{Pods: node.PodCIDRs, Local: addrs("127.0.0.1", "172.17.0.1", "172.16.0.1"), NodePorts: addrs("172.16.0.1")},
 	}}
-	opts := cmp.Options{cmp.AllowUnexported(forgotten{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	opts := cmp.Options{cmp.AllowUnexported(noted{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 	if diff := cmp.Diff(want, flows.calls, opts); diff != "" {
 		t.Errorf("what was asked (-want +got):\n%s", diff)
 	}

@@ -86,10 +86,6 @@ type Report struct {
 	Ports map[model.Family]int
 	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
-	// FlowsEnded counts the UDP flows that were ended because nobody may answer them any more, by family. FlowsLeft is why some
-	// may be left; nil if none are. The next sync tries again.
-	FlowsEnded map[model.Family]int
-	FlowsLeft  error
 	// Contested is the number of frontends that several Services want.
 	Contested int
 	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
@@ -198,14 +194,14 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
 	return nil
 }
 
-// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, sweeps, and ends flows.
+// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, sweeps, and has flows looked at.
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
 	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
 		p.mirror = nil
 		return Report{}, fmt.Errorf("forget clients of endpoints that left: %w", err)
 	}
 	report.Unswept = p.sweep(ctx, &report)
-	report.FlowsLeft = p.forgetFlows(ctx, &report)
+	p.noteFlows()
 	return report, nil
 }
 
@@ -234,7 +230,6 @@ func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
 		Ports:        map[model.Family]int{},
 		Added:        map[model.Family]int{},
 		Deleted:      map[model.Family]int{},
-		FlowsEnded:   map[model.Family]int{},
 		Contested:    p.cluster.Contested(),
 		Surroundings: p.mirror.Surroundings(),
 	}

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -11,32 +10,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// recordedFlows keeps what it is asked to forget.
+// recordedFlows keeps what is noted.
 type recordedFlows struct {
-	calls []forgotten
-	// fails is the error of the calls for a family from now on; ends is how many flows each call ends.
-	fails map[model.Family]error
-	ends  int
-	// failing is how many calls fail before that, whatever they are for.
-	failing int
+	calls []noted
 }
 
-// forgotten is one call.
-type forgotten struct {
+// noted is one call.
+type noted struct {
 	flows []selection.Flows
 	scope selection.Scope
 }
 
-func (r *recordedFlows) Forget(_ context.Context, flows []selection.Flows, scope selection.Scope) (int, error) {
-	r.calls = append(r.calls, forgotten{flows, scope})
-	if r.failing > 0 {
-		r.failing--
-		return 0, errInjected
-	}
-	return r.ends, r.fails[model.FamilyOf(flows[0].Frontend.Addr)]
+func (r *recordedFlows) Note(flows []selection.Flows, scope selection.Scope) {
+	r.calls = append(r.calls, noted{flows, scope})
 }
 
-// take returns what was asked since the last call, a line for each frontend: who may answer those inside, and those outside.
+// take returns what was noted since the last call, a line for each frontend: who may answer those inside, and those outside.
 func (r *recordedFlows) take() []string {
 	var lines []string
 	for _, call := range r.calls {

@@ -67,7 +67,7 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 		}
 		observer.Failed(err, started, time.Now(), next.after)
 		return next
-	case report.Unswept != nil || report.FlowsLeft != nil:
+	case report.Unswept != nil:
 		observer.Synced(report, started, time.Now())
 		return pause{after: time.Second}
 	}

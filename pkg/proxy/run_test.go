@@ -139,23 +139,6 @@ func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 	})
 }
 
-func TestFlowsThatCouldNotBeEndedDoNotKeepChangesWaiting(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		r.flows.failing = 3
-		r.changes <- oneService(nameService("dns", "10.96.0.1"), answeredBy("dns", 1))
-		r.expect("the first change", attempt{Complete: true, Services: 1, Flows: true})
-		r.later(300 * time.Millisecond)
-		r.changes <- stickyService(1)
-		r.expect("a change soon after", attempt{At: 300 * time.Millisecond, Services: 1, Flows: true})
-		r.later(time.Second)
-		r.expect("a second later", attempt{At: 1300 * time.Millisecond, Flows: true})
-		r.later(time.Second)
-		r.expect("another second later", attempt{At: 2300 * time.Millisecond})
-		r.later(time.Hour)
-		r.expect("after they were ended")
-	})
-}
-
 func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.changes <- manyServices(3, 2)

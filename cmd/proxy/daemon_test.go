@@ -4,13 +4,13 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,38 +20,63 @@ import (
 // patience is how long something may take that happens at once on an idle machine.
 const patience = 20 * time.Second
 
+// asProxy is the environment variable that makes the test's program the proxy.
+const asProxy = "RUN_AS_PROXY"
+
+// TestMain runs the proxy instead of the tests in a process that startDaemon has made. A daemon inside the tests' own process would
+// work in two network namespaces: the goroutines that it starts run on threads that are outside of the test's.
+func TestMain(m *testing.M) {
+	if os.Getenv(asProxy) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 // daemonUnderTest is a `proxy run` in a namespace of its own.
 type daemonUnderTest struct {
 	namespace *netnstest.Namespace
+	process   *os.Process
 	stdout    *bufio.Reader
-	stop      context.CancelFunc
 	ended     chan outcome
 }
 
 // startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the kernel.
 func startDaemon(t *testing.T, namespace *netnstest.Namespace, args ...string) *daemonUnderTest {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	read, write := io.Pipe()
-	d := &daemonUnderTest{namespace: namespace, stdout: bufio.NewReader(read), stop: stop, ended: make(chan outcome, 1)}
-	go namespace.Do(func() {
-		var stderr strings.Builder
-		status := run(ctx, append(words("run --node node-a"), args...), write, &stderr)
+	var stderr strings.Builder
+	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
+	command.Env = append(os.Environ(), asProxy+"=1")
+	command.Stdout, command.Stderr = write, &stderr
+	namespace.Do(func() { err = command.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemonUnderTest{
+		namespace: namespace, process: command.Process, stdout: bufio.NewReader(read), ended: make(chan outcome, 1),
+	}
+	go func() {
+		_ = command.Wait() // what went wrong is in the exit status
 		_ = write.Close()
-		d.ended <- outcome{status: status, stderr: stderr.String()}
-	})
-	t.Cleanup(stop)
+		d.ended <- outcome{status: command.ProcessState.ExitCode(), stderr: stderr.String()}
+	}()
 	if line, err := d.stdout.ReadString('\n'); !strings.HasPrefix(line, "the first sync is in the kernel: node node-a, Services: 1, took ") {
-		stop()
+		_ = command.Process.Kill()
 		t.Fatalf("the first line is %q (%v); the daemon ended with %+v", line, err, <-d.ended)
 	}
 	return d
 }
 
-// end stops the daemon as a signal does, and returns what it left behind.
+// end stops the daemon by a signal, and returns what it left behind.
 func (d *daemonUnderTest) end(t *testing.T) outcome {
 	t.Helper()
-	d.stop()
+	if err := d.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 	select {
 	case ended := <-d.ended:
 		return ended

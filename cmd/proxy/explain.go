@@ -26,18 +26,18 @@ that was left out with its own reason.
 
 The ClusterIP is governed by internalTrafficPolicy, everything external (load-balancer IPs, external IPs, and node ports,
 written *:30080) by externalTrafficPolicy. If that is Local, connections of this node and of pods go to endpoints on all
-nodes, and those from outside stay here. Pods are told from clients outside by --detect-local-mode of 'run' and 'render';
-where it cannot, they count as outside.
+nodes, and those from outside stay here. Pods are told from clients outside by --detect-local-mode; where it cannot, as
+in a family without --cluster-cidr, they count as outside. So give the same flags to 'explain' as to 'run'.
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
-alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests would decide.
+alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
 
 PORT is a port's name or its number.`,
 		Example: `  # every Service, as node-a1 sees it
   proxy explain --manifests state --node node-a1
 
-  # one port of one Service
-  proxy explain --manifests state --node node-a1 shop/web:http
+  # one port of one Service, where pods have these addresses
+  proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
 
   # which nodes have no endpoint for a Service
   proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
@@ -62,12 +62,14 @@ PORT is a port's name or its number.`,
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	stateFlags
+	clientFlags
 	allNodes bool
 	output   string
 }
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags)
+	f.clientFlags.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node in the manifests, one after the other")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
@@ -78,7 +80,7 @@ func (f *explainFlags) Validate() error {
 	if f.allNodes && f.node != "" {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	}
-	return errors.Join(conflict, f.stateFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
+	return errors.Join(conflict, f.stateFlags.Validate(), f.clientFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
 }
 
 // queryOf reads the argument, if there is one.
@@ -107,7 +109,7 @@ func runExplain(stdout, stderr io.Writer, flags *explainFlags, query explain.Que
 	for _, node := range nodes {
 		cluster := model.NewCluster(node)
 		cluster.Apply(change)
-		asked := explain.Ports(cluster, query)
+		asked := flags.clients(change.Nodes[node]).Ports(cluster, query)
 		if len(asked) == 0 && query != (explain.Query{}) {
 			return notFound(cluster, query, flags.manifests)
 		}

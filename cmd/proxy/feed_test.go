@@ -30,6 +30,7 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 	here := nodeChange(&model.Node{Name: "node-a"})
 	const (
 		noNode     = `level=WARN msg="there is no Node of this name; its labels are unknown until there is one" node=node-a`
+		nodeGone   = `level=WARN msg="the Node of this name is gone; what it said last stays in force" node=node-a`
 		annotation = `level=WARN msg="an annotation is ignored" service=shop/web annotation=vicinity.dev/topology-keys reason="no key"`
 		leftOut    = `level=WARN msg="a part is left out; the rest is served" `
 	)
@@ -41,7 +42,7 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 	}{
 		"the Node is there":                         {[]model.Change{here}, nil},
 		"the Node is missing at the start":          {[]model.Change{{}, service(&model.Service{})}, []string{noNode}},
-		"the Node is deleted later":                 {[]model.Change{here, nodeChange(nil)}, []string{noNode}},
+		"the Node is deleted later":                 {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
 		"an annotation is right":                    {[]model.Change{here, service(&model.Service{})}, nil},
 		"an annotation is wrong":                    {[]model.Change{here, service(ignored)}, []string{annotation}},
 		"a Service with a wrong annotation is gone": {[]model.Change{here, service(nil)}, nil},

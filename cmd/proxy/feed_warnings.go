@@ -29,7 +29,11 @@ func (f *feed) warn(change model.Change) {
 // warnOfNode tells what this node lacks; at the start also if nothing is told of it.
 func (f *feed) warnOfNode(change model.Change) {
 	node, told := change.Nodes[f.node]
-	if f.started && !told {
+	switch {
+	case f.started && !told:
+		return
+	case f.started && node == nil:
+		f.log.Warn("the Node of this name is gone; what it said last stays in force", "node", f.node)
 		return
 	}
 	if node == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,14 +160,19 @@ func TestMasqueradeAllIsOffUnlessGiven(t *testing.T) {
 	}
 }
 
-func TestTheHelpOfRenderAndRunTeachesHowTrafficIsTold(t *testing.T) {
-	for _, command := range []string{"render", "run"} {
+func TestTheHelpTeachesHowTrafficIsTold(t *testing.T) {
+	clients := []string{
+		"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",
+		"--pod-interface-name-prefix PREFIX", "--masquerade-all",
+	}
+	nodePorts := []string{
+		"--nodeport-addresses ADDRESSES", "(default [primary])", "A family without a CIDR serves them on all addresses",
+	}
+	for command, parts := range map[string][]string{
+		"explain": clients, "render": slices.Concat(clients, nodePorts), "run": slices.Concat(clients, nodePorts),
+	} {
 		help := strings.Join(strings.Fields(proxyCommand(t, command, "--help").stdout), " ")
-		for _, part := range []string{
-			"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",
-			"--pod-interface-name-prefix PREFIX", "--masquerade-all", "--nodeport-addresses ADDRESSES", "(default [primary])",
-			"A family without a CIDR serves them on all addresses",
-		} {
+		for _, part := range parts {
 			if !strings.Contains(help, part) {
 				t.Errorf("the help of %s lacks %q", command, part)
 			}

@@ -55,10 +55,14 @@ func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []
 	}
 	var open []model.Family
 	for _, family := range families {
-		ofFamily := func(prefix netip.Prefix) bool { return model.FamilyOf(prefix.Addr()) == family }
-		if !slices.ContainsFunc(nodePorts.Prefixes, ofFamily) {
+		if !anyOf(family, nodePorts.Prefixes) {
 			open = append(open, family)
 		}
 	}
 	return open
+}
+
+// anyOf reports whether one of the prefixes is of a family.
+func anyOf(family model.Family, prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOf(prefix.Addr()) == family })
 }

@@ -12,12 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-// tableFlags say what the tables are made from: the state, which traffic is local, and where node ports are served. Which
-// endpoints are chosen does not depend on the latter two, so 'explain' does without. Their names and defaults are kube-proxy's.
+// tableFlags say what the tables are made from: the state, who the clients are, and where node ports are served. 'explain' does
+// without the last, because no endpoint is chosen by it. Their names and defaults are kube-proxy's.
 type tableFlags struct {
 	stateFlags
-	localTraffic      localTrafficFlags
-	masqueradeAll     bool
+	clientFlags
 	nodePortAddresses []string
 
 	// nodePorts is --nodeport-addresses after Validate.
@@ -26,9 +25,7 @@ type tableFlags struct {
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags)
-	f.localTraffic.register(flags)
-	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false,
-		"masquerade every connection to a ClusterIP, those of pods too; endpoints then see this node as the client")
+	f.clientFlags.register(flags)
 	flags.StringSliceVar(&f.nodePortAddresses, "nodeport-addresses", []string{primary},
 		"`ADDRESSES` of this node that serve node ports: primary for those that the Node object names, or CIDRs, comma-separated. "+
 			"A family without a CIDR serves them on all addresses, so name both; 0.0.0.0/0,::/0 is all addresses. Loopback never serves any")
@@ -38,7 +35,7 @@ func (f *tableFlags) register(flags *pflag.FlagSet) {
 func (f *tableFlags) Validate() error {
 	var nodePorts error
 	f.nodePorts, nodePorts = parseNodePortAddresses(f.nodePortAddresses)
-	return errors.Join(f.stateFlags.Validate(), f.localTraffic.Validate(), nodePorts)
+	return errors.Join(f.stateFlags.Validate(), f.clientFlags.Validate(), nodePorts)
 }
 
 // config is how the tables of some families are to be made.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/healthcheck"
@@ -56,6 +57,11 @@ func (h *healthChecks) follow(report proxy.Report) {
 	h.wanted <- h.last
 }
 
+// servesAll reports whether every local address serves node ports, in all families.
+func (h *healthChecks) servesAll() bool {
+	return !slices.ContainsFunc(h.config.Families, func(family model.Family) bool { return !h.config.NodePorts.All(family) })
+}
+
 // run serves until ctx ends.
 func (h *healthChecks) run(ctx context.Context) error {
 	defer h.servers.Close()
@@ -73,6 +79,9 @@ func (h *healthChecks) run(ctx context.Context) error {
 		h.recorder.HealthChecksFailed(err != nil)
 		again = nil
 		if err == nil {
+			if told != "" {
+				h.log.Info("all health checks are served again")
+			}
 			told = ""
 			continue
 		}

@@ -38,7 +38,7 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {
-			words("explain --cluster-cidr 10.244.0.0/16"), "unknown flag: --cluster-cidr",
+			words("explain --nodeport-addresses primary"), "unknown flag: --nodeport-addresses",
 			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
 		},
 		"help for an unknown command": {words("help frobnicate"), `unknown command "frobnicate"`, "proxy help [COMMAND]"},
@@ -108,6 +108,13 @@ func TestEveryCommandTeachesItsUse(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheHelpAsksKubectlForEveryKindThatIsRead(t *testing.T) {
+	const command = "kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml"
+	if help := proxyCommand(t, "--help").stdout; !strings.Contains(help, command) {
+		t.Errorf("the help lacks %q:\n%s", command, help)
 	}
 }
 

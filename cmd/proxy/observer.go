@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/health"
@@ -23,6 +25,8 @@ type observer struct {
 	checks   *healthChecks
 
 	synced bool // at least once
+	// nodePorts are the addresses on which node ports are served, as they were told last.
+	nodePorts []netip.Addr
 }
 
 // Queued is called when something has to be synced, before the sync.
@@ -45,9 +49,13 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	}
 	o.recorder.FrontendsContested(report.Contested)
 	o.checks.follow(report)
+	o.tellNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
+	}
+	if report.Unrecalled != nil {
+		o.log.Warn("UDP flows to Services that were deleted while no proxy ran may go on", "error", report.Unrecalled)
 	}
 	if !o.synced {
 		o.synced = true
@@ -61,6 +69,20 @@ func (o *observer) Failed(err error, started, ended time.Time, retryIn time.Dura
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(metrics.Families, ended.Sub(started), err)
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+}
+
+// tellNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Nothing else would tell that they
+// are served nowhere, as when the address in the Node object is that of a NAT before the machine.
+func (o *observer) tellNodePorts(addrs []netip.Addr) {
+	if o.synced && slices.Equal(addrs, o.nodePorts) || o.checks.servesAll() {
+		return
+	}
+	o.nodePorts = addrs
+	if len(addrs) == 0 {
+		o.log.Warn("node ports are served on no address: none of those that --nodeport-addresses chooses is on an interface")
+		return
+	}
+	o.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
 }
 
 // FlowsLookedAt is called after UDP flows were looked at, with how many were ended in each family, and why some may be left.

@@ -57,10 +57,10 @@ func newRoot() *cobra.Command {
 		Long: `Vicinity's service proxy. It runs once on every node and programs nftables, so that a connection to a
 Service reaches the nearest endpoint that the Service's owner allows.
 
-To see what it would do, no cluster and no root are needed, only a folder of Services, EndpointSlices and
-Nodes as 'kubectl get -o yaml' prints them:
+To see what it would do, no cluster and no root are needed, only a folder of Services, EndpointSlices, Nodes
+and ServiceCIDRs as 'kubectl get -o yaml' prints them:
 
-  kubectl get services,endpointslices,nodes -A -o yaml > state/all.yaml
+  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > state/all.yaml
   proxy explain --manifests state --node node-a1`,
 		Args:                  cobra.ArbitraryArgs, // so that RunE sees an unknown command
 		RunE:                  unknownCommand,

@@ -12,9 +12,9 @@ func newRun() *cobra.Command {
 		Long: `Load the manifests, program nftables in the current network namespace, and follow every change of the folder. One line on
 standard output says when the first sync is in the kernel; the log goes to standard error.
 
-An object that cannot be right is left out alone: the log, /healthz and /metrics say which, where and why, and its last
-good version stays in force. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart disturbs nothing;
-'proxy cleanup' removes them.
+An object that cannot be right is left out alone, and its last good version stays in force: the log and /healthz say
+which, where and why, and /metrics counts them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
+disturbs nothing; 'proxy cleanup' removes them.
 
 Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Example: `  sudo proxy run --manifests state --node node-a1

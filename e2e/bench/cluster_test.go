@@ -47,7 +47,7 @@ func (s size) service(number int) *model.Service {
 		ClusterIPs: []netip.Addr{clusterIP(number)},
 		Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: servicePort}},
 	}
-	s.typeOf(number).expose(made, number)
+	s.expose(made, number)
 	return made
 }
 
@@ -78,7 +78,7 @@ func (s size) slice(number, endpoints int) *model.EndpointSlice {
 			},
 		})
 	}
-	if s.typeOf(number) == loadBalancer && isLocal(number) && endpoints > 0 {
+	if s.typeOf(number) == loadBalancer && s.isLocal(number) && endpoints > 0 {
 		made.Endpoints[0].Node = ownNode
 	}
 	return made

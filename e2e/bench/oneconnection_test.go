@@ -48,9 +48,10 @@ func BenchmarkOneConnection(b *testing.B) {
 			site.note(b, number, turns*connectionsInTurn)
 		}
 	}
-	const clusterIPs = 2
-	smallest, largest := sites[0].paths[clusterIPs], sites[len(sites)-1].paths[clusterIPs]
-	b.ReportMetric(ratio(median(largest.taken.connects), median(smallest.taken.connects)), "x-smallest")
+	for number, smallest := range sites[0].paths {
+		largest := sites[len(sites)-1].paths[number]
+		b.ReportMetric(ratio(median(largest.taken.connects), median(smallest.taken.connects)), "x-smallest:"+smallest.metric)
+	}
 }
 
 // takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that nobody

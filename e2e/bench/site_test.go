@@ -22,6 +22,8 @@ type site struct {
 // path is a way to reach the endpoints, and what connections took that way.
 type path struct {
 	name string
+	// metric names it among the benchmark's metrics.
+	metric string
 	// targets are dialled in turn, and far from each other.
 	targets []netip.AddrPort
 	dialled int
@@ -75,29 +77,55 @@ func (s size) clusterOf(pods []*fabric.Pod) model.Change {
 	return change
 }
 
-// allPaths returns the paths in the order of the table. The first is the floor.
+// clusterIPsDialled is how many ClusterIPs are dialled in a cluster of any size: as many as the smallest has.
+const clusterIPsDialled = 10
+
+// allPaths returns the paths in the order of the table. The first is the floor. Those behind it have the same number of targets of the
+// same kinds in every cluster, spread over its table: what they cost more in a larger one is the table's size. The last three dial
+// everything that there is: in a large cluster a frontend has been forgotten by the processor's caches until it is its turn again, in
+// the smallest it never is.
 func (s *site) allPaths(servers []*fabric.Pod) []*path {
-	straight := newPath("straight to the endpoint")
+	straight := newPath("straight to the endpoint", "straight")
 	for _, server := range servers {
 		straight.add(server.IPv4, podPort)
 	}
-	same, clusterIPs := newPath("ClusterIP, always the same"), newPath("ClusterIP, another each time")
-	for _, number := range s.size.all(onlyClusterIP) {
-		clusterIPs.add(clusterIP(number), servicePort)
+	everyType, exposed, balanced := s.size.all(serviceTypes...), s.size.all(nodePort, loadBalancer), s.size.all(loadBalancer)
+	some := spread(balanced, fewestExposed)
+	return []*path{
+		straight,
+		newPath("ClusterIP, always the same", "one-ClusterIP").toClusterIPs(everyType[:1]),
+		newPath("ClusterIP, ten of them", "ClusterIPs").toClusterIPs(spread(everyType, clusterIPsDialled)),
+		newPath("node port, eight of them", "node-ports").toNodePorts(s.near, some),
+		newPath("LB IP with source ranges, eight of them", "LB-IPs").toLoadBalancers(some),
+		newPath("ClusterIP, each of all (cold caches)", "all-ClusterIPs").toClusterIPs(everyType),
+		newPath("node port, each of all (cold caches)", "all-node-ports").toNodePorts(s.near, exposed),
+		newPath("LB IP, each of all (cold caches)", "all-LB-IPs").toLoadBalancers(balanced),
 	}
-	same.targets = clusterIPs.targets[:1]
-	nodePorts, balancers := newPath("node port, another each time"), newPath("LB IP with source ranges, another each time")
-	for _, number := range s.size.all(nodePort) {
-		nodePorts.add(s.near.IPv4, nodePortOf(number))
-	}
-	for _, number := range s.size.all(loadBalancer) {
-		balancers.add(loadBalancerIP(number), servicePort)
-	}
-	return []*path{straight, same, clusterIPs, nodePorts, balancers}
 }
 
-func newPath(name string) *path {
-	return &path{name: name, taken: connections{accepted: map[int]int{}}}
+func newPath(name, metric string) *path {
+	return &path{name: name, metric: metric, taken: connections{accepted: map[int]int{}}}
+}
+
+func (p *path) toClusterIPs(numbers []int) *path {
+	for _, number := range numbers {
+		p.add(clusterIP(number), servicePort)
+	}
+	return p
+}
+
+func (p *path) toNodePorts(on *machine, numbers []int) *path {
+	for _, number := range numbers {
+		p.add(on.IPv4, nodePortOf(number))
+	}
+	return p
+}
+
+func (p *path) toLoadBalancers(numbers []int) *path {
+	for _, number := range numbers {
+		p.add(loadBalancerIP(number), servicePort)
+	}
+	return p
 }
 
 func (p *path) add(addr netip.Addr, port uint16) {

@@ -86,6 +86,8 @@ const connectHeading = `
 One connection after the other, over IPv4 and TCP, from a pod to a pod on another node; both nodes have the tables
 p50, p99: connect() alone, which is SYN, SYN-ACK, and ACK on its way. connections/s: also the socket, its port, and a reset at the end
 floor: the same, straight to the endpoint. tenths: the medians of each tenth of the run, fastest to slowest, which is the noise
+In the first rows of each kind the frontends are as many in every cluster, spread over its table. "Each of all" is no such comparison: a
+large table does not stay in the processor's caches between two connections to one of its frontends, and the smallest does
 
 `
 

@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -18,8 +19,8 @@ const (
 
 var serviceTypes = []serviceType{onlyClusterIP, nodePort, loadBalancer}
 
-// Of mixOf Services of a mix one is a load balancer (5 %) and three have a node port only (15 %). The smallest mix, of ten, has
-// all types as well.
+// Of mixOf Services of a mix one is a load balancer (5 %) and three have a node port only (15 %). A mix that is so small that it would
+// have less than eight load balancers begins with eight instead: so many are dialled in a cluster of any size.
 const (
 	mixOf          = 20
 	nodePortsOf    = 3
@@ -28,11 +29,17 @@ const (
 	firstCheckPort = 50_000 // of the health checks
 	oneLocalOf     = 4      // one load balancer in so many has externalTrafficPolicy: Local
 	sourceRanges   = 3
+	fewestExposed  = 8
 )
+
+// small reports whether the shares of a mix would leave too few load balancers.
+func (s size) small() bool { return s.services < fewestExposed*mixOf }
 
 func (s size) typeOf(number int) serviceType {
 	switch at := number % mixOf; {
-	case !s.mix || at >= exposedOf:
+	case s.mix && s.small() && number < fewestExposed:
+		return loadBalancer
+	case !s.mix || s.small() || at >= exposedOf:
 		return onlyClusterIP
 	case at < nodePortsOf:
 		return nodePort
@@ -40,34 +47,52 @@ func (s size) typeOf(number int) serviceType {
 	return loadBalancer
 }
 
-// all returns the numbers of all Services of a type.
-func (s size) all(wanted serviceType) []int {
+// all returns the numbers of all Services of some types.
+func (s size) all(wanted ...serviceType) []int {
 	var numbers []int
 	for number := range s.services {
-		if s.typeOf(number) == wanted {
+		if slices.Contains(wanted, s.typeOf(number)) {
 			numbers = append(numbers, number)
 		}
 	}
 	return numbers
 }
 
+// spread returns some of the numbers, evenly far apart, the first among them.
+func spread(numbers []int, some int) []int {
+	var chosen []int
+	for i := range some {
+		chosen = append(chosen, numbers[i*len(numbers)/some])
+	}
+	return chosen
+}
+
+// ordinal says which of the load balancers one is.
+func (s size) ordinal(number int) int {
+	if s.small() {
+		return number
+	}
+	return number / mixOf
+}
+
 // isLocal reports whether a load balancer has externalTrafficPolicy: Local.
-func isLocal(number int) bool { return number/mixOf%oneLocalOf == 0 }
+func (s size) isLocal(number int) bool { return s.ordinal(number)%oneLocalOf == 0 }
 
 // expose gives a Service the frontends of its type, besides the ClusterIP that all have.
-func (t serviceType) expose(service *model.Service, number int) {
-	if t == onlyClusterIP {
+func (s size) expose(service *model.Service, number int) {
+	kind := s.typeOf(number)
+	if kind == onlyClusterIP {
 		return
 	}
 	service.Ports[0].NodePort = nodePortOf(number)
-	if t == nodePort {
+	if kind == nodePort {
 		return
 	}
 	service.LoadBalancerIPs = []netip.Addr{loadBalancerIP(number)}
 	service.SourceRanges = sourceRangesOf(number)
-	if isLocal(number) {
+	if s.isLocal(number) {
 		service.ExternalTrafficLocal = true
-		service.HealthCheckNodePort = firstCheckPort + uint16(number/mixOf)
+		service.HealthCheckNodePort = firstCheckPort + uint16(s.ordinal(number))
 	}
 }
 

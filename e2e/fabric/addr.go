@@ -1,15 +1,35 @@
 package fabric
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // AddAddr gives a machine one more address, as a person would with "ip address add". The others find it only if it is inside
 // the fabric's own prefix, or by a route of theirs.
+//
+// It returns when packets to the address stay here. The kernel makes the route for that a moment after an IPv6 address, which sockets
+// may use at once; conntrack would go on sending a flow of that moment elsewhere.
 func (n *Namespace) AddAddr(addr netip.Addr) error {
-	return n.setUp(uplinkName, single(addr))
+	if err := n.setUp(uplinkName, single(addr)); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+		routes, err := n.links.RouteGet(addr.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("adding %s to %s: %w", addr, n.Name, errors.Join(errNotLocal, err))
+		}
+	}
 }
+
+var errNotLocal = errors.New("the kernel has no route that keeps its packets here")
 
 // RemoveAddr takes an address away that AddAddr gave.
 func (n *Namespace) RemoveAddr(addr netip.Addr) error {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -42,4 +43,17 @@ func (c *cluster) gain(n *node, addrs ...netip.Addr) {
 			c.t.Fatal(err)
 		}
 	}
+}
+
+// machineWith adds a machine that has, and serves on, addresses that the first node finds there. It answers through that node.
+func (c *cluster) machineWith(name string, addrs ...netip.Addr) *fabric.Namespace {
+	c.t.Helper()
+	machine := c.addHost(name, c.nodes[0])
+	for _, addr := range addrs {
+		if err := errors.Join(machine.AddAddr(addr), c.nodes[0].RouteVia(single(addr), machine)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.serveOn(machine, servicePort, addrs...)
+	return machine
 }

@@ -43,17 +43,24 @@ func sticksTo(t *testing.T, why string, client *fabric.Namespace, to []path) str
 	return first
 }
 
-// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that happens to
-// others.
-func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
-	t.Parallel()
+// newSixServers is a cluster of two nodes with three servers each, and every kind of client of the first node.
+func newSixServers(t *testing.T) (*cluster, []*pod, []*fabric.Namespace) {
+	t.Helper()
 	c := newCluster(t, 2)
-	node := c.nodes[0]
 	var servers []*pod
 	for i := range 6 {
 		servers = append(servers, c.addServer(c.nodes[i%2], fmt.Sprintf("server-%d", i)))
 	}
-	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+	node := c.nodes[0]
+	return c, servers, []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+}
+
+// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that happens to
+// others.
+func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
+	t.Parallel()
+	c, servers, clients := newSixServers(t)
+	node := c.nodes[0]
 	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers...)))
 	own := map[string]string{}
 	check := func(why string) {
@@ -100,13 +107,8 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 // TestEveryKindOfFrontendRemembersForTheOthers: it makes no difference by which of them a client comes first.
 func TestEveryKindOfFrontendRemembersForTheOthers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2)
+	c, servers, clients := newSixServers(t)
 	node := c.nodes[0]
-	var servers []*pod
-	for i := range 6 {
-		servers = append(servers, c.addServer(c.nodes[i%2], fmt.Sprintf("server-%d", i)))
-	}
-	clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 	for number, kind := range allKinds {
 		own := app{strings.ToLower(kind.String()), byte(41 + number)}
 		c.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(servers...)))

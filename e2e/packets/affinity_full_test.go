@@ -2,12 +2,12 @@ package packets_test
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // full is how many clients the kernel lets a map remember that has no size of its own.
@@ -16,50 +16,72 @@ const full = 65535
 // TestACrowdOfClientsDisturbsNobodyElse: when as many clients are remembered as the kernel allows, the Service goes on to balance new
 // ones, only without affinity; and another Service remembers its clients as before.
 func TestACrowdOfClientsDisturbsNobodyElse(t *testing.T) {
+	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	node := c.nodes[0]
 	servers := []*pod{c.addServer(node, "a"), c.addServer(node, "b")}
 	client := c.addPod(node, "client").Namespace
 	other := app{"other", 11}
-	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers...)))
 	c.apply(other.service(affinity(anHour)).Then(other.endpoints(servers...)))
-	others := only(other.paths(node, allKinds[0]), "tcp")[0]
-	own := sticks(t, client, others, 8)
-
-	fill(t, node, "ip", "default/web/tcp/", servers[0].IPv4)
-	answered := map[string]bool{}
-	for range mostConnections {
-		answered[mustAsk(t, client, paths[0]).Pod] = true
+	others := other.paths(node, model.ClusterIP)
+	own := map[path]string{}
+	for _, to := range others {
+		own[to] = sticks(t, client, to, 8)
 	}
-	if len(answered) != 2 {
-		t.Errorf("of the full Service only %v answer a client that could not be remembered", answered)
-	}
-	if got := sticks(t, client, others, 8); got != own {
-		t.Errorf("the other Service's client is with %s now, and was with %s", got, own)
-	}
-	stranger := c.addPod(node, "stranger").Namespace
-	sticks(t, stranger, others, mostConnections)
-	expect(t, "the other protocols of the full Service", []*fabric.Namespace{client}, paths[1:], func(from *fabric.Namespace, to path) error {
-		first, err := from.Ask(to.network, to.addr, fabric.Patience)
-		if err != nil {
-			return err
+	for number, to := range []path{paths[0], paths[4]} { // TCP over IPv4, UDP over IPv6
+		crowded := app{fmt.Sprintf("crowded-%d", number), byte(51 + number)}
+		c.apply(crowded.service(crowded.withEverything, affinity(anHour)).Then(crowded.endpoints(servers...)))
+		fill(t, node, crowded, to, servers[0])
+		expectForgets(t, client, crowded, to)
+		for _, to := range others {
+			if got := sticks(t, client, to, 8); got != own[to] {
+				t.Errorf("%s of the other Service: the client is with %s now, and was with %s", to, got, own[to])
+			}
 		}
-		return answeredBy(first.Pod)(from, to)
-	})
+		stranger := c.addPod(node, fmt.Sprintf("stranger-%d", number)).Namespace
+		for _, to := range others {
+			sticks(t, stranger, to, localConnections)
+		}
+	}
 }
 
-// fill adds elements to the affinity map whose name contains a part, until it is full.
-func fill(t *testing.T, n *node, family, part string, endpoint netip.Addr) {
+// expectForgets expects that one port of a Service, in one family, balances a client's connections as if there were no affinity, and
+// that all its other ports remember the client.
+func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
-	listing := runNFT(t, n, "", "-t", "list", "table", family, "vicinity")
-	names := regexp.MustCompile(`map (affinity\S*`+regexp.QuoteMeta(part)+`\S*) {`).FindAllStringSubmatch(listing, -1)
+	for _, to := range toAddrs(servicePort, crowded.addrs(model.ClusterIP)...) {
+		if to.network != full.network || to.family() != full.family() {
+			sticks(t, client, to, localConnections)
+			continue
+		}
+		seen := map[string]bool{}
+		for range mostConnections {
+			seen[mustAsk(t, client, to).Pod] = true
+		}
+		if len(seen) != 2 {
+			t.Errorf("%s: only %v answer a client that could not be remembered", to, seen)
+		}
+	}
+}
+
+// fill fills the map in which a Service remembers the clients of one port in one family.
+func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
+	t.Helper()
+	table, clientOf := "ip", "100.64.%d.%d"
+	if to.family() == model.IPv6 {
+		table, clientOf = "ip6", "fd00:64::%x:%x"
+	}
+	listing := runNFT(t, n, "", "-t", "list", "table", table, "vicinity")
+	part := regexp.QuoteMeta(crowded.object().String() + "/" + to.network + "/")
+	names := regexp.MustCompile(`map (affinity\S*`+part+`\S*) {`).FindAllStringSubmatch(listing, -1)
 	if len(names) != 1 {
 		t.Fatalf("there are %d affinity maps of %s, want one:\n%s", len(names), part, listing)
 	}
+	name := names[0][1]
 	var elements strings.Builder
-	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", family, names[0][1], family, names[0][1])
+	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", table, name, table, name)
 	for i := range full {
-		fmt.Fprintf(&elements, "\t100.64.%d.%d timeout 1h : %s,\n", i>>8, i&0xff, endpoint)
+		fmt.Fprintf(&elements, "\t"+clientOf+" timeout 1h : %s,\n", i>>8, i&0xff, to.own(endpoint.Namespace))
 	}
 	elements.WriteString("}\n")
 	runNFT(t, n, elements.String(), "-f", "-")

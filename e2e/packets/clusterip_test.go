@@ -1,7 +1,6 @@
 package packets_test
 
 import (
-	"errors"
 	"net/netip"
 	"testing"
 
@@ -12,27 +11,26 @@ import (
 // unallocated are addresses of the Services' ranges that no Service has.
 var unallocated = []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
 
-// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is gone. To see
-// it, a machine has such an address.
-func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
-	t.Parallel()
+// newUnallocated is a cluster in which a machine elsewhere has the unallocated addresses, to see whether packets for them leave.
+func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
+	t.Helper()
 	c := newCluster(t, 1)
 	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
-	elsewhere := c.addHost("elsewhere", c.nodes[0])
-	for i, addr := range unallocated {
-		back := []netip.Addr{host.IPv4, host.IPv6}[i]
-		err := errors.Join(
-			elsewhere.AddAddr(addr),
-			c.nodes[0].RouteVia(single(addr), elsewhere),
-			elsewhere.RouteVia(single(back), c.nodes[0].Namespace),
-		)
-		if err != nil {
+	elsewhere := c.machineWith("elsewhere", unallocated...)
+	for _, addr := range []netip.Addr{host.IPv4, host.IPv6} {
+		if err := elsewhere.RouteVia(single(addr), c.nodes[0].Namespace); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.serveOn(elsewhere, servicePort, unallocated...)
+	return c, []*fabric.Namespace{client, c.nodes[0].Namespace, host}
+}
+
+// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is gone.
+func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
+	t.Parallel()
+	c, clients := newUnallocated(t)
+	to := toAddrs(servicePort, unallocated...)
 	c.apply(service().Then(endpoints(c.addServer(c.nodes[0], "server"))))
-	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace, host}, toAddrs(servicePort, unallocated...)
 	expect(t, "no ServiceCIDR is known", clients, to, answeredBy("elsewhere"))
 	open := converse(t, clients, only(to, "tcp", "sctp"))
 
@@ -97,16 +95,21 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	expect(t, "a port that the Service does not define", r.clients(), toAddrs(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
 }
 
-// TestASwitchToExternalNameRemovesEverything: such a Service is none of ours any more.
-func TestASwitchToExternalNameRemovesEverything(t *testing.T) {
+// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and refused as on any
+// other ClusterIP, though a socket of the node would answer there.
+func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
-	client, host := c.addPod(c.nodes[0], "client").Namespace, c.addHost("host", c.nodes[0])
-	clients, everywhere := []*fabric.Namespace{client, c.nodes[0].Namespace, host}, web.paths(c.nodes[0], allKinds...)
-	c.apply(service(web.withEverything).Then(endpoints(c.addServer(c.nodes[0], "server"))))
-	expect(t, "a Service", clients, everywhere, answeredBy("server"))
-	c.apply(web.gone())
-	expect(t, "no Service", clients, everywhere, notServed)
-	c.apply(service(web.withEverything))
-	expect(t, "a Service again", clients, everywhere, answeredBy("server"))
+	r := newRefusals(t)
+	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
+	r.tellAddrs(r.nodes[0])
+	r.serveOn(r.node, servicePort, web.addrs(model.ClusterIP)...)
+	expect(t, "no Service", r.clients(), paths, answeredBy(r.node.Name))
+	r.apply(service(internalLocal).Then(endpoints(r.far)))
+	expect(t, "internalTrafficPolicy Local, endpoints only elsewhere", r.clients(), paths, silent)
+	r.apply(endpoints())
+	expect(t, "internalTrafficPolicy Local, no endpoint", r.clients(), paths, refused)
+	r.apply(service())
+	expect(t, "no endpoint", r.clients(), paths, refused)
+	r.apply(endpoints(r.near))
+	expect(t, "an endpoint", r.clients(), paths, answeredBy("near"))
 }

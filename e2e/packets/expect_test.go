@@ -48,6 +48,12 @@ func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, sh
 	}
 }
 
+// answered expects an answer, whoever gives it.
+func answered(from *fabric.Namespace, to path) error {
+	_, err := from.Ask(to.network, to.addr, fabric.Patience)
+	return err
+}
+
 // answeredBy expects an answer of that server.
 func answeredBy(name string) expectation {
 	return func(from *fabric.Namespace, to path) error {

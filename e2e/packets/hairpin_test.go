@@ -13,10 +13,13 @@ import (
 func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 	bridge := clusterCIDR()
 	bridge.LocalTraffic = ruleset.LocalTraffic{Interface: fabric.PodBridge}
+	masquerading := clusterCIDR()
+	masquerading.MasqueradeAll = true
 	for name, setup := range map[string]setup{
 		"with a detector":    {nodes: 1, config: clusterCIDR()},
 		"without a detector": {nodes: 1, config: withoutDetector()},
 		"behind a bridge":    {nodes: 1, config: bridge, bridged: true},
+		"with MasqueradeAll": {nodes: 1, config: masquerading},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package packets_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
@@ -28,6 +29,8 @@ func newTown(t *testing.T, config setup) *town {
 		external: web.paths(c.nodes[0], externalKinds...),
 	}
 }
+
+func (t *town) clients() []*fabric.Namespace { return slices.Concat(t.pod, t.node, t.host) }
 
 // TestExternalTrafficLocalWithoutALocalEndpoint: who is inside goes on to the endpoints elsewhere, a pod with its own address and
 // the node masqueraded; everybody else meets silence. Without a detector a pod counts as outside.

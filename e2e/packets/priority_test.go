@@ -10,39 +10,50 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, and those with 5.
+// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, those with 5, and all.
 const counters = `
 table inet witness {
 	chain leaving {
 		type filter hook postrouting priority 300; policy accept;
-		meta priority fd00:0-ffff:ffff counter comment "ours"
+		meta priority e000:0-ffff:ffff counter comment "ours"
 		meta priority 0:5 counter comment "five"
+		counter comment "any"
 	}
 }
 `
 
-// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next rule. A
-// packet that is no Service's keeps the priority it came with.
+// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next rule, whatever
+// the frontend, the policies and the client are. A packet that is no Service's keeps the priority it came with.
 func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
-	c := newCluster(t, 2)
-	servers := []*pod{c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")}
-	client := c.addPod(c.nodes[0], "client")
-	c.apply(service())
-	c.apply(endpoints(servers...))
-	runNFT(t, c.nodes[0], counters, "-f", "-")
-	for _, to := range paths {
-		for range 8 {
-			mustAsk(t, client.Namespace, to)
-			mustAsk(t, c.nodes[0].Namespace, to)
+	here := newTown(t, setup{config: clusterCIDR()})
+	node := here.nodes[0]
+	runNFT(t, node, counters, "-f", "-")
+	for _, test := range []struct {
+		why  string
+		edit func(*model.Service)
+	}{
+		{"both policies Cluster", func(*model.Service) {}},
+		{"internalTrafficPolicy Local", internalLocal},
+		{"externalTrafficPolicy Local", externalLocal},
+		{"session affinity", affinity(anHour)},
+	} {
+		here.apply(service(web.withEverything, test.edit).Then(endpoints(here.near, here.far)))
+		before := packets(t, node, "any")
+		for range 2 {
+			expect(t, test.why, here.clients(), web.paths(node, allKinds...), answered)
+		}
+		if got := packets(t, node, "ours"); got != "0" {
+			t.Errorf("%s: %s packets have left with a class or slot of ours", test.why, got)
+		}
+		if packets(t, node, "any") == before {
+			t.Errorf("%s: no packet was seen to leave, so nothing was tested", test.why)
 		}
 	}
-	if got := packets(t, c.nodes[0], "ours"); got != "0" {
-		t.Errorf("%s packets left with a class or slot of ours", got)
-	}
-	sendWithPriority(t, c.nodes[0].Namespace, servers[1], 5)
-	if got := packets(t, c.nodes[0], "five"); got != "1" {
+	sendWithPriority(t, node.Namespace, here.far, 5)
+	if got := packets(t, node, "five"); got != "1" {
 		t.Errorf("%s packets left with the priority 5 that one came with", got)
 	}
 }

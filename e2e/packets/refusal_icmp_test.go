@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -58,4 +60,30 @@ func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
 		return fmt.Errorf("ping from %s to %s: %+v, %w, want type %d, code %d", from.Name, addr, echo, err, wantType, wantCode)
 	}
 	return nil
+}
+
+// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. The node itself is told that its request was stopped.
+func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
+	t.Parallel()
+	c, clients := newUnallocated(t)
+	ping := func(why string, should func(from *fabric.Namespace, echo fabric.Echo, err error) bool) {
+		t.Helper()
+		for _, client := range clients {
+			for _, addr := range unallocated {
+				if echo, err := client.Ping(addr, atOnce); !should(client, echo, err) {
+					t.Errorf("%s: ping from %s to %s: %+v, %v", why, client.Name, addr, echo, err)
+				}
+			}
+		}
+	}
+	answered := func(_ *fabric.Namespace, echo fabric.Echo, err error) bool {
+		return err == nil && slices.Contains(unallocated, echo.From)
+	}
+	ping("no ServiceCIDR is known", answered)
+	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
+	ping("the ServiceCIDR is there", func(from *fabric.Namespace, _ fabric.Echo, err error) bool {
+		return errors.Is(err, os.ErrDeadlineExceeded) && !isNode(from) || errors.Is(err, syscall.EPERM) && isNode(from)
+	})
+	c.apply(serviceCIDR())
+	ping("the ServiceCIDR is gone", answered)
 }

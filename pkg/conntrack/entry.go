@@ -47,6 +47,8 @@ func parseEntry(message []byte) (entry, error) {
 			original = parseTuple(attribute.value)
 		case nl.CTA_TUPLE_REPLY:
 			reply = parseTuple(attribute.value)
+		case nl.CTA_ZONE:
+			e.inZone = len(attribute.value) == 2 && binary.BigEndian.Uint16(attribute.value) != 0
 		}
 		switch attribute.kind {
 		case nl.CTA_TUPLE_REPLY, nl.CTA_ZONE, nl.CTA_ID:

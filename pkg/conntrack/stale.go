@@ -14,6 +14,7 @@ type flow struct {
 	client   netip.Addr     // who sent the first packet
 	dialled  netip.AddrPort // where to, before any translation
 	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled itself if nothing was translated
+	inZone   bool           // it is in a conntrack zone, and not in the one that everybody shares
 }
 
 // verdicts tells which UDP flows are stale.
@@ -51,7 +52,8 @@ func (v verdicts) isStale(f flow) bool {
 	case f.answerer == f.dialled:
 		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none do, it is
 		// not ours: the Service is gone, and perhaps a process of this machine answers.
-		return !of.inside.isEmpty() || !of.outside.isEmpty()
+		// A zone is somebody else's: OVS keeps entries in its own that are never translated there.
+		return !f.inZone && (!of.inside.isEmpty() || !of.outside.isEmpty())
 	}
 	return true
 }

@@ -51,6 +51,11 @@ func flowOf(client, dialled, answerer string) flow {
 	}
 }
 
+func inZone(f flow) flow {
+	f.inZone = true
+	return f
+}
+
 type staleCase struct {
 	flows []selection.Flows
 	scope selection.Scope
@@ -81,6 +86,8 @@ func TestAFlowIsStaleIfWhoAnswersItMayNot(t *testing.T) {
 	checkStale(t, map[string]staleCase{
 		"its endpoint serves": {list(frontend(dns, endpointA, endpointB)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), false},
 		"its endpoint left":   {list(frontend(dns, endpointB)), clusterScope, flowOf(pod, dns, "10.244.1.1:53"), true},
+		"its endpoint left, and it is in a zone": {
+			list(frontend(dns, endpointB)), clusterScope, inZone(flowOf(pod, dns, "10.244.1.1:53")), true},
 		"its endpoint's port changed, as when a target port is edited": {
 			list(frontend(dns, endpointA)), clusterScope, flowOf(pod, dns, "10.244.1.1:54"), true,
 		},
@@ -143,6 +150,7 @@ func TestAFlowThatNothingTranslatedIsStaleOnceThereAreEndpoints(t *testing.T) {
 		"they came for clients inside only":               {list(split(dns, permitted{endpointA}, nil)), clusterScope, hole, true},
 		"they came for clients outside only":              {list(split(dns, nil, permitted{endpointA})), clusterScope, hole, true},
 		"the frontend has nobody: perhaps a process does": {list(frontend(dns)), clusterScope, hole, false},
+		"it is in a zone of somebody else's":              {list(frontend(dns, endpointA)), clusterScope, inZone(hole), false},
 		"it is another frontend's":                        {list(frontend("10.96.0.11:53", endpointA)), clusterScope, hole, false},
 		"a frontend whose endpoint has its address answers": {
 			list(frontend("10.244.1.1:53", endpointA)), clusterScope, flowOf(pod, "10.244.1.1:53", "10.244.1.1:53"), false,

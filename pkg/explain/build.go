@@ -10,7 +10,7 @@ import (
 )
 
 // build tells the story of a decision that the cluster's own node made.
-func build(cluster *model.Cluster, decision selection.Decision) Port {
+func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port {
 	node, service := cluster.Self(), decision.Service
 	from := selection.Viewpoint{Node: node, Labels: cluster.NodeLabels}
 	port := Port{
@@ -22,7 +22,7 @@ func build(cluster *model.Cluster, decision selection.Decision) Port {
 		Family:          decision.Family.String(),
 		Frontends:       frontends(service, decision.Owned),
 		Lost:            lost(cluster, decision),
-		Traffic:         traffic(decision),
+		Traffic:         c.traffic(decision),
 		Cluster:         choice(decision.Selection.Cluster),
 		Excluded:        excluded(decision.Selection.Exclusions(decision.Endpoints, from)),
 		AllowedSources:  allowedSources(decision, node),

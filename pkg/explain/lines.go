@@ -2,8 +2,11 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // trafficLines tells what is dialled, the ClusterIP or everything external, and below it what happens to connections.
@@ -45,13 +48,24 @@ func sourceLines(allowed []string) []string {
 	return append([]string{sentence}, allowed...)
 }
 
-func affinityLines(seconds int) []string {
-	if seconds == 0 {
+// affinityLines tells apart what is remembered apart: a client has one endpoint for each choice that serves somebody.
+func affinityLines(port Port) []string {
+	if port.AffinitySeconds == 0 {
 		return nil
 	}
-	return []string{
-		fmt.Sprintf("A client keeps its endpoint for %s after its newest connection, whichever frontend it dials.", duration(seconds)),
+	const sentence = "A client keeps its endpoint for %s after its newest connection%s."
+	scope := ", whichever frontend it dials"
+	if serves(port, choiceCluster) && serves(port, choiceLocal) {
+		scope = ": one where a Local policy keeps it on this node, and one everywhere else"
 	}
+	return []string{fmt.Sprintf(sentence, duration(port.AffinitySeconds), scope)}
+}
+
+// serves reports whether connections are spread over the endpoints of a choice.
+func serves(port Port, choice string) bool {
+	return slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool {
+		return traffic.Choice == choice && traffic.Outcome == outcomeNames[selection.Balance]
+	})
 }
 
 // duration writes 3h for what Go calls 3h0m0s.

@@ -20,7 +20,7 @@ const outcomeLost = "lost"
 type path struct {
 	subject string // "New connections to the ClusterIP"
 	policy  string // the policy that keeps them on this node, if one does
-	source  string // the stable word for the source address that endpoints see; empty if it is not to be told
+	source  source // which address endpoints see as the client's; zero if it is not to be told
 }
 
 // tell completes what is known of some traffic with where it goes.
@@ -32,14 +32,14 @@ func (p path) tell(traffic Traffic, choice selection.Choice, outcome selection.O
 	traffic.Outcome = outcomeNames[outcome]
 	traffic.Message = p.subject + " " + p.predicate(len(choice.Endpoints), outcome)
 	if outcome == selection.Balance {
-		traffic.Source = p.source
+		traffic.Source = p.source.word
 	}
 	return traffic
 }
 
 // predicate says what somebody who dials will see, and what the endpoint will.
 func (p path) predicate(endpoints int, outcome selection.Outcome) string {
-	here, seen := "", seenSource[p.source]
+	here, seen := "", p.source.seen
 	if p.policy != "" {
 		here = " on this node"
 	}
@@ -58,12 +58,16 @@ func (p path) predicate(endpoints int, outcome selection.Outcome) string {
 	return fmt.Sprintf("are spread at random over %d endpoints%s, which see %s.", endpoints, here, seen)
 }
 
-// seenSource says which address an endpoint sees as the client's.
-var seenSource = map[string]string{
-	sourceKept:        "the client's own address",
-	sourceMasqueraded: "an address of this node instead of the client's",
-	sourceKeptForPods: "a pod's own address, or one of this node",
-}
+// source is which address an endpoint sees as the client's: a stable word, and the same for a sentence.
+type source struct{ word, seen string }
+
+var (
+	kept        = source{"kept", "the client's own address"}
+	masqueraded = source{"masqueraded", "an address of this node instead of the client's"}
+	keptForPods = source{"keptForPods", "a pod's own address, or one of this node"}
+	// ofThisNode is masqueraded where nobody but this node can be the client.
+	ofThisNode = source{masqueraded.word, "an address of this node"}
+)
 
 // outcomeOfClusterIP returns what a dialled ClusterIP does, as word and sentence.
 func outcomeOfClusterIP(traffic []Traffic) (outcome, message string) {

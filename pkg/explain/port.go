@@ -37,8 +37,8 @@ type Port struct {
 	AllowedSources []string `json:"allowedSources,omitempty"`
 	// HealthCheck is what load balancers are told about the Service; nil if the Service has no healthCheckNodePort.
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// AffinitySeconds is how long a client keeps its endpoint after its newest connection, whichever frontend it dials; zero
-	// without session affinity.
+	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity. It has
+	// one endpoint for all traffic of the same choice, whichever frontend it dials.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
 	// Warnings are sentences about what the Service asks for and does not get, and what it hardly means.
 	Warnings []string `json:"warnings,omitempty"`
@@ -62,15 +62,16 @@ type LostFrontend struct {
 type Traffic struct {
 	To string `json:"to"` // ClusterIP, or external: every other kind of frontend
 	// From says whose connections these are. It is everybody, unless externalTrafficPolicy Local makes a difference: then those of
-	// this node, and of pods where the proxy can tell that they are pods, come from inside, all others from outside.
+	// this node and of pods come from inside, all others from outside. In a family in which the proxy cannot tell who is a pod,
+	// pods are outside too: the message says so and why, and the source of those from inside is masqueraded, not keptForPods.
 	From      string   `json:"from"`
 	Frontends []string `json:"frontends"` // their addresses, never null
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop
 	Message   string   `json:"message"`   // the outcome as a sentence
 	Choice    string   `json:"choice"`    // cluster or local: where the port tells the endpoints, or why there are none
 	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or keptForPods, the
-	// former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP, where it does not depend
-	// on the Service but on how the proxy was told to recognize pods.
+	// former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP unless all its connections
+	// are masqueraded: it does not depend on the Service there, but on which clients the proxy takes for pods.
 	Source string `json:"source,omitempty"`
 }
 

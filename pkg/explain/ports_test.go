@@ -56,7 +56,7 @@ func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cl
 // one returns the story of the only port of default/web.
 func one(t *testing.T, cluster *model.Cluster) explain.Port {
 	t.Helper()
-	ports := explain.Ports(cluster, explain.Query{Service: web().Name})
+	ports := explain.Clients{}.Ports(cluster, explain.Query{Service: web().Name})
 	if len(ports) != 1 {
 		t.Fatalf("got %d ports, want 1: %+v", len(ports), ports)
 	}
@@ -136,7 +136,7 @@ func TestPortsAreInAFixedOrderAndOnlyThoseAskedFor(t *testing.T) {
 				query = mustParse(t, test.query)
 			}
 			var got []string
-			for _, port := range explain.Ports(cluster, query) {
+			for _, port := range (explain.Clients{}).Ports(cluster, query) {
 				got = append(got, port.Service+" "+port.Port+" "+port.Family+" "+port.Frontends[0].Address)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

@@ -42,14 +42,6 @@ func malformed(arg, format string, args ...any) error {
 	return fmt.Errorf("query %q is not NAMESPACE/NAME[:PORT]: %s", arg, fmt.Sprintf(format, args...))
 }
 
-// String returns the query as it is written on the command line.
-func (q Query) String() string {
-	if q.Port == "" {
-		return q.Service.String()
-	}
-	return q.Service.String() + ":" + q.Port
-}
-
 // Match reports whether the query asks for a port that has this identity and number.
 //
 // Kubernetes lets a port be named "80" and serve 443, so a number is compared with both; and one number may serve several

@@ -79,17 +79,9 @@ func TestQueryMatch(t *testing.T) {
 				query = mustParse(t, test.query)
 			}
 			if got := query.Match(test.id, test.number); got != test.want {
-				t.Errorf("%q.Match(%v, %d) = %v, want %v", test.query, test.id, test.number, got, test.want)
+				t.Errorf("does query %q match %v, %d? %v, want %v", test.query, test.id, test.number, got, test.want)
 			}
 		})
-	}
-}
-
-func TestQueryIsPrintedAsItIsWritten(t *testing.T) {
-	for _, arg := range []string{"default/web", "default/web:http"} {
-		if got := mustParse(t, arg).String(); got != arg {
-			t.Errorf("%q is printed as %q", arg, got)
-		}
 	}
 }
 

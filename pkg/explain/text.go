@@ -36,7 +36,7 @@ func writePort(page *bytes.Buffer, port Port) {
 	writeLines(page, toClusterIP, trafficLines(port, toClusterIP))
 	writeLines(page, toExternal, trafficLines(port, toExternal))
 	writeLines(page, "sources", sourceLines(port.AllowedSources))
-	writeLines(page, "affinity", affinityLines(port.AffinitySeconds))
+	writeLines(page, "affinity", affinityLines(port))
 	writeLines(page, "health", healthLines(port.HealthCheck))
 	writeLines(page, choiceCluster, choiceLines(port.Cluster))
 	if port.Local != nil {

@@ -62,7 +62,7 @@ func balanced() *model.Service {
 func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
 	service := balanced()
 	service.ClusterIPs = append(service.ClusterIPs, netip.MustParseAddr("fd00:10:96::10"))
-	ports := explain.Ports(clusterOf(webSlice(), service), explain.Query{})
+	ports := explain.Clients{}.Ports(clusterOf(webSlice(), service), explain.Query{})
 	got := map[string][]explain.Frontend{}
 	for _, port := range ports {
 		got[port.Family] = port.Frontends

@@ -17,8 +17,13 @@ import (
 func (n network) list() []netip.Addr {
 	n.t.Helper()
 	var addrs []netip.Addr
-	n.do(func() (err error) {
-		addrs, err = List()
+	n.do(func() error {
+		handle, err := openHandle()
+		if err != nil {
+			return err
+		}
+		defer handle.Close()
+		addrs, err = list(handle)
 		return err
 	})
 	return addrs

@@ -30,9 +30,11 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
-// Watch delivers the addresses that List returns: once at the start, and all of them again whenever they are others than before,
-// until ctx ends, and then returns nil. Addresses that change within a few milliseconds are delivered together. What was delivered
-// must not be changed; the next delivery waits until deliver returns, and then tells what is true by then.
+// Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted, each once;
+// an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again whenever they are
+// others than before, until ctx ends, and then returns nil. A delivery is never nil, even if it is empty. Addresses that change
+// within a few milliseconds are delivered together. What was delivered must not be changed; the next delivery waits until deliver
+// returns, and then tells what is true by then.
 //
 // The error says why the addresses could not be listed at the start. Whatever fails later is logged and tried again.
 //

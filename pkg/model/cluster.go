@@ -60,7 +60,7 @@ func (c *Cluster) ServiceNames() []ObjectName {
 // SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
 func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
 
-// Self returns the node from which the cluster is seen. Its labels are nil while it is unknown.
+// Self returns the node from which the cluster is seen, as its object last said. Its labels are nil if there never was one.
 func (c *Cluster) Self() Node {
 	if node := c.nodes[c.self]; node != nil {
 		return *node
@@ -143,7 +143,12 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
+// applyNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its labels and
+// addresses every node port would go.
 func (c *Cluster) applyNode(name string, node *Node, dirty map[ObjectName]bool) {
+	if name == c.self && node == nil {
+		return
+	}
 	old := c.nodes[name]
 	if node == nil {
 		delete(c.nodes, name)

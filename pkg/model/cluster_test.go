@@ -115,7 +115,7 @@ func TestApplyReturnsTheServicesToDecideAnew(t *testing.T) {
 		"a label with an empty value that is taken away": {changeOf(nodeWith("node-4")), "racks"},
 		"a label that is added with an empty value":      {changeOf(nodeWith("node-3", rackLabel+"=")), "racks"},
 		"another node that went":                         {Change{Nodes: map[string]*Node{"node-2": nil}}, "racks zones"},
-		"this node went":                                 {Change{Nodes: map[string]*Node{"node-1": nil}}, "plain racks zones"},
+		"this node's object went":                        {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
 		"a node that was never here went":                {Change{Nodes: map[string]*Node{"node-9": nil}}, ""},
 		"a Service and a node label that it newly reads": {changeOf(serviceNamed("plain", "colour"), nodeWith("node-3", "colour=red")), "plain"},
 		"a Service and its slice together, once":         {changeOf(serviceNamed("plain"), sliceFor("plain-1", "plain")), "plain"},
@@ -186,6 +186,10 @@ func TestTheClusterKnowsItsNodes(t *testing.T) {
 	cluster.Apply(Change{Nodes: map[string]*Node{"node-2": nil}})
 	if labels, known := cluster.NodeLabels("node-2"); known || labels != nil {
 		t.Errorf("a node that went has labels %v, known: %v", labels, known)
+	}
+	cluster.Apply(Change{Nodes: map[string]*Node{"node-1": nil}})
+	if self := cluster.Self(); self.Labels == nil {
+		t.Error("this node forgot itself when its object went")
 	}
 }
 

@@ -14,15 +14,9 @@ func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
 	case ruleset.Add:
 		e.addChain(family, chain)
 	case ruleset.Delete:
-		e.table(unix.NFT_MSG_DELCHAIN, 0, family)
-		e.text(unix.NFTA_CHAIN_TABLE, ruleset.TableName)
-		e.text(unix.NFTA_CHAIN_NAME, chain.Name)
-		e.end()
+		e.naming(unix.NFT_MSG_DELCHAIN, family, unix.NFTA_CHAIN_NAME, chain.Name)
 	case ruleset.Flush: // deleting rules without saying which means all of the chain
-		e.table(unix.NFT_MSG_DELRULE, 0, family)
-		e.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
-		e.text(unix.NFTA_RULE_CHAIN, chain.Name)
-		e.end()
+		e.naming(unix.NFT_MSG_DELRULE, family, unix.NFTA_RULE_CHAIN, chain.Name)
 	}
 	return nil
 }

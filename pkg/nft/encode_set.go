@@ -34,15 +34,9 @@ func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
 	case ruleset.Add:
 		return e.addSet(op.Family, set)
 	case ruleset.Delete:
-		e.table(unix.NFT_MSG_DELSET, 0, family)
-		e.text(unix.NFTA_SET_TABLE, ruleset.TableName)
-		e.text(unix.NFTA_SET_NAME, set.Name)
-		e.end()
+		e.naming(unix.NFT_MSG_DELSET, family, unix.NFTA_SET_NAME, set.Name)
 	case ruleset.Flush: // deleting elements without saying which means all of the set
-		e.table(unix.NFT_MSG_DELSETELEM, 0, family)
-		e.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.TableName)
-		e.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-		e.end()
+		e.naming(unix.NFT_MSG_DELSETELEM, family, unix.NFTA_SET_ELEM_LIST_SET, set.Name)
 	}
 	return nil
 }

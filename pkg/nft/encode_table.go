@@ -22,6 +22,15 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 	return nil
 }
 
+// naming appends a message that says of an object in our table no more than its name. The attribute for the table is the first one
+// of every such message.
+func (m *messages) naming(kind uint16, family byte, object uint16, name string) {
+	m.table(kind, 0, family)
+	m.text(unix.NFTA_CHAIN_TABLE, ruleset.TableName)
+	m.text(object, name)
+	m.end()
+}
+
 func (m *messages) addTable(family byte, name string, flags uint32) {
 	m.table(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, family)
 	m.text(unix.NFTA_TABLE_NAME, name)

@@ -50,8 +50,9 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 }
 
 // elements reads a set once. The kernel does not say when a dump is inconsistent, and some are although nobody writes, while a
-// hash table is growing: elements are then missing or there twice. So the generation must be the same before and after, and the
-// number must be what the kernel says, where it says so. A set that packets fill is different a moment later anyway.
+// hash table is growing: elements are then missing or there twice. So the number must be what the kernel says. Where it does not
+// say so, nothing at all may have changed meanwhile, in any table; a set of ranges is no hash table. A set that packets fill is
+// different a moment later anyway.
 func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	before, err := r.generation(ctx)
 	if err != nil {
@@ -69,7 +70,8 @@ func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.
 	if err != nil {
 		return nil, err
 	}
-	if !set.Dynamic && (after != before || count >= 0 && count != len(elements)) {
+	isWhole := set.Dynamic || count == len(elements) || count < 0 && (set.Interval || after == before)
+	if !isWhole {
 		return nil, errInterrupted
 	}
 	return elements, nil

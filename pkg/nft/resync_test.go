@@ -5,6 +5,7 @@ package nft
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,26 +62,34 @@ func everyLayout() map[string]layout {
 	}
 }
 
-// TestEveryRealLayoutIsWhatItsTextSays programs Services of every shape as the proxy does, and loads the text of the same tables
-// with nft.
+// TestEveryRealLayoutIsWhatItsTextSays programs Services as the proxy does, and loads the text of the same tables with nft: Services
+// of every shape where nothing is chosen and where everything is, and elsewhere those whose chains depend on it.
 func TestEveryRealLayoutIsWhatItsTextSays(t *testing.T) {
 	for name, layout := range everyLayout() {
 		t.Run(name, func(t *testing.T) {
 			namespace := netnstest.New(t)
-			batch := layout.batch(nil)
+			batch := layout.batchOf(splitShapes, nil)
+			if slices.Contains([]string{"nothing is chosen", "everything is chosen"}, name) {
+				batch = layout.batch(nil)
+			}
 			commit(t, dial(t, namespace, Options{}), batch)
 			checkListed(t, namespace, batch, model.Families...)
 		})
 	}
 }
 
-// batch is what the proxy commits first.
+// batch is what the proxy commits first, with a Service of every shape.
 func (l layout) batch(found map[model.Family]ruleset.Objects) ruleset.Batch {
+	return l.batchOf(everyShape, found)
+}
+
+// batchOf is the same with Services of these shapes.
+func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Family]ruleset.Objects) ruleset.Batch {
 	config := l.config
 	config.Families = model.Families
 	var services []ruleset.Service
 	for _, family := range model.Families {
-		services = append(services, everyService(family)...)
+		services = append(services, servicesOf(family, shapes(family))...)
 	}
 	_, plan := ruleset.Resync(config, services, l.around, found)
 	return plan.Batch
@@ -122,30 +131,38 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all.
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the layout, and where
+// nothing and where everything is chosen all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
-	var chains strings.Builder
-	for _, op := range everyLayout()["nothing is chosen"].batch(nil).Ops {
-		if object, ok := op.Object.(ruleset.RulesObject); ok {
-			fmt.Fprintf(&chains, "%s %s: %d\n", op.Family, object.Chain.Name, len(object.Chain.Rules))
-		}
-	}
 	sticky := "sticky-default/svc-2-local-1-policies-"
-	for _, chain := range []string{
-		"refuse: 2", "lb-1: 1", "lb-2: 1", "lb-70: 1",
-		"lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "lb-70-local-11: 2",
-		sticky + "0-sticky-3/udp/http: 2", sticky + "3-sticky-3/udp/http/local: 1", sticky + "3-sticky-3/udp/http/external: 2",
+	split := []string{
+		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", sticky + "3-sticky-3/udp/http/external: 2",
+		strings.Replace(sticky+"3-sticky-3/udp/http/external: 2", "sticky", "learn", 1),
+	}
+	others := []string{
+		"lb-1: 1", "lb-2: 1", "lb-70: 1", "lb-70-local-11: 2",
+		sticky + "0-sticky-3/udp/http: 2", sticky + "3-sticky-3/udp/http/local: 1",
 		strings.Replace(sticky+"0-sticky-3/udp/http: 2", "sticky", "learn", 1),
 		strings.Replace(sticky+"3-sticky-3/udp/http/local: 1", "sticky", "learn", 1),
-		strings.Replace(sticky+"3-sticky-3/udp/http/external: 2", "sticky", "learn", 1),
-	} {
-		for _, family := range model.Families {
-			if want := fmt.Sprintf("\n%s %s\n", family, chain); !strings.Contains("\n"+chains.String(), want) {
-				t.Errorf("no chain with so many rules: %s", want)
-			}
+	}
+	checkChains(t, layout{}.batchOf(splitShapes, nil), split)
+	checkChains(t, layout{}.batch(nil), append(split, others...))
+}
+
+// checkChains checks that a batch gives chains so many rules, in both families.
+func checkChains(t *testing.T, batch ruleset.Batch, want []string) {
+	t.Helper()
+	var chains []string
+	for _, op := range batch.Ops {
+		if object, ok := op.Object.(ruleset.RulesObject); ok {
+			chains = append(chains, fmt.Sprintf("%s %s: %d", op.Family, object.Chain.Name, len(object.Chain.Rules)))
 		}
 	}
-	if t.Failed() {
-		t.Log(chains.String())
+	for _, chain := range want {
+		for _, family := range model.Families {
+			if want := fmt.Sprintf("%s %s", family, chain); !slices.Contains(chains, want) {
+				t.Errorf("no chain with so many rules: %s, only\n%s", want, strings.Join(chains, "\n"))
+			}
+		}
 	}
 }

@@ -47,13 +47,18 @@ func everyShape(family model.Family) []shape {
 	return append(shapes, shape{name: "large", cluster: 70, local: 11, externalLocal: true})
 }
 
-// everyService returns a Service of every shape, all of them with a ClusterIP, a load balancer's address, an external IP and a
-// node port.
-func everyService(family model.Family) []ruleset.Service {
+// splitShapes returns the shapes whose chains tell inside from outside, which depends on the layout. The chains of all others are the
+// same in every layout.
+func splitShapes(family model.Family) []shape {
+	return slices.DeleteFunc(everyShape(family), func(s shape) bool { return !s.internalLocal || !s.externalLocal })
+}
+
+// servicesOf returns a Service of each shape, all of them with a ClusterIP, a load balancer's address, an external IP and a node port.
+func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	var services []ruleset.Service
 	at := addressesOf(family)
 	clusterIP, balancer, externalIP := at.service, at.balancer, at.client
-	for i, shape := range everyShape(family) {
+	for i, shape := range shapes {
 		name := model.ObjectName{Namespace: "default", Name: shape.name}
 		id := model.PortID{Service: name, Port: "http", Protocol: model.Protocols[i%len(model.Protocols)], Family: family}
 		port := ruleset.Port{ID: id, ClusterIP: clusterIP, Affinity: shape.affinity}

@@ -49,6 +49,11 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		return inPrefix(family, s)
 	case ruleset.NotFromInterface:
 		return notFromInterface(s)
+	case ruleset.FromInterface:
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIF, Register: firstRegister},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: make([]byte, 4)},
+		}, nil
 	case ruleset.IsLocal:
 		return isLocal(s)
 	case ruleset.HasDestinationNAT:

@@ -128,8 +128,12 @@ func (p *Proxy) noteFlows() {
 	p.flows.Note(changed, scope)
 }
 
-// recall notes the UDP frontends that an earlier proxy left in the kernel: their Services may have been deleted meanwhile.
+// recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel: their Services may have been
+// deleted meanwhile. A sync does not depend on it.
 func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) error {
+	if p.synced {
+		return nil
+	}
 	for _, family := range p.config.Families {
 		for _, set := range []ruleset.Set{ruleset.Services, ruleset.NodePorts} {
 			if !slices.Contains(found[family].Sets, set.Name) {

@@ -92,7 +92,7 @@ func permittedIn(s *story) map[model.Frontend]selection.Flows {
 // untranslated once somebody may answer. Proxies restart meanwhile.
 func TestNoHistoryLeavesAStaleFlow(t *testing.T) {
 	ended := 0
-	for seed := range uint64(36) {
+	for seed := range uint64(18) {
 		kernel := &memoryKernel{}
 		flows := &openFlows{open: map[openFlow]bool{}}
 		s := newStory(seed, kernel, kernel, flows)

@@ -105,7 +105,7 @@ func TestAProxyThatStartsRecallsTheFrontendsOfAnEarlierOne(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting: the tables are made anew then.
+// TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting, nor does it make the tables anew.
 func TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting(t *testing.T) {
 	kernel := &scriptedKernel{}
 	earlier := starting(kernel)
@@ -114,14 +114,15 @@ func TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting(t *testing.T) {
 	kernel.unreadable = errInjected
 	p := starting(kernel)
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), nil))
-	for range 2 {
-		if _, err := p.Sync(t.Context()); !errors.Is(err, errInjected) {
-			t.Fatalf("error %v, want the injected one", err)
-		}
+	if report := mustSync(t, p); !errors.Is(report.Unrecalled, errInjected) {
+		t.Errorf("told %v, want the injected error", report.Unrecalled)
 	}
-	mustSync(t, p)
-	if !slices.ContainsFunc(kernel.batches, rebuilds) {
-		t.Error("the tables were not made anew")
+	p.Distrust()
+	if report := mustSync(t, p); report.Unrecalled != nil {
+		t.Errorf("told %v at the second sync", report.Unrecalled)
+	}
+	if slices.ContainsFunc(kernel.batches, rebuilds) {
+		t.Error("the tables were made anew")
 	}
 }
 

@@ -86,6 +86,8 @@ type Report struct {
 	Ports map[model.Family]int
 	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
+	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the first sync.
+	Unrecalled error
 	// Contested is the number of frontends that several Services want.
 	Contested int
 	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
@@ -136,6 +138,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		return Report{}, err
 	}
 	names := p.cluster.ServiceNames()
+	unrecalled := p.recall(ctx, found)
 	decided := p.decide(names)
 	for name := range p.udp.inForce { // of Services that are gone
 		if _, exists := decided.flows[name]; !exists {
@@ -153,7 +156,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	report := p.report(plan, len(names))
-	report.Complete, report.HealthChecks = true, p.checks
+	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
 	return p.finish(ctx, report, plan)
 }
 
@@ -169,12 +172,6 @@ func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, er
 			objects.Rebuild = true
 		}
 		found[family] = objects
-	}
-	if !p.synced && p.failures < rebuildAfter {
-		if err := p.recall(ctx, found); err != nil {
-			p.failures++
-			return nil, err
-		}
 	}
 	return found, nil
 }

@@ -40,29 +40,31 @@ type Surroundings struct {
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns the test that a packet fails if it comes from a pod of this cluster, as far as the detector can tell;
-// false without a detector for the family.
-func (l LocalTraffic) notFromPods(family model.Family, source Field) (Statement, bool) {
+// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector can tell;
+// none without a detector for the family.
+//
+// Over a bridge, br_netfilter leads packets through postrouting without the interface that they have come by. They are from
+// one pod to another then, and so are not taken for somebody else's; nor are those of the node itself, which is tested for.
+func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement {
 	switch {
 	case l.Interface != "":
-		return NotFromInterface{Name: l.Interface}, true
+		return []Statement{FromInterface{}, NotFromInterface{Name: l.Interface}}
 	case l.InterfacePrefix != "":
-		return NotFromInterface{Name: l.InterfacePrefix, Prefix: true}, true
+		return []Statement{FromInterface{}, NotFromInterface{Name: l.InterfacePrefix, Prefix: true}}
 	}
 	for _, prefix := range l.Prefixes {
 		if model.FamilyOf(prefix.Addr()) == family {
-			return InPrefix{Field: source, Prefix: prefix, Not: true}, true
+			return []Statement{InPrefix{Field: source, Prefix: prefix, Not: true}}
 		}
 	}
-	return nil, false
+	return nil
 }
+
+// byInterface reports whether pods are told by the interface that their packets come by.
+func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
 // outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same in every
 // hook, before the source is translated.
 func (c Config) outside(family model.Family) Rule {
-	notFromNode := IsLocal{Field: SourceAddr, Not: true}
-	if notFromPods, ok := c.LocalTraffic.notFromPods(family, SourceAddr); ok {
-		return Rule{notFromPods, notFromNode}
-	}
-	return Rule{notFromNode}
+	return append(c.LocalTraffic.notFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
 }

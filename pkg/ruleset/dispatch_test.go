@@ -17,8 +17,8 @@ var detectors = map[string]struct {
 }{
 	"by prefix":               {pods, "ip saddr != 10.244.0.0/16 fib saddr type != local "},
 	"by the other family's":   {ruleset.LocalTraffic{Prefixes: prefixes("fd00:244::/32")}, "fib saddr type != local "},
-	"by bridge":               {ruleset.LocalTraffic{Interface: "cbr0"}, `iifname != "cbr0" fib saddr type != local `},
-	"by prefix of interfaces": {ruleset.LocalTraffic{InterfacePrefix: "veth"}, `iifname != "veth*" fib saddr type != local `},
+	"by bridge":               {ruleset.LocalTraffic{Interface: "cbr0"}, `iif != 0 iifname != "cbr0" fib saddr type != local `},
+	"by prefix of interfaces": {ruleset.LocalTraffic{InterfacePrefix: "veth"}, `iif != 0 iifname != "veth*" fib saddr type != local `},
 	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
 }
 

@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -18,6 +19,8 @@ func (p *Port) each(set Set, yield func(Element) bool) bool {
 	switch set.Name {
 	case Endpoints.Name, NodePortEndpoints.Name:
 		return p.eachSlot(isForNodePorts(set), yield)
+	case StickyEndpoints.Name, NodePortStickyEndpoints.Name:
+		return p.eachStickyEndpoint(isForNodePorts(set), yield)
 	case AllowedSources.Name:
 		return p.eachSource(yield)
 	case Dispatch.Name:
@@ -86,6 +89,40 @@ func (f *Frontend) eachSlot(first uint32, endpoints []netip.AddrPort, yield func
 		}
 	}
 	return true
+}
+
+// eachStickyEndpoint yields the addresses that a client of a frontend may be remembered with, each once.
+func (p *Port) eachStickyEndpoint(ofNodePorts bool, yield func(Element) bool) bool {
+	for i := range p.Frontends {
+		frontend := &p.Frontends[i]
+		if _, sticky := p.affinityVerdict(frontend, Goto, learnPrefix); !sticky || frontend.IsNodePort() != ofNodePorts {
+			continue
+		}
+		for _, addr := range addrsOf(p.inside(frontend), p.outside(frontend)) {
+			element := Element{Key: frontendTuple(frontend.Frontend)}
+			if ofNodePorts {
+				element.Key.Addr = addr
+			} else {
+				element.Key.Source = addr
+			}
+			if !yield(element) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// addrsOf returns the addresses of some endpoints, sorted, each once: several may differ in their port alone.
+func addrsOf(tables ...[]netip.AddrPort) []netip.Addr {
+	var addrs []netip.Addr
+	for _, endpoints := range tables {
+		for _, endpoint := range endpoints {
+			addrs = append(addrs, endpoint.Addr())
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
 }
 
 func (p *Port) eachSource(yield func(Element) bool) bool {

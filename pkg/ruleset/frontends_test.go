@@ -78,6 +78,9 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				"nodeport-learn":  {toNodePort + learn + "/external"},
 				"external-local":  outside,
 				"nodeport-local":  {toNodePort},
+
+				"sticky-endpoints":          append(eachOf(all, " "+addrIn(a.here)), eachOf(all, " "+addrIn(a.there))...),
+				"nodeport-sticky-endpoints": {toNodePort + " " + addrIn(a.here), toNodePort + " " + addrIn(a.there)},
 			}
 		}},
 		"with internalTrafficPolicy: Local and session affinity": {func(s *model.Service) {
@@ -97,6 +100,10 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				"nodeport-learn":     {toNodePort + learn},
 				"external-cluster":   outside,
 				"nodeport-cluster":   {toNodePort},
+
+				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " " + addrIn(a.here)},
+					eachOf(outside, " "+addrIn(a.here)), eachOf(outside, " "+addrIn(a.there))),
+				"nodeport-sticky-endpoints": {toNodePort + " " + addrIn(a.here), toNodePort + " " + addrIn(a.there)},
 			}
 		}},
 	} {
@@ -140,3 +147,6 @@ func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
 		}
 	}
 }
+
+// addrIn returns the address in "address port".
+func addrIn(endpoint string) string { return strings.Fields(endpoint)[0] }

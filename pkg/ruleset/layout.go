@@ -132,14 +132,18 @@ func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}
 
 // learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because its key is
 // protocol and port alone: a connection to another frontend with that port number must not be taken for it.
+//
+// Nothing is learned but one of the port's own endpoints, for somebody else may have translated the connection.
 func learnRules(family model.Family, config Config) []Rule {
-	rules := eachProtocol(VerdictOf{Key: originallyDialled, Map: Learn})
+	answered := InSet{Key: append(slices.Clone(originallyDialled), ReplySourceAddr), Set: StickyEndpoints}
+	rules := eachProtocol(answered, VerdictOf{Key: originallyDialled, Map: Learn})
 	rules = append(rules, Rule{InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}, Do{Verdict{Kind: Return}}})
 	for _, set := range []Set{ExternalCluster, ExternalLocal} {
 		rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: set}, Do{Verdict{Kind: Return}})...)
 	}
 	rules = append(rules, unlessNodePortAddr(family, config)...)
-	return append(rules, eachProtocol(VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
+	answered = InSet{Key: append(slices.Clone(originallyDialledNodePort), ReplySourceAddr), Set: NodePortStickyEndpoints}
+	return append(rules, eachProtocol(answered, VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
 }
 
 // masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin connections, in
@@ -147,10 +151,15 @@ func learnRules(family model.Family, config Config) []Rule {
 func masqueradeRules(family model.Family, config Config) []Rule {
 	clusterIP := InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}
 	rules := []Rule{{InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin}, Masquerade{}}}
-	if config.MasqueradeAll {
+	notFromPods := config.LocalTraffic.notFromPods(family, OriginalSourceAddr)
+	switch {
+	case config.MasqueradeAll:
 		rules = append(rules, Rule{clusterIP, Masquerade{}})
-	} else if notFromPods, ok := config.LocalTraffic.notFromPods(family, OriginalSourceAddr); ok {
-		rules = append(rules, Rule{clusterIP, notFromPods, Masquerade{}})
+	case len(notFromPods) > 0:
+		rules = append(rules, append(append(Rule{clusterIP}, notFromPods...), Masquerade{}))
+		if config.LocalTraffic.byInterface() { // the node's own packets come by none
+			rules = append(rules, Rule{clusterIP, IsLocal{Field: SourceAddr}, Masquerade{}})
+		}
 	}
 	rules = append(rules, Rule{clusterIP, Do{Verdict{Kind: Return}}})
 	fromNode := Do{Verdict{Kind: Goto, Chain: fromNodeChain}}

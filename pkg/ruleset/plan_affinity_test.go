@@ -19,6 +19,7 @@ func TestPlansOfAffinity(t *testing.T) {
 		return []string{
 			verb + " sticky: " + dialled + " => jump sticky-default/web/tcp/http",
 			verb + " learn: " + dialled + " => goto learn-default/web/tcp/http",
+			verb + " sticky-endpoints: " + dialled + " 10.244.1.1, " + dialled + " 10.244.2.2",
 		}
 	}
 	rewrite := func(chains ...string) (all []string) {
@@ -58,13 +59,15 @@ func TestPlansOfAffinity(t *testing.T) {
 		"an endpoint with another port number: a map for it": {
 			have: services(serviceOf(sticky(plain, time.Hour))), want: services(serviceOf(sticky(other, time.Hour))),
 			plan: join(empty("9090"), rewrite(learn, stick), []string{
-				"- endpoints: " + dialled + " slot/1 => 10.244.2.2 8080", "+ endpoints: " + dialled + " slot/1 => 10.244.3.3 9090",
+				"- endpoints: " + dialled + " slot/1 => 10.244.2.2 8080", "- sticky-endpoints: " + dialled + " 10.244.2.2",
+				"+ endpoints: " + dialled + " slot/1 => 10.244.3.3 9090", "+ sticky-endpoints: " + dialled + " 10.244.3.3",
 			}),
 		},
 		"the last endpoint of a port number leaves: its map goes with the sweep": {
 			have: services(serviceOf(sticky(other, time.Hour))), want: services(serviceOf(sticky(plain, time.Hour))),
 			plan: join(rewrite(learn, stick), []string{
-				"- endpoints: " + dialled + " slot/1 => 10.244.3.3 9090", "+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+				"- endpoints: " + dialled + " slot/1 => 10.244.3.3 9090", "- sticky-endpoints: " + dialled + " 10.244.3.3",
+				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080", "+ sticky-endpoints: " + dialled + " 10.244.2.2",
 			}),
 			sweep: []string{"- set " + clients + "9090"},
 		},

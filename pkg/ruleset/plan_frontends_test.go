@@ -158,18 +158,18 @@ func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 		changes        []func(*model.Service)
 		deleted, added int
 	}{
-		"another pod elsewhere: a slot for each frontend":         {on2(1, 2), on2(3, 2), nil, 3, 3},
-		"another pod here: a slot for each, and hairpin":          {on1(1, 2), on1(3, 2), nil, 4, 4},
-		"a pod moves here: hairpin alone":                         {on2(1), on1(1), nil, 0, 1},
-		"one pod more: class and slot for each, dispatch":         {on2(1, 2), on2(1, 2, 3), nil, 3, 7},
-		"one pod less: class for each, dispatch":                  {on2(1, 2, 3), on2(1, 2), nil, 3, 4},
-		"the first pod: class and slot for each, dispatch":        {nil, on2(1), nil, 3, 7},
-		"the last pod leaves: class for each, dispatch":           {on2(1), nil, nil, 3, 4},
-		"Local, another pod elsewhere: a slot for each":           {on2(1, 2), on2(3, 2), []func(*model.Service){externalLocal}, 3, 3},
-		"Local, another pod here: two external local slots more":  {on1(1, 2), on1(3, 2), []func(*model.Service){externalLocal}, 6, 6},
-		"with affinity: the same, for the maps are not looked at": {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 3, 3},
-		"Local, one pod more here: five slots and hairpin":        {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
-		"the same pods in another order: nothing":                 {on2(1, 2), on2(2, 1), nil, 0, 0},
+		"another pod elsewhere: a slot for each frontend":        {on2(1, 2), on2(3, 2), nil, 3, 3},
+		"another pod here: a slot for each, and hairpin":         {on1(1, 2), on1(3, 2), nil, 4, 4},
+		"a pod moves here: hairpin alone":                        {on2(1), on1(1), nil, 0, 1},
+		"one pod more: class and slot for each, dispatch":        {on2(1, 2), on2(1, 2, 3), nil, 3, 7},
+		"one pod less: class for each, dispatch":                 {on2(1, 2, 3), on2(1, 2), nil, 3, 4},
+		"the first pod: class and slot for each, dispatch":       {nil, on2(1), nil, 3, 7},
+		"the last pod leaves: class for each, dispatch":          {on2(1), nil, nil, 3, 4},
+		"Local, another pod elsewhere: a slot for each":          {on2(1, 2), on2(3, 2), []func(*model.Service){externalLocal}, 3, 3},
+		"Local, another pod here: two external local slots more": {on1(1, 2), on1(3, 2), []func(*model.Service){externalLocal}, 6, 6},
+		"with affinity: also who may be remembered":              {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 6, 6},
+		"Local, one pod more here: five slots and hairpin":       {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
+		"the same pods in another order: nothing":                {on2(1, 2), on2(2, 1), nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := append([]func(*model.Service){threeFrontends}, test.changes...)

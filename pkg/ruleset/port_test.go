@@ -91,8 +91,11 @@ func TestWhatAPortOwns(t *testing.T) {
 					"endpoints": {
 						dialled + " slot/0 => 10.244.3.3 9090", dialled + " slot/1 => 10.244.1.1 8080", dialled + " slot/2 => 10.244.2.2 8080",
 					},
-					"sticky":      {dialled + " => jump sticky-default/web/tcp/http"},
-					"learn":       {dialled + " => goto learn-default/web/tcp/http"},
+					"sticky": {dialled + " => jump sticky-default/web/tcp/http"},
+					"learn":  {dialled + " => goto learn-default/web/tcp/http"},
+					"sticky-endpoints": {
+						dialled + " 10.244.1.1", dialled + " 10.244.2.2", dialled + " 10.244.3.3",
+					},
 					"cluster-ips": clusterIP,
 				},
 				Chains: []string{"lb-3", "sticky-default/web/tcp/http", "learn-default/web/tcp/http"},
@@ -139,7 +142,7 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 		counts[set] = len(elements)
 	}
 	// Each frontend counts among the owners of its class's dispatch entry.
-	want := map[string]int{"services": 2, "endpoints": 4, "dispatch": 2, "sticky": 2, "learn": 2, "cluster-ips": 1}
+	want := map[string]int{"services": 2, "endpoints": 4, "dispatch": 2, "sticky": 2, "learn": 2, "sticky-endpoints": 4, "cluster-ips": 1}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("numbers of elements (-want +got):\n%s", diff)
 	}

@@ -141,13 +141,13 @@ func hookText(hook Hook) string {
 	panic(fmt.Sprintf("ruleset: hook %d has no text", hook))
 }
 
-// priorityText uses nft's names where nft accepts them: it knows dstnat in prerouting and srcnat in postrouting only.
+// priorityText uses nft's names where nft does: it knows dstnat in prerouting and srcnat in postrouting only.
 func priorityText(hook Hook, priority int32) string {
 	switch {
 	case hook == Prerouting && priority == PriorityDNAT:
 		return "dstnat"
 	case hook == Postrouting && priority == PrioritySNAT:
-		return "srcnat"
+		return "srcnat - 1"
 	}
 	return strconv.Itoa(int(priority))
 }

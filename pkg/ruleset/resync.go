@@ -40,22 +40,22 @@ func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Ob
 	m.refillSets(plan, family, found)
 	chains := m.refillChains(batch, family, config)
 	for _, set := range StaticSets {
-		batch.add(Add, family, countedElements(set, m.allElements(plan, family, set)))
+		wanted := m.allElements(plan, family, set)
+		if set.Interval {
+			deleted, added := difference(slices.Values(found.Ranges), wanted)
+			if len(deleted) > 0 {
+				batch.add(Delete, family, ElementsObject{Set: set, Elements: slices.Values(deleted)})
+			}
+			wanted = slices.Values(added)
+		}
+		batch.add(Add, family, countedElements(set, wanted))
 	}
 	m.noteLeftovers(family, found, chains)
 }
 
-// refillSets declares every set and empties the static ones. One with intervals is made anew instead, for the kernel takes longer
-// for each element of it the more there are (nft_pipapo_remove): a second for 6,600. The rule that looks into it goes first.
+// refillSets declares every set and empties the static ones, but for those of ranges.
 func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 	for _, set := range StaticSets {
-		if set.Interval && slices.Contains(found.Sets, set.Name) {
-			services := ChainObject{Chain{Name: servicesChain, Hook: NoHook}}
-			plan.Batch.add(Add, family, services)
-			plan.Batch.add(Flush, family, services)
-			plan.Batch.add(Add, family, SetObject{set})
-			plan.Batch.add(Delete, family, SetObject{set})
-		}
 		plan.Batch.add(Add, family, SetObject{set})
 		if !set.Interval {
 			plan.Batch.add(Flush, family, SetObject{set})

@@ -55,6 +55,9 @@ type (
 		Name   string
 		Prefix bool
 	}
+	// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor has, in
+	// postrouting, one that br_netfilter takes over a bridge.
+	FromInterface struct{}
 	// IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
 	IsLocal struct {
 		Field Field
@@ -108,6 +111,7 @@ func (ReplyPortIs) isStatement()       {}
 func (InSet) isStatement()             {}
 func (InPrefix) isStatement()          {}
 func (NotFromInterface) isStatement()  {}
+func (FromInterface) isStatement()     {}
 func (IsLocal) isStatement()           {}
 func (HasDestinationNAT) isStatement() {}
 func (VerdictOf) isStatement()         {}
@@ -133,10 +137,12 @@ const (
 	Postrouting Hook = 4
 )
 
-// The priorities of NAT chains (NF_IP_PRI_NAT_DST and NF_IP_PRI_NAT_SRC).
+// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: the kernel asks no chain
+// any more once one has translated the source (nf_nat_inet_fn), so that a CNI which masquerades would hide from ours what it
+// has to remember, to drop and to reset.
 const (
 	PriorityDNAT int32 = -100
-	PrioritySNAT int32 = 100
+	PrioritySNAT int32 = 100 - 1
 )
 
 // Chain is a chain and its rules. A base chain is of type nat and accepts by default.

@@ -44,6 +44,8 @@ func (s Set) IsMap() bool { return len(s.Value) > 0 }
 //	nodeport-sticky     node port        : verdict
 //	learn               frontend         : verdict          the same Services: where to remember a client
 //	nodeport-learn      node port        : verdict
+//	sticky-endpoints    frontend . address                  the endpoints of those Services: nobody else is remembered
+//	nodeport-sticky-…   node port . address
 //	external-cluster    frontend                            externalTrafficPolicy: Cluster: all clients are masqueraded
 //	nodeport-cluster    node port
 //	external-local      frontend                            externalTrafficPolicy: Local: only the node itself is
@@ -63,6 +65,7 @@ var (
 	NodePortSticky    = Set{Name: "nodeport-sticky", Key: nodePort, Value: []Type{TypeVerdict}}
 	Learn             = Set{Name: "learn", Key: frontend, Value: []Type{TypeVerdict}}
 	NodePortLearn     = Set{Name: "nodeport-learn", Key: nodePort, Value: []Type{TypeVerdict}}
+	StickyEndpoints   = Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeAddr}}
 	ExternalCluster   = Set{Name: "external-cluster", Key: frontend}
 	NodePortCluster   = Set{Name: "nodeport-cluster", Key: nodePort}
 	ExternalLocal     = Set{Name: "external-local", Key: frontend}
@@ -73,6 +76,8 @@ var (
 	NodePortIPs       = Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}
 	Hairpin           = Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}
 
+	NodePortStickyEndpoints = Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeAddr}}
+
 	frontend = []Type{TypeAddr, TypeProto, TypePort}
 	nodePort = []Type{TypeProto, TypePort}
 	endpoint = []Type{TypeAddr, TypePort}
@@ -80,6 +85,7 @@ var (
 	// StaticSets are declared in every table, in this order.
 	StaticSets = []Set{
 		Services, NodePorts, Dispatch, Endpoints, NodePortEndpoints, Sticky, NodePortSticky, Learn, NodePortLearn,
+		StickyEndpoints, NodePortStickyEndpoints,
 		ExternalCluster, NodePortCluster, ExternalLocal, NodePortLocal, Restricted, AllowedSources, ClusterIPs, NodePortIPs, Hairpin,
 	}
 )

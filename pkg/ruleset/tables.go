@@ -46,17 +46,21 @@ func (t *Tables) Apply(batch Batch) error {
 	return nil
 }
 
-// Objects returns the names of what a family's table holds, sorted.
+// Objects returns what a family's table holds, sorted.
 func (t *Tables) Objects(family model.Family) Objects {
 	table, ok := t.tables[family]
 	if !ok {
 		return Objects{}
 	}
-	return Objects{
+	objects := Objects{
 		Table:  true,
 		Chains: slices.Sorted(maps.Keys(table.chains)),
 		Sets:   slices.Sorted(maps.Keys(table.sets)),
 	}
+	if ranges := table.sets[AllowedSources.Name]; ranges != nil {
+		objects.Ranges = ranges.sorted()
+	}
+	return objects
 }
 
 // Elements returns the elements of a set, sorted by key.

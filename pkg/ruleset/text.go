@@ -73,6 +73,8 @@ func statementText(family model.Family, statement Statement) string {
 		return fieldText(family, s.Field) + notText(s.Not) + prefixText(s.Prefix)
 	case NotFromInterface:
 		return interfaceText(s)
+	case FromInterface:
+		return "iif != 0"
 	case IsLocal:
 		return fibText(s)
 	case HasDestinationNAT:

@@ -66,6 +66,7 @@ func statementCases() map[string]statementCase {
 			ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.MustParsePrefix("::1/128"), Not: true}},
 			"-", "ip6 daddr != ::1",
 		},
+		"FromInterface":    {ruleset.Rule{ruleset.FromInterface{}}, "iif != 0", ""},
 		"NotFromInterface": {ruleset.Rule{ruleset.NotFromInterface{Name: "cbr0"}}, `iifname != "cbr0"`, ""},
 		"NotFromInterface, by prefix": {
 			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}}, `iifname != "veth*"`, "",

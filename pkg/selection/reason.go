@@ -111,15 +111,6 @@ var sentences = []struct {
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 }
 
-// Codes lists every code, in a fixed order.
-func Codes() []Code {
-	codes := make([]Code, len(sentences))
-	for i := range sentences {
-		codes[i] = sentences[i].code
-	}
-	return codes
-}
-
 // Sentence says the reason in plain English; it is empty for the zero Reason.
 func (r Reason) Sentence() string {
 	for i := range sentences {

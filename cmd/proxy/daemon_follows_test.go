@@ -1,0 +1,229 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+)
+
+// busyState is a Service with a node port and a health check, both of whose endpoints are on this node.
+const busyState = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: dns, namespace: shop}
+  spec:
+    type: LoadBalancer
+    externalTrafficPolicy: Local
+    healthCheckNodePort: 32000
+    clusterIP: 10.96.0.53
+    clusterIPs: [10.96.0.53]
+    ipFamilies: [IPv4]
+    ports:
+    - {name: dns, port: 53, protocol: UDP, nodePort: 30053}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: dns-1, namespace: shop, labels: {kubernetes.io/service-name: dns}}
+  addressType: IPv4
+  ports:
+  - {name: dns, port: 5353, protocol: UDP}
+  endpoints:
+  - {addresses: [10.244.1.5], nodeName: node-a, conditions: {ready: true}}
+  - {addresses: [10.244.1.6], nodeName: node-a, conditions: {ready: true}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-a}
+`
+
+const (
+	firstEndpoint = "  - {addresses: [10.244.1.5], nodeName: node-a, conditions: {ready: true}}\n"
+	dnsService    = "10.96.0.53:53"
+)
+
+// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been told to keep it.
+func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
+	namespace := netnstest.New(t)
+	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
+	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
+		echo(t, namespace, addr)
+	}
+	folder := writeState(t, busyState)
+	d := startDaemon(t, namespace, "--manifests", folder, "--nodeport-addresses", "192.0.2.0/24")
+
+	t.Run("an address that appears serves health checks and node ports, until it vanishes", func(t *testing.T) {
+		d.serveWhileThere(t, "192.0.2.1")
+		d.serveWhileThere(t, "192.0.2.2") // and again: the daemon goes on listening to the kernel
+	})
+	t.Run("a UDP flow ends with its endpoint, and is counted", func(t *testing.T) {
+		d.loseEndpoint(t, folder)
+	})
+	if ended := d.end(t); ended.status != 0 {
+		t.Errorf("the daemon ended with %+v, want 0", ended)
+	}
+}
+
+// serveWhileThere gives the node an address and takes it away again. In between it must be served.
+func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
+	t.Helper()
+	check := net.JoinHostPort(addr, "32000")
+	changeAddress(t, d.namespace, netlink.AddrAdd, addr+"/24")
+	eventually(t, "health checks are answered on "+addr, func() bool { return d.listens(check) })
+	if status, body := d.get(t, check, "/"); status != http.StatusOK || !strings.Contains(body, `"localEndpoints": 2`) {
+		t.Errorf("the health check on %s says %d, %s; want 200 and two local endpoints", addr, status, body)
+	}
+	eventually(t, "the node port is served on "+addr, func() bool { return d.answers(t, net.JoinHostPort(addr, "30053")) })
+
+	changeAddress(t, d.namespace, netlink.AddrDel, addr+"/24")
+	eventually(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
+}
+
+// loseEndpoint removes the endpoint from the folder that a flow goes to.
+func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
+	t.Helper()
+	eventually(t, "a flow goes to the first endpoint", func() bool {
+		return d.answers(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
+	})
+	text := strings.Replace(busyState, firstEndpoint, "", 1)
+	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the flow is gone", func() bool { return d.flowsTo(t, "10.244.1.5") == 0 })
+	eventually(t, "the flow is counted", func() bool {
+		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
+		const counter = `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} `
+		_, count, found := strings.Cut(metrics, counter)
+		return found && !strings.HasPrefix(count, "0\n")
+	})
+	if !d.answers(t, dnsService) {
+		t.Error("the endpoint that stays does not answer")
+	}
+}
+
+// flowsTo returns how many UDP flows to the Service conntrack leads to an endpoint.
+func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
+	t.Helper()
+	var flows []*netlink.ConntrackFlow
+	var err error
+	d.namespace.Do(func() { flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, flow := range flows {
+		to := net.JoinHostPort(flow.Forward.DstIP.String(), strconv.Itoa(int(flow.Forward.DstPort)))
+		if flow.Forward.Protocol == unix.IPPROTO_UDP && to == dnsService && flow.Reverse.SrcIP.String() == endpoint {
+			count++
+		}
+	}
+	return count
+}
+
+// listens reports whether somebody takes connections at an address.
+func (d *daemonUnderTest) listens(address string) bool {
+	var err error
+	d.namespace.Do(func() {
+		var connection net.Conn
+		if connection, err = net.DialTimeout("tcp", address, time.Second); err == nil {
+			_ = connection.Close()
+		}
+	})
+	return err == nil
+}
+
+// answers reports whether a datagram from a new socket comes back.
+func (d *daemonUnderTest) answers(t *testing.T, address string) bool {
+	t.Helper()
+	var connection net.Conn
+	var err error
+	d.namespace.Do(func() { connection, err = net.Dial("udp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	sent, got := []byte("who is there?"), make([]byte, 64)
+	if _, err := connection.Write(sent); err != nil {
+		return false
+	}
+	if err := connection.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := connection.Read(got)
+	return err == nil && bytes.Equal(got[:n], sent)
+}
+
+// echo sends every datagram that reaches an address back, until the test ends.
+func echo(t *testing.T, namespace *netnstest.Namespace, address string) {
+	t.Helper()
+	var socket net.PacketConn
+	var err error
+	namespace.Do(func() { socket, err = net.ListenPacket("udp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	go func() {
+		datagram := make([]byte, 64)
+		for {
+			n, from, err := socket.ReadFrom(datagram)
+			if err != nil {
+				return
+			}
+			_, _ = socket.WriteTo(datagram[:n], from)
+		}
+	}()
+}
+
+// addLink gives a namespace the link eth0 with some addresses, by which it reaches everything.
+func addLink(t *testing.T, namespace *netnstest.Namespace, addresses ...string) {
+	t.Helper()
+	var err error
+	namespace.Do(func() {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}
+		if err = netlink.LinkAdd(bridge); err != nil {
+			return
+		}
+		if err = netlink.LinkSetUp(bridge); err != nil {
+			return
+		}
+		everything := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
+		err = netlink.RouteAdd(&netlink.Route{LinkIndex: bridge.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: everything})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		changeAddress(t, namespace, netlink.AddrAdd, address)
+	}
+}
+
+// changeAddress adds an address to eth0, or removes it.
+func changeAddress(t *testing.T, namespace *netnstest.Namespace, change func(netlink.Link, *netlink.Addr) error, address string) {
+	t.Helper()
+	addr, err := netlink.ParseAddr(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace.Do(func() {
+		var link netlink.Link
+		if link, err = netlink.LinkByName("eth0"); err == nil {
+			err = change(link, addr)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/explain"
+)
+
+// TestExplainSaysWherePodsCountAsOutside: explain has the flags of run, and says where they recognize no pod.
+func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
+	const (
+		apart   = ""
+		noCIDR4 = "no IPv4 --cluster-cidr tells them apart"
+		noCIDR6 = "no IPv6 --cluster-cidr tells them apart"
+		noPods4 = "the Node names no IPv4 podCIDR that tells them apart"
+		noPods6 = "the Node names no IPv6 podCIDR that tells them apart"
+	)
+	folder := writeState(t, strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1))
+	tests := map[string]struct {
+		args string
+		want map[string]string // node and family: why pods are outside
+	}{
+		"nobody is recognized by default": {"--node node-a", map[string]string{"node-a IPv4": noCIDR4, "node-a IPv6": noCIDR6}},
+		"a cluster CIDR of one family": {
+			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": apart, "node-a IPv6": noCIDR6},
+		},
+		"every node is asked for its own podCIDRs": {"--all-nodes --detect-local-mode NodeCIDR", map[string]string{
+			"node-a IPv4": apart, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
+		}},
+		"a node without a Node object": {
+			"--node node-c --detect-local-mode NodeCIDR", map[string]string{"node-c IPv4": noPods4, "node-c IPv6": noPods6},
+		},
+		"a bridge carries both families": {
+			"--node node-b --detect-local-mode BridgeInterface --pod-bridge-interface cni0",
+			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
+		},
+		"so do links with a prefix": {
+			"--node node-b --detect-local-mode InterfaceNamePrefix --pod-interface-name-prefix veth",
+			map[string]string{"node-b IPv4": apart, "node-b IPv6": apart},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]string{}
+			for _, port := range explained(t, append(words(test.args), "--manifests", folder)...) {
+				for _, traffic := range port.Traffic {
+					if traffic.From == "outside" {
+						got[port.Node+" "+port.Family] = whyPodsAreOutside(traffic.Message)
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("why pods are outside (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestExplainKnowsMasqueradeAll(t *testing.T) {
+	folder := writeState(t, dualStackState)
+	for args, want := range map[string]string{"--node node-a": "", "--node node-a --masquerade-all": "masqueraded"} {
+		for _, port := range explained(t, append(words(args), "--manifests", folder)...) {
+			if got := port.Traffic[0]; got.To != "ClusterIP" || got.Source != want {
+				t.Errorf("%s: traffic to %s comes from %q, want ClusterIP and %q", args, got.To, got.Source, want)
+			}
+		}
+	}
+}
+
+// dualStackState is nodePortState with ClusterIPs of both families and an endpoint of each on node-a.
+var dualStackState = strings.Replace(nodePortState, "clusterIPs: [10.96.0.10]", `clusterIPs: [10.96.0.10, "fd00:10:96::10"]
+    ipFamilies: [IPv4, IPv6]`, 1) + `- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-4, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  ports: [{name: http, port: 8080, protocol: TCP}]
+  endpoints: [{addresses: [10.244.1.5], nodeName: node-a, conditions: {ready: true}}]
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-6, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv6
+  ports: [{name: http, port: 8080, protocol: TCP}]
+  endpoints: [{addresses: ["fd00:10:244::5"], nodeName: node-a, conditions: {ready: true}}]
+`
+
+// explained returns what explain says with some arguments.
+func explained(t *testing.T, args ...string) []explain.Port {
+	t.Helper()
+	got := proxyCommand(t, append(words("explain -o json"), args...)...)
+	var ports []explain.Port
+	if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || len(ports) == 0 {
+		t.Fatalf("exit status %d, %d ports (%v); stderr:\n%s", got.status, len(ports), err, got.stderr)
+	}
+	return ports
+}
+
+// whyPodsAreOutside returns the reason in a sentence on traffic from outside; empty if it names none.
+func whyPodsAreOutside(message string) string {
+	_, why, _ := strings.Cut(message, "(which includes pods, because ")
+	why, _, _ = strings.Cut(why, ")")
+	return why
+}

@@ -1,0 +1,85 @@
+package packets_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// TestTrafficOnAConnectionDoesNotRenewAffinity: only new connections do. A client that talks for longer than the timeout is forgotten
+// while it talks.
+func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
+	t.Parallel()
+	c, servers, clients := newSixServers(t)
+	const timeout = time.Second
+	c.apply(service(affinity(timeout)).Then(endpoints(servers...)))
+	for range 2 {
+		open := converse(t, clients, paths)
+		for range 6 {
+			time.Sleep(timeout / 4)
+			expectGoesOn(t, "the client talks on", open)
+		}
+		// Chance gives all 18 the endpoint that they had once in 10^14 runs.
+		for _, talking := range open {
+			if mustAsk(t, talking.from, talking.to).Pod != talking.first.Pod {
+				return
+			}
+		}
+	}
+	t.Error("every client came back to its endpoint long after its last new connection")
+}
+
+// TestAffinityNeverOverridesReadinessOrTopology: a client that is remembered with an endpoint that may not serve it any more gets one
+// that may.
+func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
+	t.Parallel()
+	here := newTown(t, setup{config: clusterCIDR()})
+	everywhere := web.paths(here.nodes[0], allKinds...)
+	terminating, unready := endpoints(here.near, here.far), endpoints(here.near, here.far)
+	for _, slice := range terminating.Slices {
+		slice.Endpoints[0].Ready, slice.Endpoints[0].Terminating = false, true
+	}
+	for _, slice := range unready.Slices {
+		slice.Endpoints[1].Ready, slice.Endpoints[1].Serving = false, false
+	}
+	sticky, inZone := affinity(anHour), topologyKeys(policy.Zone, policy.AnyNode)
+	here.apply(service(web.withEverything, sticky).Then(endpoints(here.far)))
+	expect(t, "the only endpoint", here.clients(), everywhere, answeredBy("far"))
+	here.apply(endpoints(here.near, here.far))
+	expect(t, "the endpoint that is remembered", here.clients(), everywhere, answeredBy("far"))
+	for range 3 {
+		here.apply(service(web.withEverything, sticky, inZone).Then(endpoints(here.near, here.far)))
+		expect(t, "there is an endpoint in the zone", here.clients(), everywhere, answeredBy("near"))
+		here.apply(service(web.withEverything, sticky).Then(terminating))
+		expect(t, "the endpoint that is remembered terminates", here.clients(), everywhere, answeredBy("far"))
+		here.apply(unready)
+		expect(t, "the endpoint that is remembered is not ready", here.clients(), everywhere, answeredBy("near"))
+		here.apply(endpoints(here.near, here.far))
+		expect(t, "both are ready again", here.clients(), everywhere, answeredBy("near"))
+	}
+}
+
+// TestAffinityIsForgottenWhenItIsSwitchedOff, and does not come back with the next switch.
+func TestAffinityIsForgottenWhenItIsSwitchedOff(t *testing.T) {
+	t.Parallel()
+	c, servers, clients := newSixServers(t)
+	everywhere := web.paths(c.nodes[0], allKinds...)
+	c.apply(service(web.withEverything, affinity(anHour)).Then(endpoints(servers[0])))
+	expect(t, "the only endpoint", clients, everywhere, answeredBy(servers[0].Name))
+	c.apply(endpoints(servers...))
+	expect(t, "the endpoint that is remembered", clients, everywhere, answeredBy(servers[0].Name))
+	c.apply(service(web.withEverything))
+	c.apply(service(web.withEverything, affinity(anHour)))
+	moved := 0
+	for _, client := range clients {
+		for _, to := range byNetwork(everywhere) {
+			if sticksTo(t, "switched on again", client, to) != servers[0].Name {
+				moved++
+			}
+		}
+	}
+	if moved == 0 { // chance picks the old endpoint for all 18 once in 10^14 runs
+		t.Error("every client is with its old endpoint again")
+	}
+}

@@ -1,0 +1,79 @@
+package packets_test
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// bridgedWitness counts packets of others that pass postrouting without the interface that they came by, as br_netfilter leads them.
+const bridgedWitness = `
+table inet witness {
+	chain leaving {
+		type filter hook postrouting priority 300; policy accept;
+		iif 0 fib saddr type != local counter comment "bridged"
+	}
+}
+`
+
+// withBridgeNetfilter runs a test with each detector that tells pods by their bridge, on a node where packets pass netfilter on the
+// bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
+func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
+	t.Helper()
+	for name, traffic := range map[string]ruleset.LocalTraffic{
+		"BridgeInterface":     {Interface: fabric.PodBridge},
+		"InterfaceNamePrefix": {InterfacePrefix: "cbr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := clusterCIDR()
+			config.LocalTraffic = traffic
+			here := newTown(t, setup{config: config, bridged: true})
+			node := here.nodes[0]
+			for _, sysctl := range []string{"net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"} {
+				if err := node.SetSysctl(sysctl, "1"); err != nil {
+					t.Fatalf("switch br_netfilter on (the test needs it): %v", err)
+				}
+			}
+			runNFT(t, node, bridgedWitness, "-f", "-")
+			test(t, here)
+			if packets(t, node, "bridged") == "0" {
+				t.Error("no packet passed postrouting over the bridge, so nothing was tested")
+			}
+		})
+	}
+}
+
+// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. Everybody else is: the node, whose
+// packets never come by an interface, and hosts.
+func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
+	t.Parallel()
+	withBridgeNetfilter(t, func(t *testing.T, here *town) {
+		node, second := here.nodes[0], here.addServer(here.nodes[0], "second")
+		here.apply(service().Then(endpoints(here.near, second)))
+		expect(t, "a pod, both endpoints on its bridge", here.pod, paths, all.holds(node, here.near, second))
+		expect(t, "the node", here.node, paths, allMasq.holds(node, here.near, second))
+		expect(t, "a host", here.host, paths, allMasq.holds(node, here.near, second))
+		here.apply(endpoints(here.near, here.far))
+		expect(t, "a pod, one endpoint on its bridge", here.pod, paths, all.holds(node, here.near, here.far))
+	})
+}
+
+// TestAPodKeepsAnEndpointOnItsBridge where br_netfilter hides the bridge from postrouting: it is remembered there as the pod that it
+// was when it dialled, and under externalTrafficPolicy Local not as somebody from outside.
+func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
+	t.Parallel()
+	withBridgeNetfilter(t, func(t *testing.T, here *town) {
+		servers := []*pod{here.near}
+		for _, name := range []string{"second", "third", "fourth"} {
+			servers = append(servers, here.addServer(here.nodes[0], name))
+		}
+		here.apply(service(web.withEverything, externalLocal, affinity(anHour)).Then(endpoints(servers...)))
+		for _, client := range here.clients() {
+			for name, to := range byNetwork(here.external) {
+				sticksTo(t, "externalTrafficPolicy Local: "+name, client, to)
+			}
+		}
+	})
+}

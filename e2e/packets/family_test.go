@@ -1,0 +1,40 @@
+package packets_test
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneAnswers: each has endpoints of its own.
+func TestAFamilyWithoutEndpointsRefusesWhileTheOtherOneAnswers(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	everywhere := byFamily(web.paths(r.nodes[0], allKinds...))
+	for why, edits := range map[string][]func(*model.Service){
+		"both policies Cluster": {web.withEverything},
+		"both policies Local":   {web.withEverything, internalLocal, externalLocal},
+		"session affinity":      {web.withEverything, affinity(anHour)},
+	} {
+		for i, family := range model.Families {
+			other := model.Families[1-i]
+			one := endpoints(r.near)
+			for _, slice := range one.Slices {
+				if slice.Family == other {
+					slice.Endpoints = nil
+				}
+			}
+			r.apply(service(edits...).Then(one))
+			expect(t, why+", "+family.String()+" has an endpoint", r.clients(), everywhere[family], answeredBy("near"))
+			expect(t, why+", "+other.String()+" has none", r.clients(), everywhere[other], refused)
+		}
+	}
+}
+
+func byFamily(all []path) map[model.Family][]path {
+	found := map[model.Family][]path{}
+	for _, p := range all {
+		found[p.family()] = append(found[p.family()], p)
+	}
+	return found
+}

@@ -1,0 +1,109 @@
+package packets_test
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestWhatIsNoneOfOursIsNotServed: every Service that another one serves, or nobody, loses all its frontends, and has them again when
+// it is ours again.
+func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
+	t.Parallel()
+	m := newManifests(t)
+	everywhere := web.paths(m.nodes[0], allKinds...)
+	for why, not := range map[string]manifest{
+		"a switch to ExternalName": {spec: "type: ExternalName, externalName: example.com"},
+		"an ExternalName with the addresses that it had": {
+			spec: `type: ExternalName, externalName: example.com, externalIPs: [203.0.113.10], ` + bothFamilies, ingress: vip},
+		"a headless Service":         {spec: `type: ClusterIP, externalIPs: [203.0.113.10, "2001:db8:0:e::a"], ` + headless, ingress: vip},
+		"the label of another proxy": {label: "service.kubernetes.io/service-proxy-name: other", spec: everything.spec, ingress: vip},
+	} {
+		m.is(everything)
+		expect(t, "before "+why, m.clients(), everywhere, answeredBy("near"))
+		m.is(not)
+		expect(t, why, m.clients(), everywhere, notServed)
+	}
+	m.is(manifest{spec: "type: ClusterIP, " + bothFamilies})
+	expect(t, "a ClusterIP again", m.clients(), paths, answeredBy("near"))
+	m.is(everything)
+	expect(t, "everything again", m.clients(), everywhere, answeredBy("near"))
+}
+
+// TestSlicesOfAHeadlessServiceAreNoEndpoints: the label of a slice says so, whatever the Service is.
+func TestSlicesOfAHeadlessServiceAreNoEndpoints(t *testing.T) {
+	t.Parallel()
+	m := newManifests(t)
+	everywhere := web.paths(m.nodes[0], allKinds...)
+	m.is(everything)
+	for range 2 {
+		expect(t, "no label", m.clients(), everywhere, answeredBy("near"))
+		m.write("slices.yaml", m.slices(`service.kubernetes.io/headless: ""`))
+		m.load()
+		expect(t, "the label", m.clients(), everywhere, refused)
+		m.write("slices.yaml", m.slices(""))
+		m.load()
+	}
+	expect(t, "no label again", m.clients(), everywhere, answeredBy("near"))
+}
+
+// TestAServiceOfOneFamily has no frontend of any kind in the other one, though its manifest names addresses there.
+func TestAServiceOfOneFamily(t *testing.T) {
+	t.Parallel()
+	m := newManifests(t)
+	everywhere := byFamily(web.paths(m.nodes[0], allKinds...))
+	for _, test := range []struct {
+		spec          string
+		served, other model.Family
+	}{{onlyIPv4, model.IPv4, model.IPv6}, {onlyIPv6, model.IPv6, model.IPv4}} {
+		m.is(manifest{spec: balanced + test.spec, ingress: vip})
+		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.served], answeredBy("near"))
+		expect(t, "only "+test.served.String(), m.clients(), everywhere[test.other], notServed)
+		m.is(everything)
+		expect(t, "both families", m.clients(), everywhere[test.other], answeredBy("near"))
+	}
+}
+
+// TestALoadBalancerInModeProxyGetsItsPackets: they go where its address is. In mode VIP, or without a mode, the node takes them.
+func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
+	t.Parallel()
+	m := newManifests(t)
+	addrs := web.addrs(model.LoadBalancerIP)
+	m.machineWith("balancer", addrs...)
+	inside, to := []*fabric.Namespace{m.pod, m.node}, toAddrs(servicePort, addrs...)
+	others := web.paths(m.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
+	for range 2 {
+		m.is(manifest{spec: everything.spec, ingress: proxied})
+		expect(t, "mode Proxy", inside, to, answeredBy("balancer"))
+		expect(t, "mode Proxy: other frontends", m.clients(), others, answeredBy("near"))
+		m.is(everything)
+		expect(t, "mode VIP", m.clients(), to, answeredBy("near"))
+	}
+}
+
+// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and everybody beside somebody. The set in the kernel must hold them
+// merged, for it overlooks a range around another one.
+func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
+	t.Parallel()
+	m := newManifests(t)
+	pods, hosts := []*fabric.Namespace{m.pod}, []*fabric.Namespace{m.node, m.host}
+	to := web.paths(m.nodes[0], model.LoadBalancerIP)
+	const allPods, allHosts = `10.244.0.0/16, "fd00:244::/32"`, `172.30.0.0/16, "fd00:30::/32"`
+	for _, test := range []struct {
+		why, ranges     string
+		allowed, barred []*fabric.Namespace
+	}{
+		{"all pods", allPods, pods, hosts},
+		{"everybody", `0.0.0.0/0, "::/0"`, m.clients(), nil},
+		{"a range around another one", `172.30.0.0/30, "fd00:30::/127", ` + allHosts, hosts, pods},
+		{"a range around another one, named first", allHosts + `, 172.30.0.0/30, "fd00:30::/127"`, hosts, pods},
+		{"everybody, and somebody", allPods + `, 0.0.0.0/0, "::/0", 172.30.0.0/30, "fd00:30::/127"`, m.clients(), nil},
+		{"the same range twice, and neighbours",
+			`172.30.0.0/17, 172.30.128.0/17, 172.30.0.0/17, "fd00:30::/33", "fd00:30:8000::/33"`, hosts, pods},
+	} {
+		m.is(manifest{spec: everything.spec + ", loadBalancerSourceRanges: [" + test.ranges + "]", ingress: vip})
+		expect(t, "in the ranges: "+test.why, test.allowed, to, answeredBy("near"))
+		expect(t, "not in the ranges: "+test.why, test.barred, to, silent)
+	}
+}

@@ -1,0 +1,92 @@
+package packets_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// intruder is a table of one family that takes connections to some addresses and ports before the proxy sees them, as a CNI's host
+// ports or a person's port forwarding do. The lines of its rules come twice: for what others send, and for what the node sends.
+const intruder = `
+table %[1]s intruder {
+	chain others {
+		type nat hook prerouting priority dstnat - 1; policy accept;
+		%[2]s
+	}
+	chain node {
+		type nat hook output priority -101; policy accept;
+		%[2]s
+	}
+}
+`
+
+// intrude leads what is sent over some paths to a pod, until the function that it returns is called.
+func intrude(t *testing.T, n *node, to []path, server *pod) func() {
+	t.Helper()
+	families := map[model.Family]string{model.IPv4: "ip", model.IPv6: "ip6"}
+	input, leave := "", ""
+	for _, family := range model.Families {
+		var rules []string
+		for _, p := range to {
+			if p.family() == family {
+				rules = append(rules, fmt.Sprintf("%s daddr %s %s dport %d dnat to %s",
+					families[family], p.addr.Addr(), p.network, p.addr.Port(), netip.AddrPortFrom(ofFamily(server.Namespace, family), podPort)))
+			}
+		}
+		input += fmt.Sprintf(intruder, families[family], strings.Join(rules, "\n\t\t"))
+		leave += fmt.Sprintf("delete table %s intruder\n", families[family])
+	}
+	runNFT(t, n, input, "-f", "-")
+	return func() {
+		t.Helper()
+		runNFT(t, n, leave, "-f", "-")
+	}
+}
+
+// TestNobodyElsesTranslationIsRemembered: a connection that another table has led to a pod, over a frontend of a Service with session
+// affinity, says nothing about the Service's endpoints. The pod serves the port that they serve.
+func TestNobodyElsesTranslationIsRemembered(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string]model.NodePortAddresses{
+		"node ports on the node's own addresses": {Primary: true},
+		"node ports on all addresses":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNodePorts(t, addresses)
+			foreign := n.addServer(n.node, "foreign")
+			for number, kind := range slices.Concat([]model.FrontendKind{model.NodePort}, allKinds) {
+				// Each has a Service of its own, for a client that is remembered already is not learned anew.
+				own := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
+				n.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(n.near, n.far)))
+				why, taken := "another address, with the node port's number", toAddrs(own.nodePort(), secondAddrs...)
+				if number > 0 {
+					why, taken = kind.String(), own.paths(n.node, kind)
+				}
+				leave := intrude(t, n.node, taken, foreign)
+				expect(t, why+" is somebody else's", n.clients(), taken, answeredBy("foreign"))
+				leave()
+				for range 2 {
+					expect(t, why+" was somebody else's", n.clients(), own.paths(n.node, allKinds...), answeredByOneOf("near", "far"))
+				}
+			}
+		})
+	}
+}
+
+// answeredByOneOf expects an answer of one of those servers.
+func answeredByOneOf(names ...string) expectation {
+	return func(from *fabric.Namespace, to path) error {
+		reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+		if err == nil && !slices.Contains(names, reply.Pod) {
+			return fmt.Errorf("%s answered, want one of %v", reply.Pod, names)
+		}
+		return err
+	}
+}

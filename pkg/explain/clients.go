@@ -1,0 +1,60 @@
+package explain
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Clients is what the proxy was told about the clients of Services. It changes neither an endpoint nor a reason, but for whom they
+// are and what the endpoint sees. The zero value recognizes pods in both families, and masquerades only where it must.
+type Clients struct {
+	// PodsUnknown holds the families in which nobody knows who is a pod, and why that is so: what stands behind a "because",
+	// without a full stop. Pods count as clients outside there.
+	PodsUnknown map[model.Family]string
+	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
+	MasqueradeAll bool
+}
+
+// Ports tells the story of every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
+// the order of the Service's ports, IPv4 before IPv6.
+func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
+	names := cluster.ServiceNames()
+	if query != (Query{}) {
+		names = []model.ObjectName{query.Service}
+	}
+	var ports []Port
+	for _, name := range names {
+		for _, decision := range selection.Decide(cluster, name, model.Families) {
+			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) {
+				continue
+			}
+			ports = append(ports, c.build(cluster, decision))
+		}
+	}
+	return ports
+}
+
+// clusterIPSource returns what endpoints see of clients of the ClusterIP, as far as it does not depend on who dials.
+func (c Clients) clusterIPSource() source {
+	if c.MasqueradeAll {
+		return masqueraded
+	}
+	return source{}
+}
+
+// outside and inside are the ways of connections to frontends that externalTrafficPolicy Local governs. What this node itself
+// sends is masqueraded always, and nothing else ever is (KEP-2086 and kube-proxy's packet matrix).
+func (c Clients) outside(family model.Family) path {
+	way := path{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
+	if why, unknown := c.PodsUnknown[family]; unknown {
+		way.subject += " (which includes pods, because " + why + ")"
+	}
+	return way
+}
+
+func (c Clients) inside(family model.Family) path {
+	if _, unknown := c.PodsUnknown[family]; unknown {
+		return path{subject: "New connections from this node", source: ofThisNode}
+	}
+	return path{subject: "New connections from pods and this node", source: keptForPods}
+}

@@ -1,0 +1,10 @@
+package selection
+
+// Codes lists every code that has a sentence, in a fixed order.
+func Codes() []Code {
+	codes := make([]Code, len(sentences))
+	for i := range sentences {
+		codes[i] = sentences[i].code
+	}
+	return codes
+}

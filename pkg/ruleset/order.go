@@ -18,6 +18,11 @@ func (d *draft) finish() *Plan {
 			}
 		}
 	}
+	for _, family := range model.Families {
+		if len(d.deletes[elementsKey{family, staticRank(AllowedSources.Name)}]) > fewRanges {
+			d.replaceRanges(family)
+		}
+	}
 	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.Name == Dispatch.Name })
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
 	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return set.Name != Dispatch.Name })

@@ -37,6 +37,7 @@ func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Ob
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
+	m.dropRanges(plan, family, &found)
 	m.refillSets(plan, family, found)
 	chains := m.refillChains(batch, family, config)
 	for _, set := range StaticSets {

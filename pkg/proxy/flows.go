@@ -117,6 +117,9 @@ func (u *udpFrontends) note(concerned func(model.Frontend) bool) {
 
 // noteFlows has the flows looked at that changes concern which the kernel has accepted.
 func (p *Proxy) noteFlows() {
+	if len(p.udp.inForce)+len(p.udp.changed) == 0 {
+		return
+	}
 	scope := selection.ScopeOf(p.cluster, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes)
 	p.udp.serveNodePorts(scope.NodePorts)
 	if len(p.udp.changed) == 0 {

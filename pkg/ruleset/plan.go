@@ -75,14 +75,21 @@ func (d *draft) replace(have, want Service) {
 	want = want.reslotted(have)
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
+		if !have.isIn(family) && !want.isIn(family) {
+			continue
+		}
 		for index, set := range StaticSets {
 			if isShared(set) {
 				continue
 			}
 			key := elementsKey{family, index}
 			deleted, added := difference(have.elements(family, set), want.elements(family, set))
-			d.deletes[key] = append(d.deletes[key], deleted...)
-			d.adds[key] = append(d.adds[key], added...)
+			if len(deleted) > 0 {
+				d.deletes[key] = append(d.deletes[key], deleted...)
+			}
+			if len(added) > 0 {
+				d.adds[key] = append(d.adds[key], added...)
+			}
 		}
 	}
 	d.plan.Left = append(d.plan.Left, leftBehind(have, want)...)
@@ -173,8 +180,11 @@ func (d *draft) settleShared() {
 
 // difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or gave another value.
 func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
-	before := map[Tuple]Element{}
+	var before map[Tuple]Element // most Services have nothing in most sets
 	for element := range have {
+		if before == nil {
+			before = map[Tuple]Element{}
+		}
 		before[element.Key] = element
 	}
 	for element := range want {
@@ -184,6 +194,9 @@ func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 			continue
 		}
 		added = append(added, element)
+	}
+	if len(before) == 0 {
+		return nil, added
 	}
 	for element := range have {
 		if _, gone := before[element.Key]; gone {

@@ -27,6 +27,16 @@ func (s Service) each(family model.Family, set Set, yield func(Element) bool) bo
 	return true
 }
 
+// isIn reports whether the Service has a port in a family.
+func (s Service) isIn(family model.Family) bool {
+	for i := range s.Ports {
+		if s.Ports[i].ID.Family == family {
+			return true
+		}
+	}
+	return false
+}
+
 func (s Service) port(id model.PortID) (*Port, bool) {
 	for i := range s.Ports {
 		if s.Ports[i].ID == id {

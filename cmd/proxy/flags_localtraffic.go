@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -123,8 +122,8 @@ func parseClusterCIDRs(list string) ([]netip.Prefix, error) {
 		if err != nil {
 			return nil, err
 		}
-		family := model.FamilyOf(prefix.Addr())
-		if slices.ContainsFunc(prefixes, func(other netip.Prefix) bool { return model.FamilyOf(other.Addr()) == family }) {
+		family := model.FamilyOfPrefix(prefix)
+		if anyOf(family, prefixes) {
 			return nil, fmt.Errorf("--cluster-cidr %q: more than one %s range", list, family)
 		}
 		prefixes = append(prefixes, prefix)

@@ -64,5 +64,5 @@ func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []
 
 // anyOf reports whether one of the prefixes is of a family.
 func anyOf(family model.Family, prefixes []netip.Prefix) bool {
-	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOf(prefix.Addr()) == family })
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOfPrefix(prefix) == family })
 }

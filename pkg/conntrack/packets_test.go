@@ -85,7 +85,7 @@ func TestFlowsToANodePortEndOnTheAddressesThatServeIt(t *testing.T) {
 		}
 		g.rules(g.to(g.ported, nodePort, g.b), g.to(g.portless, nodePort, g.b), g.to(g.ported, servicePort, g.b))
 
-		g.forget(1, g.flows(unspecified(g.ported), nodePort, g.b))
+		g.forget(1, g.flows(model.AnyAddr(model.FamilyOf(g.ported)), nodePort, g.b))
 		served.wantAnswer(g.b.String(), "the node port")
 		unserved.wantAnswer(g.a.String(), "an address without node ports")
 		otherPort.wantAnswer(g.a.String(), "another port")

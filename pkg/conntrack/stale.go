@@ -64,19 +64,11 @@ func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
 	if of := v.frontends[dialled]; of != nil {
 		return of
 	}
-	of := v.frontends[netip.AddrPortFrom(unspecified(dialled.Addr()), dialled.Port())]
+	of := v.frontends[netip.AddrPortFrom(model.AnyAddr(model.FamilyOf(dialled.Addr())), dialled.Port())]
 	if of == nil || !v.scope.ServesNodePorts(dialled.Addr()) {
 		return nil
 	}
 	return of
-}
-
-// unspecified returns the address that stands for node ports in the family of addr.
-func unspecified(addr netip.Addr) netip.Addr {
-	if model.FamilyOf(addr) == model.IPv4 {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }
 
 // permission says who may answer the flows of one frontend.

@@ -28,8 +28,8 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		AllowedSources:  allowedSources(decision, node),
 		HealthCheck:     healthCheck(cluster, decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
-		Warnings:        warnings(cluster, decision),
 	}
+	port.Warnings = warnings(cluster, decision, port.Lost)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
 	if decision.Selection.Local != nil {
 		local := choice(*decision.Selection.Local)

@@ -47,14 +47,15 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 	return path.tell(Traffic{To: toClusterIP, From: fromEverybody, Frontends: frontends}, choice, outcome)
 }
 
-// externalTraffic tells clients outside from those inside only where something different happens to them. With
-// externalTrafficPolicy Cluster everything is masqueraded, because the answers must come back through this node.
+// externalTraffic tells clients outside from those inside only where something different happens to them: those outside are
+// refused only if nobody serves anywhere, and then so is everybody. With externalTrafficPolicy Cluster everything is masqueraded,
+// because the answers must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
 	everybody := path{subject: "New connections to the external frontends", source: masqueraded}
 	insideChoice, insideOutcome := decision.Selection.ShortCircuit()
 	outsideChoice, outsideOutcome := decision.Selection.External()
 	all := Traffic{To: toExternal, From: fromEverybody, Frontends: frontends}
-	if !decision.Service.ExternalTrafficLocal || insideOutcome == selection.Refuse && outsideOutcome == selection.Refuse {
+	if !decision.Service.ExternalTrafficLocal || outsideOutcome == selection.Refuse {
 		return []Traffic{everybody.tell(all, insideChoice, insideOutcome)}
 	}
 	outside, inside := all, all

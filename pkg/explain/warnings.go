@@ -9,13 +9,13 @@ import (
 )
 
 // warnings returns what the Service asks for and does not get, and what it hardly means.
-func warnings(cluster *model.Cluster, decision selection.Decision) []string {
+func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
 	service := decision.Service
 	var list []string
 	if ignored := service.Topology.Ignored; ignored != "" {
 		list = append(list, "The annotation "+policy.TopologyKeysAnnotation+" is ignored: "+ignored)
 	}
-	for _, frontend := range lost(cluster, decision) {
+	for _, frontend := range lost {
 		list = append(list, frontend.Message)
 	}
 	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&

@@ -25,6 +25,9 @@ func FamilyOf(addr netip.Addr) Family {
 	return IPv6
 }
 
+// FamilyOfPrefix returns the family of a prefix.
+func FamilyOfPrefix(prefix netip.Prefix) Family { return FamilyOf(prefix.Addr()) }
+
 // String returns Kubernetes' own name of the family, as in spec.ipFamilies.
 func (f Family) String() string {
 	if f == IPv4 {

@@ -113,7 +113,7 @@ func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	var allowed []netip.Prefix
 	containsNode := false
 	for _, prefix := range s.SourceRanges {
-		if FamilyOf(prefix.Addr()) == family {
+		if FamilyOfPrefix(prefix) == family {
 			allowed = append(allowed, prefix)
 			containsNode = containsNode || slices.ContainsFunc(node.Addresses, prefix.Contains)
 		}

@@ -19,7 +19,7 @@ func (n NodePortAddresses) All(family Family) bool {
 	if n.Primary {
 		return false
 	}
-	narrows := func(prefix netip.Prefix) bool { return FamilyOf(prefix.Addr()) == family }
+	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
 	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
 	return !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
 }

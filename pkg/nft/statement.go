@@ -125,7 +125,7 @@ func update(family model.Family, s ruleset.Update) ([]expr.Any, error) {
 
 // inPrefix compares only the bytes of a prefix that ends at a byte, as nft does; any other needs a mask.
 func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
-	if !s.Prefix.IsValid() || model.FamilyOf(s.Prefix.Addr()) != family {
+	if !s.Prefix.IsValid() || model.FamilyOfPrefix(s.Prefix) != family {
 		return nil, fmt.Errorf("prefix %v: %w", s.Prefix, errWrongFamily)
 	}
 	bits := s.Prefix.Bits()

@@ -37,11 +37,7 @@ func TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged(t *testin
 	withoutExternalIP := func(service *model.Service) { service.ExternalIPs = nil }
 	otherNodePort := func(service *model.Service) { service.Ports[0].NodePort = 30081 }
 	owned := func(edits ...func(*model.Service)) model.Change { return oneService(everyKind(edits...), nil) }
-	steps := []struct {
-		title          string
-		change         model.Change
-		added, deleted int
-	}{
+	steps := []countedStep{
 		{"it comes: four frontends with ten slots each, three that masquerade, one restricted to two ranges, its ClusterIP",
 			oneService(everyKind(), sliceOf(name, 10)), 4*(1+10) + 3 + 1 + 2 + 1, 0},
 		{"another pod takes an endpoint's place: a slot of each frontend", answers(replaced), 4, 4},
@@ -62,22 +58,7 @@ func TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged(t *testin
 		{"the node port is another one", owned(otherNodePort), 1 + 9 + 1, 1 + 9 + 1},
 		{"it goes: everything, and the dispatch entry for nine slots", without(name.Name), 0, 4*(1+9) + 3 + 1 + 2 + 1 + 1},
 	}
-	for _, services := range []int{20, 2000} {
-		p := starting(&memoryKernel{})
-		p.Apply(manyServices(services, 10))
-		mustSync(t, p)
-		for _, step := range steps {
-			p.Apply(step.change)
-			report := mustSync(t, p)
-			if added, deleted := report.Added[model.IPv4], report.Deleted[model.IPv4]; added != step.added || deleted != step.deleted {
-				t.Errorf("%s (of %d Services): wrote %d and deleted %d elements, want %d and %d",
-					step.title, services, added, deleted, step.added, step.deleted)
-			}
-			if report.Complete || report.Services > 1 || report.Added[model.IPv6]+report.Deleted[model.IPv6] > 0 {
-				t.Errorf("%s: touched more than it had to: %+v", step.title, report)
-			}
-		}
-	}
+	checkCounts(t, steps)
 }
 
 // TestWhatBelongsToNoServiceWritesNoService: ranges of ClusterIPs are rules, addresses are elements where node ports are not on all.

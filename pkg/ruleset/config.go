@@ -53,7 +53,7 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 		return []Statement{FromInterface{}, NotFromInterface{Name: l.InterfacePrefix, Prefix: true}}
 	}
 	for _, prefix := range l.Prefixes {
-		if model.FamilyOf(prefix.Addr()) == family {
+		if model.FamilyOfPrefix(prefix) == family {
 			return []Statement{InPrefix{Field: source, Prefix: prefix, Not: true}}
 		}
 	}

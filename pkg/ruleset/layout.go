@@ -111,7 +111,7 @@ func onNodePortAddr(family model.Family, config Config) Rule {
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {
-		if model.FamilyOf(prefix.Addr()) == family {
+		if model.FamilyOfPrefix(prefix) == family {
 			rules = append(rules, Rule{InPrefix{Field: DestinationAddr, Prefix: prefix}, Do{Verdict{Kind: Drop}}})
 		}
 	}

@@ -94,7 +94,8 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 		_, outcome = selected.ShortCircuit()
 	}
 	if frontend.External && frontend.Local {
-		if _, outside := selected.External(); outside != selection.Refuse || outcome != selection.Refuse {
+		// Clients outside are refused only if nobody serves anywhere, and then so is everybody.
+		if _, outside := selected.External(); outside != selection.Refuse {
 			return SplitClass(len(p.Local), len(p.Cluster))
 		}
 	}

@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -20,9 +21,7 @@ func (d *draft) replaceRanges(family model.Family) {
 	chains := StaticChains(family, d.mirror.config, d.mirror.around)
 	services := chains[slices.IndexFunc(chains, func(chain Chain) bool { return chain.Name == servicesChain })]
 	batch := &d.plan.Prepare
-	batch.add(Flush, family, ChainObject{services})
-	batch.add(Delete, family, SetObject{AllowedSources})
-	batch.add(Add, family, SetObject{AllowedSources})
+	dropRanges(batch, family)
 	batch.add(Add, family, ElementsObject{Set: AllowedSources, Elements: slices.Values(d.allRanges(family))})
 	batch.add(Add, family, RulesObject{services})
 }
@@ -50,17 +49,26 @@ func (d *draft) allRanges(family model.Family) []Element {
 	return all
 }
 
-// dropRanges has a resync make allowed-sources anew if too many of the ranges it finds are to go. The rule that looks into the set
-// goes first.
-func (m *Mirror) dropRanges(plan *Plan, family model.Family, found *Objects) {
-	gone, _ := difference(slices.Values(found.Ranges), m.allElements(plan, family, AllowedSources))
-	if len(gone) <= fewRanges {
-		return
+// refillRanges deletes what a resync finds in allowed-sources and does not want, and returns what is to be added.
+func (m *Mirror) refillRanges(plan *Plan, family model.Family, found Objects) iter.Seq[Element] {
+	wanted := m.allElements(plan, family, AllowedSources)
+	deleted, added := difference(slices.Values(found.Ranges), wanted)
+	switch {
+	case len(deleted) > fewRanges:
+		dropRanges(&plan.Batch, family)
+		return wanted
+	case len(deleted) > 0:
+		plan.Batch.add(Delete, family, ElementsObject{Set: AllowedSources, Elements: slices.Values(deleted)})
 	}
+	return slices.Values(added)
+}
+
+// dropRanges empties allowed-sources by making it anew. The rule that looks into it goes first, and has to be written again. A
+// stranger may have taken the chain away.
+func dropRanges(batch *Batch, family model.Family) {
 	services := ChainObject{Chain{Name: servicesChain, Hook: NoHook}}
-	plan.Batch.add(Add, family, services)
-	plan.Batch.add(Flush, family, services)
-	plan.Batch.add(Add, family, SetObject{AllowedSources})
-	plan.Batch.add(Delete, family, SetObject{AllowedSources})
-	found.Ranges = nil
+	batch.add(Add, family, services)
+	batch.add(Flush, family, services)
+	batch.add(Delete, family, SetObject{AllowedSources})
+	batch.add(Add, family, SetObject{AllowedSources})
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel agree with it whatever
-// it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the map is still
-// there; Plan.Left names those maps.
+// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel agree with
+// it whatever it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the
+// map is still there; Plan.Left names those maps.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
 func Resync(config Config, wanted []Service, around Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
@@ -24,30 +24,26 @@ func Resync(config Config, wanted []Service, around Surroundings, found map[mode
 	plan := draft.plan
 	mirror.adopt(plan)
 	for _, family := range config.Families {
-		mirror.refill(plan, family, config, found[family])
+		mirror.refill(plan, family, found[family])
 	}
 	return mirror, plan
 }
 
 // refill appends what makes one family's table hold what the mirror says.
-func (m *Mirror) refill(plan *Plan, family model.Family, config Config, found Objects) {
+func (m *Mirror) refill(plan *Plan, family model.Family, found Objects) {
 	batch := &plan.Batch
 	if found.Table && found.Rebuild {
 		batch.add(Delete, family, TableObject{})
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
-	m.dropRanges(plan, family, &found)
 	m.refillSets(plan, family, found)
-	chains := m.refillChains(batch, family, config)
+	ranges := m.refillRanges(plan, family, found)
+	chains := m.refillChains(batch, family)
 	for _, set := range StaticSets {
 		wanted := m.allElements(plan, family, set)
 		if set.Interval {
-			deleted, added := difference(slices.Values(found.Ranges), wanted)
-			if len(deleted) > 0 {
-				batch.add(Delete, family, ElementsObject{Set: set, Elements: slices.Values(deleted)})
-			}
-			wanted = slices.Values(added)
+			wanted = ranges
 		}
 		batch.add(Add, family, countedElements(set, wanted))
 	}
@@ -83,8 +79,8 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 }
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
-func (m *Mirror) refillChains(batch *Batch, family model.Family, config Config) []Chain {
-	chains := StaticChains(family, config, m.around)
+func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
+	chains := StaticChains(family, m.config, m.around)
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
 			chains = append(chains, m.chains[key].chain)

@@ -57,7 +57,7 @@ func (s Scope) PlaceOf(client netip.Addr) Place {
 		switch {
 		case pods.Contains(client):
 			return Inside
-		case model.FamilyOf(pods.Addr()) == model.FamilyOf(client):
+		case model.FamilyOfPrefix(pods) == model.FamilyOf(client):
 			place = Outside
 		}
 	}

@@ -70,8 +70,6 @@ func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because s
 	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address, as %s says", want, because))}
 }
 
-func familyOfPrefix(prefix netip.Prefix) model.Family { return model.FamilyOf(prefix.Addr()) }
-
 // firstOfEach returns the first of the items in each family, in their order.
 func firstOfEach[T any](items []T, familyOf func(T) model.Family) []T {
 	var first []T

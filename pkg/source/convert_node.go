@@ -64,5 +64,5 @@ func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, fiel
 		prefix, refused := readPrefix(pathOf(i), text)
 		prefixes, errs = append(prefixes, prefix), append(errs, refused...)
 	}
-	return firstOfEach(prefixes, familyOfPrefix), errs
+	return firstOfEach(prefixes, model.FamilyOfPrefix), errs
 }

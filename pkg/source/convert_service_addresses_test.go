@@ -3,7 +3,6 @@ package source
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -29,10 +28,7 @@ func TestServiceAddresses(t *testing.T) {
 		}
 	}
 	const loopback = `may not be in the loopback range (127.0.0.0/8, ::1/128)`
-	for name, test := range map[string]struct {
-		change func(*corev1.Service)
-		want   func(*model.Service)
-	}{
+	checkServices(t, map[string]serviceCase{
 		"external IPs are kept in their order": {
 			external("192.0.2.2", "192.0.2.1"),
 			func(s *model.Service) { s.ExternalIPs = addrs("192.0.2.2", "192.0.2.1") },
@@ -123,18 +119,5 @@ func TestServiceAddresses(t *testing.T) {
 			},
 			func(s *model.Service) { s.ExternalIPs, s.LoadBalancerIPs = addrs("192.0.2.10"), addrs("192.0.2.11") },
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			given, want := webService(), webModel()
-			test.change(given)
-			test.want(want)
-			got, errs := Service(given)
-			if len(errs) > 0 {
-				t.Fatalf("Service() refused: %v", errs)
-			}
-			if diff := cmp.Diff(want, got, equateValues); diff != "" {
-				t.Errorf("Service() (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }

@@ -14,10 +14,7 @@ import (
 
 func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 	created := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		change func(*corev1.Service)
-		want   func(*model.Service)
-	}{
+	checkServices(t, map[string]serviceCase{
 		"an unset protocol is TCP": {func(*corev1.Service) {}, func(*model.Service) {}},
 		"the creation time is kept": {
 			func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(created.In(time.FixedZone("", 3600))) },
@@ -88,7 +85,18 @@ func TestServiceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 			func(s *corev1.Service) { s.Labels = map[string]string{corev1.IsHeadlessService: ""} },
 			func(*model.Service) {},
 		},
-	} {
+	})
+}
+
+// serviceCase is a change of webService, and what it changes in webModel.
+type serviceCase struct {
+	change func(*corev1.Service)
+	want   func(*model.Service)
+}
+
+func checkServices(t *testing.T, cases map[string]serviceCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			given, want := webService(), webModel()
 			test.change(given)

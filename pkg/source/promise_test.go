@@ -184,13 +184,13 @@ func checkNode(t *testing.T, node *model.Node) {
 		}
 	}
 	checkPrefixes(t, node.PodCIDRs)
-	checkOneEach(t, node.PodCIDRs, familyOfPrefix)
+	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
 }
 
 func checkServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	checkPrefixes(t, prefixes)
-	checkOneEach(t, prefixes, familyOfPrefix)
+	checkOneEach(t, prefixes, model.FamilyOfPrefix)
 	for _, prefix := range prefixes {
 		if prefix.Bits() == 0 {
 			t.Errorf("range %s takes in every address", prefix)

@@ -1,7 +1,7 @@
 # Everything a person does with this repository. `make` alone explains itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint bench root
+.PHONY: help build test demo lint bench e2e e2e-kind lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on everybody's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -16,15 +16,17 @@ BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X mai
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## Build the proxy into bin/proxy
 	$(BUILD) -o bin/proxy ./cmd/proxy
 
-test: root ## Vet and run every test (needs root: they work in network namespaces of their own)
+# Both parts always run, so that one visit shows everything there is to mend.
+test: root ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)
 	.ci/install
-	go vet ./...
-	go test $(RACE) -timeout 20m ./...
+	go vet -tags e2e ./...
+	@status=0; $(MAKE) e2e || status=1; \
+	echo go test $(RACE) -timeout 30m ./...; go test $(RACE) -timeout 30m ./... || status=1; exit $$status
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
 demo: root build ## Watch connections stay in their zone, fail over and come back (needs root)
@@ -36,6 +38,26 @@ lint: ## Run golangci-lint, import rules included
 
 bench: root ## Measure syncs against a real kernel and print a table (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/daemons
+
+# The lab goes whatever the suites say, and also if it did not come up.
+e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
+	@trap 'status=$$?; [ -n "$(KEEP)" ] || go run ./e2e/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
+	go run ./e2e/lab up --dir bin/e2e --nodes 6 && KUBECONFIG=bin/e2e/kubeconfig e2e/suites/run
+
+e2e-kind: ## Run the same suites in kind (needs docker, kind and kubectl; KIND_NODE_IMAGE and KIND_CLUSTER_CONFIG may be given)
+	e2e/kind/run
+
+NODES ?= 3
+
+lab: root build ## Run a Kubernetes cluster with Vicinity on this machine (NODES=3; the first time builds it, needs root)
+	go run ./e2e/lab up --nodes $(NODES)
+
+lab-down: root ## End that cluster, and remove all of it
+	go run ./e2e/lab down
+
+lab-build: ## Build the cluster's programs only, into your cache folder (the first time about 8 minutes)
+	go run ./e2e/lab build
 
 root:
 	@[ "$$(id -u)" = 0 ] || { echo 'This creates network namespaces and needs root: sudo env PATH="$$PATH" make $(MAKECMDGOALS)' >&2; exit 1; }

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -192,6 +193,12 @@ func isStandard(imported string) bool {
 	return !strings.Contains(first, ".")
 }
 
+// isModule reports whether a folder is a module of its own, such as those of the programs that the lab builds.
+func isModule(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, "go.mod"))
+	return err == nil
+}
+
 // sources parses all non-test files of the module, in the order of their folders.
 func sources(t *testing.T) []source {
 	t.Helper()
@@ -201,7 +208,7 @@ func sources(t *testing.T) []source {
 			if err != nil {
 				return err
 			}
-			if entry.IsDir() && entry.Name() == "testdata" {
+			if entry.IsDir() && (entry.Name() == "testdata" || isModule(file)) {
 				return fs.SkipDir
 			}
 			if entry.IsDir() || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {

@@ -54,6 +54,35 @@ var layers = []layer{
 		why: "a source reports what the cluster says, whatever is made of it",
 	},
 	{
+		folder: "pkg/apiserver",
+		ours:   []string{"pkg/model", "pkg/policy", "pkg/source"},
+		others: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "k8s.io/klog/v2"},
+		why:    "it is pkg/source for a cluster, and the only one that watches an API server",
+	},
+	{
+		folder: "pkg/events",
+		ours:   []string{"pkg/model"},
+		others: []string{"golang.org/x/time/rate", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"},
+		why:    "it tells users what others found out",
+	},
+	{
+		folder: "pkg/config",
+		ours:   []string{"pkg/model", "pkg/ruleset", "pkg/sysctl"},
+		others: []string{
+			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "k8s.io/apimachinery", "k8s.io/component-base/logs/api/v1",
+			"k8s.io/kube-proxy/config/v1alpha1", "sigs.k8s.io/json", "sigs.k8s.io/yaml",
+		},
+		why: "it turns kube-proxy's words into settings, and others act on them",
+	},
+	{
+		folder: "pkg/sysctl",
+		why:    "it compares and writes values, whoever wants them",
+	},
+	{
+		folder: "pkg/zpages",
+		why:    "it shows what it is given",
+	},
+	{
 		folder: "pkg/nft",
 		ours:   []string{"pkg/model", "pkg/ruleset"},
 		others: []string{"github.com/google/nftables", "github.com/mdlayher/netlink", "golang.org/x/net/bpf", "golang.org/x/sys"},
@@ -82,7 +111,7 @@ var layers = []layer{
 	},
 	{
 		folder: "pkg/metrics",
-		others: []string{"github.com/prometheus/client_golang"},
+		others: []string{"github.com/prometheus/client_golang", "k8s.io/client-go/tools/metrics"},
 		why:    "metrics are told what happened and ask nobody",
 	},
 	{
@@ -104,6 +133,21 @@ var layers = []layer{
 		ours:   []string{"pkg/..."},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why:    "a command puts the parts together; what needs another library is a part",
+	},
+	{
+		folder: "e2e/lab/...",
+		ours:   []string{"e2e/fabric", "e2e/lab/..."},
+		others: []string{
+			"github.com/google/go-containerregistry", "github.com/spf13/cobra", "golang.org/x/sys", "k8s.io/api", "k8s.io/apimachinery",
+			"k8s.io/client-go", "sigs.k8s.io/yaml",
+		},
+		why: "it builds a cluster around Vicinity, and knows nothing of its inside",
+	},
+	{
+		folder: "e2e/probe/...",
+		ours:   []string{"e2e/probe/..."},
+		others: []string{"github.com/mdlayher/netlink", "golang.org/x/sys"},
+		why:    "it runs in pods, beside Vicinity",
 	},
 	{
 		folder: "e2e/...",

@@ -104,9 +104,16 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	eventually(t, "the flow is gone", func() bool { return d.flowsTo(t, "10.244.1.5") == 0 })
 	eventually(t, "the flow is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
-		const counter = `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} `
-		_, count, found := strings.Cut(metrics, counter)
-		return found && !strings.HasPrefix(count, "0\n")
+		for _, counter := range []string{
+			`kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} `,
+			`kubeproxy_conntrack_reconciler_sync_duration_seconds_count{ip_family="IPv4"} `,
+		} {
+			_, count, found := strings.Cut(metrics, counter)
+			if !found || strings.HasPrefix(count, "0\n") {
+				return false
+			}
+		}
+		return true
 	})
 	if !d.answers(t, dnsService) {
 		t.Error("the endpoint that stays does not answer")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -18,7 +20,7 @@ import (
 func newExplain() *cobra.Command {
 	var flags explainFlags
 	command := &cobra.Command{
-		Use:   "explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+		Use:   "explain [NAMESPACE/NAME[:PORT]] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
 		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
 dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and every endpoint
@@ -48,11 +50,14 @@ PORT is a port's name or its number.`,
 		Args:                  atMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
+			if err := flags.read(); err != nil {
+				return err
+			}
 			query, malformed := queryOf(args)
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return usageError{err}
 			}
-			return runExplain(command.OutOrStdout(), command.ErrOrStderr(), &flags, query)
+			return runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query)
 		},
 	}
 	flags.register(command.Flags())
@@ -62,25 +67,23 @@ PORT is a port's name or its number.`,
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	stateFlags
-	clientFlags
 	allNodes bool
 	output   string
 }
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags)
-	f.clientFlags.register(flags)
-	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node in the manifests, one after the other")
+	f.stateFlags.register(flags, clientSettings)
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
 // Validate checks all flags and tells every mistake at once.
 func (f *explainFlags) Validate() error {
 	var conflict error
-	if f.allNodes && f.node != "" {
+	if _, isGiven := f.givenText("hostnameOverride"); isGiven && f.allNodes {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	}
-	return errors.Join(conflict, f.stateFlags.Validate(), f.clientFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
+	return errors.Join(conflict, f.stateFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
 }
 
 // queryOf reads the argument, if there is one.
@@ -91,8 +94,12 @@ func queryOf(args []string) (explain.Query, error) {
 	return explain.ParseQuery(args[0])
 }
 
-func runExplain(stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
-	change, err := flags.load(stderr)
+func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
+	nodesToRead := apiserver.OwnNode
+	if flags.allNodes {
+		nodesToRead = apiserver.AllNodes
+	}
+	change, err := flags.load(ctx, stderr, nodesToRead)
 	if err != nil {
 		return err
 	}
@@ -103,7 +110,7 @@ func runExplain(stdout, stderr io.Writer, flags *explainFlags, query explain.Que
 		flags.warnOfUnknownNode(stderr, change.Nodes)
 	}
 	if len(nodes) == 0 {
-		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.manifests)
+		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
 	var ports []explain.Port
 	for _, node := range nodes {
@@ -111,7 +118,7 @@ func runExplain(stdout, stderr io.Writer, flags *explainFlags, query explain.Que
 		cluster.Apply(change)
 		asked := flags.clients(change.Nodes[node]).Ports(cluster, query)
 		if len(asked) == 0 && query != (explain.Query{}) {
-			return notFound(cluster, query, flags.manifests)
+			return notFound(cluster, query, flags.origin())
 		}
 		ports = append(ports, asked...)
 	}
@@ -126,14 +133,14 @@ var writers = map[string]func(io.Writer, []explain.Port) error{
 }
 
 // notFound says what is missing, and what was probably meant.
-func notFound(cluster *model.Cluster, query explain.Query, manifests string) error {
+func notFound(cluster *model.Cluster, query explain.Query, origin string) error {
 	if service := cluster.Service(query.Service); service != nil {
 		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
 	}
 	if near, ok := explain.Nearest(query.Service, cluster.ServiceNames()); ok {
-		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, manifests, near)
+		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, origin, near)
 	}
-	return fmt.Errorf("service %s not found in %s among those that have a ClusterIP", query.Service, manifests)
+	return fmt.Errorf("service %s not found in %s among those that have a ClusterIP", query.Service, origin)
 }
 
 func portList(service *model.Service) string {

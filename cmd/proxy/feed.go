@@ -22,27 +22,58 @@ type feed struct {
 	log      *slog.Logger
 	status   *health.Status
 	recorder *metrics.Recorder
+	teller   *eventTeller
 
-	started  bool             // the manifests have been told once
-	problems []source.Problem // told already
+	started  bool             // the objects have been told once
+	problems []source.Problem // told already, sorted
+	said     map[about][]string
 
-	// complete is for manifests and interfaces, which are told by goroutines of their own.
+	// complete is for objects and interfaces, which are told by goroutines of their own.
 	complete completion
 }
 
 func newFeed(
 	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *health.Status, recorder *metrics.Recorder,
+	teller *eventTeller,
 ) *feed {
-	return &feed{node: node, config: config, changes: changes, log: log, status: status, recorder: recorder}
+	return &feed{
+		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, teller: teller,
+		said: map[about][]string{},
+	}
 }
 
-// deliver takes what the manifests say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
+// about is an object of which something is said.
+type about struct {
+	kind string // as package source names it
+	name model.ObjectName
+}
+
+// deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
 // one change after it.
 func (f *feed) deliver(ctx context.Context, update source.Update) {
 	f.tell(update.Problems)
 	f.warn(update.Change)
+	f.judgeNode(update.Change)
 	f.started = true
-	f.send(ctx, fromManifests, update.Change)
+	f.send(ctx, fromObjects, update.Change)
+}
+
+// judgeNode tells health whether load balancers may send connections through this node. No sync decides about that.
+func (f *feed) judgeNode(change model.Change) {
+	if node, told := change.Nodes[f.node]; told || !f.started {
+		f.status.NodeEligibility(eligibility(node))
+	}
+}
+
+// eligibility says whether load balancers may send new connections through a node, and if not, why.
+func eligibility(node *model.Node) (eligible bool, why string) {
+	switch {
+	case node == nil:
+		return false, "there is no Node object of this name"
+	case node.Leaving != "":
+		return false, node.Leaving
+	}
+	return true, ""
 }
 
 // deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
@@ -63,17 +94,18 @@ func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 	}
 }
 
-// tell logs what is newly refused and what was put right, and shows what is refused now.
+// tell logs what is newly refused and what was put right, and shows what is refused now. Both lists are sorted. Most updates change
+// nothing about them, however long they are.
 func (f *feed) tell(problems []source.Problem) {
-	for _, problem := range problems {
-		if !slices.Contains(f.problems, problem) {
-			f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
-		}
+	if slices.Equal(problems, f.problems) {
+		return
 	}
-	for _, problem := range f.problems {
-		if !slices.Contains(problems, problem) {
-			f.log.Info("put right", "problem", problem.String())
-		}
+	for _, problem := range missingFrom(f.problems, problems) {
+		f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
+		f.teller.refused(problem)
+	}
+	for _, problem := range missingFrom(problems, f.problems) {
+		f.log.Info("put right", "problem", problem.String())
 	}
 	f.problems = problems
 
@@ -83,6 +115,14 @@ func (f *feed) tell(problems []source.Problem) {
 	}
 	f.status.Problems(sentences)
 	f.recorder.ObjectsRefused(refusedByKind(problems))
+}
+
+// missingFrom returns those of the problems that a sorted list does not have.
+func missingFrom(list, problems []source.Problem) []source.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(problem source.Problem) bool {
+		_, found := slices.BinarySearchFunc(list, problem, source.Problem.Compare)
+		return found
+	})
 }
 
 // refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind File.

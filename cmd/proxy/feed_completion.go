@@ -10,7 +10,7 @@ import (
 type origin int
 
 const (
-	fromManifests origin = iota
+	fromObjects origin = iota
 	fromInterfaces
 	origins
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,12 +47,13 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 		"an annotation is right":                    {[]model.Change{here, service(&model.Service{})}, nil},
 		"an annotation is wrong":                    {[]model.Change{here, service(ignored)}, []string{annotation}},
 		"a Service with a wrong annotation is gone": {[]model.Change{here, service(nil)}, nil},
-		"parts of a Service are left out, told once a change": {
-			[]model.Change{here, service(half), {}, service(half)},
-			[]string{
-				leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that",
-				leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that",
-			},
+		"parts of a Service are left out, told once for as long as it is so": {
+			[]model.Change{here, service(half), {}, service(half), service(&model.Service{Name: name, LeftOut: []string{"that", "more"}})},
+			[]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that", leftOut + "service=shop/web part=more"},
+		},
+		"a part is left out again, after it was put right or the Service was away": {
+			[]model.Change{here, service(half), service(&model.Service{Name: name}), service(half), service(nil), service(half)},
+			slices.Repeat([]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that"}, 3),
 		},
 		"a part of an EndpointSlice is left out, which then goes": {
 			[]model.Change{here, slice(&model.EndpointSlice{LeftOut: []string{"this"}}), slice(nil)},
@@ -106,6 +108,47 @@ func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
 	}
 }
 
+func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
+	var status health.Status
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.DiscardHandler), &status, metrics.NewRecorder(), nil)
+	const none, leaving = "there is no Node object of this name", "it is being deleted"
+	for _, step := range []struct {
+		title  string
+		change model.Change
+		why    string
+	}{
+		{"unknown", model.Change{}, none},
+		{"there", nodeChange(&model.Node{Name: "node-a"}), ""},
+		{"something else changes", model.Change{}, ""},
+		{"leaving", nodeChange(&model.Node{Name: "node-a", Leaving: leaving}), leaving},
+		{"gone", nodeChange(nil), none},
+	} {
+		feed.deliver(t.Context(), source.Update{Change: step.change})
+		verdict := status.Verdict(time.Now())
+		if verdict.NodeEligible != (step.why == "") || verdict.NotEligible != step.why {
+			t.Errorf("%s: eligible %v because of %q, want %q", step.title, verdict.NodeEligible, verdict.NotEligible, step.why)
+		}
+	}
+}
+
+// TestWhatIsRefusedIsToldOnce, whatever else arrives meanwhile.
+func TestWhatIsRefusedIsToldOnce(t *testing.T) {
+	var log strings.Builder
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &health.Status{}, metrics.NewRecorder(), nil)
+	problem := func(name string) source.Problem {
+		return source.Problem{Object: "Service shop/" + name, Reason: "no port"}
+	}
+	a, b, c := problem("a"), problem("b"), problem("c")
+	for _, problems := range [][]source.Problem{{b}, {b}, {a, b}, {b, c}, nil} {
+		feed.tell(problems)
+	}
+	for sentence, want := range map[string]int{"left out": 3, "put right": 3, "shop/a": 2, "shop/b": 2, "shop/c": 2} {
+		if got := strings.Count(log.String(), sentence); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", sentence, got, want, &log)
+		}
+	}
+}
+
 func nodeChange(node *model.Node) model.Change {
 	return model.Change{Nodes: map[string]*model.Node{"node-a": node}}
 }
@@ -114,7 +157,7 @@ func nodeChange(node *model.Node) model.Change {
 func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
 	t.Helper()
 	var log strings.Builder
-	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &health.Status{}, metrics.NewRecorder())
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &health.Status{}, metrics.NewRecorder(), nil)
 	feed.config = config
 	for _, change := range changes {
 		feed.deliver(t.Context(), source.Update{Change: change})
@@ -158,7 +201,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			changes := make(chan model.Change, len(test.told))
-			feed := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), &health.Status{}, metrics.NewRecorder())
+			feed := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), &health.Status{}, metrics.NewRecorder(), nil)
 			for _, tell := range test.told {
 				tell(feed)
 			}
@@ -177,7 +220,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	nobodyReceives := make(chan model.Change)
-	feed := newFeed("node-a", ruleset.Config{}, nobodyReceives, slog.New(slog.DiscardHandler), &health.Status{}, metrics.NewRecorder())
+	feed := newFeed("node-a", ruleset.Config{}, nobodyReceives, slog.New(slog.DiscardHandler), &health.Status{}, metrics.NewRecorder(), nil)
 	delivered := make(chan struct{})
 	go func() {
 		feed.deliver(ctx, source.Update{})

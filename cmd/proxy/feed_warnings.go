@@ -3,9 +3,11 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
 // warn logs what a change brings that is not wrong, and hardly meant.
@@ -20,9 +22,11 @@ func (f *feed) warn(change model.Change) {
 		f.warnOfService(name, change.Services[name])
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(change.Slices), model.ObjectName.Compare) {
+		var parts []string
 		if slice := change.Slices[name]; slice != nil {
-			f.warnOfLeftOut("endpointslice", name, slice.LeftOut)
+			parts = slice.LeftOut
 		}
+		f.warnOfLeftOut(source.EndpointSliceKind, name, parts)
 	}
 }
 
@@ -48,18 +52,34 @@ func (f *feed) warnOfNode(change model.Change) {
 
 func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 	if service == nil {
-		return
+		service = &model.Service{} // nothing is left to say of it
 	}
-	if service.Topology.Ignored != "" {
-		f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation,
-			"reason", service.Topology.Ignored)
+	f.warnOfLeftOut(source.ServiceKind, name, service.LeftOut)
+	ignored := []string{service.Topology.Ignored}
+	if service.Topology.Ignored == "" {
+		ignored = nil
 	}
-	f.warnOfLeftOut("service", name, service.LeftOut)
+	for _, reason := range f.unsaid(about{policy.TopologyKeysAnnotation, name}, ignored) {
+		f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation, "reason", reason)
+		f.teller.topologyIgnored(name, reason)
+	}
 }
 
-// warnOfLeftOut tells each part of an object that cannot be served.
+// warnOfLeftOut tells each part of an object that cannot be served, once for as long as it is so.
 func (f *feed) warnOfLeftOut(kind string, name model.ObjectName, parts []string) {
+	parts = f.unsaid(about{kind, name}, parts)
 	for _, part := range parts {
-		f.log.Warn("a part is left out; the rest is served", kind, name.String(), "part", part)
+		f.log.Warn("a part is left out; the rest is served", strings.ToLower(kind), name.String(), "part", part)
 	}
+	f.teller.leftOut(kind, name, parts)
+}
+
+// unsaid returns those of the sentences about something that were not said of it last.
+func (f *feed) unsaid(of about, sentences []string) []string {
+	before := f.said[of]
+	delete(f.said, of)
+	if len(sentences) > 0 {
+		f.said[of] = sentences
+	}
+	return slices.DeleteFunc(slices.Clone(sentences), func(sentence string) bool { return slices.Contains(before, sentence) })
 }

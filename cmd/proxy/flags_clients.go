@@ -3,33 +3,44 @@ package main
 import (
 	"fmt"
 
-	"github.com/spf13/pflag"
-
 	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-// clientFlags say who the clients are and which of them are masqueraded. All commands that tell what happens to connections have
+// clientSettings say who the clients are and which of them are masqueraded. All commands that tell what happens to connections have
 // them.
-type clientFlags struct {
-	localTraffic  localTrafficFlags
-	masqueradeAll bool
+var clientSettings = []settingFlag{
+	{
+		"detect-local-mode", "detectLocalMode",
+		"`MODE` of telling pods from everybody else: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
+			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that " +
+			"are no pod's are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
+	},
+	{
+		"cluster-cidr", "clusterCIDR",
+		"`CIDR` of the pods, at most one per family, comma-separated, for mode ClusterCIDR alone. A family without one does not recognize " +
+			"pods: nothing to a ClusterIP is masqueraded, and pods count as clients outside",
+	},
+	{
+		"pod-bridge-interface", "detectLocal.bridgeInterface",
+		"`NAME` of the bridge that pods are attached to, such as cni0, for mode BridgeInterface",
+	},
+	{
+		"pod-interface-name-prefix", "detectLocal.interfaceNamePrefix",
+		"`PREFIX` of the names of all links to pods, such as veth or cali, for mode InterfaceNamePrefix",
+	},
+	{
+		"masquerade-all", "nftables.masqueradeAll",
+		"masquerade every connection to a ClusterIP, those of pods too; endpoints then see this node as the client",
+	},
 }
-
-func (f *clientFlags) register(flags *pflag.FlagSet) {
-	f.localTraffic.register(flags)
-	flags.BoolVar(&f.masqueradeAll, "masquerade-all", false,
-		"masquerade every connection to a ClusterIP, those of pods too; endpoints then see this node as the client")
-}
-
-// Validate checks all flags, and tells every mistake at once.
-func (f *clientFlags) Validate() error { return f.localTraffic.Validate() }
 
 // clients is the same as explain is told it for a node, which is nil while it is unknown.
-func (f *clientFlags) clients(node *model.Node) explain.Clients {
-	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.masqueradeAll}
+func (f *stateFlags) clients(node *model.Node) explain.Clients {
+	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll}
 	for _, family := range model.Families {
-		if why := f.localTraffic.podsUnknown(family, node); why != "" {
+		if why := podsUnknown(f.settings.LocalTraffic, family, node); why != "" {
 			clients.PodsUnknown[family] = why
 		}
 	}
@@ -37,8 +48,7 @@ func (f *clientFlags) clients(node *model.Node) explain.Clients {
 }
 
 // podsUnknown says why pods of a family are not told from others on a node; empty if they are.
-func (f *localTrafficFlags) podsUnknown(family model.Family, node *model.Node) string {
-	detector := f.config()
+func podsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
 	switch {
 	case detector.Interface != "" || detector.InterfacePrefix != "":
 		return ""

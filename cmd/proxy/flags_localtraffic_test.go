@@ -13,34 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-func TestParseClusterCIDRs(t *testing.T) {
-	tests := map[string]struct {
-		list string
-		want []string
-		err  string
-	}{
-		"none":                           {list: ""},
-		"one":                            {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
-		"one of each family":             {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
-		"spaces behind the comma":        {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
-		"bits behind the prefix":         {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
-		"two of a family":                {list: "10.244.0.0/16,10.245.0.0/16", err: "more than one IPv4 range"},
-		"an address":                     {list: "10.244.0.0", err: `"10.244.0.0" is not a CIDR`},
-		"a prefix longer than addresses": {list: "10.244.0.0/33", err: "is not a CIDR"},
-		"a trailing comma":               {list: "10.244.0.0/16,", err: `"" is not a CIDR`},
-		"an IPv4 range in IPv6 form":     {list: "::ffff:10.244.0.0/112", err: "write it as IPv4"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := parseClusterCIDRs(test.list)
-			expectError(t, err, test.err)
-			if diff := cmp.Diff(test.want, texts(got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func texts(prefixes []netip.Prefix) []string {
 	var list []string
 	for _, prefix := range prefixes {
@@ -50,7 +22,7 @@ func texts(prefixes []netip.Prefix) []string {
 }
 
 // parseTableFlags reads and checks the flags of a line, on top of those that every line needs.
-func parseTableFlags(t *testing.T, args ...string) (tableFlags, error) {
+func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	t.Helper()
 	var flags tableFlags
 	set := pflag.NewFlagSet("render", pflag.ContinueOnError)
@@ -58,7 +30,8 @@ func parseTableFlags(t *testing.T, args ...string) (tableFlags, error) {
 	if err := set.Parse(append(words("--manifests x --node node-a"), args...)); err != nil {
 		t.Fatal(err)
 	}
-	return flags, flags.Validate()
+	err := flags.Validate()
+	return &flags, err
 }
 
 func TestThePodsAreToldFromOthersInOneWay(t *testing.T) {
@@ -111,13 +84,13 @@ func TestAWrongWayToTellPodsIsRefused(t *testing.T) {
 		err  string // empty if nothing is wrong
 	}{
 		"an unknown mode": {
-			words("--detect-local-mode clustercidr"), `--detect-local-mode "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
+			words("--detect-local-mode clustercidr"), `--detect-local-mode: "clustercidr" is none of: ClusterCIDR, NodeCIDR, `,
 		},
 		"a bridge without name": {
-			words("--detect-local-mode BridgeInterface"), "--detect-local-mode BridgeInterface needs --pod-bridge-interface",
+			words("--detect-local-mode BridgeInterface"), "--pod-bridge-interface: detectLocalMode BridgeInterface needs it",
 		},
 		"a prefix without name": {
-			words("--detect-local-mode InterfaceNamePrefix"), "--detect-local-mode InterfaceNamePrefix needs --pod-interface-name-prefix",
+			words("--detect-local-mode InterfaceNamePrefix"), "--pod-interface-name-prefix: detectLocalMode InterfaceNamePrefix needs it",
 		},
 		"a bridge without its mode": {
 			words("--pod-bridge-interface cni0"), `"cni0" has no effect in mode ClusterCIDR; add --detect-local-mode BridgeInterface`,
@@ -166,7 +139,7 @@ func TestTheHelpTeachesHowTrafficIsTold(t *testing.T) {
 		"--pod-interface-name-prefix PREFIX", "--masquerade-all",
 	}
 	nodePorts := []string{
-		"--nodeport-addresses ADDRESSES", "(default [primary])", "A family without a CIDR serves them on all addresses",
+		"--nodeport-addresses ADDRESSES", "(default primary)", "A family without a CIDR serves them on all addresses",
 	}
 	for command, parts := range map[string][]string{
 		"explain": clients, "render": slices.Concat(clients, nodePorts), "run": slices.Concat(clients, nodePorts),

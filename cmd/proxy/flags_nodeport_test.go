@@ -66,7 +66,7 @@ func TestAFamilyWithoutACIDRIsOpen(t *testing.T) {
 	} {
 		flags, err := parseTableFlags(t, words(args)...)
 		expectError(t, err, "")
-		if diff := cmp.Diff(want, openFamilies(flags.nodePorts, model.Families)); diff != "" {
+		if diff := cmp.Diff(want, openFamilies(flags.settings.NodePorts, model.Families)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", args, diff)
 		}
 	}

@@ -2,12 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/netip"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/spf13/pflag"
 )
@@ -15,66 +11,112 @@ import (
 // runFlags are the flags of the daemon.
 type runFlags struct {
 	tableFlags
-	healthAddress  string
-	metricsAddress string
-	logFormat      string
-	logLevel       string
-	ownTables      string
+	logLevel  string
+	ownTables string
+	ignored   ignoredFlags
+	instead   insteadFlags
 
-	// level is --log-level after Validate.
+	// initOnly and writeConfigTo ask for one step, and not for the daemon.
+	initOnly      bool
+	writeConfigTo string
+
+	// all are the command line's flags, given or not.
+	all *pflag.FlagSet
+	// level is the least level that is logged, after Validate.
 	level slog.Level
 }
 
-func (f *runFlags) register(flags *pflag.FlagSet) {
-	f.tableFlags.register(flags)
-	flags.StringVar(&f.healthAddress, "health-address", "0.0.0.0:10256", "`IP:PORT` that serves /healthz, /livez and /readyz")
-	flags.StringVar(&f.metricsAddress, "metrics-address", "127.0.0.1:10249", "`IP:PORT` that serves /metrics")
-	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
-	flags.StringVar(&f.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error")
-	flags.StringVar(&f.ownTables, "own-tables", "auto",
-		"`WHEN` to own our tables, so that nobody else can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
+// serverSettings are what only the daemon does.
+var serverSettings = []settingFlag{
+	{"healthz-bind-address", "healthzBindAddress", "`IP:PORT` that serves /healthz, /livez and /readyz"},
+	{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` that serves /metrics"},
+	{"bind-address-hard-fail", "bindAddressHardFail", "end if one of these addresses is taken by somebody else, instead of trying again"},
+	{"profiling", "enableProfiling", "serve /debug/pprof beside /metrics"},
+	{
+		"sync-period", "nftables.syncPeriod",
+		"longest `TIME` between two tries after a failure; a change that waits for twice as long makes the proxy unhealthy",
+	},
+	{"log-format", "logging.format", "`FORMAT` of the log: text or json"},
+	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more is --log-level debug, if that is not given"},
+	{
+		"oom-score-adj", "oomScoreAdj",
+		"`NUMBER` from -1000 to 1000: how much rather than others the kernel ends the proxy when memory is short (default: as it was started)",
+	},
 }
 
-// Validate checks all flags, reads those that have an inner form, and tells every mistake at once.
+// conntrackSettings ask for kernel settings, which are only written where that is allowed.
+var conntrackSettings = []settingFlag{
+	{
+		"conntrack-max-per-core", "conntrack.maxPerCore",
+		"`NUMBER` of connections that the kernel tracks at least, for each core, up to 1048576. 0 leaves the kernel's own, and so does a " +
+			"larger one that is there",
+	},
+	{"conntrack-min", "conntrack.min", "`NUMBER` of connections that the kernel tracks at least, however few cores there are"},
+	{
+		"conntrack-tcp-timeout-established", "conntrack.tcpEstablishedTimeout",
+		"`TIME` after which an idle TCP connection is forgotten; 0 leaves the kernel's own",
+	},
+	{
+		"conntrack-tcp-timeout-close-wait", "conntrack.tcpCloseWaitTimeout",
+		"`TIME` after which a TCP connection is forgotten that one side has closed; 0 leaves the kernel's own",
+	},
+	{"conntrack-tcp-be-liberal", "conntrack.tcpBeLiberal", "track TCP packets outside of the window as part of their connection"},
+	{
+		"conntrack-udp-timeout", "conntrack.udpTimeout",
+		"`TIME` after which a UDP flow is forgotten that was not answered; 0, the default, leaves the kernel's own",
+	},
+	{
+		"conntrack-udp-timeout-stream", "conntrack.udpStreamTimeout",
+		"`TIME` after which an idle UDP flow is forgotten; 0, the default, leaves the kernel's own",
+	},
+}
+
+// daemonSettings are all settings that have meaning here and a flag.
+func daemonSettings() []settingFlag {
+	return slices.Concat(connectionSettings, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
+	f.all = flags
+	f.stateFlags.register(flags, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
+	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
+	flags.StringVar(&f.ownTables, "own-tables", "auto",
+		"`WHEN` to own our tables, so that nobody else can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
+	flags.BoolVar(&f.initOnly, "init-only", false,
+		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
+	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
+	f.ignored.register(flags, &f.settingFlags)
+	f.instead.register(flags)
+}
+
+// Validate checks all flags, reads those that have an inner form, and tells every mistake at once. read comes before it.
 func (f *runFlags) Validate() error {
-	return errors.Join(
-		f.tableFlags.Validate(),
-		listenAddress("health-address", f.healthAddress),
-		listenAddress("metrics-address", f.metricsAddress),
-		f.differentAddresses(),
-		oneOf("log-format", f.logFormat, "text", "json"),
+	err := errors.Join(
+		f.instead.Validate(),
+		f.validateState(),
 		f.parseLevel(),
 		oneOf("own-tables", f.ownTables, "auto", "never"),
 	)
+	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
+	return err
 }
 
-// differentAddresses refuses one address for two servers early, where the message can name the flags.
-func (f *runFlags) differentAddresses() error {
-	if f.healthAddress != f.metricsAddress || strings.HasSuffix(f.healthAddress, ":0") {
-		return nil
+// validateState checks where the state comes from, if it is needed.
+func (f *runFlags) validateState() error {
+	if f.initOnly || f.writeConfigTo != "" {
+		return f.validateStateless()
 	}
-	return fmt.Errorf("--health-address and --metrics-address are both %s: each needs its own", f.healthAddress)
+	return f.tableFlags.Validate()
 }
 
 func (f *runFlags) parseLevel() error {
+	if f.logLevel == "" {
+		f.level = f.settings.LogLevel
+		return nil
+	}
 	err := oneOf("log-level", f.logLevel, "debug", "info", "warn", "error")
 	if err != nil {
 		return err
 	}
 	return f.level.UnmarshalText([]byte(f.logLevel))
-}
-
-// listenAddress accepts IP:PORT, and :PORT for all addresses of the machine.
-func listenAddress(flag, value string) error {
-	host, port, err := net.SplitHostPort(value)
-	if err != nil {
-		return fmt.Errorf("--%s %q is not IP:PORT, such as 127.0.0.1:10249", flag, value)
-	}
-	if _, err := netip.ParseAddr(host); host != "" && err != nil {
-		return fmt.Errorf("--%s %q: %q is not an IP address", flag, value, host)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("--%s %q: %q is not a port number, 0 to 65535", flag, value, port)
-	}
-	return nil
 }

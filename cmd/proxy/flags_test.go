@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 )
 
@@ -20,22 +22,38 @@ func expectError(t *testing.T, err error, want string) {
 }
 
 func TestRunFlags(t *testing.T) {
+	const health, metrics = "--healthz-bind-address", "--metrics-bind-address"
 	tests := map[string]struct {
 		args string
 		err  string
 	}{
 		"the defaults are right":               {args: ""},
-		"all addresses of the machine":         {args: "--health-address :10256"},
-		"an IPv6 address":                      {args: "--metrics-address [::1]:10249"},
-		"any free port, twice":                 {args: "--health-address 127.0.0.1:0 --metrics-address 127.0.0.1:0"},
-		"an address without a port":            {args: "--health-address 127.0.0.1", err: `--health-address "127.0.0.1" is not IP:PORT`},
-		"a host name":                          {args: "--health-address localhost:80", err: `"localhost" is not an IP address`},
-		"a service name for a port":            {args: "--metrics-address 127.0.0.1:http", err: `"http" is not a port number`},
-		"a port that is too large":             {args: "--metrics-address 127.0.0.1:65536", err: `"65536" is not a port number`},
-		"one address for two servers":          {args: "--health-address :1 --metrics-address :1", err: "each needs its own"},
-		"an unknown log format":                {args: "--log-format xml", err: `--log-format "xml" is none of: text, json`},
+		"all addresses of the machine":         {args: health + " :10256"},
+		"an IPv6 address":                      {args: metrics + " [::1]:10249"},
+		"any free port, twice":                 {args: health + " 127.0.0.1:0 " + metrics + " 127.0.0.1:0"},
+		"an address has its usual port":        {args: health + " 127.0.0.1"},
+		"a host name":                          {args: health + " localhost:80", err: health + `: "localhost" is not an IP address`},
+		"a service name for a port":            {args: metrics + " 127.0.0.1:http", err: metrics + `: "http" is not a port number`},
+		"a port that is too large":             {args: metrics + " 127.0.0.1:65536", err: metrics + `: "65536" is not a port number`},
+		"neither address nor port":             {args: metrics + " metrics", err: metrics + `: "metrics" is not IP:PORT`},
+		"one address for two servers":          {args: health + " :1 " + metrics + " :1", err: "each needs its own"},
+		"an unknown log format":                {args: "--log-format xml", err: `--log-format: "xml" is none of: text, json`},
 		"an unknown log level":                 {args: "--log-level loud", err: `--log-level "loud" is none of: debug, info, warn, error`},
 		"an unknown answer to who owns tables": {args: "--own-tables always", err: `--own-tables "always" is none of: auto, never`},
+		"a proxy's name that no label can have": {
+			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
+		},
+		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
+		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
+		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
+		"a mode that nobody had":      {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
+		"two origins":                 {args: "--kubeconfig x", err: "--manifests and --kubeconfig exclude each other"},
+		"two origins, one by address": {args: "--master https://192.0.2.1", err: "--manifests and --master exclude each other"},
+		"cleaning up is a command":    {args: "--cleanup", err: "--cleanup is a command of its own: 'proxy cleanup'"},
+		"not cleaning up is none":     {args: "--cleanup=false"},
+		"so is the version":           {args: "--version", err: "--version is a command of its own: 'proxy version'"},
+		"the version in full":         {args: "--version=raw", err: "'proxy version'"},
+		"not the version":             {args: "--version=false"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -56,18 +74,49 @@ func TestTheLogLevelIsRead(t *testing.T) {
 	}
 }
 
+func TestAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
+	for args, want := range map[string]slog.Level{
+		"": slog.LevelInfo, "-v 3": slog.LevelInfo, "-v 4": slog.LevelDebug, "--v=5": slog.LevelDebug, "-v4": slog.LevelDebug,
+		"-v 4 --log-level warn": slog.LevelWarn,
+	} {
+		flags, err := parseRunFlags(t, "--manifests x "+args)
+		if err != nil || flags.level != want {
+			t.Errorf("%q: level %v, error %v; want %v", args, flags.level, err, want)
+		}
+	}
+}
+
 func TestAllMistakesInRunFlagsAreTold(t *testing.T) {
-	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --health-address x --cluster-cidr y "+
+	t.Setenv(inCluster, "")
+	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --healthz-bind-address x --cluster-cidr y "+
 		"--detect-local-mode BridgeInterface --nodeport-addresses z")
 	for _, flag := range []string{
-		"--manifests", "--log-format", "--log-level", "--own-tables", "--health-address", "--cluster-cidr", "--pod-bridge-interface",
+		"--manifests", "--log-format", "--log-level", "--own-tables", "--healthz-bind-address", "--cluster-cidr", "--pod-bridge-interface",
 		"--nodeport-addresses",
 	} {
 		expectError(t, err, flag)
 	}
 }
 
-func parseRunFlags(t *testing.T, line string) (runFlags, error) {
+func TestKubeProxysOtherNamesAreTheSameFlags(t *testing.T) {
+	flags, err := parseRunFlags(t, "--manifests x --hostname-override NODE-B --logging-format json --iptables-sync-period 7s")
+	expectError(t, err, "")
+	got := []any{flags.node, flags.settings.LogFormat, flags.settings.SyncPeriod}
+	if diff := cmp.Diff([]any{"node-b", "json", 7 * time.Second}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAPodNeedsNoOrigin(t *testing.T) {
+	t.Setenv(inCluster, "")
+	_, err := parseRunFlags(t, "")
+	expectError(t, err, "--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod")
+	t.Setenv(inCluster, "10.96.0.1")
+	_, err = parseRunFlags(t, "")
+	expectError(t, err, "")
+}
+
+func parseRunFlags(t *testing.T, line string) (*runFlags, error) {
 	t.Helper()
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -75,5 +124,9 @@ func parseRunFlags(t *testing.T, line string) (runFlags, error) {
 	if err := set.Parse(words(line)); err != nil {
 		t.Fatal(err)
 	}
-	return flags, flags.Validate()
+	if err := flags.read(); err != nil {
+		t.Fatal(err)
+	}
+	err := flags.Validate()
+	return &flags, err
 }

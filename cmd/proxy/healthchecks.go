@@ -22,6 +22,7 @@ type healthChecks struct {
 	servers  *healthcheck.Servers
 	log      *slog.Logger
 	recorder *metrics.Recorder
+	teller   *eventTeller
 	// config says where node ports are served: health checks are answered there too.
 	config ruleset.Config
 
@@ -89,6 +90,7 @@ func (h *healthChecks) run(ctx context.Context) error {
 		if text := err.Error(); text != told { // once, and not with every try
 			told = text
 			h.log.Warn("some health checks are not served; trying again", "error", err, "retry-in", healthCheckRetry)
+			h.teller.healthChecksNotServed(err)
 		}
 	}
 }

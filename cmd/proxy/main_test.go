@@ -25,6 +25,7 @@ func proxyCommand(t *testing.T, args ...string) outcome {
 func words(line string) []string { return strings.Fields(line) }
 
 func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
+	t.Setenv(inCluster, "")
 	tests := map[string]struct {
 		args   []string
 		stderr string // its first line, without "proxy: "
@@ -39,28 +40,30 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {
 			words("explain --nodeport-addresses primary"), "unknown flag: --nodeport-addresses",
-			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+			"proxy explain [NAMESPACE/NAME[:PORT]] [flags]",
 		},
 		"help for an unknown command": {words("help frobnicate"), `unknown command "frobnicate"`, "proxy help [COMMAND]"},
 		"a flag without its value": {
-			words("render --manifests"), "flag needs an argument: --manifests", "proxy render --manifests DIR [flags]",
+			words("render --manifests"), "flag needs an argument: --manifests", "proxy render [flags]",
 		},
 		"a missing flag": {
-			words("render --node a"), "--manifests DIR is required: it is where the Services come from", "proxy render --manifests DIR [flags]",
+			words("render --node a"),
+			"--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from",
+			"proxy render [flags]",
 		},
 		"a bad value":        {words("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},
 		"too many arguments": {words("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
 		"a second Service": {
 			words("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,
-			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+			"proxy explain [NAMESPACE/NAME[:PORT]] [flags]",
 		},
 		"a malformed Service": {
 			words("explain --manifests x web"), `query "web" is not NAMESPACE/NAME[:PORT]: the namespace is missing, as in default/web`,
-			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+			"proxy explain [NAMESPACE/NAME[:PORT]] [flags]",
 		},
 		"two flags that exclude each other": {
 			words("explain --manifests x --all-nodes --node a"), "--all-nodes and --node exclude each other",
-			"proxy explain [NAMESPACE/NAME[:PORT]] --manifests DIR [flags]",
+			"proxy explain [NAMESPACE/NAME[:PORT]] [flags]",
 		},
 	}
 	for name, test := range tests {
@@ -78,6 +81,7 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 }
 
 func TestSeveralMistakesAreToldAtOnce(t *testing.T) {
+	t.Setenv(inCluster, "")
 	got := proxyCommand(t, words("explain --all-nodes --node a -o xml web")...)
 	if got.status != 2 {
 		t.Errorf("exit status %d, want 2", got.status)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -23,6 +24,7 @@ type observer struct {
 	status   *health.Status
 	recorder *metrics.Recorder
 	checks   *healthChecks
+	teller   *eventTeller
 
 	synced bool // at least once
 	// nodePorts are the addresses on which node ports are served, as they were told last.
@@ -30,9 +32,10 @@ type observer struct {
 }
 
 // Queued is called when something has to be synced, before the sync.
-func (o *observer) Queued(at time.Time) {
+func (o *observer) Queued(changes proxy.Changes, at time.Time) {
 	o.status.SyncQueued(at)
 	o.recorder.SyncQueued(at)
+	o.recorder.ChangesQueued(changes.Services, changes.EndpointSlices)
 }
 
 // Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever the log
@@ -40,18 +43,13 @@ func (o *observer) Queued(at time.Time) {
 func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
-	o.recorder.ObserveSync(metrics.Families, took, nil)
-	o.recorder.SyncDone(ended)
-	for _, family := range model.Families {
-		o.recorder.ElementsWritten(family.String(), metrics.OperationAdd, report.Added[family])
-		o.recorder.ElementsWritten(family.String(), metrics.OperationDelete, report.Deleted[family])
-		o.recorder.ServicePorts(family.String(), report.Ports[family])
-	}
-	o.recorder.FrontendsContested(report.Contested)
+	o.count(report, took, ended)
 	o.checks.follow(report)
+	o.teller.conflicts(report.Conflicts)
 	o.tellNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
+		o.recorder.SweepFailed()
 		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
 	}
 	if report.Unrecalled != nil {
@@ -65,9 +63,9 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 }
 
 // Failed is called after each sync that failed, with the time until the next try.
-func (o *observer) Failed(err error, started, ended time.Time, retryIn time.Duration) {
+func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
-	o.recorder.ObserveSync(metrics.Families, ended.Sub(started), err)
+	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }
 
@@ -85,10 +83,13 @@ func (o *observer) tellNodePorts(addrs []netip.Addr) {
 	o.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
 }
 
-// FlowsLookedAt is called after UDP flows were looked at, with how many were ended in each family, and why some may be left.
-func (o *observer) FlowsLookedAt(ended map[model.Family]int, err error) {
-	for family, count := range ended {
-		o.recorder.FlowsEnded(family.String(), count)
+// FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
+func (o *observer) FlowsLookedAt(passes map[model.Family]conntrack.Pass, err error) {
+	for family, pass := range passes {
+		o.recorder.FlowsEnded(family.String(), pass.Ended)
+		if pass.Took > 0 { // the look succeeded
+			o.recorder.FlowsLookedAt(family.String(), pass.Took)
+		}
 	}
 	if err != nil {
 		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", err)

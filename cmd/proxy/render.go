@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -16,7 +17,7 @@ import (
 func newRender() *cobra.Command {
 	var flags tableFlags
 	command := &cobra.Command{
-		Use:   "render --manifests DIR [flags]",
+		Use:   "render [flags]",
 		Short: "Print the complete ruleset of a node as text that 'nft -f' loads",
 		Long: `Print the tables that 'proxy run' with the same flags would put into the kernel of a node, as 'nft list ruleset' shows
 them. Neither root nor a kernel with nftables is needed.
@@ -35,6 +36,9 @@ What is left out of the manifests is told on standard error; standard output hol
 		Args:                  atMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := flags.read(); err != nil {
+				return err
+			}
 			if err := flags.Validate(); err != nil {
 				return usageError{err}
 			}
@@ -47,7 +51,7 @@ What is left out of the manifests is told on standard error; standard output hol
 
 // runRender goes the way of 'run' to the letter, but to a kernel that is made of paper.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
-	change, err := flags.load(stderr)
+	change, err := flags.load(ctx, stderr, apiserver.OwnNode)
 	if err != nil {
 		return err
 	}

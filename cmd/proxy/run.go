@@ -2,22 +2,32 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
 )
 
 func newRun() *cobra.Command {
 	var flags runFlags
 	command := &cobra.Command{
-		Use:   "run --manifests DIR [flags]",
+		Use:   "run [flags]",
 		Short: "Program the kernel, and follow every change until told to stop",
-		Long: `Load the manifests, program nftables in the current network namespace, and follow every change of the folder. One line on
-standard output says when the first sync is in the kernel; the log goes to standard error.
+		Long: `Take the state of the cluster from the API server, or from a folder of manifests, program nftables in the current network
+namespace, and follow every change. One line on standard output says when the first sync is in the kernel; the log goes to
+standard error.
+
+The configuration is kube-proxy's: its file, with --config, and its flags. A flag that is given beats the file. A setting that
+has no meaning here is accepted, and told once in the log. When the file changes the proxy ends, to be started again.
 
 An object that cannot be right is left out alone, and its last good version stays in force: the log and /healthz say
 which, where and why, and /metrics counts them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
 disturbs nothing; 'proxy cleanup' removes them.
 
 Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
-		Example: `  sudo proxy run --manifests state --node node-a1
+		Example: `  # in a pod, with the ConfigMap of kube-proxy
+  proxy run --config /var/lib/kube-proxy/config.conf --hostname-override $NODE_NAME
+
+  # without a cluster
+  sudo proxy run --manifests state --node node-a1
 
   # masquerade what comes from outside the pods' addresses
   sudo proxy run --manifests state --cluster-cidr 10.244.0.0/16,fd00:10:244::/56
@@ -28,8 +38,17 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Args:                  atMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := flags.read(); err != nil {
+				return err
+			}
 			if err := flags.Validate(); err != nil {
 				return usageError{err}
+			}
+			switch {
+			case flags.writeConfigTo != "":
+				return config.Write(flags.writeConfigTo, flags.effective())
+			case flags.initOnly:
+				return prepareOnly(newLogger(command.ErrOrStderr(), flags.settings.LogFormat, flags.level), &flags)
 			}
 			return serve(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
 		},

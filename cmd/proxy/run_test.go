@@ -3,7 +3,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -125,29 +124,6 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 	}
 	if got := namespace.NFT("list", "tables"); got != "table ip mine\n" {
 		t.Errorf("the namespace has %q, want only the table of somebody else", got)
-	}
-}
-
-func TestRunEndsWithOneSentenceIfItCannotBegin(t *testing.T) {
-	tests := map[string]struct{ flag, stderr string }{
-		"an address in use":       {"--metrics-address 127.0.0.1:9", "proxy: --metrics-address 127.0.0.1:9: address already in use\n"},
-		"an address of elsewhere": {"--health-address 192.0.2.1:9", "proxy: --health-address 192.0.2.1:9: cannot assign requested address\n"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			var got outcome
-			netnstest.New(t).Do(func() {
-				taken, err := net.Listen("tcp", "127.0.0.1:9")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer func() { _ = taken.Close() }()
-				got = proxyCommand(t, words("run --node node-a --manifests "+state+" "+test.flag)...)
-			})
-			if want := (outcome{status: 1, stderr: test.stderr}); got != want {
-				t.Errorf("got %+v, want %+v", got, want)
-			}
-		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -63,7 +64,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 
 		Contested: 2,
 	}, time.Unix(100, 0), time.Unix(101, 0))
-	o.FlowsLookedAt(map[model.Family]int{model.IPv6: 11}, errors.New("the table is busy"))
+	o.FlowsLookedAt(map[model.Family]conntrack.Pass{model.IPv6: {Ended: 11}}, errors.New("the table is busy"))
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
@@ -85,7 +86,7 @@ func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 		checks: &healthChecks{wanted: make(chan wantedChecks, 1)},
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	o.Failed(errors.New("no buffer space"), start, start.Add(time.Second), time.Second)
+	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)
 	if verdict := status.Verdict(start.Add(time.Hour)); verdict.Healthy || verdict.Ready || verdict.LastError != "no buffer space" {
 		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", verdict)
 	}

@@ -42,7 +42,7 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	defer log.Close() // the child has its own
 	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(),
-		"--health-address", healthAddress, "--metrics-address", metricsAddress)
+		"--healthz-bind-address", healthAddress, "--metrics-bind-address", metricsAddress)
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := node.Start(cmd)
 	if err != nil {

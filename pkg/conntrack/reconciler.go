@@ -31,6 +31,12 @@ type Reconciler struct {
 	noted   chan struct{}
 }
 
+// Pass is what one look at the flows of a family did.
+type Pass struct {
+	Ended int           // flows
+	Took  time.Duration // zero if the look failed
+}
+
 // NewReconciler returns a reconciler that has nothing to do yet.
 func NewReconciler(conn *Conn) *Reconciler { return newReconciler(conn.Forget) }
 
@@ -56,9 +62,9 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	}
 }
 
-// Run looks at what is noted until ctx ends, and once more then. After each pass it tells how many flows were ended in each
-// family, and why some may be left: those are looked at again a second later.
-func (r *Reconciler) Run(ctx context.Context, told func(ended map[model.Family]int, err error)) {
+// Run looks at what is noted until ctx ends, and once more then. It tells of each pass, by the families that were looked at, and why
+// some flows may be left: those are looked at again a second later.
+func (r *Reconciler) Run(ctx context.Context, told func(passes map[model.Family]Pass, err error)) {
 	var again <-chan time.Time
 	for {
 		select {
@@ -78,26 +84,29 @@ func (r *Reconciler) Run(ctx context.Context, told func(ended map[model.Family]i
 }
 
 // pass looks at everything that is pending, and reports whether nothing is left of it.
-func (r *Reconciler) pass(ctx context.Context, told func(map[model.Family]int, error)) bool {
+func (r *Reconciler) pass(ctx context.Context, told func(map[model.Family]Pass, error)) bool {
 	pending, scope := r.take()
 	if len(pending) == 0 {
 		return true
 	}
-	ended := map[model.Family]int{}
+	passes := map[model.Family]Pass{}
 	var failures []error
 	for _, family := range model.Families {
 		flows := inFamily(pending, family)
 		if len(flows) == 0 {
 			continue
 		}
+		began := time.Now()
 		count, err := r.forget(ctx, flows, scope)
-		ended[family] = count
+		pass := Pass{Ended: count, Took: time.Since(began)}
 		if err != nil {
+			pass.Took = 0
 			failures = append(failures, err)
 			r.putBack(flows)
 		}
+		passes[family] = pass
 	}
-	told(ended, errors.Join(failures...))
+	told(passes, errors.Join(failures...))
 	return len(failures) == 0
 }
 

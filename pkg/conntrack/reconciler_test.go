@@ -42,6 +42,7 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 				}
 				names = append(names, name)
 			}
+			time.Sleep(time.Millisecond) // a look takes time
 			given = append(given, names)
 			if failures--; failures >= 0 {
 				return 1, errBusy
@@ -50,11 +51,17 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 		})
 		done := make(chan struct{})
 		go func() {
-			r.Run(ctx, func(byFamily map[model.Family]int, err error) {
+			r.Run(ctx, func(passes map[model.Family]Pass, err error) {
 				if (err != nil) != (failures >= 0) {
 					t.Errorf("told of %v with %d failures to come", err, failures)
 				}
-				ended = append(ended, byFamily[model.IPv4], byFamily[model.IPv6])
+				for _, family := range model.Families {
+					pass, looked := passes[family]
+					if measured := pass.Took > 0; measured != (looked && err == nil) {
+						t.Errorf("%s: looked at %v, with error %v, measured %s", family, looked, err, pass.Took)
+					}
+					ended = append(ended, pass.Ended)
+				}
 			})
 			close(done)
 		}()

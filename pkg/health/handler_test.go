@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,9 +43,22 @@ func ask(t *testing.T, status *Status, now time.Time, method, path string) reply
 
 func synced() *Status {
 	var status Status
+	status.NodeEligibility(true, "")
 	status.SyncQueued(second(0))
 	status.SyncSucceeded(second(1))
 	return &status
+}
+
+func leaving() *Status {
+	status := synced()
+	status.NodeEligibility(false, "the Node is being deleted")
+	return status
+}
+
+func deaf() *Status {
+	status := synced()
+	status.WatchInterrupted("services", second(5), "connection refused")
+	return status
 }
 
 func stuck() *Status {
@@ -54,7 +68,7 @@ func stuck() *Status {
 	return status
 }
 
-const healthyBody = `{
+const aliveBody = `{
   "lastUpdated": "2026-03-01T12:02:00Z",
   "currentTime": "2026-03-01T12:02:00Z",
   "healthy": true,
@@ -72,6 +86,41 @@ const healthyBody = `{
   "refused": []
 }
 `
+
+const deafBody = `{
+  "lastUpdated": "2026-03-01T12:02:00Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": true,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    }
+  },
+  "interruptions": [
+    {
+      "resource": "services",
+      "since": "2026-03-01T12:00:05Z",
+      "reason": "connection refused"
+    }
+  ],
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+// eligible returns a page of /livez as /healthz has it.
+func eligible(page, says string) string {
+	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+says+",\n  \"healthy\"", 1)
+}
+
+// leavingBody is what load balancers are told: the proxy is well, and its time is a real one.
+var leavingBody = strings.Replace(strings.Replace(eligible(aliveBody, "false"), "12:02:00Z", "12:00:01Z", 1),
+	"  \"refusedTotal\"", "  \"notEligible\": \"the Node is being deleted\",\n  \"refusedTotal\"", 1)
 
 const stuckBody = `{
   "lastUpdated": "2026-03-01T12:00:01Z",
@@ -103,7 +152,7 @@ const readyBody = `{
 
 const notReadyBody = `{
   "ready": false,
-  "message": "The first sync has not reached the kernel yet."
+  "message": "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
 }
 `
 
@@ -114,9 +163,15 @@ func TestHandler(t *testing.T) {
 		code         int
 		body         string
 	}{
-		"a healthy proxy, to a load balancer":       {synced(), http.MethodGet, "/healthz", http.StatusOK, healthyBody},
-		"a healthy proxy, to a kubelet":             {synced(), http.MethodGet, "/livez", http.StatusOK, healthyBody},
-		"a stuck proxy, to a load balancer":         {stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, stuckBody},
+		"a healthy proxy, to a load balancer":        {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
+		"a healthy proxy, to a kubelet":              {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves, to a load balancer":     {leaving(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, leavingBody},
+		"a node that leaves, to a kubelet":           {leaving(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves stays ready":             {leaving(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"an API server that is silent, to a kubelet": {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
+		"a stuck proxy, to a load balancer": {
+			stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
+		},
 		"a stuck proxy, to a kubelet":               {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
 		"a stuck proxy stays ready":                 {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
 		"a proxy that has synced is ready":          {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
@@ -140,6 +195,18 @@ func TestHandler(t *testing.T) {
 				t.Errorf("content type options (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEachAnswerIsToldWithItsPathAndStatus(t *testing.T) {
+	status := leaving()
+	var told []string
+	status.Answered = func(path string, code int) { told = append(told, fmt.Sprintf("%s %d", path, code)) }
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/elsewhere"} {
+		ask(t, status, second(2), http.MethodGet, path)
+	}
+	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 

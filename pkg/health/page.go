@@ -2,17 +2,23 @@ package health
 
 import "time"
 
-// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the same.
-// Its nodeEligible is missing: it tells a load balancer to spare a node that is about to go, and Nodes are not watched for that.
+// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the same: healthy says
+// nothing of the node, and nodeEligible is only in /healthz.
 type page struct {
-	LastUpdated time.Time             `json:"lastUpdated,omitzero"`
-	CurrentTime time.Time             `json:"currentTime"`
-	Healthy     bool                  `json:"healthy"`
-	Status      map[string]familyPage `json:"status"`
+	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
+	CurrentTime  time.Time             `json:"currentTime"`
+	NodeEligible *bool                 `json:"nodeEligible,omitempty"`
+	Healthy      bool                  `json:"healthy"`
+	Status       map[string]familyPage `json:"status"`
+
+	// NotEligible is why the node is not eligible, in /healthz alone.
+	NotEligible string `json:"notEligible,omitempty"`
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
 	LastFailure  time.Time `json:"lastFailure,omitzero"`
 	LastError    string    `json:"lastError,omitempty"`
+	// Interruptions are the resources about which the API server is not heard.
+	Interruptions []Interruption `json:"interruptions,omitempty"`
 	// RefusedTotal counts the objects left out; Refused names the first of them.
 	RefusedTotal int      `json:"refusedTotal"`
 	Refused      []string `json:"refused"`
@@ -34,7 +40,8 @@ type readyPage struct {
 // of an answer; the log names them all.
 const refusedShown = 50
 
-func healthPage(v Verdict) page {
+// livePage is the page of /livez, which is about the proxy alone.
+func livePage(v Verdict) page {
 	family := familyPage{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
 	shown := append([]string{}, v.Refused[:min(len(v.Refused), refusedShown)]...) // [] rather than null
 	p := page{
@@ -47,11 +54,23 @@ func healthPage(v Verdict) page {
 		LastError:    v.LastError,
 		RefusedTotal: len(v.Refused),
 		Refused:      shown,
+
+		Interruptions: v.Interruptions,
 	}
 	if v.Healthy {
 		// kube-proxy does so as well. Clients older than the field healthy compare the two times: as long as all is well
 		// they are to be equal, however long nothing has had to change.
 		p.LastUpdated = v.At
+	}
+	return p
+}
+
+// healthPage is the page of /healthz, which is about the proxy and its node.
+func healthPage(v Verdict) page {
+	p := livePage(v)
+	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
+	if v.Healthy && !v.NodeEligible {
+		p.LastUpdated = v.LastSuccess // the answer is no, and its time is a real one
 	}
 	return p
 }

@@ -81,6 +81,28 @@ func TestVerdict(t *testing.T) {
 			func(s *Status) { s.SyncSucceeded(second(0)); s.Problems([]string{"web.yaml: port 70000"}) }, second(1000),
 			Verdict{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), Refused: []string{"web.yaml: port 70000"}},
 		},
+		"resources that are not heard are shown, and leave the proxy healthy": {
+			func(s *Status) {
+				s.SyncSucceeded(second(0))
+				s.WatchInterrupted("services", second(1), "connection refused")
+				s.WatchInterrupted("endpointslices", second(2), "too old")
+				s.WatchInterrupted("services", second(1), "no route to host")
+			}, second(100000),
+			Verdict{
+				At: second(100000), Healthy: true, Ready: true, LastSuccess: second(0), Interruptions: []Interruption{
+					{"endpointslices", second(2), "too old"}, {"services", second(1), "no route to host"},
+				},
+			},
+		},
+		"a resource that is heard again is no longer shown": {
+			func(s *Status) {
+				s.WatchInterrupted("services", second(1), "connection refused")
+				s.WatchInterrupted("nodes", second(1), "connection refused")
+				s.WatchResumed("services")
+				s.WatchResumed("servicecidrs") // never interrupted
+			}, second(2),
+			Verdict{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
+		},
 		"objects that are no longer refused are no longer shown": {
 			func(s *Status) { s.Problems([]string{"web.yaml: port 70000"}); s.Problems(nil) }, second(1),
 			Verdict{At: second(1), Healthy: true},
@@ -88,11 +110,43 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var status Status
+			status.NodeEligibility(true, "")
+			c.want.NodeEligible = true
 			c.tell(&status)
 			if diff := cmp.Diff(c.want, status.Verdict(c.now)); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestHowLongAChangeMayWaitIsASetting(t *testing.T) {
+	status := Status{PendingTimeout: 10 * time.Second}
+	status.SyncQueued(second(0))
+	for now, want := range map[int]bool{9: true, 10: false} {
+		if got := status.Verdict(second(now)).Healthy; got != want {
+			t.Errorf("after %d seconds healthy is %v, want %v", now, got, want)
+		}
+	}
+}
+
+func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
+	var status Status
+	for _, step := range []struct {
+		tell     func()
+		eligible bool
+		why      string
+	}{
+		{func() {}, false, nodeUnknown},
+		{func() { status.NodeEligibility(true, "") }, true, ""},
+		{func() { status.NodeEligibility(false, "the Node is being deleted") }, false, "the Node is being deleted"},
+		{func() { status.NodeEligibility(true, "") }, true, ""},
+	} {
+		step.tell()
+		verdict := status.Verdict(start)
+		if verdict.NodeEligible != step.eligible || verdict.NotEligible != step.why || !verdict.Healthy {
+			t.Errorf("got %+v, want a healthy proxy, eligible %v and why %q", verdict, step.eligible, step.why)
+		}
 	}
 }
 
@@ -111,7 +165,11 @@ func TestReadinessIsSaidInASentence(t *testing.T) {
 		verdict Verdict
 		want    string
 	}{
-		"before the first sync":       {Verdict{}, "The first sync has not reached the kernel yet."},
+		"before the first sync": {Verdict{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
+		"before the first sync, while nobody is heard": {
+			Verdict{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
+			"The first sync has not reached the kernel yet; the API server does not tell about services: refused",
+		},
 		"after the first sync":        {Verdict{Ready: true}, "The first sync is in the kernel."},
 		"ready stays ready on errors": {Verdict{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},
 		"after a failed first sync": {
@@ -134,12 +192,17 @@ func TestStatusMayBeToldAndAskedAtTheSameTime(t *testing.T) {
 			status.SyncQueued(second(n))
 			status.SyncFailed(second(n), errBusy)
 			status.Problems([]string{"one"})
+			status.NodeEligibility(true, "")
+			status.WatchInterrupted("services", start, "refused")
 			status.Verdict(second(n))
 		})
 	}
 	group.Wait()
 	status.SyncSucceeded(second(8))
-	want := Verdict{At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), Refused: []string{"one"}}
+	want := Verdict{
+		At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), NodeEligible: true, Refused: []string{"one"},
+		Interruptions: []Interruption{{"services", start, "refused"}},
+	}
 	if diff := cmp.Diff(want, status.Verdict(second(9))); diff != "" {
 		t.Errorf("verdict (-want +got):\n%s", diff)
 	}

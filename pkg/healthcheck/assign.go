@@ -53,8 +53,9 @@ func assign(checks map[model.ObjectName]selection.HealthCheck, on map[model.Fami
 				continue
 			}
 			if owner, taken := owners[port]; taken {
-				refused = append(refused, fmt.Errorf(
-					"answering health checks of Service %s over %s: port %d is the healthCheckNodePort of Service %s", name, family, port, owner))
+				refused = append(refused, &Failure{
+					Service: name, Err: fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner),
+				})
 				continue
 			}
 			owners[port] = name

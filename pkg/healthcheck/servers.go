@@ -17,6 +17,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
+// Failure says that a Service's health checks are not answered at an address or in a family.
+type Failure struct {
+	Service model.ObjectName
+	Err     error
+}
+
+// Error names the Service.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("answering health checks of Service %s: %v", f.Service, f.Err)
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
 // Servers are the HTTP servers of all health checks: one for each Service, family and address. They may be used by several
 // goroutines.
 type Servers struct {
@@ -37,7 +51,7 @@ func New(log *slog.Logger, healthy func() bool) *Servers {
 // Sync makes the servers answer these checks at these addresses, and no others. A server that stays goes on listening and keeps
 // its connections; a check without an address in its family has no server there.
 //
-// The error joins one for each Service that cannot be answered for at an address: something else listens there, or another
+// The error joins a Failure for each Service that cannot be answered for at an address: something else listens there, or another
 // Service has the port. All others are served meanwhile, and the next Sync tries again.
 //
 // The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network namespace of the
@@ -62,7 +76,7 @@ func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selectio
 		started, err := s.start(ctx, addr, wanted)
 		if err != nil {
 			delete(s.servers, addr)
-			failures = append(failures, fmt.Errorf("answering health checks of Service %s: %w", wanted.service, err))
+			failures = append(failures, &Failure{Service: wanted.service, Err: err})
 			continue
 		}
 		s.servers[addr] = started

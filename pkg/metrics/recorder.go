@@ -2,7 +2,7 @@ package metrics
 
 import (
 	"net/http"
-	"time"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -16,135 +16,161 @@ import (
 type Recorder struct {
 	registry *prometheus.Registry
 
-	syncDuration    *prometheus.HistogramVec
-	lastSync        *prometheus.GaugeVec
-	lastQueued      *prometheus.GaugeVec
-	syncFailures    *prometheus.CounterVec
-	elementsWritten *prometheus.CounterVec
-	foreignChanges  *prometheus.CounterVec
-	servicePorts    *prometheus.GaugeVec
-	objectsRefused  *refusals
-	contested       prometheus.Gauge
-	flowsEnded      *prometheus.CounterVec
-	checksFailed    prometheus.Gauge
+	// Of syncs.
+	syncDuration, fullSyncDuration, partialSyncDuration *prometheus.HistogramVec
+	programmingDuration                                 *prometheus.HistogramVec
+	syncServices                                        prometheus.Histogram
+	lastSync, lastQueued                                *prometheus.GaugeVec
+	syncFailures, cleanupFailures                       *prometheus.CounterVec
+	elementsWritten                                     *prometheus.CounterVec
+
+	// Of what comes from the cluster.
+	endpointChanges, serviceChanges               prometheus.Counter
+	endpointChangesPending, serviceChangesPending prometheus.Gauge
+	watchInterrupted                              *prometheus.GaugeVec
+	objectsRefused                                *levels[string]
+	apiRequests                                   *prometheus.CounterVec
+	apiRequestDuration                            *prometheus.HistogramVec
+
+	// Of what is in force.
+	services, contested  prometheus.Gauge
+	servicePorts         *prometheus.GaugeVec
+	servicePortsByReason *levels[PortReason]
+	noLocalEndpoints     *prometheus.GaugeVec
+
+	// Of what happens beside syncs.
+	foreignChanges, foreignChangesRepaired *prometheus.CounterVec
+	repairs                                *repairs
+	flowsEnded                             *prometheus.CounterVec
+	flowsDuration                          *prometheus.HistogramVec
+	eventsDropped                          atomic.Pointer[func() int] // who counts them; nil if nobody does
+	checksFailed                           prometheus.Gauge
+	healthAnswers                          map[string]*prometheus.CounterVec // by path
+	buildInfo                              *prometheus.GaugeVec
 }
 
 // NewRecorder returns a recorder that has counted nothing yet. The Go runtime's and the process's own metrics come with it.
 func NewRecorder() *Recorder {
-	r := &Recorder{
-		registry: prometheus.NewRegistry(),
-		syncDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: SyncDurationName, Help: syncDurationHelp, Buckets: syncDurationBuckets,
-		}, []string{FamilyLabel}),
-		lastSync:        gauge(LastSyncName, lastSyncHelp, FamilyLabel),
-		lastQueued:      gauge(LastQueuedName, lastQueuedHelp, FamilyLabel),
-		syncFailures:    counter(SyncFailuresName, syncFailuresHelp, FamilyLabel),
-		elementsWritten: counter(ElementsWrittenName, elementsWrittenHelp, FamilyLabel, OperationLabel),
-		foreignChanges:  counter(ForeignChangesName, foreignChangesHelp, FamilyLabel),
-		servicePorts:    gauge(ServicePortsName, servicePortsHelp, FamilyLabel),
-		objectsRefused: &refusals{
-			desc:   prometheus.NewDesc(ObjectsRefusedName, objectsRefusedHelp, []string{KindLabel}, nil),
-			byKind: map[string]int{},
-		},
-		contested:    prometheus.NewGauge(prometheus.GaugeOpts{Name: FrontendsContestedName, Help: frontendsContestedHelp}),
-		flowsEnded:   counter(FlowsEndedName, flowsEndedHelp, FamilyLabel),
-		checksFailed: prometheus.NewGauge(prometheus.GaugeOpts{Name: HealthChecksFailedName, Help: healthChecksFailedHelp}),
-	}
-	r.registry.MustRegister(
-		r.syncDuration, r.lastSync, r.lastQueued, r.syncFailures, r.elementsWritten, r.foreignChanges, r.servicePorts, r.objectsRefused,
-		r.contested, r.flowsEnded, r.checksFailed,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
+	r := &Recorder{registry: prometheus.NewRegistry(), repairs: newRepairs()}
+	r.makeSyncs()
+	r.makeCluster()
+	r.makeInForce()
+	r.makeBeside()
+	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.startSeries()
 	return r
 }
 
-// startSeries makes every count of a family and of a kind exist, at zero. A moment that has not come has no series: zero would be 1970.
+func (r *Recorder) makeSyncs() {
+	r.syncDuration = r.histograms(SyncDurationName, syncDurationHelp, syncDurationBuckets, FamilyLabel)
+	r.fullSyncDuration = r.histograms(FullSyncDurationName, fullSyncDurationHelp, syncDurationBuckets, FamilyLabel)
+	r.partialSyncDuration = r.histograms(PartialSyncDurationName, partialSyncDurationHelp, syncDurationBuckets, FamilyLabel)
+	r.programmingDuration = r.histograms(ProgrammingDurationName, programmingDurationHelp, programmingDurationBuckets(), FamilyLabel)
+	r.syncServices = registered(r, prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: SyncServicesName, Help: syncServicesHelp, Buckets: syncServicesBuckets,
+	}))
+	r.lastSync = r.gauges(LastSyncName, lastSyncHelp, FamilyLabel)
+	r.lastQueued = r.gauges(LastQueuedName, lastQueuedHelp, FamilyLabel)
+	r.syncFailures = r.counters(SyncFailuresName, syncFailuresHelp, FamilyLabel)
+	r.cleanupFailures = r.counters(CleanupFailuresName, cleanupFailuresHelp, FamilyLabel)
+	r.elementsWritten = r.counters(ElementsWrittenName, elementsWrittenHelp, FamilyLabel, OperationLabel)
+}
+
+func (r *Recorder) makeCluster() {
+	r.endpointChanges = r.counter(EndpointChangesName, endpointChangesHelp)
+	r.serviceChanges = r.counter(ServiceChangesName, serviceChangesHelp)
+	r.endpointChangesPending = r.gauge(EndpointChangesPendingName, endpointChangesPendingHelp)
+	r.serviceChangesPending = r.gauge(ServiceChangesPendingName, serviceChangesPendingHelp)
+	r.watchInterrupted = r.gauges(WatchInterruptedName, watchInterruptedHelp, ResourceLabel)
+	r.objectsRefused = registered(r, newLevels(ObjectsRefusedName, objectsRefusedHelp,
+		func(kind string) []string { return []string{kind} }, KindLabel))
+	r.apiRequests = r.counters(APIRequestsName, apiRequestsHelp, CodeLabel, MethodLabel, HostLabel)
+	r.apiRequestDuration = r.histograms(APIRequestDurationName, apiRequestDurationHelp, apiRequestBuckets, VerbLabel, HostLabel)
+}
+
+func (r *Recorder) makeInForce() {
+	r.services = r.gauge(ServicesName, servicesHelp)
+	r.contested = r.gauge(FrontendsContestedName, frontendsContestedHelp)
+	r.servicePorts = r.gauges(ServicePortsName, servicePortsHelp, FamilyLabel)
+	r.servicePortsByReason = registered(r, newLevels(ServicePortsByReasonName, servicePortsByReasonHelp,
+		PortReason.values, FamilyLabel, PolicyLabel, ReasonLabel))
+	r.noLocalEndpoints = r.gauges(NoLocalEndpointsName, noLocalEndpointsHelp, FamilyLabel, PolicyLabel)
+}
+
+func (r *Recorder) makeBeside() {
+	r.foreignChanges = r.counters(ForeignChangesName, foreignChangesHelp, FamilyLabel)
+	r.foreignChangesRepaired = r.counters(ForeignChangesRepairedName, foreignChangesRepairedHelp, FamilyLabel)
+	r.flowsEnded = r.counters(FlowsEndedName, flowsEndedHelp, FamilyLabel)
+	r.flowsDuration = r.histograms(FlowsDurationName, flowsDurationHelp, syncDurationBuckets, FamilyLabel)
+	registered(r, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: EventsDroppedName, Help: eventsDroppedHelp}, r.countEventsDropped))
+	r.checksFailed = r.gauge(HealthChecksFailedName, healthChecksFailedHelp)
+	r.healthAnswers = map[string]*prometheus.CounterVec{
+		"/healthz": r.counters(HealthzName, healthzHelp, CodeLabel),
+		"/livez":   r.counters(LivezName, livezHelp, CodeLabel),
+	}
+	r.buildInfo = r.gauges(BuildInfoName, buildInfoHelp, VersionLabel, GoVersionLabel)
+}
+
+// startSeries makes every count exist whose labels are known beforehand, at zero. A moment that has not come has no series: zero
+// would be 1970.
 func (r *Recorder) startSeries() {
 	for _, family := range Families {
-		r.syncDuration.WithLabelValues(family)
-		r.syncFailures.WithLabelValues(family)
+		for _, durations := range []*prometheus.HistogramVec{
+			r.syncDuration, r.fullSyncDuration, r.partialSyncDuration, r.programmingDuration, r.flowsDuration,
+		} {
+			durations.WithLabelValues(family)
+		}
+		for _, count := range []*prometheus.CounterVec{
+			r.syncFailures, r.cleanupFailures, r.foreignChanges, r.foreignChangesRepaired, r.flowsEnded,
+		} {
+			count.WithLabelValues(family)
+		}
 		r.elementsWritten.WithLabelValues(family, OperationAdd)
 		r.elementsWritten.WithLabelValues(family, OperationDelete)
-		r.foreignChanges.WithLabelValues(family)
-		r.flowsEnded.WithLabelValues(family)
 		r.servicePorts.WithLabelValues(family)
+		r.noLocalEndpoints.WithLabelValues(family, PolicyInternal)
+		r.noLocalEndpoints.WithLabelValues(family, PolicyExternal)
 	}
+	for _, answers := range r.healthAnswers {
+		answers.WithLabelValues("200")
+		answers.WithLabelValues("503")
+	}
+	refused := map[string]int{}
 	for _, kind := range []string{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"} {
-		r.objectsRefused.byKind[kind] = 0
+		refused[kind] = 0
 	}
+	r.objectsRefused.set(refused)
 }
 
-// ObserveSync records one attempt to bring the kernel up to date in some families: how long it took and, with err, that the
-// kernel did not take it.
-func (r *Recorder) ObserveSync(families []string, d time.Duration, err error) {
-	for _, family := range families {
-		r.syncDuration.WithLabelValues(family).Observe(d.Seconds())
-		if err != nil {
-			r.syncFailures.WithLabelValues(family).Inc()
-		}
-	}
-}
-
-// SyncQueued records when a change asked for a sync. It asks for both families: they are changed in the same transaction.
-func (r *Recorder) SyncQueued(at time.Time) { setTime(r.lastQueued, at) }
-
-// SyncDone records when the kernel was up to date, in both families.
-func (r *Recorder) SyncDone(at time.Time) { setTime(r.lastSync, at) }
-
-// ElementsWritten counts n elements that the kernel took. The operation is OperationAdd or OperationDelete.
-func (r *Recorder) ElementsWritten(family, operation string, n int) {
-	r.elementsWritten.WithLabelValues(family, operation).Add(float64(n))
-}
-
-// ForeignChange counts a change to our table that was not ours.
-func (r *Recorder) ForeignChange(family string) {
-	r.foreignChanges.WithLabelValues(family).Inc()
-}
-
-// ServicePorts records how many Service ports of a family are proxied now.
-func (r *Recorder) ServicePorts(family string, n int) {
-	r.servicePorts.WithLabelValues(family).Set(float64(n))
-}
-
-// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named has none.
-func (r *Recorder) ObjectsRefused(byKind map[string]int) { r.objectsRefused.set(byKind) }
-
-// FrontendsContested records how many frontends several Services want now.
-func (r *Recorder) FrontendsContested(n int) { r.contested.Set(float64(n)) }
-
-// FlowsEnded counts n UDP flows that were ended.
-func (r *Recorder) FlowsEnded(family string, n int) {
-	r.flowsEnded.WithLabelValues(family).Add(float64(n))
-}
-
-// HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
-func (r *Recorder) HealthChecksFailed(failed bool) {
-	value := 0.0
-	if failed {
-		value = 1
-	}
-	r.checksFailed.Set(value)
-}
-
-// Handler serves /metrics.
+// Handler serves what was counted, in the format that the asker prefers.
 func (r *Recorder) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
-func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+// registered registers a collector and returns it.
+func registered[C prometheus.Collector](r *Recorder, collector C) C {
+	r.registry.MustRegister(collector)
+	return collector
 }
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+func (r *Recorder) gauge(name, help string) prometheus.Gauge {
+	return registered(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
-// setTime sets a gauge of both families to a moment, with the fractions of a second that kube-proxy's gauges have too.
-func setTime(gauge *prometheus.GaugeVec, at time.Time) {
-	for _, family := range Families {
-		gauge.WithLabelValues(family).Set(float64(at.UnixMicro()) / 1e6)
-	}
+func (r *Recorder) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return registered(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
+}
+
+func (r *Recorder) counter(name, help string) prometheus.Counter {
+	return registered(r, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
+}
+
+func (r *Recorder) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return registered(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
+}
+
+func (r *Recorder) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return registered(r, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 }

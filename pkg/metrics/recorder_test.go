@@ -29,7 +29,7 @@ func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
-# HELP vicinity_foreign_changes_total Changes to our nftables tables that another process made, and that were repaired.
+# HELP vicinity_foreign_changes_total `+foreignChangesHelp+`
 # TYPE vicinity_foreign_changes_total counter
 vicinity_foreign_changes_total{ip_family="IPv4"} 0
 vicinity_foreign_changes_total{ip_family="IPv6"} 0
@@ -48,37 +48,38 @@ vicinity_service_ports{ip_family="IPv6"} 0
 
 func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
 	r := NewRecorder()
-	r.ObserveSync([]string{"IPv4"}, 3*time.Millisecond, nil)
-	r.ObserveSync([]string{"IPv4", "IPv6"}, 20*time.Second, errors.New("no buffer space available"))
+	r.ObserveSync(false, 3*time.Millisecond, nil)
+	r.ObserveSync(true, 20*time.Second, errors.New("no buffer space available"))
 
-	expect(t, r, `
-# HELP kubeproxy_sync_proxy_rules_duration_seconds How long each attempt to bring the kernel up to date took, failed ones included.
-# TYPE kubeproxy_sync_proxy_rules_duration_seconds histogram
-`+histogram("IPv4", "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
-		histogram("IPv6", "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+`
+	expect(t, r, histogram(SyncDurationName, syncDurationHelp, "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
+		histogram(FullSyncDurationName, fullSyncDurationHelp, "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+
+		histogram(PartialSyncDurationName, partialSyncDurationHelp, "0.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)+`
 # HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 1
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 1
-`, SyncDurationName, SyncFailuresName)
+`, SyncDurationName, FullSyncDurationName, PartialSyncDurationName, SyncFailuresName)
 }
 
-// histogram writes one family's series of the sync duration, given the cumulative count of each bucket.
-func histogram(family, sum string, counts ...int) string {
+// histogram writes the series of both families of a sync's duration, given the cumulative count of each bucket.
+func histogram(name, help, sum string, counts ...int) string {
 	bounds := strings.Fields("0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384 +Inf")
 	var b strings.Builder
-	for i, bound := range bounds {
-		b.WriteString(SyncDurationName + `_bucket{ip_family="` + family + `",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+	b.WriteString("# HELP " + name + " " + help + "\n# TYPE " + name + " histogram\n")
+	for _, family := range Families {
+		for i, bound := range bounds {
+			b.WriteString(name + `_bucket{ip_family="` + family + `",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+		}
+		b.WriteString(name + `_sum{ip_family="` + family + `"} ` + sum + "\n")
+		b.WriteString(name + `_count{ip_family="` + family + `"} ` + strconv.Itoa(counts[len(bounds)-1]) + "\n")
 	}
-	b.WriteString(SyncDurationName + `_sum{ip_family="` + family + `"} ` + sum + "\n")
-	b.WriteString(SyncDurationName + `_count{ip_family="` + family + `"} ` + strconv.Itoa(counts[len(bounds)-1]) + "\n")
 	return b.String()
 }
 
 func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
 	r := NewRecorder()
 	r.SyncQueued(time.Unix(1700000000, 250_000_000))
-	r.SyncDone(time.Unix(1700000001, 500_000_000))
+	r.SyncDone(time.Unix(1700000001, 500_000_000), false, 1)
 
 	expect(t, r, `
 # HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds When a change last asked for a sync, in seconds since 1970.
@@ -102,7 +103,7 @@ func TestElementsServicePortsAndForeignChangesAreCountedByFamily(t *testing.T) {
 	r.ForeignChange("IPv6")
 
 	expect(t, r, `
-# HELP vicinity_foreign_changes_total Changes to our nftables tables that another process made, and that were repaired.
+# HELP vicinity_foreign_changes_total `+foreignChangesHelp+`
 # TYPE vicinity_foreign_changes_total counter
 vicinity_foreign_changes_total{ip_family="IPv4"} 0
 vicinity_foreign_changes_total{ip_family="IPv6"} 1
@@ -162,21 +163,6 @@ vicinity_objects_refused{kind="ServiceCIDR"} 0
 `, ObjectsRefusedName)
 }
 
-func TestThePrometheusLinterHasNothingToSayAboutOurMetrics(t *testing.T) {
-	r := NewRecorder()
-	r.ObjectsRefused(map[string]int{"Service": 1})
-	problems, err := testutil.GatherAndLint(r.registry,
-		SyncDurationName, LastSyncName, LastQueuedName, SyncFailuresName,
-		ElementsWrittenName, ObjectsRefusedName, ForeignChangesName, ServicePortsName,
-		FrontendsContestedName, FlowsEndedName, HealthChecksFailedName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, problem := range problems {
-		t.Errorf("%s: %s", problem.Metric, problem.Text)
-	}
-}
-
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
@@ -229,4 +215,21 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 	if got := testutil.ToFloat64(idle.elementsWritten.WithLabelValues("IPv4", OperationAdd)); got != 0 {
 		t.Errorf("the idle recorder counted %v elements", got)
 	}
+}
+
+func TestDroppedEventsAreAskedForWithEveryScrape(t *testing.T) {
+	r, dropped := NewRecorder(), 3
+	expectDropped := func(want int) {
+		t.Helper()
+		expect(t, r, `
+# HELP vicinity_events_dropped_total `+eventsDroppedHelp+`
+# TYPE vicinity_events_dropped_total counter
+vicinity_events_dropped_total `+strconv.Itoa(want)+`
+`, EventsDroppedName)
+	}
+	expectDropped(0) // nobody counts: objects in files have no Events
+	r.EventsDropped(func() int { return dropped })
+	expectDropped(3)
+	dropped = 5
+	expectDropped(5)
 }

@@ -37,6 +37,9 @@ func TestThisNodesAddressesConcernExactlyTheServicesWithSourceRanges(t *testing.
 		"the addresses of interfaces": {Change{LocalAddrs: addrs("192.0.2.10 192.0.2.11")}, ""},
 		"ServiceCIDRs":                {Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes("10.96.0.0/16")}}, ""},
 		"this node's object went":     {Change{Nodes: map[string]*Node{"node-1": nil}}, ""},
+		"this node is leaving": {
+			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a"}, Addresses: addrs("192.0.2.10"), Leaving: "why"}), "",
+		},
 		"this node's rack came with another address": {
 			changeOf(&Node{Name: "node-1", Labels: map[string]string{zoneLabel: "a", rackLabel: "1"}, Addresses: addrs("192.0.2.11")}), concerned,
 		},

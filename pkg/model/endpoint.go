@@ -1,6 +1,9 @@
 package model
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // EndpointSlice is what the proxy keeps of a discovery/v1 EndpointSlice.
 type EndpointSlice struct {
@@ -9,6 +12,8 @@ type EndpointSlice struct {
 	Family    Family     // addressType
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
+
+	TriggeredAt time.Time // when the cause of this version happened, as the EndpointSlice controller stamped it; zero if it did not
 
 	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
 	LeftOut []string

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -26,7 +27,10 @@ func (p *Proxy) commitForgetting(ctx context.Context, batch ruleset.Batch, affin
 	if ctx.Err() != nil {
 		return err
 	}
-	return p.kernel.Commit(ctx, ruleset.Batch{Ops: slices.Concat(batch.Ops, emptied(affinities).Ops)})
+	if second := p.kernel.Commit(ctx, ruleset.Batch{Ops: slices.Concat(batch.Ops, emptied(affinities).Ops)}); second != nil {
+		return errors.Join(err, second)
+	}
+	return nil
 }
 
 // staleClients returns the batch that forgets single clients.

@@ -29,26 +29,28 @@ type recorder struct {
 	t     *testing.T
 	began time.Time
 
-	mutex    sync.Mutex
-	queued   time.Time
-	attempts []attempt
+	mutex         sync.Mutex
+	queued        time.Time
+	changesQueued []proxy.Changes // of each sync
+	attempts      []attempt
 }
 
-func (r *recorder) Queued(at time.Time) {
+func (r *recorder) Queued(changes proxy.Changes, at time.Time) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.queued = at
+	r.changesQueued = append(r.changesQueued, changes)
 }
 
 func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
 	r.record(started, ended, attempt{Complete: report.Complete, Services: report.Services, Unswept: report.Unswept != nil})
 }
 
-func (r *recorder) Failed(err error, started, ended time.Time, retryIn time.Duration) {
+func (r *recorder) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	if err == nil || retryIn <= 0 {
 		r.t.Errorf("told of a failure with error %v, to be tried again in %s", err, retryIn)
 	}
-	r.record(started, ended, attempt{RetryIn: retryIn})
+	r.record(started, ended, attempt{Complete: report.Complete, RetryIn: retryIn})
 }
 
 func (r *recorder) record(started, ended time.Time, what attempt) {

@@ -11,9 +11,11 @@ import (
 // decided is what was decided about some Services.
 type decided struct {
 	owned []ruleset.Service // by name
-	// flows and checks have an entry for each of the Services, often an empty one.
-	flows  map[model.ObjectName][]selection.Flows
-	checks map[model.ObjectName]selection.HealthCheck
+	// flows, checks and reasons have an entry for each of the Services, often an empty one.
+	flows     map[model.ObjectName][]selection.Flows
+	checks    map[model.ObjectName]selection.HealthCheck
+	reasons   map[model.ObjectName][]PortReason
+	conflicts []Conflict // at most MaxConflicts
 }
 
 // decide decides about the named Services.
@@ -21,20 +23,28 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 	self := p.cluster.Self()
 	from := selection.Viewpoint{Node: self, Labels: p.cluster.NodeLabels}
 	all := decided{
-		owned:  make([]ruleset.Service, 0, len(names)),
-		flows:  make(map[model.ObjectName][]selection.Flows, len(names)),
-		checks: make(map[model.ObjectName]selection.HealthCheck, len(names)),
+		owned:   make([]ruleset.Service, 0, len(names)),
+		flows:   make(map[model.ObjectName][]selection.Flows, len(names)),
+		checks:  make(map[model.ObjectName]selection.HealthCheck, len(names)),
+		reasons: make(map[model.ObjectName][]PortReason, len(names)),
 	}
 	for _, name := range names {
 		owned := ruleset.Service{Name: name}
 		var flows []selection.Flows
+		var reasons []PortReason
+		conflict := Conflict{Service: name}
 		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, self))
+			reasons = append(reasons, reasonsOf(decision)...)
+			conflict.lose(decision.Lost)
 			if decision.Port.Protocol == model.UDP {
 				flows = append(flows, decision.Flows(from)...)
 			}
 		}
-		all.owned, all.flows[name] = append(all.owned, owned), flows
+		if conflict.Total > 0 && len(all.conflicts) < MaxConflicts {
+			all.conflicts = append(all.conflicts, conflict)
+		}
+		all.owned, all.flows[name], all.reasons[name] = append(all.owned, owned), flows, reasons
 		all.checks[name], _ = selection.HealthCheckOf(p.cluster, name)
 	}
 	return all

@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -24,6 +27,9 @@ type Kernel interface {
 
 // Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.
 type Proxy struct {
+	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
+	RetryMax time.Duration
+
 	config  ruleset.Config
 	kernel  Kernel
 	flows   Flows
@@ -36,12 +42,16 @@ type Proxy struct {
 	mirror *ruleset.Mirror
 	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
 	dirty map[model.ObjectName]bool
-	// failures counts the complete syncs that failed in a row, unswept the sweeps that did.
+	// failures counts the complete syncs that failed in a row but for shortages, unswept the sweeps that did.
 	failures, unswept int
 
 	udp udpFrontends
 	// checks are what load balancers ask about. The map is never changed, only replaced.
-	checks map[model.ObjectName]selection.HealthCheck
+	checks  map[model.ObjectName]selection.HealthCheck
+	reasons reasons
+	// taken counts what Apply has taken in since it was last told, triggers is when that was caused.
+	taken    Changes
+	triggers triggers
 	// synced: at least once.
 	synced bool
 }
@@ -63,11 +73,16 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		dirty:   map[model.ObjectName]bool{},
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},
+		reasons: newReasons(),
+
+		triggers: triggers{},
 	}
 }
 
 // Apply takes a change of the cluster in. The kernel learns of it at the next Sync.
 func (p *Proxy) Apply(change model.Change) {
+	p.taken.add(change)
+	p.triggers.note(p.cluster, change)
 	for _, name := range p.cluster.Apply(change) {
 		p.dirty[name] = true
 	}
@@ -76,38 +91,8 @@ func (p *Proxy) Apply(change model.Change) {
 // Distrust makes the next Sync a complete one, because the kernel may hold something else than we put there.
 func (p *Proxy) Distrust() { p.mirror = nil }
 
-// Report is what a sync did.
-type Report struct {
-	// Complete reports whether everything was written, and not only what changed.
-	Complete bool
-	Services int // decided
-	Total    int // in force
-	// Ports are the Service ports in force, by family.
-	Ports map[model.Family]int
-	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
-	Unswept error
-	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the first sync.
-	Unrecalled error
-	// Contested is the number of frontends that several Services want.
-	Contested int
-	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
-	// the addresses on which they ask.
-	HealthChecks map[model.ObjectName]selection.HealthCheck
-	Surroundings ruleset.Surroundings
-	// Added and Deleted count the elements that were written, without those of clients that were forgotten.
-	Added   map[model.Family]int
-	Deleted map[model.Family]int
-}
-
-func (r *Report) count(batch ruleset.Batch) {
-	for family := range r.Added {
-		r.Added[family] += batch.Count(family, ruleset.Add)
-		r.Deleted[family] += batch.Count(family, ruleset.Delete)
-	}
-}
-
-// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force; the caller tries
-// again.
+// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force, the report says only
+// whether it would have been complete, and the caller tries again.
 func (p *Proxy) Sync(ctx context.Context) (Report, error) {
 	config := p.resolve()
 	if p.mirror == nil || !slices.Equal(config.LocalTraffic.Prefixes, p.inForce.LocalTraffic.Prefixes) {
@@ -124,8 +109,9 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	p.udp.accept(decided.flows)
+	p.reasons.accept(decided.reasons)
 	p.mirror.Accept(plan)
-	report := p.report(plan, len(names))
+	report := p.report(plan, len(names), decided.conflicts)
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
@@ -135,7 +121,7 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
 	found, err := p.found(ctx)
 	if err != nil {
-		return Report{}, err
+		return Report{Complete: true}, err
 	}
 	names := p.cluster.ServiceNames()
 	unrecalled := p.recall(ctx, found)
@@ -147,15 +133,19 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	}
 	mirror, plan := ruleset.Resync(config, decided.owned, p.surroundings(), found)
 	if err := p.commit(ctx, plan); err != nil {
-		p.failures++
-		return Report{}, err
+		if !isShortage(err) {
+			p.failures++
+		}
+		return Report{Complete: true}, err
 	}
 	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
-	report := p.report(plan, len(names))
+	p.reasons = newReasons()
+	p.reasons.accept(decided.reasons)
+	report := p.report(plan, len(names), decided.conflicts)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
 	return p.finish(ctx, report, plan)
 }
@@ -195,8 +185,9 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
 	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
 		p.mirror = nil
-		return Report{}, fmt.Errorf("forget clients of endpoints that left: %w", err)
+		return Report{Complete: report.Complete}, fmt.Errorf("forget clients of endpoints that left: %w", err)
 	}
+	report.Triggered, p.triggers = p.triggers.byFamily(), triggers{}
 	report.Unswept = p.sweep(ctx, &report)
 	p.noteFlows()
 	return report, nil
@@ -205,11 +196,16 @@ func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (
 // sweep removes what nobody owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
 // that a failure is no reason to write everything again. If it goes on, what a stranger put into our tables may be the reason:
 // then they are made anew.
+//
+// If something is not there any more, an earlier sweep was done though it failed, or somebody else did it: the next sync asks what is
+// there. Clients keep their affinity then.
 func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
 		if err := p.kernel.Commit(ctx, batch); err != nil {
 			if p.unswept++; p.unswept >= distrustAfter {
 				p.mirror, p.unswept, p.failures = nil, 0, rebuildAfter
+			} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ruleset.ErrNotExist) {
+				p.mirror = nil
 			}
 			return fmt.Errorf("sweep: %w", err)
 		}
@@ -218,23 +214,4 @@ func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	}
 	p.unswept = 0
 	return nil
-}
-
-func (p *Proxy) report(plan *ruleset.Plan, services int) Report {
-	report := Report{
-		Services:     services,
-		Total:        p.mirror.Services(),
-		Ports:        map[model.Family]int{},
-		Added:        map[model.Family]int{},
-		Deleted:      map[model.Family]int{},
-		Contested:    p.cluster.Contested(),
-		Surroundings: p.mirror.Surroundings(),
-	}
-	for _, family := range p.config.Families {
-		report.Ports[family] = p.mirror.Ports(family)
-		report.Added[family], report.Deleted[family] = 0, 0
-	}
-	report.count(plan.Prepare)
-	report.count(plan.Batch)
-	return report
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,6 +90,14 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 		"the kernel refuses the batches": {func(k *scriptedKernel) { k.refuse = refuseAll }, true},
 		// What is there cannot stand in the way of a batch that was not tried.
 		"the kernel cannot be asked at all": {func(k *scriptedKernel) { k.blind = errInjected }, false},
+		// Nor in the way of one for which there was no memory.
+		"the kernel has no room for the batches": {func(k *scriptedKernel) {
+			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
+		}, false},
+		// A set that is full may be one that somebody else made too small.
+		"a set is full": {func(k *scriptedKernel) {
+			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENFILE) }
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,19 +10,20 @@ import (
 
 // Observer is told what happens.
 type Observer interface {
-	// Queued is called when something has to be synced, before the sync.
-	Queued(at time.Time)
-	// Synced is called after each sync that the kernel accepted.
+	// Queued is called when something has to be synced, before the sync, with what was taken up since it was last called.
+	Queued(changes Changes, at time.Time)
+	// Synced is called after each sync that the kernel accepted. Everything that was queued is in force then.
 	Synced(report Report, started, ended time.Time)
-	// Failed is called after each sync that failed, with the time until the next try.
-	Failed(err error, started, ended time.Time, retryIn time.Duration)
+	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete, and with the
+	// time until the next try.
+	Failed(err error, report Report, started, ended time.Time, retryIn time.Duration)
 }
 
-// Retries wait longer each time, from retryMin to retryMax.
-const (
-	retryMin = 100 * time.Millisecond
-	retryMax = 30 * time.Second
-)
+// retryMin is the pause before the first retry. Each further one waits twice as long, up to Proxy.RetryMax.
+const retryMin = 100 * time.Millisecond
+
+// DefaultRetryMax is kube-proxy's sync period.
+const DefaultRetryMax = 30 * time.Second
 
 // Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, or while a
 // sync is under way, is synced together. The first sync waits for the first change, which must be the complete state.
@@ -55,7 +57,8 @@ type pause struct {
 // syncOnce syncs and returns what to wait for.
 func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pause {
 	started := time.Now()
-	observer.Queued(started)
+	observer.Queued(p.taken, started)
+	p.taken = Changes{}
 	report, err := p.Sync(ctx)
 	switch {
 	case ctx.Err() != nil:
@@ -63,9 +66,9 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	case err != nil:
 		next := pause{after: retryMin, failed: true}
 		if last.failed {
-			next.after = min(2*last.after, retryMax)
+			next.after = min(2*last.after, cmp.Or(p.RetryMax, DefaultRetryMax))
 		}
-		observer.Failed(err, started, time.Now(), next.after)
+		observer.Failed(err, report, started, time.Now(), next.after)
 		return next
 	case report.Unswept != nil:
 		observer.Synced(report, started, time.Now())

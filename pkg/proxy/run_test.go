@@ -68,13 +68,13 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 		var at, pause time.Duration
 		pause = 100 * time.Millisecond
 		for range 12 {
-			r.expect("a sync that fails", attempt{At: at, RetryIn: pause})
+			r.expect("a sync that fails", attempt{At: at, Complete: true, RetryIn: pause})
 			r.later(pause - time.Nanosecond)
 			r.expect("before the pause is over")
 			r.later(time.Nanosecond)
 			at, pause = at+pause, min(2*pause, 30*time.Second)
 		}
-		r.expect("the last of them", attempt{At: at, RetryIn: pause})
+		r.expect("the last of them", attempt{At: at, Complete: true, RetryIn: pause})
 		r.refuse(nil)
 		r.later(30 * time.Second)
 		at += 30 * time.Second
@@ -93,7 +93,7 @@ func TestChangesWaitForAFailedSync(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.refuse(refuseAll)
 		r.changes <- manyServices(3, 2)
-		r.expect("a sync that fails", attempt{RetryIn: 100 * time.Millisecond})
+		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
 		r.changes <- resized(1)
 		r.changes <- stickyService(1)
 		r.later(99 * time.Millisecond)

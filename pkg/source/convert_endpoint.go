@@ -2,6 +2,7 @@ package source
 
 import (
 	"net/netip"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,7 +13,7 @@ import (
 
 // readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent.
 func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.Endpoint, left *leftOut) []model.SliceEndpoint {
-	var endpoints []model.SliceEndpoint
+	endpoints := slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
 	for i := range entries {
 		addr, refused := readEndpointAddress(path.Index(i).Child("addresses"), family, entries[i].Addresses)
 		left.add(refused)

@@ -12,7 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Node turns a v1 Node into a value of the model: its name, its labels, its addresses and the ranges of its pods.
+// toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do not matter.
+const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
+
+// Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and whether it is
+// leaving.
 //
 // It refuses what the API server would refuse in these. The API server takes any text for an address, so what is none is passed
 // over, as in kube-proxy.
@@ -31,7 +35,21 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 		Labels:    maps.Clone(node.Labels),
 		Addresses: readNodeAddresses(node.Status.Addresses),
 		PodCIDRs:  podCIDRs,
+		Leaving:   readLeaving(node),
 	}, nil
+}
+
+// readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if they need not.
+func readLeaving(node *corev1.Node) string {
+	if node.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == toBeDeletedTaint {
+			return "it has the taint " + toBeDeletedTaint
+		}
+	}
+	return ""
 }
 
 // readNodeAddresses returns the first address of each family, internal ones before external ones. The first of all is of the

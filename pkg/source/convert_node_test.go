@@ -112,3 +112,26 @@ func TestNodeWithAPodCIDRThatIsNoneIsRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestNodeThatLeavesSaysWhy(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		given corev1.Node
+		want  string
+	}{
+		"a node that stays": {corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
+			{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}}}, ""},
+		"a node that is being deleted": {corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, "it is being deleted"},
+		"a node that the autoscaler is about to delete, whatever the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
+			"it has the taint ToBeDeletedByClusterAutoscaler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.given.Name = "n1"
+			got, errs := Node(&test.given)
+			if len(errs) > 0 || got.Leaving != test.want {
+				t.Errorf("Leaving = %q, want %q; errors %v", got.Leaving, test.want, errs)
+			}
+		})
+	}
+}

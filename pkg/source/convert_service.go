@@ -9,16 +9,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// serviceProxyNameLabel hands a Service to another proxy, whatever its value (KEP-2447).
-const serviceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
+// ServiceProxyNameLabel hands a Service to the proxy of that name. The proxy without a name serves those without the label
+// (KEP-2447).
+const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
 // Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to serve:
-// one without a ClusterIP (headless, ExternalName, not allocated yet), or one that is labelled for another proxy.
+// one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is the name of ours
+// in ServiceProxyNameLabel; empty if it has none.
 //
 // It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the Service, and
 // would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
-func Service(service *corev1.Service) (*model.Service, field.ErrorList) {
-	if !isProxied(service) {
+func Service(service *corev1.Service, proxyName string) (*model.Service, field.ErrorList) {
+	if !isProxied(service, proxyName) {
 		return nil, nil
 	}
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
@@ -60,8 +62,9 @@ func Service(service *corev1.Service) (*model.Service, field.ErrorList) {
 }
 
 // isProxied reports whether this proxy serves the Service.
-func isProxied(service *corev1.Service) bool {
-	if _, other := service.Labels[serviceProxyNameLabel]; other {
+func isProxied(service *corev1.Service, proxyName string) bool {
+	named, labelled := service.Labels[ServiceProxyNameLabel]
+	if named != proxyName || labelled && proxyName == "" {
 		return false
 	}
 	spec := &service.Spec

@@ -101,7 +101,7 @@ func checkServices(t *testing.T, cases map[string]serviceCase) {
 			given, want := webService(), webModel()
 			test.change(given)
 			test.want(want)
-			got, errs := Service(given)
+			got, errs := Service(given, "")
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
@@ -125,8 +125,33 @@ func TestServiceThatIsNotServedIsNil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			change(given)
-			if got, errs := Service(given); got != nil || len(errs) > 0 {
+			if got, errs := Service(given, ""); got != nil || len(errs) > 0 {
 				t.Errorf("Service() = %v, %v; want nothing", got, errs)
+			}
+		})
+	}
+}
+
+func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
+	labelled := func(name string) map[string]string { return map[string]string{ServiceProxyNameLabel: name} }
+	for name, test := range map[string]struct {
+		labels    map[string]string
+		proxyName string
+		want      bool
+	}{
+		"no label, and the proxy without a name":  {nil, "", true},
+		"no label, and a proxy with one":          {nil, "vicinity", false},
+		"another proxy's label":                   {labelled("other"), "vicinity", false},
+		"this proxy's label":                      {labelled("vicinity"), "vicinity", true},
+		"an empty label is nobody's":              {labelled(""), "", false},
+		"an empty label, and a proxy with a name": {labelled(""), "vicinity", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webService()
+			given.Labels = test.labels
+			got, errs := Service(given, test.proxyName)
+			if len(errs) > 0 || (got != nil) != test.want {
+				t.Errorf("Service() = %v, %v; served: want %v", got, errs, test.want)
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package source
 
 import (
+	"slices"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -47,6 +50,8 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, fiel
 		Family:    family,
 		Ports:     readSlicePorts(ports, slice.Ports, &left),
 		Endpoints: readEndpoints(endpoints, family, slice.Endpoints, &left),
+
+		TriggeredAt: readTriggeredAt(slice.Annotations),
 	}
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
@@ -54,6 +59,16 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, fiel
 	}
 	read.LeftOut = left.list()
 	return read, nil
+}
+
+// readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this version. It is
+// zero without that annotation, as on a slice that somebody else wrote, and if it holds no time: nothing depends on it but a metric.
+func readTriggeredAt(annotations map[string]string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC()
 }
 
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
@@ -80,7 +95,7 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 
 // readSlicePorts reads the ports that the proxy can use. As in kube-proxy, one without a name or a number is none, nor is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
-	var ports []model.SlicePort
+	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
 	names := make(map[string]bool, len(entries))
 	for i := range entries {
 		port, refused := readSlicePort(path.Index(i), &entries[i])

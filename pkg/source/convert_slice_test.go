@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -185,5 +186,27 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	got, errs := EndpointSlice(given)
 	if len(errs) > 0 || len(got.Endpoints) != 1000 || len(got.Ports) != 100 {
 		t.Errorf("EndpointSlice() = %v, %v; want all of it", got, errs)
+	}
+}
+
+func TestEndpointSliceSaysWhenItsCauseHappened(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        time.Time
+	}{
+		"as the controller stamped it": {map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
+			time.Date(2026, 11, 21, 8, 0, 0, 250_000_000, time.UTC)},
+		"not without the annotation": {nil, time.Time{}},
+		"not with one that is no time": {
+			map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "yesterday"}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			given.Annotations = test.annotations
+			got, errs := EndpointSlice(given)
+			if len(errs) > 0 || got.TriggeredAt != test.want {
+				t.Errorf("TriggeredAt = %v, want %v; errors %v", got.TriggeredAt, test.want, errs)
+			}
+		})
 	}
 }

@@ -94,10 +94,10 @@ var itemTypes = map[metav1.TypeMeta]metav1.TypeMeta{
 }
 
 var (
-	serviceType       = metav1.TypeMeta{APIVersion: "v1", Kind: serviceKind}
-	nodeType          = metav1.TypeMeta{APIVersion: "v1", Kind: nodeKind}
-	endpointSliceType = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: endpointSliceKind}
-	serviceCIDRType   = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: serviceCIDRKind}
+	serviceType       = metav1.TypeMeta{APIVersion: "v1", Kind: ServiceKind}
+	nodeType          = metav1.TypeMeta{APIVersion: "v1", Kind: NodeKind}
+	endpointSliceType = metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: EndpointSliceKind}
+	serviceCIDRType   = metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: ServiceCIDRKind}
 )
 
 // isRead reports whether the proxy reads objects of a type.

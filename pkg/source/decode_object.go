@@ -23,13 +23,13 @@ func (d *decoder) readObject(p part, key objectKey) {
 	}
 	c := claim{key: key}
 	switch key.kind {
-	case serviceKind:
+	case ServiceKind:
 		d.readService(p, &c)
-	case endpointSliceKind:
+	case EndpointSliceKind:
 		d.readSlice(p, &c)
-	case nodeKind:
+	case NodeKind:
 		d.readNode(p, &c)
-	case serviceCIDRKind:
+	case ServiceCIDRKind:
 		d.readServiceCIDR(p, &c)
 	}
 	d.out.claims = append(d.out.claims, c)
@@ -41,7 +41,7 @@ func (d *decoder) readService(p part, c *claim) {
 		return
 	}
 	service.Namespace = c.key.name.Namespace
-	value, errs := Service(&service)
+	value, errs := Service(&service, "")
 	c.object.service, c.problems = value, problemsOf(d.file, c.key.String(), errs)
 }
 

@@ -57,28 +57,28 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
 	serviceCIDRs := prefixes("10.96.0.0/12", "fd00:96::/108")
 	want := manifest{isComplete: true, claims: []claim{
-		{key: objectKey{serviceKind, web}, object: object{service: &model.Service{
+		{key: objectKey{ServiceKind, web}, object: object{service: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
 			Topology: policy.Topology{Keys: []policy.Key{"topology.kubernetes.io/zone", policy.AnyNode}},
 		}}},
-		{key: objectKey{endpointSliceKind, slice}, object: object{slice: &model.EndpointSlice{
+		{key: objectKey{EndpointSliceKind, slice}, object: object{slice: &model.EndpointSlice{
 			Name: slice, Service: web, Family: model.IPv4,
 			Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
 			Endpoints: []model.SliceEndpoint{{Addr: addrs("10.244.1.5")[0], Endpoint: model.Endpoint{
 				Node: "n1", Zone: "a", Ready: true, Serving: true, HintZones: []string{"a"}}}},
 		}}},
-		{key: objectKey{nodeKind, model.ObjectName{Name: "n1"}}, object: object{node: &model.Node{
+		{key: objectKey{NodeKind, model.ObjectName{Name: "n1"}}, object: object{node: &model.Node{
 			Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "a"},
 			Addresses: addrs("172.18.0.2"), PodCIDRs: prefixes("10.244.1.0/24")}}},
-		{key: objectKey{serviceKind, gate}, object: object{service: &model.Service{
+		{key: objectKey{ServiceKind, gate}, object: object{service: &model.Service{
 			Name: gate, Created: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.11", "fd00:96::b"),
 			Ports:           []model.ServicePort{{Name: "https", Protocol: model.TCP, Port: 443, NodePort: 30443}},
 			ExternalIPs:     addrs("198.51.100.7"),
 			LoadBalancerIPs: addrs("192.0.2.11", "2001:db8::b"),
 			SourceRanges:    prefixes("10.0.0.0/8", "203.0.113.0/24"), HealthCheckNodePort: 31943, ExternalTrafficLocal: true,
 		}}},
-		{key: objectKey{serviceCIDRKind, model.ObjectName{Name: "kubernetes"}}, object: object{serviceCIDR: &serviceCIDRs}},
+		{key: objectKey{ServiceCIDRKind, model.ObjectName{Name: "kubernetes"}}, object: object{serviceCIDR: &serviceCIDRs}},
 	}}
 	options := cmp.Options{equateValues, cmp.AllowUnexported(manifest{}, claim{}, object{}, objectKey{})}
 	if diff := cmp.Diff(want, got, options); diff != "" {

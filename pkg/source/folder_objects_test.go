@@ -90,7 +90,7 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		f.load()
 		var got []string
 		for key, entry := range f.folder.inForce {
-			if key.kind == endpointSliceKind {
+			if key.kind == EndpointSliceKind {
 				for _, endpoint := range entry.object.slice.Endpoints {
 					got = append(got, endpoint.Addr.String())
 				}

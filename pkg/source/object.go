@@ -7,12 +7,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The kinds that the proxy reads.
+// The kinds that the proxy reads, as a Problem names them.
 const (
-	serviceKind       = "Service"
-	endpointSliceKind = "EndpointSlice"
-	nodeKind          = "Node"
-	serviceCIDRKind   = "ServiceCIDR"
+	ServiceKind       = "Service"
+	EndpointSliceKind = "EndpointSlice"
+	NodeKind          = "Node"
+	ServiceCIDRKind   = "ServiceCIDR"
 )
 
 // objectKey names an object of the cluster.
@@ -21,7 +21,7 @@ type objectKey struct {
 	name model.ObjectName // without a namespace if the kind is cluster-scoped
 }
 
-func (k objectKey) isClusterScoped() bool { return k.kind == nodeKind || k.kind == serviceCIDRKind }
+func (k objectKey) isClusterScoped() bool { return k.kind == NodeKind || k.kind == ServiceCIDRKind }
 
 // String returns the object as people call it: "Service default/web", "Node node-1".
 func (k objectKey) String() string {

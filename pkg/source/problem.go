@@ -9,11 +9,13 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Problem says what was left out, where it stands, and why. It holds until the file is put right.
+// Problem says what was left out, where it stands, and why. It holds until the file, or the object, is put right.
 type Problem struct {
-	File   string // relative to the folder
+	File   string // relative to the folder; empty for an object of a cluster
 	Object string // "Service default/web"; empty if the file or a document of it could not be read
 	Field  string // "spec.ports[0].port"; empty if no single field is to blame
 	Reason string
@@ -37,6 +39,12 @@ func (p Problem) Error() string { return p.String() }
 func (p Problem) Compare(other Problem) int {
 	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Object, other.Object),
 		cmp.Compare(p.Field, other.Field), cmp.Compare(p.Reason, other.Reason))
+}
+
+// Refused returns what is wrong with an object of the cluster: a Problem for each validation error. kind is one of ServiceKind,
+// EndpointSliceKind, NodeKind and ServiceCIDRKind.
+func Refused(kind string, name model.ObjectName, errs field.ErrorList) []Problem {
+	return problemsOf("", objectKey{kind, name}.String(), errs)
 }
 
 // problemsOf makes a Problem of each validation error of an object.

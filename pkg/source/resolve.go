@@ -141,7 +141,7 @@ func orphans(inForce map[objectKey]entry, claims map[objectKey][]placedClaim) []
 		if current.object.slice == nil {
 			continue
 		}
-		service := objectKey{kind: serviceKind, name: current.object.slice.Service}
+		service := objectKey{kind: ServiceKind, name: current.object.slice.Service}
 		_, exists := inForce[service]
 		if exists || len(claims[service]) > 0 {
 			continue
@@ -165,13 +165,13 @@ func changeBetween(before, after map[objectKey]entry) model.Change {
 	}
 	note := func(key objectKey, is object) {
 		switch key.kind {
-		case serviceKind:
+		case ServiceKind:
 			change.Services[key.name] = is.service
-		case endpointSliceKind:
+		case EndpointSliceKind:
 			change.Slices[key.name] = is.slice
-		case nodeKind:
+		case NodeKind:
 			change.Nodes[key.name.Name] = is.node
-		case serviceCIDRKind:
+		case ServiceCIDRKind:
 			change.ServiceCIDRs[key.name.Name] = is.prefixes()
 		}
 	}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/health"
+	"github.com/vicinity-proxy/vicinity/pkg/healthcheck"
+	"github.com/vicinity-proxy/vicinity/pkg/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+// daemon holds the parts of a running proxy.
+type daemon struct {
+	flags    *runFlags
+	config   ruleset.Config
+	conn     *nft.Conn
+	flows    *conntrack.Reconciler
+	log      *slog.Logger
+	status   *health.Status
+	recorder *metrics.Recorder
+	observer *observer
+	objects  objects
+	teller   *eventTeller
+	feed     *feed
+	checks   *healthChecks
+
+	changes chan model.Change
+	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
+	// repairs, at a measured pace.
+	disturbed, repairs chan struct{}
+}
+
+func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+	config := flags.config(conn.Families())
+	recorder := metrics.NewRecorder()
+	d := &daemon{
+		config: config, flags: flags, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
+		status:  &health.Status{PendingTimeout: 2 * flags.settings.SyncPeriod, Answered: recorder.HealthAnswered},
+		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
+	}
+	if err := d.connect(); err != nil {
+		return nil, err
+	}
+	d.checks = &healthChecks{
+		servers: healthcheck.New(log, d.isHealthy), log: log, recorder: recorder, teller: d.teller,
+		config: config, wanted: make(chan wantedChecks, 1),
+	}
+	d.observer = &observer{
+		node: flags.node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
+	}
+	recorder.Build(thisBuild().Version, thisBuild().GoVersion)
+	d.feed = newFeed(flags.node, config, d.changes, log, d.status, recorder, d.teller)
+	return d, nil
+}
+
+// connect finds where the objects come from, and who is to be told about them.
+func (d *daemon) connect() error {
+	if d.flags.manifests != "" {
+		d.objects = manifests{source.NewManifests(d.flags.manifests, d.log)}
+		return nil
+	}
+	d.recorder.CountAPIRequests()
+	cluster, recorder, err := d.flags.connect(apiserver.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	if err != nil {
+		return err
+	}
+	d.recorder.EventsDropped(recorder.Dropped)
+	d.objects, d.teller = cluster, &eventTeller{node: d.flags.node, recorder: recorder, cluster: cluster}
+	return nil
+}
+
+// interrupted says that the API server does not tell about a resource. What it told last stays in force, so nothing is wrong yet.
+func (d *daemon) interrupted(resource string, since time.Time, err error) {
+	d.status.WatchInterrupted(resource, since, err.Error())
+	d.recorder.WatchInterrupted(resource, since)
+}
+
+func (d *daemon) resumed(resource string) {
+	d.status.WatchResumed(resource)
+	d.recorder.WatchResumed(resource)
+}
+
+func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy }
+
+// run lets the parts work side by side until ctx ends or one of them fails.
+func (d *daemon) run(ctx context.Context) error {
+	return together(ctx,
+		func(ctx context.Context) error {
+			return d.listenAndServe(ctx, "--healthz-bind-address", d.flags.settings.HealthzBindAddress, d.status.Handler(time.Now))
+		},
+		func(ctx context.Context) error {
+			return d.listenAndServe(ctx, "--metrics-bind-address", d.flags.settings.MetricsBindAddress, d.pages())
+		},
+		func(ctx context.Context) error {
+			return d.objects.Run(ctx, func(update source.Update) { d.feed.deliver(ctx, update) })
+		},
+		func(ctx context.Context) error {
+			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
+		},
+		d.teller.run,
+		d.watchConfig,
+		d.checks.run,
+		func(ctx context.Context) error {
+			d.flows.Run(ctx, d.observer.FlowsLookedAt)
+			return nil
+		},
+		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
+		func(ctx context.Context) error {
+			pace(ctx, repairInterval, d.disturbed, d.repairs)
+			return nil
+		},
+		func(ctx context.Context) error {
+			p := proxy.New(d.flags.node, d.config, d.conn, d.flows)
+			p.RetryMax = d.flags.settings.SyncPeriod
+			p.Run(ctx, d.changes, d.repairs, d.observer)
+			return nil
+		},
+	)
+}
+
+// watchConfig ends the daemon when its configuration file changes, so that whoever has started it starts it anew. The rules stay.
+func (d *daemon) watchConfig(ctx context.Context) error {
+	if d.flags.file == nil {
+		return nil
+	}
+	return d.flags.file.Watch(ctx, d.log)
+}
+
+// repair asks for a complete sync after somebody else changed our tables.
+func (d *daemon) repair(change nft.ForeignChange) {
+	if change.Lost {
+		d.log.Warn("changes of nftables may have been missed; writing our tables anew")
+	} else {
+		d.log.Warn("another process changed our tables; repairing them",
+			"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
+		for _, family := range change.Families {
+			d.recorder.ForeignChange(family.String())
+		}
+		d.teller.foreignChange(change)
+	}
+	select {
+	case d.disturbed <- struct{}{}:
+	default:
+	}
+}
+
+// together runs all parts, each in a goroutine, until all have ended. The first that fails ends the others, and its error is
+// returned.
+func together(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { ended <- part(ctx) }()
+	}
+	var first error
+	for range parts {
+		if err := <-ended; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+)
+
+func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
+	for name, test := range map[string]struct{ flag, stderr string }{
+		"an address in use": {"--metrics-bind-address 127.0.0.1:9", "proxy: --metrics-bind-address 127.0.0.1:9: address already in use\n"},
+		"an address of elsewhere": {
+			"--healthz-bind-address 192.0.2.1:9",
+			"proxy: --healthz-bind-address 192.0.2.1:9: cannot assign requested address\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := netnstest.New(t)
+			listenIn(t, namespace, "127.0.0.1:9")
+			program, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := namespace.Command(program,
+				words("run --node node-a --log-level error --bind-address-hard-fail --manifests "+state+" "+test.flag)...)
+			command.Env = append(os.Environ(), asProxy+"=1")
+			var stderr strings.Builder
+			command.Stderr = &stderr
+			namespace.Do(func() { err = command.Run() })
+			if status := command.ProcessState.ExitCode(); status != 1 || stderr.String() != test.stderr {
+				t.Errorf("status %d (%v) and %q, want 1 and %q", status, err, &stderr, test.stderr)
+			}
+		})
+	}
+}
+
+// TestAnAddressInUseIsServedWhenItIsFree: Services are worth more than questions about them.
+func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
+	namespace := netnstest.New(t)
+	taken := listenIn(t, namespace, "127.0.0.1:9")
+	d := startDaemon(t, namespace, words("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the metrics are served", func() bool { return d.listens("127.0.0.1:9") })
+	if status, body := d.get(t, "127.0.0.1:9", "/metrics"); status != 200 || !strings.Contains(body, "vicinity_") {
+		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
+	}
+	const told = "level=ERROR msg=\"an address is not served; trying again\""
+	if ended := d.end(t); ended.status != 0 || strings.Count(ended.stderr, told) != 1 {
+		t.Errorf("ended with %+v, want status 0 and one line with %q", ended, told)
+	}
+}
+
+func listenIn(t *testing.T, namespace *netnstest.Namespace, address string) net.Listener {
+	t.Helper()
+	var listener net.Listener
+	var err error
+	namespace.Do(func() { listener, err = net.Listen("tcp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}

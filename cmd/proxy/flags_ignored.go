@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+)
+
+// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line works as it is,
+// and not shown.
+type ignoredFlags struct{ flags []*pflag.Flag }
+
+func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
+	for _, setting := range config.WithoutMeaning() {
+		if setting.Flag == "" {
+			continue
+		}
+		flag := f.add(flags, settings, setting)
+		flag.Hidden = true
+		f.flags = append(f.flags, flag)
+	}
+}
+
+// add registers a flag. Where it is a field's, its text is checked, and /configz will show it.
+func (f *ignoredFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting config.Meaningless) *pflag.Flag {
+	if setting.Field != "" && config.IsSettable(setting.Field) {
+		return settings.add(flags, settingFlag{setting.Flag, setting.Field, setting.Why})
+	}
+	flags.String(setting.Flag, "", setting.Why)
+	return flags.Lookup(setting.Flag)
+}
+
+// notes returns a line for each of the flags that is given.
+func (f *ignoredFlags) notes() []string {
+	var notes []string
+	for _, flag := range f.flags {
+		if flag.Changed {
+			notes = append(notes, "--"+flag.Name+": "+flag.Usage)
+		}
+	}
+	return notes
+}
+
+// insteadFlags make kube-proxy do something else than run, which is a command of its own here.
+type insteadFlags struct{ cleanup, version *pflag.Flag }
+
+func (f *insteadFlags) register(flags *pflag.FlagSet) {
+	flags.Bool("cleanup", false, "removes our tables: see 'proxy cleanup'")
+	flags.String("version", "false", "prints the version: see 'proxy version'")
+	f.cleanup, f.version = flags.Lookup("cleanup"), flags.Lookup("version")
+	f.version.NoOptDefVal = "true"
+	f.cleanup.Hidden, f.version.Hidden = true, true
+}
+
+// Validate names the commands that are meant.
+func (f *insteadFlags) Validate() error {
+	var errs []error
+	for _, flag := range []*pflag.Flag{f.cleanup, f.version} {
+		if flag.Value.String() != "false" {
+			errs = append(errs, fmt.Errorf("--%s is a command of its own: 'proxy %s'", flag.Name, flag.Name))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+)
+
+// kubeProxysFlags are all flags of kube-proxy v1.36.3, as its --help prints them, with the deprecated ones that it hides, each with
+// a value that is not its default.
+var kubeProxysFlags = map[string]string{
+	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
+	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",
+	"conntrack-tcp-be-liberal": "true", "conntrack-tcp-timeout-close-wait": "2h", "conntrack-tcp-timeout-established": "2h",
+	"conntrack-udp-timeout": "1m", "conntrack-udp-timeout-stream": "2m", "detect-local-mode": "NodeCIDR", "feature-gates": "A=true",
+	"healthz-bind-address": "127.0.0.1:1", "healthz-port": "1", "hostname-override": "node-b", "init-only": "true",
+	"iptables-localhost-nodeports": "false", "iptables-masquerade-bit": "7", "iptables-min-sync-period": "2s",
+	"iptables-sync-period": "1m", "ipvs-exclude-cidrs": "10.0.0.0/8", "ipvs-min-sync-period": "2s", "ipvs-scheduler": "lc",
+	"ipvs-strict-arp": "true", "ipvs-sync-period": "1m", "ipvs-tcp-timeout": "1m", "ipvs-tcpfin-timeout": "1m",
+	"ipvs-udp-timeout": "1m", "kube-api-burst": "1", "kube-api-content-type": "application/json", "kube-api-qps": "1.5",
+	"kubeconfig": "/x", "log-flush-frequency": "1s", "log-json-info-buffer-size": "1Ki", "log-json-split-stream": "true",
+	"log-text-info-buffer-size": "1Ki", "log-text-split-stream": "true", "logging-format": "json", "machine-id-file": "/x",
+	"masquerade-all": "true", "master": "https://192.0.2.1", "metrics-bind-address": "127.0.0.1:2", "metrics-port": "1",
+	"nodeport-addresses": "192.0.2.0/24", "oom-score-adj": "-7", "pod-bridge-interface": "", "pod-interface-name-prefix": "",
+	"profiling": "true", "proxy-mode": "ipvs", "show-hidden-metrics-for-version": "1.35", "v": "2", "version": "false",
+	"vmodule": "a=2", "write-config-to": "/x",
+}
+
+// TestKubeProxysCommandLineWorksAsItIs gives all flags at once: each either has an effect or is told.
+func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
+	var line []string
+	for name, value := range kubeProxysFlags {
+		line = append(line, "--"+name+"="+value)
+	}
+	flags, err := parseRunFlags(t, strings.Join(line, " "))
+	expectError(t, err, "")
+	told := map[string]bool{}
+	for _, note := range flags.notes {
+		name, why, ok := strings.Cut(strings.TrimPrefix(note, "--"), ": ")
+		if !ok || why == "" || told[name] {
+			t.Errorf("%q is no reason, or the second one", note)
+		}
+		told[name] = true
+	}
+	want := map[string]bool{}
+	for _, setting := range config.WithoutMeaning() {
+		if setting.Flag == "" {
+			continue
+		}
+		want[setting.Flag] = true
+		if _, ok := kubeProxysFlags[setting.Flag]; !ok {
+			t.Errorf("kube-proxy has no flag --%s", setting.Flag)
+		}
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Errorf("flags without meaning (-want +told):\n%s", diff)
+	}
+	if !flags.initOnly || flags.writeConfigTo != "/x" || flags.node != "node-b" || flags.master != "https://192.0.2.1" {
+		t.Errorf("some flags are not taken: %+v", flags)
+	}
+}
+
+// TestTheFlagsWithMeaningSetTheSettings gives each flag of kube-proxy alone.
+func TestTheFlagsWithMeaningSetTheSettings(t *testing.T) {
+	for _, setting := range daemonSettings() {
+		name := setting.name
+		for alias, of := range aliases {
+			if of == name && name != "sync-period" {
+				name = alias
+			}
+		}
+		value, ok := kubeProxysFlags[name]
+		if name != "sync-period" && !ok {
+			t.Errorf("kube-proxy has no flag --%s: it needs a name that says so", name)
+		}
+		if value == "" {
+			value = "7s"
+		}
+		t.Run(name, func(t *testing.T) {
+			line := "--" + name + "=" + value
+			if mode := config.LinkModes[setting.field]; mode != "" {
+				line += " --detect-local-mode " + mode
+			}
+			if name != "kubeconfig" {
+				line += " --manifests x"
+			}
+			flags, err := parseRunFlags(t, line)
+			expectError(t, err, "")
+			if got := config.Get(flags.effective(), setting.field); got != value && !sameDuration(got, value) {
+				t.Errorf("%s is %q, want %q", setting.field, got, value)
+			}
+		})
+	}
+}
+
+func sameDuration(a, b string) bool {
+	first, err := time.ParseDuration(a)
+	second, err2 := time.ParseDuration(b)
+	return err == nil && err2 == nil && first == second
+}
+
+func TestAFlagOfNobodyIsAnError(t *testing.T) {
+	for _, flag := range []string{"--ipvs-schedule=lc", "--udp-timeout=1s", "--health-address=:1"} {
+		got := proxyCommand(t, "run", flag)
+		if name, _, _ := strings.Cut(flag, "="); got.status != 2 || !strings.HasPrefix(got.stderr, "proxy: unknown flag: "+name+"\n") {
+			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+}
+
+func TestFlagsWithoutMeaningAreNotShown(t *testing.T) {
+	help := proxyCommand(t, "run", "--help").stdout
+	for _, setting := range config.WithoutMeaning() {
+		if setting.Flag != "" && strings.Contains(help, "--"+setting.Flag+" ") {
+			t.Errorf("the help shows --%s", setting.Flag)
+		}
+	}
+	for _, part := range []string{"--config FILE", "A flag that is given beats the file", "-v, --v NUMBER", "--masquerade-all  "} {
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), strings.TrimSpace(part)) {
+			t.Errorf("the help lacks %q:\n%s", part, help)
+		}
+	}
+}
+
+// configFile writes a configuration, and returns its path.
+func configFile(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.conf")
+	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" + strings.Join(lines, "\n")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestAFlagBeatsTheFile(t *testing.T) {
+	path := configFile(t, "mode: iptables", "hostnameOverride: of-file", "iptables: {masqueradeAll: true, syncPeriod: 5s}",
+		"clusterCIDR: 10.244.0.0/16", "metricsBindAddress: 0.0.0.0:9", "nodePortAddresses: [192.0.2.0/24]",
+		"clientConnection: {kubeconfig: /of/file}")
+	both, err := parseRunFlags(t, "--config "+path+" --node of-flag --metrics-bind-address 127.0.0.1 --masquerade-all=false "+
+		"--nodeport-addresses ::/0 --nodeport-addresses 0.0.0.0/0")
+	expectError(t, err, "")
+	got := map[string]string{"node": both.node}
+	for _, field := range []string{
+		"hostnameOverride", "mode", "nftables.masqueradeAll", "nftables.syncPeriod", "clusterCIDR", "metricsBindAddress",
+		"nodePortAddresses", "clientConnection.kubeconfig", "healthzBindAddress",
+	} {
+		got[field] = config.Get(both.effective(), field)
+	}
+	want := map[string]string{
+		"node": "of-flag", "hostnameOverride": "of-flag", "mode": "nftables", "nftables.masqueradeAll": "false",
+		"nftables.syncPeriod": "5s", "clusterCIDR": "10.244.0.0/16", "metricsBindAddress": "127.0.0.1:10249",
+		"nodePortAddresses": "::/0,0.0.0.0/0", "clientConnection.kubeconfig": "/of/file", "healthzBindAddress": "0.0.0.0:10256",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"mode: nftables is what is programmed, whatever the mode"}, both.notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
+func TestManifestsBeatTheKubeconfigOfAFile(t *testing.T) {
+	_, err := parseRunFlags(t, "--manifests x --config "+configFile(t, "clientConnection: {kubeconfig: /of/file}"))
+	expectError(t, err, "")
+}
+
+func TestAWrongFileIsAFailureAndNoMistakeInUsage(t *testing.T) {
+	path := configFile(t, "clusterCDIR: x", "mode: none")
+	for _, command := range []string{"run", "render", "explain"} {
+		got := proxyCommand(t, command, "--manifests", state, "--config", path)
+		want := outcome{1, "", "proxy: read the configuration " + path + ": clusterCDIR: unknown field; did you mean clusterCIDR?\n"}
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", command, got, want)
+		}
+	}
+}
+
+func TestExplainAndRenderTakeTheFileToo(t *testing.T) {
+	path := configFile(t, "hostnameOverride: node-a", "clusterCIDR: 10.244.0.0/16", "ipvs: {scheduler: lc}")
+	if got := proxyCommand(t, "render", "--manifests", state, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
+		t.Errorf("render does not know the pods: %+v", got)
+	}
+	got := proxyCommand(t, "explain", "--manifests", state, "--config", path)
+	if got.status != 0 || !strings.Contains(got.stdout, "on node-a\n") {
+		t.Errorf("explain does not know the node: %+v", got)
+	}
+}
+
+func TestTheConfigurationIsWrittenAsItIsInForce(t *testing.T) {
+	t.Setenv(inCluster, "") // a configuration can be written anywhere
+	path := filepath.Join(t.TempDir(), "written.conf")
+	got := proxyCommand(t, "run", "--node", "node-b", "--sync-period", "9s", "--write-config-to", path)
+	if got != (outcome{}) {
+		t.Fatalf("got %+v, want nothing", got)
+	}
+	flags, err := parseRunFlags(t, "--manifests x --config "+path)
+	expectError(t, err, "")
+	if flags.node != "node-b" || flags.settings.SyncPeriod != 9*time.Second || len(flags.notes) > 0 {
+		t.Errorf("read again: node %s, sync period %s, notes %q", flags.node, flags.settings.SyncPeriod, flags.notes)
+	}
+}
+
+func TestNoFlagIsRegisteredForTwoFields(t *testing.T) {
+	fields := map[string]string{}
+	for _, setting := range daemonSettings() {
+		if other, ok := fields[setting.field]; ok {
+			t.Errorf("%s is set by --%s and --%s", setting.field, other, setting.name)
+		}
+		fields[setting.field] = setting.name
+	}
+	var flags runFlags
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.register(set)
+	for _, alias := range slices.Sorted(maps.Keys(aliases)) {
+		if found := set.Lookup(alias); found == nil || found.Name != aliases[alias] {
+			t.Errorf("--%s is not --%s", alias, aliases[alias])
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+)
+
+// settingFlag is a flag that sets a field of kube-proxy's configuration. Where kube-proxy has such a flag, this has its name.
+type settingFlag struct{ name, field, usage string }
+
+// aliases are other names of flags, which kube-proxy has for the same.
+var aliases = map[string]string{
+	"hostname-override":    "node",
+	"iptables-sync-period": "sync-period", // sets it for nftables too
+	"logging-format":       "log-format",
+}
+
+// settingFlags are what kube-proxy's configuration says: a file, and over it what the command line gives.
+type settingFlags struct {
+	path string
+	// file is what --config names, after read; nil without.
+	file *config.File
+
+	// alone is what the flags alone say. Where none is given it has the default, which --help shows.
+	alone *config.Configuration
+	// given are the flags on the command line, in their order.
+	given []givenFlag
+
+	// configuration, settings and notes are what file and flags say together, after Validate: the effective configuration, what it
+	// means here, and a line for each setting that means nothing.
+	configuration *config.Configuration
+	settings      config.Settings
+	notes         []string
+}
+
+// givenFlag is a settingFlag on the command line.
+type givenFlag struct{ name, field, text string }
+
+func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
+	f.alone = config.Default()
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if other, ok := aliases[name]; ok {
+			name = other
+		}
+		return pflag.NormalizedName(name)
+	})
+	flags.StringVar(&f.path, "config", "",
+		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"). A flag that is given beats the file; kube-proxy ignores it")
+	for _, setting := range settings {
+		f.add(flags, setting)
+	}
+}
+
+func (f *settingFlags) add(flags *pflag.FlagSet, setting settingFlag) *pflag.Flag {
+	shorthand := ""
+	if len(setting.name) == 1 {
+		shorthand = setting.name
+	}
+	flag := flags.VarPF(&settingValue{flags: f, name: setting.name, field: setting.field}, setting.name, shorthand, setting.usage)
+	if config.IsBool(setting.field) {
+		flag.NoOptDefVal = "true"
+	}
+	return flag
+}
+
+// settingValue is the value of a settingFlag.
+type settingValue struct {
+	flags       *settingFlags
+	name, field string
+}
+
+// String returns what is set, or the default.
+func (v *settingValue) String() string {
+	if text := config.Get(v.flags.alone, v.field); text != "0s" {
+		return text
+	}
+	return "" // nothing is changed by default
+}
+
+// Set takes a text from the command line. A list that is given again grows.
+func (v *settingValue) Set(text string) error {
+	whole := text
+	if before, ok := v.flags.givenText(v.field); ok && config.IsList(v.field) {
+		whole = before + "," + text
+	}
+	if err := config.Set(v.flags.alone, v.field, whole); err != nil {
+		return err
+	}
+	v.flags.given = append(v.flags.given, givenFlag{v.name, v.field, whole})
+	return nil
+}
+
+// Type is how pflag treats the value in --help.
+func (v *settingValue) Type() string {
+	switch {
+	case config.IsBool(v.field):
+		return "bool"
+	case config.IsText(v.field):
+		return "string"
+	}
+	return "value"
+}
+
+// read reads the file, if there is one. What is wrong with it is no wrong usage.
+func (f *settingFlags) read() (err error) {
+	if f.path != "" {
+		f.file, err = config.Read(f.path)
+	}
+	return err
+}
+
+// resolve lays the flags over the file, and tells every mistake.
+func (f *settingFlags) resolve() error {
+	f.configuration = &config.Configuration{}
+	if f.file != nil {
+		f.configuration, f.notes = f.file.Configuration.DeepCopy(), f.file.Notes
+	}
+	var errs []error
+	for _, flag := range f.given {
+		errs = append(errs, config.Set(f.configuration, flag.field, flag.text))
+	}
+	var mistakes []config.Mistake
+	f.settings, mistakes = config.Resolve(f.configuration)
+	for _, mistake := range mistakes {
+		errs = append(errs, fmt.Errorf("%s: %s", nameOf(mistake.Field), mistake.Reason))
+	}
+	return errors.Join(append(errs, f.linksWithoutMode())...)
+}
+
+// linksWithoutMode refuses a link's name beside another mode than its own: whoever gives it means that mode. In a file it is only
+// noted, because there it may be left from another time.
+func (f *settingFlags) linksWithoutMode() error {
+	var errs []error
+	for _, flag := range f.given {
+		mode, isLink := config.LinkModes[flag.field]
+		if has := string(f.configuration.DetectLocalMode); isLink && flag.text != "" && has != mode {
+			errs = append(errs, fmt.Errorf("--%s %q has no effect in mode %s; add --detect-local-mode %s", flag.name, flag.text, has, mode))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// givenText returns the text of the flag for a field, if it is on the command line.
+func (f *settingFlags) givenText(field string) (text string, ok bool) {
+	for _, flag := range f.given {
+		if flag.field == field {
+			text, ok = flag.text, true
+		}
+	}
+	return text, ok
+}
+
+// nameOf names a setting as whoever reads the message can set it: by its flag, or else by its field in the file.
+func nameOf(field string) string {
+	for _, setting := range daemonSettings() {
+		if setting.field == field {
+			return "--" + setting.name
+		}
+	}
+	for _, setting := range config.WithoutMeaning() {
+		if setting.Field == field && setting.Flag != "" {
+			return "--" + setting.Flag
+		}
+	}
+	return field
+}
+
+// effective is the configuration that is in force, with all defaults: what kube-proxy shows as /configz.
+func (f *settingFlags) effective() *config.Configuration { return f.configuration }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+)
+
+// stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All commands that
+// decide something have them.
+type stateFlags struct {
+	settingFlags
+	manifests        string
+	master           string
+	serviceProxyName string
+
+	// node is the name of the node to act for, after Validate.
+	node string
+}
+
+// connectionSettings say how the cluster is reached, and as which node.
+var connectionSettings = []settingFlag{
+	{"node", "hostnameOverride", "`NAME` of the node to act for (default: this machine's host name in lower case)"},
+	{
+		"kubeconfig", "clientConnection.kubeconfig",
+		"`FILE` that says how to reach the API server. Without it, --master and --manifests, the pod's service account does",
+	},
+	{"kube-api-qps", "clientConnection.qps", "`NUMBER` of requests a second to the API server, in the long run"},
+	{"kube-api-burst", "clientConnection.burst", "`NUMBER` of requests at once to the API server"},
+	{"kube-api-content-type", "clientConnection.contentType", "`TYPE` of what is sent to the API server"},
+}
+
+func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
+	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings)...))
+	flags.StringVar(&f.manifests, "manifests", "",
+		"`DIR` with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints "+
+			"them. No API server is contacted then")
+	flags.StringVar(&f.master, "master", "", "`URL` of the API server, instead of the one in the kubeconfig")
+	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "",
+		"`NAME` that Services must carry in the label service.kubernetes.io/service-proxy-name. Without it those that carry the label are "+
+			"left to others, as kube-proxy does")
+}
+
+// Validate checks the flags, fills in the node's name, and tells every mistake at once. read comes before it.
+func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless(), f.checkOrigin()) }
+
+// validateStateless is Validate for who does not need the state of a cluster.
+func (f *stateFlags) validateStateless() error {
+	errs := []error{f.resolve()}
+	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
+		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
+	}
+	var node error
+	f.node, node = nodeName(f.settings.Node)
+	return errors.Join(append(errs, node)...)
+}
+
+// inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.
+const inCluster = "KUBERNETES_SERVICE_HOST"
+
+// checkOrigin checks that the state comes from one place. A kubeconfig in the file gives way to --manifests: the file may be a
+// cluster's.
+func (f *stateFlags) checkOrigin() error {
+	kubeconfig, _ := f.givenText("clientConnection.kubeconfig")
+	switch {
+	case f.manifests != "" && kubeconfig != "":
+		return errors.New("--manifests and --kubeconfig exclude each other")
+	case f.manifests != "" && f.master != "":
+		return errors.New("--manifests and --master exclude each other")
+	case f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(inCluster) == "":
+		return errors.New("--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from")
+	}
+	return nil
+}
+
+// nodeName returns the node's name as kubelet and kube-proxy do: the host name unless another one is given, in lower case.
+func nodeName(given string) (string, error) {
+	name := strings.ToLower(strings.TrimSpace(given))
+	if name != "" {
+		return name, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("--node is missing and the host name is unknown: %w", err)
+	}
+	return strings.ToLower(strings.TrimSpace(host)), nil
+}

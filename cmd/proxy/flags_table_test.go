@@ -1,0 +1,126 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables in README.md")
+
+// TestTheFlagTable holds README.md to the flags and settings that there are.
+func TestTheFlagTable(t *testing.T) {
+	const file = "README.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(text)
+	for name, table := range map[string]string{"flags": flagTable(), "settings without meaning": meaninglessTable()} {
+		want = between(t, want, name, table)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("run 'go test ./cmd/proxy -run TheFlagTable -update' (-want +got):\n%s", diff)
+	}
+}
+
+// between puts a table between the two markers of its name.
+func between(t *testing.T, text, name, table string) string {
+	t.Helper()
+	begin, end := fmt.Sprintf("<!-- begin: %s -->\n", name), fmt.Sprintf("<!-- end: %s -->", name)
+	before, rest, hasBegin := strings.Cut(text, begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		t.Fatalf("README.md lacks %q or %q", begin, end)
+	}
+	return before + begin + table + end + after
+}
+
+// flagTable lists the flags of `proxy run` that --help shows.
+func flagTable() string {
+	fields := map[string]string{}
+	for _, setting := range daemonSettings() {
+		fields[setting.name] = setting.field
+	}
+	var flags runFlags
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.register(set)
+	var table strings.Builder
+	table.WriteString("| flag | in kube-proxy's file | default | meaning |\n|---|---|---|---|\n")
+	set.VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden {
+			return
+		}
+		argument, usage := pflag.UnquoteUsage(flag)
+		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s |\n",
+			strings.TrimSpace(dashed(flag)+" "+argument), otherName(flag.Name), code(fields[flag.Name]), code(flag.DefValue), cell(usage))
+	})
+	return table.String()
+}
+
+func dashed(flag *pflag.Flag) string {
+	if flag.Shorthand != "" {
+		return "-" + flag.Shorthand
+	}
+	return "--" + flag.Name
+}
+
+// otherName tells the alias of a flag.
+func otherName(flag string) string {
+	for alias, name := range aliases {
+		if name == flag {
+			return ", `--" + alias + "`"
+		}
+	}
+	return ""
+}
+
+// meaninglessTable lists what kube-proxy can be told and has no meaning here.
+func meaninglessTable() string {
+	var table strings.Builder
+	table.WriteString("| in kube-proxy's file | kube-proxy's flag | why not |\n|---|---|---|\n")
+	for _, setting := range config.WithoutMeaning() {
+		flag := setting.Flag
+		if flag != "" {
+			flag = "--" + flag
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(setting.Why))
+	}
+	return table.String()
+}
+
+func code(text string) string {
+	if text == "" || text == "false" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+func TestEveryVisibleFlagIsDocumentedOnce(t *testing.T) {
+	table := flagTable()
+	for _, name := range []string{"--config FILE", "--manifests DIR", "--service-proxy-name NAME", "--own-tables WHEN", "--node NAME"} {
+		if count := strings.Count(table, "| `"+name+"`"); count != 1 {
+			t.Errorf("%s stands %d times in the table, want once", name, count)
+		}
+	}
+	for _, hidden := range []string{"--ipvs-scheduler", "--cleanup"} {
+		if strings.Contains(table, hidden) {
+			t.Errorf("%s is in the table of flags, and has no effect", hidden)
+		}
+	}
+}

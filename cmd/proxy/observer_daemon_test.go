@@ -1,0 +1,42 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+)
+
+// TestForeignChangesCountAsRepairedWhenTheRulesAreBack asks the kernel: whatever is counted, the rules are the truth.
+func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
+	namespace := netnstest.New(t)
+	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
+	const repaired = `vicinity_foreign_changes_repaired_total{ip_family="IPv4"} `
+	if _, page := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(page, repaired+"0\n") {
+		t.Errorf("before anything was changed /metrics lacks %q", repaired+"0")
+	}
+	for _, change := range []string{"flush map ip vicinity services", "delete table ip vicinity"} {
+		_, before := d.get(t, "127.0.0.1:10249", "/metrics")
+		namespace.NFT(strings.Fields(change)...)
+		eventually(t, "one more change is repaired after "+change, func() bool {
+			_, page := d.get(t, "127.0.0.1:10249", "/metrics")
+			return lineOf(page, repaired) != lineOf(before, repaired)
+		})
+		if got := rules(namespace); !strings.Contains(got, webElement) {
+			t.Errorf("%s is counted as repaired, and the kernel lacks %q:\n%s", change, webElement, got)
+		}
+	}
+	d.end(t)
+}
+
+// lineOf returns the line of a page that begins so.
+func lineOf(page, beginning string) string {
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, beginning) {
+			return line
+		}
+	}
+	return ""
+}

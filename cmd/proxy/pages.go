@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/zpages"
+)
+
+// bindRetry is the pause before an address that somebody else has is tried again: kube-proxy's.
+const bindRetry = 5 * time.Second
+
+// listenAndServe answers at the address that a flag names, until ctx ends. If somebody else has the address it tries again, unless that
+// is to end the proxy: Services are worth more than questions about them.
+func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handler http.Handler) error {
+	for told := false; ; told = true {
+		listener, err := httpserve.Listen(ctx, flag, address)
+		if err == nil {
+			return httpserve.Serve(ctx, listener, handler, d.log)
+		}
+		if d.flags.settings.BindAddressHardFail {
+			return err
+		}
+		if !told && ctx.Err() == nil {
+			d.log.Error("an address is not served; trying again", "error", err, "retry-in", bindRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(bindRetry):
+		}
+	}
+}
+
+// pages are what the address of metrics serves.
+func (d *daemon) pages() http.Handler {
+	build := thisBuild()
+	return zpages.Pages{
+		Metrics:   d.recorder.Handler(),
+		Mode:      string(d.flags.effective().Mode),
+		Config:    func() map[string]any { return config.Configz(d.flags.effective()) },
+		Flags:     valuesOf(d.flags.all),
+		Build:     zpages.Build{Name: "vicinity-proxy", Version: build.Version, GoVersion: build.GoVersion},
+		Began:     began,
+		Now:       time.Now,
+		Logged:    func(err error) { d.log.Error("a page could not be shown", "error", err) },
+		Profiling: d.flags.settings.Profiling,
+	}.Handler()
+}
+
+// valuesOf returns the values of all flags that --help shows.
+func valuesOf(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			values[flag.Name] = flag.Value.String()
+		}
+	})
+	return values
+}

@@ -1,0 +1,147 @@
+package apiserver_test
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
+	w := newWriter(t)
+	node := w.node("self", zoneLabel+"=zone-a", "kubernetes.io/os=linux")
+	w.service("web")
+	w.service("headless", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	w.service("foreign", ofProxy("other"))
+	w.slice("web-1", "web", "10.0.0.1", "10.0.0.2")
+	w.slice("headless-1", "headless", "10.0.0.3")
+	w.patchSlice("headless-1", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
+
+	first := follow(t, admin(), node, "").started().since(0)[0]
+	state := model.NewCluster(node)
+	state.Apply(first.Change)
+	for what, condition := range map[string]func(*model.Cluster) bool{
+		"the Service":                   hasService(w.name("web")),
+		"no headless Service":           hasNoService(w.name("headless")),
+		"no Service of another proxy":   hasNoService(w.name("foreign")),
+		"the endpoints":                 endpointsAre(w.name("web"), "10.0.0.1", "10.0.0.2"),
+		"no headless endpoints":         endpointsAre(w.name("headless")),
+		"this node's zone, and no more": labelsAre(node, zoneLabel+"=zone-a"),
+		"the ServiceCIDRs":              func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 2 },
+	} {
+		if !condition(state) {
+			t.Errorf("not in the first update: %s", what)
+		}
+	}
+}
+
+func TestAServiceThatChangesItsProxyChangesItAtOnce(t *testing.T) {
+	w := newWriter(t)
+	unnamed, named := follow(t, admin(), "none", "").started(), follow(t, admin(), "none", "vicinity").started()
+	web := w.name("web")
+	w.service("web")
+	unnamed.until("the Service is the unnamed proxy's", hasService(web))
+	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": "vicinity"}}}`)
+	named.until("the Service is the named proxy's", hasService(web))
+	unnamed.until("the Service is not the unnamed proxy's", hasNoService(web))
+	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": "other"}}}`)
+	named.until("the Service is not the named proxy's", hasNoService(web))
+	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": null}}}`)
+	unnamed.until("the Service is the unnamed proxy's again", hasService(web))
+	if named.holds(hasService(web)) {
+		t.Error("the named proxy has the Service, too")
+	}
+}
+
+func TestASliceFollowsItsLabelsAtOnce(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	web, shop := w.name("web"), w.name("shop")
+	w.service("web")
+	w.service("shop")
+	w.slice("slice", "web", "10.0.0.1")
+	f.until("the slice is the first Service's", endpointsAre(web, "10.0.0.1"))
+
+	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "shop"}}}`)
+	f.until("the slice is the second Service's", endpointsAre(shop, "10.0.0.1"))
+	f.until("the first Service has lost it", endpointsAre(web))
+
+	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
+	f.until("a headless slice is nobody's", endpointsAre(shop))
+	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": null}}}`)
+	f.until("it is not headless any more", endpointsAre(shop, "10.0.0.1"))
+
+	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": null}}}`)
+	f.until("a slice without the label is nobody's", endpointsAre(shop))
+	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "web"}}}`)
+	f.until("it is the first Service's again", endpointsAre(web, "10.0.0.1"))
+
+	w.deleteSlice("slice")
+	f.until("it is deleted", endpointsAre(web))
+}
+
+func TestAServiceThatIsCreatedAnewIsAnotherOne(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	web := w.name("web")
+	at := func(address string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.ClusterIP = address }
+	}
+	clusterIPIs := func(want string) func(*model.Cluster) bool {
+		return func(state *model.Cluster) bool {
+			service := state.Service(web)
+			return service != nil && service.ClusterIPs[0].String() == want
+		}
+	}
+	first := w.service("web", at("10.96.77.1"))
+	f.until("the Service is there", clusterIPIs("10.96.77.1"))
+	if uid, known := f.ServiceUID(web); uid != string(first.UID) || !known {
+		t.Errorf("ServiceUID() = %q, %v; want %q", uid, known, first.UID)
+	}
+	w.deleteService("web")
+	second := w.service("web", at("10.96.77.2"))
+	f.until("the other Service is there", clusterIPIs("10.96.77.2"))
+	if uid, _ := f.ServiceUID(web); uid != string(second.UID) {
+		t.Errorf("ServiceUID() = %q, want that of the other Service, %q", uid, second.UID)
+	}
+	w.deleteService("web")
+	f.until("it is gone", hasNoService(web))
+	if uid, known := f.ServiceUID(web); known {
+		t.Errorf("ServiceUID() = %q after the Service is gone", uid)
+	}
+}
+
+func TestABadObjectHarmsNobodyAndItsLastGoodVersionStays(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	web, shop := w.name("web"), w.name("shop")
+	w.service("web")
+	w.service("shop")
+	w.slice("web-1", "web", "10.0.0.1")
+	f.until("the slice is there", endpointsAre(web, "10.0.0.1"))
+
+	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
+	problem := "EndpointSlice " + w.namespace + "/web-1: ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive"
+	f.untilProblems(w.namespace, problem)
+	w.slice("shop-1", "shop", "10.0.0.2")
+	f.until("another slice is taken", endpointsAre(shop, "10.0.0.2"))
+	portIs := func(want uint16) func(*model.Cluster) bool {
+		return func(state *model.Cluster) bool {
+			return slices.ContainsFunc(state.SlicesOf(web), func(s *model.EndpointSlice) bool { return s.Ports[0].Port == want })
+		}
+	}
+	if !f.holds(portIs(8080)) {
+		t.Error("the last good version is not in force")
+	}
+	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 8081}]}`)
+	f.until("it is put right", portIs(8081))
+	f.untilProblems(w.namespace)
+
+	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
+	f.untilProblems(w.namespace, problem)
+	w.deleteSlice("web-1")
+	f.until("it is deleted", endpointsAre(web))
+	f.untilProblems(w.namespace)
+}

@@ -1,0 +1,187 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+// patience is for a machine that is busy with other things, and for client-go, which waits up to a minute between two attempts.
+const patience = 2 * time.Minute
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s, not yet: %s", patience, what)
+		}
+	}
+}
+
+// follower runs a Cluster and applies its updates, as the proxy does.
+type follower struct {
+	*apiserver.Cluster
+	t    *testing.T
+	log  *lockedBuffer
+	busy sync.Mutex // held, it keeps deliver from returning
+
+	mu       sync.Mutex
+	state    *model.Cluster
+	updates  []source.Update
+	problems []source.Problem
+	outages  map[string]outage // those of now, by resource
+}
+
+// outage is what was told about one.
+type outage struct {
+	since time.Time
+	err   error
+}
+
+// follow starts following as a node with this name until the test ends.
+func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower {
+	t.Helper()
+	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}}
+	cluster, err := apiserver.New(config, apiserver.Options{
+		Node: node, ServiceProxyName: proxyName, Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Interrupted: f.interrupted, Resumed: f.resumed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Cluster = cluster
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- cluster.Run(ctx, f.deliver) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run() = %v, want nil when the context ends", err)
+		}
+		if t.Failed() {
+			t.Logf("the log of the follower of %s:\n%s", node, f.log)
+		}
+	})
+	return f
+}
+
+func (f *follower) deliver(update source.Update) {
+	f.mu.Lock()
+	f.updates = append(f.updates, update)
+	f.problems = update.Problems
+	f.state.Apply(update.Change)
+	f.mu.Unlock()
+	f.busy.Lock()
+	defer f.busy.Unlock()
+}
+
+func (f *follower) interrupted(resource string, since time.Time, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outages[resource] = outage{since, err}
+}
+
+func (f *follower) resumed(resource string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.outages, resource)
+}
+
+// outagesNow returns what the API server does not tell about just now, by resource.
+func (f *follower) outagesNow() map[string]outage {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.outages)
+}
+
+// started waits for the first update, and returns the follower.
+func (f *follower) started() *follower {
+	f.t.Helper()
+	eventually(f.t, "the first update", func() bool { return f.count() > 0 })
+	return f
+}
+
+// count returns how many updates came.
+func (f *follower) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.updates)
+}
+
+// since returns the updates behind the first ones.
+func (f *follower) since(count int) []source.Update {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]source.Update{}, f.updates[count:]...)
+}
+
+// until waits until what was delivered makes a condition hold.
+func (f *follower) until(what string, condition func(state *model.Cluster) bool) {
+	f.t.Helper()
+	eventually(f.t, what, func() bool { return f.holds(condition) })
+}
+
+func (f *follower) holds(condition func(state *model.Cluster) bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return condition(f.state)
+}
+
+// untilProblems waits until the problems of a namespace are these, each as a line.
+func (f *follower) untilProblems(namespace string, want ...string) {
+	f.t.Helper()
+	var got []string
+	defer func() {
+		if f.t.Failed() {
+			f.t.Logf("problems are %q, want %q", got, want)
+		}
+	}()
+	eventually(f.t, "the problems", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		got = nil
+		for _, problem := range f.problems {
+			if bytes.Contains([]byte(problem.Object), []byte(" "+namespace+"/")) {
+				got = append(got, problem.String())
+			}
+		}
+		if len(got) != len(want) {
+			return false
+		}
+		for i := range got {
+			if got[i] != want[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

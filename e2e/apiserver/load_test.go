@@ -1,0 +1,86 @@
+package apiserver_test
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+func load(t *testing.T, config *rest.Config, node string, nodes apiserver.Nodes) (source.Update, error) {
+	t.Helper()
+	cluster, err := apiserver.New(config, apiserver.Options{Node: node, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster.Load(t.Context(), nodes)
+}
+
+func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
+	w := newWriter(t)
+	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1", "example.com/row=row-1")
+	w.node("other", zoneLabel+"=zone-a", rackLabel+"=rack-1", "example.com/row=row-1")
+	w.service("web", keyed(rackLabel))
+	w.slice("web-1", "web", "10.0.0.1")
+	w.slice("bad-1", "web")
+	w.patchSlice("bad-1", `{"ports": [{"name": "http", "port": 70000}]}`)
+
+	want := follow(t, admin(), self, "").started().since(0)[0]
+	got, err := load(t, admin(), self, apiserver.OwnNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
+		t.Errorf("Load() (-first update +got):\n%s", diff)
+	}
+}
+
+func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
+	w := newWriter(t)
+	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1")
+	other := w.node("other", zoneLabel+"=zone-b", rackLabel+"=rack-2", "example.com/row=row-1")
+	for name, node := range map[string]string{"as a node": self, "as nobody": ""} {
+		t.Run(name+" without keys", func(t *testing.T) {
+			got, err := load(t, admin(), node, apiserver.AllNodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(map[string]string{zoneLabel: "zone-b"}, got.Change.Nodes[other].Labels); diff != "" {
+				t.Errorf("the other node's labels (-want +got):\n%s", diff)
+			}
+		})
+	}
+	w.service("web", keyed(rackLabel))
+	got, err := load(t, admin(), self, apiserver.AllNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, want := range map[string]map[string]string{
+		self: {zoneLabel: "zone-a", rackLabel: "rack-1"}, other: {zoneLabel: "zone-b", rackLabel: "rack-2"},
+	} {
+		if diff := cmp.Diff(want, got.Change.Nodes[node].Labels); diff != "" {
+			t.Errorf("labels of %s (-want +got):\n%s", node, diff)
+		}
+	}
+	if got.Change.Services[w.name("web")] == nil {
+		t.Error("the Service with a key is missing")
+	}
+}
+
+func TestLoadSaysWhatItMayNotList(t *testing.T) {
+	config, err := api.ClientConfig("nobody-in-particular")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = load(t, config, "none", apiserver.OwnNode)
+	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
+	}
+}

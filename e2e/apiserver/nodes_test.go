@@ -1,0 +1,186 @@
+package apiserver_test
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// others is what the URLs of requests for the other nodes contain, and of no others.
+const others = "/api/v1/nodes?allowWatchBookmarks=true&fieldSelector=metadata.name%21%3D"
+
+func TestThisNodeIsFollowedAtOnce(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), w.namespace+"-self", "").started()
+	node := w.node("self")
+	f.until("a node that appears late is known", labelsAre(node))
+	w.label(node, zoneLabel, "zone-a")
+	f.until("a zone that appears late is known", labelsAre(node, zoneLabel+"=zone-a"))
+	w.label(node, zoneLabel, "zone-b")
+	f.until("a zone that changes is known", labelsAre(node, zoneLabel+"=zone-b"))
+
+	count := f.count()
+	w.deleteNode(node)
+	eventually(t, "its deletion is told", func() bool {
+		updates := f.since(count)
+		return len(updates) == 1 && len(updates[0].Change.Nodes) == 1 && updates[0].Change.Nodes[node] == nil
+	})
+	if !f.holds(labelsAre(node, zoneLabel+"=zone-b")) {
+		t.Error("what the node said last is not in force")
+	}
+	w.node("self", zoneLabel+"=zone-c")
+	f.until("a node that is created anew is known", labelsAre(node, zoneLabel+"=zone-c"))
+}
+
+func TestHeartbeatsAndLabelsThatNobodyUsesAreNotDelivered(t *testing.T) {
+	w := newWriter(t)
+	self, other := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1", "example.com/row=row-1")
+	f := follow(t, admin(), self, "").started()
+	web := w.name("web")
+	w.service("web", keyed(rackLabel))
+	f.until("the Service is in force", hasService(web))
+	f.until("the other node is known by the label in use", labelsAre(other, rackLabel+"=rack-1"))
+	f.until("this node is known by the labels in use", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
+
+	count := f.count()
+	for range 20 {
+		w.heartbeat(self)
+		w.heartbeat(other)
+	}
+	w.label(self, "example.com/row", "row-2")
+	w.label(other, "example.com/row", "row-2")
+	// The first of the changes that matter shows that all of the others have been seen.
+	w.label(other, rackLabel, "rack-2")
+	f.until("the other node's rack", labelsAre(other, rackLabel+"=rack-2"))
+	w.label(self, rackLabel, "rack-2")
+	f.until("this node's rack", labelsAre(self, rackLabel+"=rack-2", zoneLabel+"=zone-a"))
+	if got := f.count() - count; got != 2 {
+		t.Errorf("%d updates were delivered, want those of the 2 labels in use: %v", got, f.since(count))
+	}
+}
+
+func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
+	w := newWriter(t)
+	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1", "example.com/row=row-1")
+	var seen traffic
+	f := follow(t, seen.watched(admin()), self, "").started()
+
+	w.service("answered", keyed("kubernetes.io/hostname, "+zoneLabel+", *"))
+	f.until("a Service whose keys slices answer", hasService(w.name("answered")))
+	if all, _ := seen.forOthers(); len(all) > 0 {
+		t.Errorf("other nodes were asked for: %v", all[0].URL)
+	}
+
+	w.service("racks", keyed(rackLabel+", *"))
+	f.until("a Service with a rack key", hasService(w.name("racks")))
+	f.until("the other node is known", labelsAre(other, rackLabel+"=rack-1"))
+	all, _ := seen.forOthers()
+	for _, request := range all {
+		if accept := request.Header.Get("Accept"); !isMetadataOnly(accept) {
+			t.Errorf("other nodes were asked for with Accept %q, want their metadata in protobuf", accept)
+		}
+	}
+
+	w.service("rows", keyed("example.com/row"))
+	f.until("a Service with another key", hasService(w.name("rows")))
+	f.until("the other node is known by both", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
+	eventually(t, "one watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
+
+	w.deleteService("rows")
+	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "*"}}}`)
+	f.until("the nodes are taken back", isUnknown(other))
+	f.until("this node stays, without the labels", labelsAre(self))
+	eventually(t, "no watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 0 })
+
+	w.label(other, rackLabel, "rack-2")
+	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
+	f.until("the node is known again, as it is now", labelsAre(other, rackLabel+"=rack-2"))
+	w.deleteNode(other)
+	f.until("the node is gone", isUnknown(other))
+}
+
+func isMetadataOnly(accept string) bool {
+	first, _, _ := strings.Cut(accept, ",")
+	return strings.HasPrefix(first, "application/vnd.kubernetes.protobuf") && strings.Contains(first, "as=PartialObjectMetadata;")
+}
+
+func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
+	w := newWriter(t)
+	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1")
+	var slow traffic
+	open := slow.gate(t, others)
+	f := follow(t, slow.watched(admin()), self, "").started()
+	web, plain := w.name("web"), w.name("plain")
+	w.service("web")
+	f.until("the Service is in force without keys", hasService(web))
+
+	count := f.count()
+	w.patchService("web", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
+	eventually(t, "the nodes are asked for", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
+	w.service("plain")
+	w.slice("web-1", "web", "10.0.0.1")
+	f.until("another Service does not wait", hasService(plain))
+	f.until("its own slices do not wait", endpointsAre(web, "10.0.0.1"))
+	if !f.holds(func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 0 }) {
+		t.Error("the Service is in force with unknown nodes")
+	}
+	open()
+	f.until("the Service is in force with its key", func(state *model.Cluster) bool { return len(state.Service(web).Topology.Keys) == 1 })
+	for _, update := range f.since(count) {
+		if service := update.Change.Services[web]; service != nil && update.Change.Nodes[other] == nil {
+			t.Error("the Service was delivered before the nodes")
+		}
+	}
+}
+
+func TestServicesAreServedAfterAWhileIfNobodyMayListNodes(t *testing.T) {
+	w := newWriter(t)
+	user := w.namespace + "-user"
+	config, err := api.ClientConfig(user)
+	w.must(err)
+	w.grant(user, "", "services")
+	w.grant(user, "discovery.k8s.io", "endpointslices")
+	w.grant(user, "networking.k8s.io", "servicecidrs")
+	self := w.node("self", rackLabel+"=rack-1")
+	w.grant(user, "", "nodes", self)
+	other := w.node("other", rackLabel+"=rack-1")
+	w.service("web", keyed(rackLabel))
+
+	f := follow(t, config, self, "").started()
+	if !f.holds(hasService(w.name("web"))) || !f.holds(isUnknown(other)) {
+		t.Error("the first update is not the Service without the nodes")
+	}
+	outages := f.outagesNow()
+	if nodes, known := outages["nodes"]; !known || len(outages) != 1 || !strings.Contains(nodes.err.Error(), "forbidden") {
+		t.Errorf("there are outages, %v, want that the nodes are forbidden", outages)
+	}
+	for _, want := range []string{"nodes is forbidden", "the other nodes could not be listed"} {
+		if got := strings.Count(f.log.String(), want); got != 1 {
+			t.Errorf("%q was logged %d times, want once", want, got)
+		}
+	}
+	w.grant(user, "", "nodes")
+	f.until("the nodes are known once they may be", labelsAre(other, rackLabel+"=rack-1"))
+	eventually(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
+}
+
+// grant lets a user list and watch a resource, or only the objects of these names.
+func (w *writer) grant(user, group, resource string, names ...string) {
+	w.t.Helper()
+	name := strings.Join(append([]string{user, resource}, names...), "-")
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"list", "watch"}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}}}
+	_, err := w.client.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{})
+	w.must(err)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{})
+	w.must(err)
+}

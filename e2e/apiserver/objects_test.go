@@ -1,0 +1,228 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/source"
+)
+
+const (
+	rackLabel = "example.com/rack"
+	zoneLabel = "topology.kubernetes.io/zone"
+)
+
+// writer writes to the API server, in a namespace of its test. What it creates is deleted when the test ends.
+type writer struct {
+	t         *testing.T
+	client    kubernetes.Interface
+	namespace string
+}
+
+var namespaces atomic.Int32
+
+func newWriter(t *testing.T) *writer {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writer{t: t, client: client, namespace: fmt.Sprintf("test-%d", namespaces.Add(1))}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	_, err = client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	w.must(err)
+	t.Cleanup(w.cleanUp)
+	return w
+}
+
+// cleanUp deletes what is left in the namespace; no controller does it here.
+func (w *writer) cleanUp() {
+	ctx := context.WithoutCancel(w.t.Context())
+	services, err := w.client.CoreV1().Services(w.namespace).List(ctx, metav1.ListOptions{})
+	w.must(err)
+	for _, service := range services.Items {
+		w.must(w.client.CoreV1().Services(w.namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}))
+	}
+	w.must(w.client.DiscoveryV1().EndpointSlices(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+}
+
+func (w *writer) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *writer) name(name string) model.ObjectName {
+	return model.ObjectName{Namespace: w.namespace, Name: name}
+}
+
+// service creates a Service with a port, after changes.
+func (w *writer) service(name string, changes ...func(*corev1.Service)) *corev1.Service {
+	w.t.Helper()
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+	for _, change := range changes {
+		change(service)
+	}
+	created, err := w.client.CoreV1().Services(w.namespace).Create(w.t.Context(), service, metav1.CreateOptions{})
+	w.must(err)
+	return created
+}
+
+// keyed gives a Service topology keys.
+func keyed(keys string) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Annotations[policy.TopologyKeysAnnotation] = keys }
+}
+
+// ofProxy labels a Service for a proxy.
+func ofProxy(name string) func(*corev1.Service) {
+	return func(service *corev1.Service) { service.Labels[source.ServiceProxyNameLabel] = name }
+}
+
+// patchService merges JSON into a Service.
+func (w *writer) patchService(name, patch string) {
+	w.t.Helper()
+	_, err := w.client.CoreV1().Services(w.namespace).Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.must(err)
+}
+
+func (w *writer) deleteService(name string) {
+	w.t.Helper()
+	w.must(w.client.CoreV1().Services(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// slice creates a slice of a Service with endpoints at these addresses.
+func (w *writer) slice(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
+	w.t.Helper()
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+	}
+	for _, address := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	created, err := w.client.DiscoveryV1().EndpointSlices(w.namespace).Create(w.t.Context(), slice, metav1.CreateOptions{})
+	w.must(err)
+	return created
+}
+
+func (w *writer) patchSlice(name, patch string) {
+	w.t.Helper()
+	slices := w.client.DiscoveryV1().EndpointSlices(w.namespace)
+	_, err := slices.Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.must(err)
+}
+
+func (w *writer) deleteSlice(name string) {
+	w.t.Helper()
+	w.must(w.client.DiscoveryV1().EndpointSlices(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// node creates a node, whose name begins with the namespace, so that tests do not meet; labels are written "key=value".
+func (w *writer) node(name string, labels ...string) string {
+	w.t.Helper()
+	name = w.namespace + "-" + name
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, label := range labels {
+		key, value, _ := strings.Cut(label, "=")
+		node.Labels[key] = value
+	}
+	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{})
+	w.must(err)
+	w.t.Cleanup(func() {
+		// The test may have deleted it.
+		_ = w.client.CoreV1().Nodes().Delete(context.WithoutCancel(w.t.Context()), name, metav1.DeleteOptions{})
+	})
+	return name
+}
+
+func (w *writer) deleteNode(name string) {
+	w.t.Helper()
+	w.must(w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+}
+
+// label gives a node a label.
+func (w *writer) label(node, key, value string) {
+	w.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
+	w.must(err)
+	_, err = w.client.CoreV1().Nodes().Patch(w.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
+	w.must(err)
+}
+
+// heartbeat writes a node's status, as its kubelet does from time to time.
+func (w *writer) heartbeat(node string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "beat %d"}]}}`, namespaces.Add(1))
+	_, err := w.client.CoreV1().Nodes().Patch(
+		w.t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	w.must(err)
+}
+
+// hasService holds while a Service is in force.
+func hasService(name model.ObjectName) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool { return state.Service(name) != nil }
+}
+
+// hasNoService holds while a Service is not in force.
+func hasNoService(name model.ObjectName) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool { return state.Service(name) == nil }
+}
+
+// endpointsAre holds while the endpoints of a Service are at these addresses.
+func endpointsAre(service model.ObjectName, want ...string) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool {
+		var got []string
+		for _, slice := range state.SlicesOf(service) {
+			for i := range slice.Endpoints {
+				got = append(got, slice.Endpoints[i].Addr.String())
+			}
+		}
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	}
+}
+
+// labelsAre holds while exactly these labels of a node are known, written "key=value", sorted.
+func labelsAre(node string, want ...string) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool {
+		labels, known := state.NodeLabels(node)
+		var got []string
+		for _, key := range slices.Sorted(maps.Keys(labels)) {
+			got = append(got, key+"="+labels[key])
+		}
+		return known && slices.Equal(got, want)
+	}
+}
+
+// isUnknown holds while a node is not known.
+func isUnknown(node string) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool { _, known := state.NodeLabels(node); return !known }
+}
+
+// admin is the configuration of a client that may do everything, as a program would make it: with protobuf.
+func admin() *rest.Config {
+	config := api.AdminConfig()
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return config
+}

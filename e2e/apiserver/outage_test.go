@@ -1,0 +1,168 @@
+package apiserver_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func TestWhatHappensDuringAnOutageIsMadeUpForBehindIt(t *testing.T) {
+	for name, isRefused := range map[string]bool{"connections are refused": true, "connections end before an answer": false} {
+		t.Run(name, func(t *testing.T) { surviveOutage(t, isRefused) })
+	}
+}
+
+// surviveOutage cuts a follower off the API server, changes what it follows, and restarts the API server meanwhile.
+func surviveOutage(t *testing.T, isRefused bool) {
+	w := newWriter(t)
+	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1")
+	gone, stays, moved := w.name("gone"), w.name("stays"), w.name("moved")
+	wire, config := newWire(t, admin())
+	expired := countExpired(config)
+	f := follow(t, config, self, "").started()
+	// The watches have told something, so that clients go on from there instead of listing anew.
+	for _, name := range []string{"gone", "stays", "moved"} {
+		w.service(name, keyed(rackLabel))
+		w.slice(name+"-1", name, "10.0.0.1")
+	}
+	f.until("the last of the objects", endpointsAre(moved, "10.0.0.1"))
+	f.until("the last of the Services", hasService(moved))
+	f.until("the nodes", labelsAre(other, rackLabel+"=rack-1"))
+
+	if isRefused {
+		wire.refuse()
+	} else {
+		wire.swallow()
+	}
+	eventually(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 5 })
+	outages := f.outagesNow()
+	count := f.count()
+	w.deleteService("gone")
+	w.deleteSlice("gone-1")
+	w.deleteNode(other)
+	w.slice("stays-2", "stays", "10.0.0.2")
+	w.patchSlice("moved-1", `{"metadata": {"labels": {"kubernetes.io/service-name": "stays"}}}`)
+	w.label(self, zoneLabel, "zone-a")
+	// The new API server knows nothing of the versions before its start, and answers 410 to watches that go on from there. Clients
+	// that got no answer list anew without being told to.
+	w.must(api.StopAPIServer())
+	w.must(api.StartAPIServer(t.Context()))
+	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {
+		t.Errorf("%d updates were delivered during the outage, or the last state is not in force", got-count)
+	}
+	for resource, outage := range f.outagesNow() {
+		if began := outages[resource]; !began.since.Equal(outage.since) {
+			t.Errorf("the outage of %s is %v, not the one that began before, %v", resource, outage, began)
+		}
+	}
+	wire.heal(isRefused)
+	f.until("a deleted Service", hasNoService(gone))
+	f.until("a deleted slice", endpointsAre(gone))
+	f.until("a slice that moved, and a new one", endpointsAre(stays, "10.0.0.1", "10.0.0.1", "10.0.0.2"))
+	f.until("the Service that it left", endpointsAre(moved))
+	f.until("a deleted node", isUnknown(other))
+	f.until("a label", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
+	eventually(t, "the end of the outage", func() bool { return len(f.outagesNow()) == 0 })
+	if isRefused && expired.Load() == 0 {
+		t.Error("no watch expired, so this test has tried less than it should")
+	}
+	for _, want := range []string{"does not tell about a resource", "tells about a resource again"} {
+		if got := strings.Count(f.log.String(), want); got != 5 {
+			t.Errorf("%q was logged %d times, want once for each resource", want, got)
+		}
+	}
+}
+
+func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	w.service("before")
+	f.until("a Service before", hasService(w.name("before")))
+	count := f.count()
+	api.KillAPIServer()
+	eventually(t, "the outage", func() bool { return len(f.outagesNow()) == 4 })
+	w.must(api.StartAPIServer(t.Context()))
+	w.service("after")
+	f.until("a Service after", hasService(w.name("after")))
+	for _, update := range f.since(count) {
+		for name, service := range update.Change.Services {
+			if name.Namespace == w.namespace && service == nil {
+				t.Errorf("Service %s was taken away meanwhile", name)
+			}
+		}
+	}
+	if !f.holds(hasService(w.name("before"))) {
+		t.Error("the Service before is not in force")
+	}
+}
+
+// countExpired counts the answers of an API server that does not remember a version any more.
+func countExpired(config *rest.Config) *atomic.Int64 {
+	var count atomic.Int64
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				response.Body = expiredReader{response.Body, &count}
+			}
+			return response, err
+		})
+	})
+	return &count
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// expiredReader counts what it reads of expired versions. Such an answer is short and comes at once.
+type expiredReader struct {
+	io.ReadCloser
+	count *atomic.Int64
+}
+
+func (r expiredReader) Read(buffer []byte) (int, error) {
+	n, err := r.ReadCloser.Read(buffer)
+	if bytes.Contains(buffer[:n], []byte("too old resource version")) {
+		r.count.Add(1)
+	}
+	return n, err
+}
+
+func TestChangesWhileTheProxyIsBusyComeTogetherBehindIt(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	f.busy.Lock()
+	release := func() { f.busy.Unlock() }
+	w.service("first")
+	f.until("the first change, which keeps the proxy busy", hasService(w.name("first")))
+	count := f.count()
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.service(name)
+		w.slice(name+"-1", name, "10.0.0.1")
+	}
+	w.deleteService("a")
+	// Another follower shows that all of this has reached clients; its own stream is no slower than ours.
+	other := follow(t, admin(), "none", "").started()
+	other.until("the last change", func(state *model.Cluster) bool {
+		return state.Service(w.name("a")) == nil && state.Service(w.name("e")) != nil
+	})
+	if got := f.count(); got != count {
+		t.Errorf("%d updates were delivered to a proxy that is busy", got-count)
+	}
+	release()
+	f.until("all changes", func(state *model.Cluster) bool {
+		return state.Service(w.name("a")) == nil && state.Service(w.name("e")) != nil && endpointsAre(w.name("e"), "10.0.0.1")(state)
+	})
+	// Two, where a change was on its way just then.
+	if got := f.count() - count; got > 3 {
+		t.Errorf("11 changes came in %d updates, want them together", got)
+	}
+}

@@ -1,0 +1,73 @@
+package apiserver_test
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func hasRange(prefix string) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool {
+		return slices.Contains(state.ServiceCIDRs(), netip.MustParsePrefix(prefix))
+	}
+}
+
+func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
+	w := newWriter(t)
+	f := follow(t, admin(), "none", "").started()
+	object := &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}}}
+	_, err := w.client.NetworkingV1().ServiceCIDRs().Create(t.Context(), object, metav1.CreateOptions{})
+	w.must(err)
+	f.until("a new range", hasRange("10.97.0.0/24"))
+	w.must(w.client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
+	f.until("a deleted range", func(state *model.Cluster) bool { return !hasRange("10.97.0.0/24")(state) })
+	if !f.holds(hasRange("10.96.0.0/16")) {
+		t.Error("the cluster's first range is gone, too")
+	}
+}
+
+func TestAClusterWithoutServiceCIDRsIsFollowedWithoutThem(t *testing.T) {
+	w := newWriter(t)
+	old := traffic{absent: "/servicecidrs"}
+	f := follow(t, old.watched(admin()), "none", "").started()
+	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
+		t.Error("there are ranges")
+	}
+	w.service("web")
+	f.until("Services are followed", hasService(w.name("web")))
+	if outages := f.outagesNow(); len(outages) > 0 {
+		t.Errorf("there are outages, %v, want none: the cluster is as it is", outages)
+	}
+	if got := strings.Count(f.log.String(), "has no ServiceCIDRs"); got != 1 {
+		t.Errorf("that they are missing was logged %d times, want once", got)
+	}
+}
+
+func TestServiceCIDRsThatARoleDoesNotNameAreTakenUpOnceItDoes(t *testing.T) {
+	w := newWriter(t)
+	user := w.namespace + "-user"
+	config, err := api.ClientConfig(user)
+	w.must(err)
+	w.grant(user, "", "services")
+	w.grant(user, "discovery.k8s.io", "endpointslices")
+	w.grant(user, "", "nodes")
+	f := follow(t, config, "none", "").started()
+	if !f.holds(func(state *model.Cluster) bool { return len(state.ServiceCIDRs()) == 0 }) {
+		t.Error("there are ranges")
+	}
+	if outages := f.outagesNow(); len(outages) != 1 || outages["servicecidrs"].err == nil {
+		t.Errorf("there are outages, %v, want that of the ServiceCIDRs", outages)
+	}
+	w.service("web")
+	f.until("Services are followed", hasService(w.name("web")))
+	w.grant(user, "networking.k8s.io", "servicecidrs")
+	f.until("the ranges are known once they may be", hasRange("10.96.0.0/16"))
+	eventually(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
+}

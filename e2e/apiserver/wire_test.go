@@ -1,0 +1,117 @@
+package apiserver_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// wire is the way of a client's bytes to the API server: a forwarder on loopback that a test can cut.
+type wire struct {
+	t       *testing.T
+	address string
+	serving sync.WaitGroup
+
+	mu       sync.Mutex
+	target   string
+	isCut    bool
+	listener net.Listener
+	conns    map[net.Conn]bool
+}
+
+// newWire returns a wire to the API server, and the configuration of a client that uses it.
+func newWire(t *testing.T, config *rest.Config) (*wire, *rest.Config) {
+	t.Helper()
+	w := &wire{t: t, conns: map[net.Conn]bool{}}
+	w.listen("127.0.0.1:0")
+	w.address = w.listener.Addr().String()
+	t.Cleanup(func() { w.refuse(); w.serving.Wait() })
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		w.mu.Lock()
+		w.target = address
+		w.mu.Unlock()
+		return (&net.Dialer{}).DialContext(ctx, network, w.address)
+	}
+	return w, config
+}
+
+// listen accepts connections at an address.
+func (w *wire) listen(address string) {
+	w.t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.listener = listener
+	w.serving.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			w.serving.Go(func() { w.forward(client) })
+		}
+	})
+}
+
+func (w *wire) forward(client net.Conn) {
+	defer client.Close()
+	w.mu.Lock()
+	target := w.target
+	w.mu.Unlock()
+	server, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	if !w.add(client, server) {
+		return
+	}
+	w.serving.Go(func() { _, _ = io.Copy(server, client); server.Close() }) // that an end was cut off is what the test is about
+	_, _ = io.Copy(client, server)
+}
+
+// add takes in connections, unless the wire is cut.
+func (w *wire) add(conns ...net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.isCut {
+		return false
+	}
+	for _, conn := range conns {
+		w.conns[conn] = true
+	}
+	return true
+}
+
+// swallow ends all connections, and from now on each one that comes, as a load balancer does that has nobody to ask.
+func (w *wire) swallow() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.isCut = true
+	for conn := range w.conns {
+		conn.Close()
+	}
+	clear(w.conns)
+}
+
+// refuse ends all connections and refuses those that come, as a machine does whose API server does not run.
+func (w *wire) refuse() {
+	w.listener.Close()
+	w.swallow()
+}
+
+// heal lets connections through again.
+func (w *wire) heal(wasRefused bool) {
+	w.t.Helper()
+	w.mu.Lock()
+	w.isCut = false
+	w.mu.Unlock()
+	if wasRefused {
+		w.listen(w.address)
+	}
+}

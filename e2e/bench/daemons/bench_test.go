@@ -1,0 +1,64 @@
+// Package daemons measures whole service proxies against a real API server, each on a node of its own: from the write of an
+// EndpointSlice to the first packet on the new path, and what the daemon costs, idle and under a steady stream of changes. The
+// peer is kube-proxy in nftables mode, of the version that the lab builds, on the same cluster in the same run.
+//
+//	  etcd, kube-apiserver            vicinity            kube-proxy             far
+//	172.30.0.201 ───────── switch ──── node ─────────────── node ─────────────── node
+//	                                    └─ client            └─ client            ├─ old
+//	                                                                              └─ new
+//
+// Only one of the two proxies runs at a time: the machine is small. Times of one machine say little about another; what compares
+// is the ratio. It needs root, and nft for kube-proxy.
+package daemons_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+const endpointsPerService = 10
+
+// The load: so many endpoint changes a second, to Services in turn, for so long.
+const (
+	changesPerSecond = 100
+	watched          = 20 * time.Second
+)
+
+// BenchmarkDaemons starts each proxy at each size of the cluster and measures it.
+func BenchmarkDaemons(b *testing.B) {
+	for b.Loop() {
+		s := newSite(b)
+		for _, services := range []int{10, 10_000} {
+			s.grow(b, services)
+			for _, start := range []func(*testing.B, *site) *daemon{startVicinity, startKubeProxy} {
+				measure(b, s, start(b, s), services)
+			}
+		}
+	}
+}
+
+// rounds is how many changes are followed: a proxy that takes seconds for one would take all day for many.
+func rounds(took time.Duration) int {
+	const budget = 90 * time.Second
+	return max(10, min(200, int(budget/(took+pauseBetween))))
+}
+
+// measure measures one proxy and stops it.
+func measure(b *testing.B, s *site, d *daemon, services int) {
+	b.Helper()
+	fmt.Fprintf(os.Stderr, "%s, %d Services: first connection after %s; measuring ...\n", d.name, services, d.ready.Round(time.Millisecond))
+	row := row{daemon: d.name, services: services, ready: d.ready}
+	row.quiet = d.settle(b)
+	row.idle = d.watch(b, watched)
+	row.idleMemory, _ = d.memory(b)
+	first := s.follow(b, d)
+	for range rounds(first) {
+		row.paths = append(row.paths, s.follow(b, d))
+	}
+	row.behind, row.rate = s.load(b, d, func() { row.loaded = d.watch(b, watched) })
+	row.memory, row.peak = d.memory(b)
+	d.stop(b)
+	results = append(results, row)
+}

@@ -1,0 +1,71 @@
+package daemons_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cost is what a daemon used while it was watched, with the programs that it ran and that have ended: kube-proxy runs nft.
+type cost struct {
+	processor time.Duration
+	over      time.Duration
+}
+
+// watch measures the daemon for a while.
+func (d *daemon) watch(b *testing.B, over time.Duration) cost {
+	b.Helper()
+	before, started := d.processorTime(b), time.Now()
+	time.Sleep(over)
+	return cost{processor: d.processorTime(b) - before, over: time.Since(started)}
+}
+
+// ticksPerSecond is the unit of /proc/PID/stat: USER_HZ is 100 on all architectures that Go knows but Alpha (proc(5)).
+const ticksPerSecond = 100
+
+// processorTime is utime, stime, cutime and cstime of /proc/PID/stat: fields 14 to 17.
+func (d *daemon) processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	text := d.proc(b, "stat")
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may hold anything
+	var ticks int64
+	for _, field := range fields[14-3 : 17-3+1] {
+		number, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		ticks += number
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
+// memory returns the daemon's resident memory now and at most, in bytes, without the programs that it runs.
+func (d *daemon) memory(b *testing.B) (now, peak int64) {
+	b.Helper()
+	for line := range strings.Lines(d.proc(b, "status")) {
+		var kibibytes int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kibibytes); err == nil {
+			now = kibibytes << 10
+		}
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kibibytes); err == nil {
+			peak = kibibytes << 10
+		}
+	}
+	if now == 0 || peak == 0 {
+		b.Fatalf("/proc/%d/status has no VmRSS or no VmHWM", d.process.PID())
+	}
+	return now, peak
+}
+
+func (d *daemon) proc(b *testing.B, file string) string {
+	b.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(d.process.PID()), file))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,159 @@
+package daemons_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+)
+
+// daemon is a proxy that runs on a node of its own.
+type daemon struct {
+	name    string
+	node    *fabric.Node
+	client  *fabric.Pod
+	process *fabric.Process
+	log     string
+	// ready is how long it took from its start to the first connection.
+	ready time.Duration
+}
+
+const (
+	healthAddress = "127.0.0.1:10256"
+	// patience is for a peer that takes half a minute for its first sync, on a busy machine.
+	patience = 5 * time.Minute
+	// dialPatience is for one connection. A SYN that nobody took is sent again after a second, and so is a new one sooner.
+	dialPatience = 100 * time.Millisecond
+)
+
+// startVicinity builds the proxy and starts it.
+func startVicinity(b *testing.B, s *site) *daemon {
+	program := filepath.Join(s.dir, "proxy")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../../cmd/proxy")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		b.Fatalf("build the proxy: %v\n%s", err, output)
+	}
+	return s.start(b, "vicinity", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
+		return exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
+	})
+}
+
+// kubeProxyConfig leaves the sysctls alone. Everything else is kube-proxy's default.
+const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clusterCIDR: %s
+hostnameOverride: %s
+clientConnection: {kubeconfig: %s}
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+
+func startKubeProxy(b *testing.B, s *site) *daemon {
+	return s.start(b, "kube-proxy", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
+		config := filepath.Join(s.dir, "kube-proxy.yaml")
+		text := fmt.Sprintf(kubeProxyConfig, fabric.PodsIPv4, node.Name, kubeconfig)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+		return exec.Command(s.programs.Path(binaries.Kubernetes, "kube-proxy"), "--config", config)
+	})
+}
+
+// start starts a proxy on a node of its own, with the rights of one that may read everything, and waits until it serves.
+func (s *site) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
+	b.Helper()
+	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}
+	d.node = s.addNode(b, fmt.Sprintf("%s-%d", name, s.services))
+	s.createNode(b, d.node)
+	var err error
+	if d.client, err = d.node.AddPod("client"); err != nil {
+		b.Fatal(err)
+	}
+	log, err := os.Create(d.log)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer log.Close()
+	cmd := command(s.kubeconfig(b, name), d.node)
+	cmd.Stdout, cmd.Stderr = log, log
+	started := time.Now()
+	if d.process, err = d.node.Start(cmd); err != nil {
+		b.Fatal(err)
+	}
+	d.await(b, s, s.old)
+	d.ready = time.Since(started)
+	return d
+}
+
+func (s *site) kubeconfig(b *testing.B, user string) string {
+	b.Helper()
+	config, err := s.plane.ClientConfig(user, "system:masters")
+	path := filepath.Join(s.dir, user+".kubeconfig")
+	if err == nil {
+		err = controlplane.WriteKubeconfig(path, config)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return path
+}
+
+// await dials until the pod answers, and returns when it did.
+func (d *daemon) await(b *testing.B, s *site, pod *fabric.Pod) time.Time {
+	b.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		reply, err := d.client.Ask("tcp", s.probe, dialPatience)
+		now := time.Now()
+		if err == nil && reply.Pod == pod.Name {
+			return now
+		}
+		select {
+		case <-d.process.Done():
+			b.Fatalf("%s ended (%s); see %s", d.name, d.process.State(), d.log)
+		default:
+		}
+		if now.After(deadline) {
+			b.Fatalf("%s does not lead to pod %s after %s (%v); see %s", d.name, pod.Name, patience, err, d.log)
+		}
+	}
+}
+
+// settle waits until the daemon is healthy and its processor time stands still, so that the work of its start is over.
+func (d *daemon) settle(b *testing.B) time.Duration {
+	b.Helper()
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			return d.node.Dial(network, address, time.Second)
+		},
+	}}
+	started := time.Now()
+	for deadline := started.Add(patience); ; {
+		before := d.processorTime(b)
+		time.Sleep(2 * time.Second)
+		answer, err := client.Get("http://" + healthAddress + "/healthz")
+		if err == nil {
+			_ = answer.Body.Close()
+		}
+		if err == nil && answer.StatusCode == http.StatusOK && d.processorTime(b)-before < 100*time.Millisecond {
+			return time.Since(started)
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%s does not come to rest (%v)", d.name, err)
+		}
+	}
+}
+
+func (d *daemon) stop(b *testing.B) {
+	b.Helper()
+	_ = d.process.Stop(10 * time.Second) // kube-proxy ends by the signal itself, which counts as an error
+}

@@ -1,0 +1,70 @@
+package daemons_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// pauseBetween lies between two changes that are followed: kube-proxy's default pause between two syncs is a second, and a change
+// that comes later is taken up at once.
+const pauseBetween = 1200 * time.Millisecond
+
+// follow replaces the endpoint of the Service that is dialled, and returns how long it took from the write to the first packet
+// that reaches the new one: the request to the API server is part of it.
+func (s *site) follow(b *testing.B, d *daemon) time.Duration {
+	b.Helper()
+	defer func() { s.old, s.new = s.new, s.old }()
+	time.Sleep(pauseBetween)
+	written := make(chan error, 1)
+	started := time.Now()
+	go func() { written <- s.update(b.Context(), "probe", s.new.IPv4) }()
+	answered := d.await(b, s, s.new)
+	if err := <-written; err != nil {
+		b.Fatal(err)
+	}
+	return answered.Sub(started)
+}
+
+// load changes endpoints at a steady rate while the daemon is watched, and returns how long after the last change a connection
+// takes the path that is written then: what the daemon is behind. The rate is what was
+// reached while it was watched: the API server may not take more.
+func (s *site) load(b *testing.B, d *daemon, watch func()) (behind time.Duration, rate float64) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	before, began := s.changes.Load(), time.Now()
+	go func() { ended <- s.changeSteadily(ctx) }()
+	watch()
+	rate = float64(s.changes.Load()-before) / time.Since(began).Seconds()
+	started := time.Now()
+	if err := s.update(b.Context(), "probe", s.new.IPv4); err != nil {
+		b.Fatal(err)
+	}
+	answered := d.await(b, s, s.new)
+	s.old, s.new = s.new, s.old
+	cancel()
+	if err := <-ended; err != nil {
+		b.Fatal(err)
+	}
+	return answered.Sub(started), rate
+}
+
+// changeSteadily replaces an endpoint of one Service after the other.
+func (s *site) changeSteadily(ctx context.Context) error {
+	ticker := time.NewTicker(time.Second / changesPerSecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		change := int(s.changes.Add(1))
+		number := change % s.services
+		if err := s.update(context.WithoutCancel(ctx), serviceName(number), endpointsOf(number, change/s.services+1)...); err != nil {
+			return err
+		}
+	}
+}

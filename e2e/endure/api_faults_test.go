@@ -1,0 +1,180 @@
+package endure_test
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// fault is something that goes wrong. strike returns when nothing is in the way between the proxy and its API server any more.
+type fault struct {
+	name    string
+	strike  func(*storm)
+	isQuick bool
+}
+
+var faults = []fault{
+	{"the API server is killed", (*storm).killAPIServer, false},
+	{"the API server is away for long", (*storm).stopAPIServer, false},
+	{"watches expire", (*storm).expire, false},
+	{"the proxy is killed while the API server is away", (*storm).killProxy, false},
+	{"connections are cut", (*storm).cut, true},
+	{"connections are a black hole", (*storm).blackHole, true},
+	{"the Node is lost", (*storm).loseNode, true},
+	{"objects change", (*storm).changeObjects, true},
+	{"a Service is replaced unheard", (*storm).replaceUnheard, true},
+	{"the tables are sabotaged", (*storm).sabotage, true},
+}
+
+// pause is a moment of at most so long.
+func (s *storm) pause(atMost time.Duration) {
+	time.Sleep(time.Duration(s.random.Int64N(int64(atMost))))
+}
+
+// lose takes the API server's address away, as if its machine were gone, or leaves it to those before it to end each connection.
+// Clients try again in the first case, and list anew in the second one.
+func (s *storm) lose() {
+	if s.random.IntN(2) == 0 {
+		s.wire.refuse()
+	}
+}
+
+func (s *storm) killAPIServer() {
+	s.plane.KillAPIServer()
+	s.lose()
+	s.pause(3 * time.Second)
+	s.startAPIServer()
+	s.wire.heal()
+}
+
+func (s *storm) startAPIServer() {
+	s.t.Helper()
+	must(s.t, s.plane.StartAPIServer(s.t.Context()))
+}
+
+// stopAPIServer ends the API server for ten seconds at least, and changes objects as soon as it is back.
+func (s *storm) stopAPIServer() {
+	back := time.Now().Add(7 * time.Second) // and its start takes some
+	must(s.t, s.plane.StopAPIServer())
+	s.lose()
+	s.awaitDeaf(allHeard...)
+	time.Sleep(time.Until(back))
+	s.startAPIServer()
+	for range 3 {
+		s.change()
+	}
+	s.wire.heal()
+}
+
+// expire makes every watch one that goes on from a version that the API server does not know any more, until the proxy was told so: an
+// API server knows nothing of the versions before its start, and answers 410. Watches that had told nothing yet when they ended are
+// begun anew instead. The proxy is a fresh one, for which client-go's pauses are still short.
+func (s *storm) expire() {
+	s.t.Helper()
+	for range 5 {
+		s.restart()
+		s.daemon.awaitSync()
+		s.awaitDeaf()
+		s.changeAll()
+		s.awaitClusterTables()
+		s.wire.refuse()
+		s.changeAll()
+		s.plane.KillAPIServer()
+		s.startAPIServer()
+		s.wire.heal()
+		s.awaitDeaf()
+		if s.expired() > 0 {
+			return
+		}
+	}
+	s.t.Error("no watch expired")
+}
+
+// expired is how many watches have expired in this life of the proxy.
+func (s *storm) expired() int {
+	return strings.Count(s.daemon.log.String(), "too old resource version")
+}
+
+// killProxy starts the proxy without an API server: it must be live and not ready, and leave everything as it is.
+func (s *storm) killProxy() {
+	s.wire.refuse()
+	s.change()
+	s.restart()
+	s.awaitDeaf(firstHeard...)
+	s.mustAnswer("/readyz", http.StatusServiceUnavailable)
+	if s.daemon.synced() {
+		s.t.Error("the proxy synced without an API server")
+	}
+	s.wire.heal()
+	s.daemon.awaitSync()
+	s.mustAnswer("/readyz", http.StatusOK)
+}
+
+func (s *storm) cut() {
+	for range 1 + s.random.IntN(3) {
+		s.wire.cut()
+		s.pause(300 * time.Millisecond)
+		s.change()
+	}
+}
+
+// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Nobody can know meanwhile
+// that the API server is silent for a reason: client-go asks connections after half a minute of silence.
+func (s *storm) blackHole() {
+	s.wire.freeze()
+	s.change()
+	s.change()
+	s.pause(3 * time.Second)
+	if s.random.IntN(2) == 0 {
+		s.wire.cut()
+	}
+	s.wire.thaw()
+}
+
+// loseNode deletes the proxy's own Node, and creates it again in another rack.
+func (s *storm) loseNode() {
+	s.deleteNode(s.node.Name)
+	if s.random.IntN(2) == 0 {
+		s.wire.cut()
+	}
+	s.pause(time.Second)
+	s.rack = map[string]string{"rack-2": "rack-3", "rack-3": "rack-2"}[s.rack]
+	s.createNode(s.node.Name, s.rack)
+}
+
+func (s *storm) changeObjects() {
+	for range 5 + s.random.IntN(10) {
+		s.change()
+	}
+}
+
+func (s *storm) replaceUnheard() {
+	s.wire.refuse()
+	s.replaceService()
+	s.replaceService()
+	s.wire.heal()
+}
+
+// acts are what others do to the tables that those who dial do not notice until it is repaired.
+var acts = []sabotage{
+	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
+	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},
+	{"a flushed set", "flush set ip vicinity hairpin", ipv4},
+	{"a flushed map", "flush map ip6 vicinity nodeports", []string{"IPv6"}},
+}
+
+// sabotage changes the tables. Owned ones cannot be changed.
+func (s *storm) sabotage() {
+	for _, act := range acts {
+		before := s.daemon.foreignChanges()
+		_, err := s.run("nft", act.text)
+		switch {
+		case s.isOwned && err == nil:
+			s.t.Errorf("%s: somebody else could change owned tables", act.name)
+		case !s.isOwned && err != nil:
+			s.t.Errorf("%s: %v", act.name, err)
+		case !s.isOwned:
+			s.daemon.awaitForeignChange(act, before)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package endure_test
+
+import (
+	"bytes"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+)
+
+// apiSite is a site whose proxy follows a real API server, which runs outside and is reached by a wire. Clients 0 and 1 dial; 2 is a
+// network in which tables are only looked at.
+type apiSite struct {
+	*objects
+	plane      *controlplane.ControlPlane
+	wire       *wire
+	kubeconfig string // of the proxy
+
+	// running is held for writing while the proxy does not run.
+	running sync.RWMutex
+	alive   atomic.Int64 // how often it has said so
+}
+
+func newAPISite(t *testing.T) *apiSite {
+	t.Helper()
+	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes)
+	must(t, err)
+	s := &apiSite{objects: &objects{site: newSite(t), random: seeded(t), exists: map[string]bool{}, rack: "rack-2"}}
+	s.plane, err = controlplane.Start(t.Context(), controlplane.Config{
+		Dir: t.TempDir(), Programs: programs, Place: s.outside, Address: s.outside.IPv4,
+		// The addresses of the apps are in these.
+		APIServerFlags: []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"},
+	})
+	must(t, err)
+	t.Cleanup(s.plane.Stop)
+	s.client, err = kubernetes.NewForConfig(s.plane.AdminConfig())
+	must(t, err)
+	target, err := url.Parse(s.plane.URL())
+	must(t, err)
+	s.wire = newWire(t, s.node.Namespace, target.Host)
+	config, err := s.plane.ClientConfig("proxy", "system:masters")
+	must(t, err)
+	config.Host = "https://" + wireAddress
+	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, controlplane.WriteKubeconfig(s.kubeconfig, config))
+	s.populate()
+	return s
+}
+
+// populate creates what is there before any storm.
+func (s *apiSite) populate() {
+	s.t.Helper()
+	s.createNode(s.node.Name, s.rack)
+	s.createNode("node-2", "rack-2")
+	s.createNode("node-3", "rack-3")
+	s.create(web, "a", "b")
+	s.create(sticky, "a", "b")
+	s.create(keyed, "c", "d")
+	s.annotate(keyed, rackLabel)
+	s.replaceService()
+}
+
+// clusterState is the arguments that say from what the tables are made.
+func (s *apiSite) clusterState(kubeconfig string) []string {
+	return []string{
+		"--node", s.node.Name, "--kubeconfig", kubeconfig,
+		"--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String(),
+	}
+}
+
+// follow starts the proxy and does not wait for anything.
+func (s *apiSite) follow(args ...string) *daemon {
+	s.t.Helper()
+	d := &daemon{site: s.site, began: time.Now(), stdout: &output{}, log: &output{}}
+	command := exec.Command(program, append([]string{"run"}, append(s.clusterState(s.kubeconfig), args...)...)...)
+	command.Stdout, command.Stderr = d.stdout, d.log
+	var err error
+	d.process, err = s.node.Start(command)
+	must(s.t, err)
+	return d
+}
+
+// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it has loaded them.
+func (s *apiSite) clusterTables() []string {
+	s.t.Helper()
+	var text bytes.Buffer
+	render := exec.Command(program, append([]string{"render"}, s.clusterState(s.plane.AdminKubeconfig())...)...)
+	render.Stdout = &text
+	process, err := s.outside.Start(render)
+	must(s.t, err)
+	must(s.t, process.Wait())
+	load := exec.Command("nft", "-f", "-")
+	load.Stdin = &text
+	paper := s.clients[2]
+	_, err = runOn(paper, load)
+	must(s.t, err)
+	listing, err := runOn(paper, exec.Command("nft", "-n", "list", "ruleset"))
+	must(s.t, err)
+	_, err = runOn(paper, exec.Command("nft", "flush", "ruleset"))
+	must(s.t, err)
+	return blocksOf(listing)
+}
+
+// awaitClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the endpoints of the
+// Service kubernetes.
+func (s *apiSite) awaitClusterTables() {
+	s.t.Helper()
+	for deadline := time.Now().Add(recovery); ; {
+		want, got := s.clusterTables(), s.tables()
+		switch {
+		case len(want) < 2*20:
+			s.t.Fatalf("the cluster has only the tables %q", want)
+		case cmp.Equal(want, got):
+			return
+		case time.Now().After(deadline):
+			s.t.Fatalf("after %s the tables are still others (-want +got):\n%s", recovery, cmp.Diff(want, got))
+		}
+	}
+}
+
+// visit makes new connections from a client to an address, at a pace that leaves a small machine time for the rest.
+func (f *traffic) visit(client *fabric.Namespace, a app) {
+	for _, to := range []netip.AddrPort{a.ipv4(), a.ipv6()} {
+		f.goOn(func() error {
+			_, err := client.Ask("tcp", to, slowest)
+			f.dials.Add(1)
+			time.Sleep(5 * time.Millisecond)
+			return err
+		})
+	}
+}

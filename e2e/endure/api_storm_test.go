@@ -1,0 +1,147 @@
+package endure_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// The resources about which the proxy hears from the API server: those that it starts with, and all.
+var (
+	firstHeard = []string{"endpointslices", "nodes/node-1", "servicecidrs", "services"}
+	allHeard   = []string{"endpointslices", "nodes", "nodes/node-1", "servicecidrs", "services"}
+)
+
+// storm is faults between a proxy and its API server, one after the other, while clients dial.
+type storm struct {
+	*apiSite
+	daemon *daemon
+	args   []string // of the proxy
+	// isOwned: nobody else can change the tables.
+	isOwned  bool
+	happened map[string]int
+}
+
+// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then everybody is served with what was known, and health tells
+// what is missing. Each storm has every kind of fault, and some of them again, in an order of its own.
+func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
+	s := newAPISite(t)
+	happened := map[string]int{}
+	for _, run := range []struct {
+		name      string
+		ownTables string
+	}{{"owned tables", "auto"}, {"tables that anybody may change", "never"}} {
+		isOver := t.Run(run.name, func(t *testing.T) {
+			s.t, s.wire.t = t, t
+			storm := &storm{
+				apiSite: s, args: []string{"--own-tables", run.ownTables, "--log-level", "debug"}, isOwned: run.ownTables == "auto", happened: happened,
+			}
+			storm.rage()
+		})
+		if !isOver {
+			return // whose proxy may still be there
+		}
+	}
+	s.t = t
+	for _, kind := range faults {
+		if happened[kind.name] < 2 {
+			t.Errorf("%q happened %d times, want at least 2", kind.name, happened[kind.name])
+		}
+	}
+}
+
+// rage is the storm from its beginning to its end.
+func (s *storm) rage() {
+	t := s.t
+	s.point(web, "a", "b")
+	s.point(sticky, "a", "b")
+	s.daemon = s.follow(s.args...)
+	s.daemon.awaitSync()
+	s.awaitClusterTables()
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the log of the proxy:\n%s", s.daemon.log)
+		}
+	})
+	f := newTraffic(t)
+	s.begin(f)
+	stop := onceAtEnd(t, f.end)
+	before, made := s.alive.Load(), s.made
+	for _, kind := range s.order() {
+		began := time.Now()
+		kind.strike(s)
+		s.happened[kind.name]++
+		t.Logf("%s, for %s", kind.name, time.Since(began).Round(time.Millisecond))
+		time.Sleep(time.Duration(s.random.Int64N(int64(500 * time.Millisecond))))
+	}
+	ended := time.Now()
+	s.awaitClusterTables()
+	s.awaitDeaf()
+	t.Logf("all is well %s after the storm", time.Since(ended).Round(time.Millisecond))
+	s.mustAnswer("/readyz", http.StatusOK)
+	s.mustAnswer("/healthz", http.StatusOK)
+	s.followsRack()
+	stop()
+	t.Logf("%d changes, %d new connections, %d of sticky clients, %d answers on open ones, live %d times",
+		s.made-made, f.dials.Load(), f.sticky.Load(), f.answers.Load(), s.alive.Load()-before)
+	if f.dials.Load() < 500 || f.sticky.Load() < 100 || f.answers.Load() < 500 || s.alive.Load()-before < 100 {
+		t.Error("that is too little to say something")
+	}
+	s.stop()
+}
+
+// begin starts every kind of traffic, from pods to ClusterIPs.
+func (s *storm) begin(f *traffic) {
+	for _, client := range s.clients[:2] {
+		f.visit(client, web)
+		f.stick(client, sticky.ipv4())
+		f.stick(client, sticky.ipv6())
+		f.converse(client, "tcp", web.ipv4())
+		f.converse(client, "tcp", sticky.ipv6())
+		f.converse(client, "udp", web.ipv6())
+	}
+	f.goOn(s.live)
+}
+
+// order is every kind of fault and some again, of those that are quick.
+func (s *storm) order() []fault {
+	order := append([]fault{}, faults...)
+	for _, kind := range faults {
+		if kind.isQuick && s.random.IntN(2) == 0 {
+			order = append(order, kind)
+		}
+	}
+	s.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
+}
+
+// followsRack checks that a Service for clients in the same rack leads to the endpoint in the rack in which this node is now.
+func (s *storm) followsRack() {
+	s.t.Helper()
+	reply, err := s.clients[0].Ask("tcp", keyed.ipv4(), slowest)
+	if err != nil || reply.Pod != racks[s.rack] {
+		s.t.Errorf("from %s %q answers, want %q (%v)", s.rack, reply.Pod, racks[s.rack], err)
+	}
+}
+
+// restart kills the proxy and starts it.
+func (s *storm) restart() {
+	s.t.Helper()
+	s.running.Lock()
+	defer s.running.Unlock()
+	s.stop()
+	s.daemon = s.follow(s.args...)
+	eventually(s.t, "the proxy answers", func() bool {
+		_, _, err := s.get(healthAddress, "/livez")
+		return err == nil
+	})
+}
+
+// stop kills the proxy. Its kernel was well, so that no sync may have failed.
+func (s *storm) stop() {
+	s.t.Helper()
+	if lines := s.daemon.failedSyncs(); len(lines) > 0 {
+		s.t.Errorf("the proxy logged errors: %q", lines)
+	}
+	s.daemon.kill()
+}

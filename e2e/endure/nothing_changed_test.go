@@ -1,0 +1,117 @@
+package endure_test
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// transactions returns how many transactions have changed nftables on the node so far, without those that it makes itself to learn it:
+// the kernel numbers them, and tells the number to whoever listens.
+func (s *site) transactions() int {
+	s.t.Helper()
+	told := &output{}
+	listener := exec.Command("nft", "monitor")
+	listener.Stdout = told
+	listening, err := s.node.Start(listener)
+	must(s.t, err)
+	defer func() { _ = listening.Stop(patience) }()
+	number := 0
+	eventually(s.t, "the kernel tells the number of a transaction", func() bool {
+		s.own++
+		own, err := s.node.Start(exec.Command("nft", "add table ip beacon; delete table ip beacon"))
+		must(s.t, err)
+		must(s.t, own.Wait())
+		line := regexp.MustCompile(fmt.Sprintf(`(?m)^# new generation (\d+) by process %d \(nft\)$`, own.PID()))
+		if found := line.FindStringSubmatch(told.String()); found != nil {
+			number, err = strconv.Atoi(found[1])
+			must(s.t, err)
+		}
+		return number > 0
+	})
+	return number - s.own
+}
+
+// written is how much the proxy has written since it started.
+type written struct{ Added, Deleted int }
+
+func (d *daemon) written() written {
+	const elements = "vicinity_nft_elements_written_total"
+	return written{d.metric(elements, `operation="add"`), d.metric(elements, `operation="delete"`)}
+}
+
+// TestARestartWithNothingChangedIsOneTransaction that writes each element once and takes none away: the sets are emptied and filled
+// again at one moment. To look at what is there instead would take longer, as the kernel's time for it grows with the square of the
+// number.
+func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
+	for name, args := range map[string][]string{"owned tables": nil, "tables that anybody may change": {"--own-tables", "never"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.write(web, "a", "b", "c")
+			s.write(sticky, "a", "b")
+			d := s.start(args...)
+			d.awaitSync()
+			tables, first := s.tables(), d.written()
+			for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
+				must(t, d.process.Signal(end))
+				<-d.process.Done()
+				before := s.transactions()
+				d = s.start(args...)
+				d.awaitSync()
+				if now := d.written(); now != first || now.Deleted != 0 {
+					t.Errorf("after %s it wrote %+v, want %+v as at first, and none deleted", end, now, first)
+				}
+				if made := s.transactions() - before; made != 1 {
+					t.Errorf("after %s it made %d transactions, want 1", end, made)
+				}
+				if diff := cmp.Diff(tables, s.tables()); diff != "" {
+					t.Errorf("after %s the tables are others (-before +after):\n%s", end, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestManifestsThatSayTheSameAgainWriteNothing: one Service more costs the same whether others were written again beside it or not.
+func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
+	s := newSite(t)
+	s.write(web, "a", "b", "c")
+	s.write(sticky, "a", "b")
+	d := s.start()
+	d.awaitSync()
+	cost := func(stranger app, again func()) (elements written, transactions int) {
+		before, since := d.written(), s.transactions()
+		again()
+		s.write(stranger, "a", "b")
+		s.awaitService(stranger)
+		transactions = s.transactions() - since
+		now := d.written()
+		return written{now.Added - before.Added, now.Deleted - before.Deleted}, transactions
+	}
+	alone, once := cost(app{name: "stranger-1", number: 101, affinity: "None"}, func() {})
+	together, twice := cost(app{name: "stranger-2", number: 102, affinity: "None"}, func() {
+		for range 3 {
+			s.write(web, "a", "b", "c")
+			s.write(sticky, "a", "b")
+		}
+	})
+	if alone.Added == 0 || once != 1 || alone != together || once != twice {
+		t.Errorf("a Service cost %+v and %d transactions, and %+v and %d beside others that stayed as they were",
+			alone, once, together, twice)
+	}
+}
+
+// awaitService waits until clients reach a Service.
+func (s *site) awaitService(a app) {
+	s.t.Helper()
+	eventually(s.t, a.name+" is served", func() bool {
+		_, err := s.clients[0].Ask("tcp", a.ipv4(), time.Second) // what nobody translates is lost in silence
+		return err == nil
+	})
+}

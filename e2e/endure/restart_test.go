@@ -1,0 +1,136 @@
+package endure_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services come and go that
+// nobody dials. a and b always stay, c and d do not.
+type changes struct {
+	site    *site
+	random  *rand.Rand
+	present map[string]bool // Services that nobody dials
+	made    int
+}
+
+// seeded returns random numbers, and tells how to get the same ones again.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+// one makes one of them.
+func (c *changes) one() {
+	c.made++
+	endpoints := []string{"a", "b", "c", "d"}[:2+c.random.IntN(3)]
+	if c.random.IntN(2) == 0 {
+		slices.Reverse(endpoints)
+	}
+	switch c.random.IntN(3) {
+	case 0:
+		c.site.write(web, endpoints...)
+	case 1:
+		c.site.write(sticky, endpoints...)
+	default:
+		number := c.random.IntN(8)
+		stranger := app{name: fmt.Sprintf("stranger-%d", number), number: 100 + number, affinity: []string{"None", "ClientIP"}[number%2]}
+		if c.present[stranger.name] {
+			c.site.remove(stranger.file())
+		} else {
+			c.site.write(stranger, endpoints...)
+		}
+		c.present[stranger.name] = !c.present[stranger.name]
+	}
+}
+
+// begin starts every kind of traffic.
+func (s *site) begin(f *traffic) {
+	f.dial(s.clients[0], web.ipv4())
+	f.dial(s.clients[1], web.ipv6())
+	f.dial(s.outside, web.nodePort(s.node.IPv4))
+	f.dial(s.node.Namespace, web.ipv4())
+	f.query(s.clients[2], web.ipv4())
+	f.query(s.outside, web.nodePort(s.node.IPv6))
+	for _, client := range append(s.clients, s.outside, s.node.Namespace) {
+		f.converse(client, "tcp", web.ipv4())
+		f.converse(client, "tcp", sticky.nodePort(s.node.IPv6))
+		f.converse(client, "udp", web.ipv6())
+	}
+	for _, client := range append(s.clients, s.outside) {
+		f.stick(client, sticky.ipv4())
+		f.stick(client, sticky.nodePort(s.node.IPv6))
+	}
+}
+
+func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
+	const kills, enough = 100, 5000
+	s := newSite(t)
+	s.write(web, "a", "b")
+	s.write(sticky, "a", "b")
+	d := s.start()
+	ready := d.awaitSync() // and how long that takes
+	f := newTraffic(t)
+	s.begin(f)
+	stop := onceAtEnd(t, f.end)
+	changing := &changes{site: s, random: seeded(t), present: map[string]bool{}}
+	amidFirstSync := 0
+	for number := range kills {
+		upTo := func(most time.Duration) { time.Sleep(time.Duration(changing.random.Int64N(int64(most)))) }
+		switch number % 4 {
+		case 0: // before or amid the first sync
+			upTo(ready)
+		case 1: // while a change is being written
+			d.awaitSync()
+			changing.one()
+			upTo(10 * time.Millisecond)
+		case 2: // with changes from before the start, around the end of the first sync
+			time.Sleep(ready * 3 / 4)
+			upTo(ready / 2)
+		default: // some time later
+			d.awaitSync()
+			changing.one()
+			upTo(50 * time.Millisecond)
+		}
+		if !d.synced() {
+			amidFirstSync++
+		}
+		d.kill()
+		if lines := d.failedSyncs(); len(lines) > 0 {
+			t.Errorf("before kill %d: %q", number+1, lines)
+		}
+		if number%4 == 3 {
+			changing.one() // while none runs
+		}
+		d = s.start()
+	}
+	d.awaitSync()
+	eventually(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
+	stop()
+	t.Logf("%d kills, %d of them before the first sync was told; %d changes; %d new connections, %d of sticky clients, "+
+		"%d answers on open ones, %d UDP queries, %d sent again", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),
+		f.answers.Load(), f.datagrams.Load(), f.sentAgain.Load())
+	if amidFirstSync < kills/10 || amidFirstSync > kills*9/10 {
+		t.Errorf("%d of %d kills came before the first sync, so half of it was not tested", amidFirstSync, kills)
+	}
+	d.kill()
+	s.likeAFreshStart()
+}
+
+// onceAtEnd returns a function that calls f, which the end of the test does unless somebody did before.
+func onceAtEnd(t *testing.T, f func()) func() {
+	done := false
+	once := func() {
+		if !done {
+			done = true
+			f()
+		}
+	}
+	t.Cleanup(once)
+	return once
+}

@@ -1,0 +1,246 @@
+package endure_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// sabotage is what nft is told. What is in it of the tables is there when the Services web and sticky are.
+type sabotage struct {
+	name, text string
+	// families whose table it touches.
+	families []string
+}
+
+var ipv4, both = []string{"IPv4"}, []string{"IPv4", "IPv6"}
+
+var sabotages = []sabotage{
+	{"a flushed ruleset", "flush ruleset", both},
+	{"a flushed family", "flush ruleset ip6", []string{"IPv6"}},
+	{"a deleted table", "delete table ip vicinity", ipv4},
+	{"a deleted frontend", "delete element ip vicinity services { 10.96.0.10 . tcp . 80 }", ipv4},
+	{"a deleted endpoint", "delete element ip vicinity endpoints { 10.96.0.10 . tcp . 80 . fd00:0 }", ipv4},
+	{"a deleted class", "delete element ip vicinity dispatch { fe00:2 }", ipv4},
+	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
+	{"a flushed map", "flush map ip6 vicinity endpoints", []string{"IPv6"}},
+	{"a flushed chain", "flush chain ip vicinity services", ipv4},
+	{"a deleted base chain", "delete chain ip vicinity nat-prerouting", ipv4},
+	{"a renamed base chain", "rename chain ip vicinity nat-prerouting theirs", ipv4},
+	{"a renamed chain that elements lead to", "rename chain ip vicinity lb-2 theirs", ipv4},
+	{"a base chain that drops", "chain ip vicinity nat-prerouting { policy drop; }", ipv4},
+	{"a base chain at another place", "delete chain ip vicinity nat-prerouting; " +
+		"add chain ip vicinity nat-prerouting { type nat hook prerouting priority 0; }", ipv4},
+	{"a deleted rule", "delete rule ip vicinity nat-postrouting handle " + itsHandle, ipv4},
+	{"a rule before ours", "insert rule ip vicinity services drop", ipv4},
+	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},
+	{"a chain and a set of theirs", "add chain ip vicinity theirs; add rule ip vicinity theirs drop; " +
+		"add set ip vicinity others { type ipv4_addr; }; add rule ip vicinity nat-prerouting ip saddr @others jump theirs", ipv4},
+	{"a deleted set", "flush table ip vicinity; delete set ip vicinity hairpin", ipv4},
+	{"a map of another type", "flush table ip vicinity; delete map ip vicinity services; " +
+		"add map ip vicinity services { type ipv4_addr : ipv4_addr; }", ipv4},
+	{"a map with another size", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
+		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; size 1; }", ipv4},
+	{"a map that forgets", "flush table ip vicinity; delete map ip vicinity endpoints; add map ip vicinity endpoints { " +
+		"type ipv4_addr . inet_proto . inet_service . classid : ipv4_addr . inet_service; timeout 1s; }", ipv4},
+	{"a table put to sleep", "add table ip vicinity { flags dormant; }", ipv4},
+}
+
+// itsHandle stands for the handle of our first rule in nat-postrouting, which the kernel gives anew with every repair.
+const itsHandle = "HANDLE"
+
+// order returns what nft is told for a sabotage now.
+func (s *site) order(act sabotage) string {
+	s.t.Helper()
+	listing, err := s.run("nft", "-a", "list", "chain", "ip", "vicinity", "nat-postrouting")
+	must(s.t, err)
+	handles := regexp.MustCompile(`# handle (\d+)\n`).FindAllStringSubmatch(listing, 2) // the chain's and the rule's
+	if len(handles) != 2 {
+		s.t.Fatalf("there is no rule in:\n%s", listing)
+	}
+	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
+}
+
+// saboteur returns nft under another name: the one that must be told.
+func saboteur(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("nft")
+	must(t, err)
+	program, err := os.ReadFile(path)
+	must(t, err)
+	copied := filepath.Join(t.TempDir(), "saboteur")
+	must(t, os.WriteFile(copied, program, 0o700))
+	return copied
+}
+
+// open is a connection that stays, and who answers it.
+type open struct {
+	conversation *fabric.Conversation
+	pod          string
+}
+
+// openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT chain at all, as
+// after a flush, the kernel does not translate the packets of open connections either, and one that speaks then may be reset.
+// Only owned tables prevent that.
+func (s *site) openSome() []open {
+	s.t.Helper()
+	var all []open
+	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
+		conversation := openTo(s.t, client, "tcp", sticky.nodePort(s.node.IPv4))
+		reply, err := conversation.Ask(slowest)
+		must(s.t, err)
+		all = append(all, open{conversation, reply.Pod})
+	}
+	return all
+}
+
+// goOn checks that connections are alive that were open before, and that new ones work.
+func (s *site) goOn(all []open) {
+	s.t.Helper()
+	for _, one := range all {
+		if reply, err := one.conversation.Ask(slowest); err != nil || reply.Pod != one.pod {
+			s.t.Errorf("on a connection that was open before %q answers, want %q (%v)", reply.Pod, one.pod, err)
+		}
+	}
+	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
+		for _, network := range []string{"tcp", "udp"} {
+			if _, err := client.Ask(network, web.nodePort(s.node.IPv4), slowest); err != nil {
+				s.t.Errorf("a new connection: %v", err)
+			}
+		}
+	}
+}
+
+// TestForeignChangesAreRepairedAndTheirCulpritNamed. The promise is a second.
+func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
+	s := newSite(t)
+	s.write(web, "a", "b")
+	s.write(sticky, "a", "b")
+	d := s.start("--own-tables", "never")
+	d.awaitSync()
+	want, culprit := s.tables(), saboteur(t)
+	for _, act := range sabotages {
+		t.Run(act.name, func(t *testing.T) {
+			s.t = t
+			all, before, order := s.openSome(), d.foreignChanges(), s.order(act)
+			began := time.Now()
+			process, err := s.node.Start(exec.Command(culprit, order))
+			must(t, err)
+			must(t, process.Wait())
+			s.awaitTables(want, 5*time.Second)
+			t.Logf("repaired within %s of its beginning", time.Since(began))
+			d.awaitForeignChange(act, before)
+			line := fmt.Sprintf("process=saboteur pid=%d families=", process.PID())
+			eventually(t, "the log tells of "+line, func() bool { return strings.Contains(d.log.String(), line) })
+			if times := strings.Count(d.log.String(), line); times != 1 {
+				t.Errorf("the log tells %d times of %s", times, line)
+			}
+			s.goOn(all)
+		})
+	}
+	s.t = t
+	d.kill()
+	s.likeAFreshStart("--own-tables", "never")
+}
+
+// foreignChanges is how many changes by others are counted, by family.
+func (d *daemon) foreignChanges() map[string]int {
+	counts := map[string]int{}
+	for _, family := range both {
+		counts[family] = d.metric("vicinity_foreign_changes_total", `ip_family="`+family+`"`)
+	}
+	return counts
+}
+
+// awaitForeignChange waits until a sabotage is counted, once for each family that it touched.
+func (d *daemon) awaitForeignChange(act sabotage, before map[string]int) {
+	d.site.t.Helper()
+	for _, family := range act.families {
+		before[family]++
+	}
+	var now map[string]int
+	eventually(d.site.t, act.name+" is counted", func() bool {
+		now = d.foreignChanges()
+		return now["IPv4"] >= before["IPv4"] && now["IPv6"] >= before["IPv6"]
+	})
+	if diff := cmp.Diff(before, now); diff != "" {
+		d.site.t.Errorf("%s is counted otherwise (-want +got):\n%s", act.name, diff)
+	}
+}
+
+// TestWhatOthersDoToOwnedTablesIsRefused by the kernel, so that there is nothing to repair or to tell.
+func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
+	s := newSite(t)
+	s.write(web, "a", "b")
+	s.write(sticky, "a", "b")
+	d := s.start()
+	d.awaitSync()
+	want, culprit, transactions, all := s.tables(), saboteur(t), s.transactions(), s.openSome()
+	for _, act := range sabotages {
+		t.Run(act.name, func(t *testing.T) {
+			s.t = t
+			_, err := s.run(culprit, s.order(act))
+			if isFlush := strings.HasPrefix(act.text, "flush ruleset"); isFlush && err != nil {
+				t.Errorf("got %v; the kernel passes owned tables over", err)
+			} else if !isFlush && (err == nil || !strings.Contains(err.Error(), "Operation not permitted")) {
+				t.Errorf("got %v, want that it is not permitted", err)
+			}
+			if diff := cmp.Diff(want, s.tables()); diff != "" {
+				t.Errorf("the tables changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+	s.t = t
+	s.goOn(all)
+	if counted := d.foreignChanges(); counted["IPv4"]+counted["IPv6"] > 0 {
+		t.Errorf("%v changes are counted, want none", counted)
+	}
+	if made := s.transactions() - transactions; made > 0 {
+		t.Errorf("the tables were written %d times", made)
+	}
+	d.kill()
+}
+
+// TestChangesThatTheKernelCouldNotTellAreRepaired: while the proxy does not get to listen, others change so much that the kernel
+// throws notifications away. That there were some it does tell.
+func TestChangesThatTheKernelCouldNotTellAreRepaired(t *testing.T) {
+	s := newSite(t)
+	s.write(web, "a", "b")
+	s.write(sticky, "a", "b")
+	d := s.start("--own-tables", "never")
+	d.awaitSync()
+	want := s.tables()
+	must(t, d.process.Signal(syscall.SIGSTOP))
+	order := filepath.Join(t.TempDir(), "order")
+	must(t, os.WriteFile(order, []byte(manyAddresses(100_000)), 0o600))
+	_, err := s.run("nft", "-f", order)
+	must(t, err)
+	_, err = s.run("nft", "delete table ip crowd; flush ruleset")
+	must(t, err)
+	must(t, d.process.Signal(syscall.SIGCONT))
+	s.awaitTables(want, patience)
+	told := "changes of nftables may have been missed"
+	eventually(t, "the log tells that "+told, func() bool { return strings.Contains(d.log.String(), told) })
+	d.kill()
+}
+
+// manyAddresses is a table of somebody else with a set of so many elements.
+func manyAddresses(number int) string {
+	var text strings.Builder
+	text.WriteString("table ip crowd {\n\tset addresses {\n\t\ttype ipv4_addr\n\t\telements = { ")
+	for i := range number {
+		fmt.Fprintf(&text, "10.%d.%d.%d, ", i>>16, i>>8&0xff, i&0xff)
+	}
+	text.WriteString("}\n\t}\n}\n")
+	return text.String()
+}

@@ -1,0 +1,51 @@
+package endure_test
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAStormOfForeignChangesEndsInTheRightTables: a hundred, one after the other, while Services change and the proxy is killed. Nobody
+// is promised a connection meanwhile.
+func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
+	for name, acts := range map[string][]sabotage{
+		"flushes": sabotages[:1], // each of which works, whatever is there
+		"changes": sabotages,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.write(web, "a", "b")
+			s.write(sticky, "a", "b")
+			d := s.start("--own-tables", "never")
+			d.awaitSync()
+			changing := &changes{site: s, random: seeded(t), present: map[string]bool{}}
+			done, kills := 0, 0
+			for tries := 0; done < 100 && tries < 1000; tries++ {
+				act := acts[changing.random.IntN(len(acts))]
+				order := strings.ReplaceAll(act.text, itsHandle, strconv.Itoa(changing.random.IntN(100)))
+				if _, err := s.run("nft", order); err == nil { // what it is about may not be there at the moment
+					done++
+				}
+				if changing.random.IntN(3) == 0 {
+					changing.one()
+				}
+				if changing.random.IntN(10) == 0 {
+					d.kill()
+					d = s.start("--own-tables", "never")
+					kills++
+				}
+				time.Sleep(time.Duration(changing.random.IntN(50)) * time.Millisecond)
+			}
+			t.Logf("%d foreign changes, %d changes of manifests, %d kills", done, changing.made, kills)
+			if done < 100 || kills == 0 || changing.made == 0 {
+				t.Errorf("that is too few to say something")
+			}
+			s.awaitTables(s.rendered(), patience)
+			s.goOn(nil)
+			d.kill()
+			s.likeAFreshStart("--own-tables", "never")
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package endure_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// slowest is how long one connection or answer may take, so that a machine that does much else loses none.
+const slowest = 20 * time.Second
+
+// traffic is clients that go on until it ends. Whatever fails for them fails the test.
+type traffic struct {
+	t       *testing.T
+	ended   chan struct{}
+	clients sync.WaitGroup
+
+	// dials are new connections, sticky those of clients with session affinity, answers what came on connections that stay, datagrams
+	// what was answered over UDP, sentAgain what was not at first.
+	dials, answers, sticky, datagrams, sentAgain atomic.Int64
+}
+
+func newTraffic(t *testing.T) *traffic { return &traffic{t: t, ended: make(chan struct{})} }
+
+// end ends it and waits until all clients have.
+func (f *traffic) end() {
+	close(f.ended)
+	f.clients.Wait()
+}
+
+// goOn calls step until the traffic ends or the step fails.
+func (f *traffic) goOn(step func() error) {
+	f.clients.Go(func() {
+		for {
+			select {
+			case <-f.ended:
+				return
+			default:
+			}
+			if err := step(); err != nil {
+				f.t.Error(err)
+				return
+			}
+		}
+	})
+}
+
+// dial makes new TCP connections, one after the other, as fast as it goes.
+func (f *traffic) dial(client *fabric.Namespace, to netip.AddrPort) {
+	f.goOn(func() error {
+		conn, err := client.Dial("tcp", to.String(), slowest)
+		if err != nil {
+			return err
+		}
+		f.dials.Add(1)
+		// A reset instead of a FIN keeps no port of the client busy.
+		return errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close())
+	})
+}
+
+// openTo opens a connection that stays until the test ends. It tries again where the machine was too slow for the fabric's patience.
+func openTo(t *testing.T, client *fabric.Namespace, network string, to netip.AddrPort) *fabric.Conversation {
+	t.Helper()
+	for deadline := time.Now().Add(slowest); ; {
+		conversation, err := client.Open(network, to)
+		if err == nil {
+			t.Cleanup(func() { _ = conversation.Close() })
+			return conversation
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// converse asks over one connection that stays, which must stay with its endpoint.
+func (f *traffic) converse(client *fabric.Namespace, network string, to netip.AddrPort) {
+	f.t.Helper()
+	conversation := openTo(f.t, client, network, to)
+	first, err := conversation.Ask(slowest)
+	must(f.t, err)
+	f.goOn(func() error {
+		reply, err := conversation.Ask(slowest)
+		if err != nil {
+			return err
+		}
+		if reply.Pod != first.Pod {
+			return fmt.Errorf("an open connection of %s to %s over %s: %s answers after %s", client.Name, to, network, reply.Pod, first.Pod)
+		}
+		f.answers.Add(1)
+		time.Sleep(5 * time.Millisecond)
+		return nil
+	})
+}
+
+// stick makes new connections to a Service with session affinity, which must all reach the same endpoint.
+func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
+	f.t.Helper()
+	first, err := client.Ask("tcp", to, slowest)
+	must(f.t, err)
+	f.goOn(func() error {
+		reply, err := client.Ask("tcp", to, slowest)
+		if err != nil {
+			return err
+		}
+		if reply.Pod != first.Pod {
+			return fmt.Errorf("%s reached %s at %s, and %s before", client.Name, reply.Pod, to, first.Pod)
+		}
+		f.sticky.Add(1)
+		time.Sleep(5 * time.Millisecond)
+		return nil
+	})
+}
+
+// query asks over UDP, each time from another port. A datagram may be lost on its way to or from an endpoint that leaves, as over any
+// network; the one that is sent again must be answered.
+func (f *traffic) query(client *fabric.Namespace, to netip.AddrPort) {
+	f.goOn(func() error {
+		_, err := client.Ask("udp", to, time.Second)
+		for range 5 {
+			if err == nil {
+				break
+			}
+			f.sentAgain.Add(1)
+			_, err = client.Ask("udp", to, slowest)
+		}
+		f.datagrams.Add(1)
+		return err
+	})
+}

@@ -1,0 +1,167 @@
+// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events tells, and what the whole
+// program tells on a node. It needs root, nft and Go.
+package events_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/events"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// recorder starts a recorder for a node, which ends with the test.
+func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := events.New(client.EventsV1(), node, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+func TestWhatIsTold(t *testing.T) {
+	c := newCluster(t)
+	teller := c.teller()
+	web, slice, cidr := c.create()
+
+	t.Run("is told by somebody who may do nothing else", func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(teller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+			t.Errorf("listing Events: %v, want it forbidden", err)
+		}
+	})
+
+	t.Run("is on every object that it is about, once if all nodes say the same", func(t *testing.T) {
+		nodes := []string{"node-1", "node-2", "node-3"}
+		for _, node := range nodes {
+			r := recorder(t, teller, node)
+			r.Tell(events.Refused(web, "spec.ports[0].port: why not"))
+			r.Tell(events.TopologyIgnored(web, "the list is empty"))
+			r.Tell(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
+				model.ObjectName{Namespace: "bank", Name: "api"}))
+			r.Tell(events.HealthCheckNotServed(web, node, errors.New("address already in use")))
+			r.Tell(events.LeftOut(slice, []string{"endpoints[0]: loopback"}))
+			r.Tell(events.Refused(cidr, "spec.cidrs[0]: everything"))
+			r.Tell(events.ForeignChange(node, "nft", 4711))
+			r.Tell(events.Started(node, "v1.2.3"))
+			defer func() {
+				if r.Dropped() != 0 {
+					t.Errorf("%s dropped %d", node, r.Dropped())
+				}
+			}()
+		}
+		want := map[string]int{
+			"shop Service web Refused":                         1,
+			"shop Service web TopologyKeysIgnored":             1,
+			"shop Service web FrontendConflict":                1,
+			"shop Service web FailedToStartServiceHealthcheck": 3,
+			"shop EndpointSlice web-1 PartsLeftOut":            1,
+			"default ServiceCIDR all Refused":                  1,
+		}
+		for _, node := range nodes {
+			want["default Node "+node+" TablesChanged"] = 1
+			want["default Node "+node+" Starting"] = 1
+		}
+		c.eventually("the Events are there", func() string { return cmp.Diff(want, c.count()) })
+	})
+
+	t.Run("is shown by kubectl describe", func(t *testing.T) {
+		for arguments, notes := range map[string][]string{
+			"service -n shop web": {
+				"Refused", "spec.ports[0].port: why not", "*:30080/TCP belongs to Service bank/api", "Load balancers take node node-2",
+				"vicinity.dev/proxy",
+			},
+			"endpointslice -n shop web-1": {"PartsLeftOut", "endpoints[0]: loopback"},
+			"servicecidr all":             {"Refused", "spec.cidrs[0]: everything"},
+			"node node-1":                 {"Starting", "Vicinity v1.2.3 starts", "TablesChanged", `Process "nft" (pid 4711)`},
+		} {
+			got := c.kubectl(append([]string{"describe"}, strings.Fields(arguments)...)...)
+			for _, note := range notes {
+				if !strings.Contains(got, note) {
+					t.Errorf("kubectl describe %s does not show %q:\n%s", arguments, note, got)
+				}
+			}
+		}
+	})
+
+	t.Run("is found by kubectl get events", func(t *testing.T) {
+		got := c.kubectl("get", "events", "-A", "--field-selector", "reportingComponent=vicinity.dev/proxy")
+		for _, want := range []string{"service/web", "endpointslice/web-1", "servicecidr/all", "node/node-3"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("there is nothing about %s:\n%s", want, got)
+			}
+		}
+	})
+
+	t.Run("is taken however long and strange it is", func(t *testing.T) {
+		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
+		r := recorder(t, teller, node)
+		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
+		r.Tell(events.Refused(web, strange))
+		r.Tell(events.ForeignChange(node, strange, 1))
+		r.Tell(events.Started(node, strange))
+		c.eventually("three Events of a node with a long name", func() string {
+			return cmp.Diff(3, len(c.of(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") })))
+		})
+		if r.Dropped() != 0 {
+			t.Errorf("%d were dropped", r.Dropped())
+		}
+	})
+
+	t.Run("comes late if the API server is away meanwhile", func(t *testing.T) {
+		var refused atomic.Int32
+		impatient := rest.CopyConfig(teller)
+		impatient.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err != nil {
+				refused.Add(1)
+			}
+			return conn, err
+		}
+		r := recorder(t, impatient, "node-4")
+		if err := c.plane.StopAPIServer(); err != nil {
+			t.Fatal(err)
+		}
+		r.Tell(events.Started("node-4", "v1.2.3"))
+		c.eventually("a try fails", func() string { return cmp.Diff(true, refused.Load() > 0) })
+		if err := c.plane.StartAPIServer(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.eventually("the Event is there", func() string { return cmp.Diff(1, c.count()["default Node node-4 Starting"]) })
+		if r.Dropped() != 0 {
+			t.Errorf("%d were dropped", r.Dropped())
+		}
+	})
+
+	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
+		r := recorder(t, teller, "node-1")
+		r.Tell(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
+		c.eventually("the loss is counted", func() string { return cmp.Diff(1, r.Dropped()) })
+	})
+}

@@ -1,0 +1,86 @@
+package authority_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/authority"
+)
+
+func newAuthority(t *testing.T) (*authority.Authority, *x509.CertPool) {
+	t.Helper()
+	a, err := authority.New("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(a.Certificate()) {
+		t.Fatal("the authority's certificate is no PEM")
+	}
+	return a, pool
+}
+
+// parse reads a pair; it fails if the key is not that of the certificate.
+func parse(t *testing.T, pair authority.Pair) *x509.Certificate {
+	t.Helper()
+	read, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return read.Leaf
+}
+
+func TestAClientIsAUserInGroups(t *testing.T) {
+	a, pool := newAuthority(t)
+	pair, err := a.Client("system:node:node-1", "others", "system:nodes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := parse(t, pair)
+	if client.Subject.CommonName != "system:node:node-1" {
+		t.Errorf("user %q", client.Subject.CommonName)
+	}
+	if diff := cmp.Diff([]string{"others", "system:nodes"}, client.Subject.Organization); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
+	}
+	if _, err := client.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := client.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err == nil {
+		t.Error("a client may pass for a server")
+	}
+}
+
+func TestAServerIsKnownByItsNamesAndAddressesOnly(t *testing.T) {
+	a, pool := newAuthority(t)
+	pair, err := a.Server("server", []string{"kubernetes.default.svc"}, []net.IP{net.ParseIP("10.96.0.1"), net.ParseIP("fd00::1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := parse(t, pair)
+	for name, want := range map[string]bool{
+		"kubernetes.default.svc": true, "10.96.0.1": true, "fd00::1": true, "kubernetes": false, "10.96.0.2": false,
+	} {
+		_, err := server.Verify(x509.VerifyOptions{Roots: pool, DNSName: name})
+		if got := err == nil; got != want {
+			t.Errorf("known as %s: %t, want %t: %v", name, got, want, err)
+		}
+	}
+}
+
+func TestAnotherAuthorityIsNotTrusted(t *testing.T) {
+	a, _ := newAuthority(t)
+	_, others := newAuthority(t)
+	pair, err := a.Client("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := x509.VerifyOptions{Roots: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := parse(t, pair).Verify(options); err == nil {
+		t.Error("a certificate of one authority passes for one of the other's")
+	}
+}

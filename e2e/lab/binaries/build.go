@@ -1,0 +1,148 @@
+package binaries
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Build returns the programs of the modules. What is not in the cache is built first, which takes minutes; progress says so.
+// It may run any number of times at once: each module is built by one of them, and the others wait.
+func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs, error) {
+	root, err := Root(ctx)
+	if err != nil {
+		return Programs{}, err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Programs{}, fmt.Errorf("finding a folder to keep the lab's programs in: %w", err)
+	}
+	programs := Programs{folders: map[string]string{}}
+	for _, module := range modules {
+		builder := builder{
+			module:   module,
+			source:   filepath.Join(sources(root), module.name),
+			cache:    filepath.Join(cache, "vicinity", "lab"),
+			progress: progress,
+		}
+		folder, err := builder.build(ctx)
+		if err != nil {
+			return Programs{}, fmt.Errorf("building %s: %w", module.name, err)
+		}
+		programs.folders[module.name] = folder
+	}
+	return programs, nil
+}
+
+// Root returns the folder of the repository that the caller's working folder is in. Modules inside a module cannot be embedded, so
+// their sources have to be found.
+func Root(ctx context.Context) (string, error) {
+	file, err := run(ctx, "", nil, "env", "GOMOD")
+	if err != nil {
+		return "", fmt.Errorf("finding the repository: %w", err)
+	}
+	root := filepath.Dir(file)
+	if _, err := os.Stat(sources(root)); err != nil {
+		return "", fmt.Errorf("finding the lab's modules: run this inside a checkout of Vicinity: %w", err)
+	}
+	return root, nil
+}
+
+// sources is the folder of the modules.
+func sources(root string) string { return filepath.Join(root, "e2e", "lab", "build") }
+
+// builder builds one module.
+type builder struct {
+	module   Module
+	source   string // the folder of the module
+	cache    string
+	progress io.Writer
+}
+
+// build returns the folder of the module's programs.
+func (b builder) build(ctx context.Context) (string, error) {
+	version, err := b.version(ctx)
+	if err != nil {
+		return "", err
+	}
+	key, err := b.key(ctx, version)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(b.cache, b.module.name+"-"+key)
+	if present(folder) {
+		return folder, nil
+	}
+	unlock, err := lock(filepath.Join(b.cache, b.module.name+".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if present(folder) { // somebody else built it while we waited
+		return folder, nil
+	}
+	if err := b.module.missing(ctx); err != nil {
+		return "", err
+	}
+	return folder, b.buildInto(ctx, folder, version)
+}
+
+// buildInto builds beside the folder and renames, so that a build that was cut short leaves no folder behind.
+func (b builder) buildInto(ctx context.Context, folder, version string) error {
+	partial := filepath.Join(b.cache, b.module.name+".partial")
+	if err := os.RemoveAll(partial); err != nil { // of a build that was killed: we hold the lock
+		return fmt.Errorf("removing what another build left behind: %w", err)
+	}
+	if err := os.MkdirAll(partial, 0o755); err != nil {
+		return fmt.Errorf("making a folder for the programs: %w", err)
+	}
+	start := time.Now()
+	fmt.Fprintf(b.progress, "building %s %s (the first time about %s) ...\n", b.module.name, version, b.module.patience)
+	arguments := b.module.arguments(version)
+	output := filepath.Join(partial, b.module.program)
+	if b.module.program == "" {
+		output += string(filepath.Separator) // a folder: each program is named after its package
+	}
+	arguments = append([]string{arguments[0], "-o", output}, arguments[1:]...)
+	if _, err := run(ctx, b.source, b.module.environment(), arguments...); err != nil {
+		return errors.Join(err, os.RemoveAll(partial))
+	}
+	if err := os.Rename(partial, folder); err != nil {
+		return fmt.Errorf("keeping the programs: %w", err)
+	}
+	fmt.Fprintf(b.progress, "built %s in %s\n", b.module.name, time.Since(start).Round(time.Second))
+	return nil
+}
+
+// version returns the version of the module that the programs come from, as go.mod names it.
+func (b builder) version(ctx context.Context) (string, error) {
+	if b.module.of == "" {
+		return "", nil
+	}
+	return run(ctx, b.source, b.module.environment(), "list", "-m", "-f", "{{.Version}}", b.module.of)
+}
+
+func present(folder string) bool {
+	_, err := os.Stat(folder)
+	return err == nil
+}
+
+// run runs the go command and returns what it printed. An error carries what it complained about.
+func run(ctx context.Context, folder string, environment []string, arguments ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", arguments...)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), environment...)
+	var output, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &complaints
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", arguments[0], err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return strings.TrimSpace(output.String()), nil
+}

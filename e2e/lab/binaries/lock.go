@@ -1,0 +1,32 @@
+package binaries
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// lock waits until no other build of the module runs, in this process or another. The kernel lets go of the lock of a process that
+// is killed.
+func lock(path string) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("making a folder to keep the lab's programs in: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the lab's programs: %w", err)
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		switch err {
+		case nil:
+			return func() { file.Close() }, nil
+		case unix.EINTR: // Go's own signals
+		default:
+			file.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+	}
+}

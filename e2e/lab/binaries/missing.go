@@ -1,0 +1,37 @@
+package binaries
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// missing says what the machine needs before the module can be built. The linker's own words about a missing library would come after
+// minutes, and name no package.
+func (m Module) missing(ctx context.Context) error {
+	if m.library == nil {
+		return nil
+	}
+	compiler, err := run(ctx, "", nil, "env", "CC")
+	if err != nil {
+		return err
+	}
+	program, _, _ := strings.Cut(compiler, " ")
+	if _, err := exec.LookPath(program); err != nil {
+		return fmt.Errorf("there is no C compiler (%s): install the Debian packages gcc and libc6-dev, or your system's", program)
+	}
+	return m.library.missing(ctx, program)
+}
+
+// missing builds a small program with the library, as it will be used: linked in.
+func (l library) missing(ctx context.Context, compiler string) error {
+	cmd := exec.CommandContext(ctx, compiler, "-x", "c", "-o", os.DevNull, "-", "-static", "-l"+l.name)
+	cmd.Stdin = strings.NewReader("#include <" + l.header + ">\nint main(void) { return 0; }\n")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("the C library %s, with its headers and for static linking, is missing: install the Debian packages %s and "+
+			"libc6-dev, or your system's: %w\n%s", l.name, l.debian, err, output)
+	}
+	return nil
+}

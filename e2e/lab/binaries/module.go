@@ -1,0 +1,140 @@
+package binaries
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Module is a folder in e2e/lab/build: a Go module that is built as a whole.
+type Module struct {
+	name string
+	// of is the module that the programs come from. Its version is shown, and linked in where the programs ask for it.
+	of string
+	// packages are what is built: the module's tools, or its own program.
+	packages []string
+	// program is the name of the only program, where the last part of its package's path is not a good one.
+	program string
+	// library is the C library that a program needs besides the C compiler's own. It is linked in: where programs run there are no
+	// libraries.
+	library *library
+	tags    string
+	// stamp returns what the linker writes into the programs so that they know their version.
+	stamp func(version string) []string
+	// patience says how long a first build takes on two cores.
+	patience string
+}
+
+// library is a C library: its name, a header of its, and the Debian package that has both.
+type library struct{ name, header, debian string }
+
+// The modules of the lab.
+var (
+	Kubernetes = Module{
+		name: "kubernetes",
+		of:   "k8s.io/kubernetes",
+		packages: []string{
+			"k8s.io/kubernetes/cmd/kube-apiserver",
+			"k8s.io/kubernetes/cmd/kube-controller-manager",
+			"k8s.io/kubernetes/cmd/kube-proxy",
+			"k8s.io/kubernetes/cmd/kube-scheduler",
+			"k8s.io/kubernetes/cmd/kubectl",
+			"k8s.io/kubernetes/cmd/kubelet",
+		},
+		stamp:    stampKubernetes,
+		patience: "8 minutes",
+	}
+	Etcd = Module{
+		name:     "etcd",
+		of:       "go.etcd.io/etcd/server/v3",
+		packages: []string{"go.etcd.io/etcd/server/v3"},
+		program:  "etcd",
+		patience: "1 minute",
+	}
+	Containerd = Module{
+		name: "containerd",
+		of:   "github.com/containerd/containerd/v2",
+		packages: []string{
+			"github.com/containerd/containerd/v2/cmd/containerd",
+			"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+			"github.com/containerd/containerd/v2/cmd/ctr",
+		},
+		stamp: func(version string) []string {
+			return []string{"github.com/containerd/containerd/v2/version.Version=" + version}
+		},
+		patience: "2 minutes",
+	}
+	// Runc enters namespaces in C, before Go starts threads, and filters system calls with libseccomp.
+	Runc = Module{
+		name:     "runc",
+		of:       "github.com/opencontainers/runc",
+		packages: []string{"github.com/opencontainers/runc"},
+		library:  &library{name: "seccomp", header: "seccomp.h", debian: "libseccomp-dev"},
+		tags:     "seccomp,netgo,osusergo",
+		patience: "30 seconds",
+	}
+	CNI = Module{
+		name: "cni",
+		of:   "github.com/containernetworking/plugins",
+		packages: []string{
+			"github.com/containernetworking/plugins/plugins/ipam/host-local",
+			"github.com/containernetworking/plugins/plugins/main/loopback",
+			"github.com/containernetworking/plugins/plugins/main/ptp",
+		},
+		patience: "30 seconds",
+	}
+	// CoreDNS is a program of ours: CoreDNS' own has all its plugins.
+	CoreDNS = Module{
+		name:     "coredns",
+		of:       "github.com/coredns/coredns",
+		packages: []string{"."},
+		patience: "1 minute",
+	}
+)
+
+// All are the modules of a whole cluster, the quick ones first: what is wrong with the machine shows soon.
+var All = []Module{Runc, CNI, Etcd, Containerd, CoreDNS, Kubernetes}
+
+// stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it they are v0.0.0,
+// and clients that compare versions with the API server's complain.
+func stampKubernetes(version string) []string {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	var stamps []string
+	for _, pkg := range []string{"k8s.io/client-go/pkg/version", "k8s.io/component-base/version"} {
+		stamps = append(stamps,
+			fmt.Sprintf("%s.gitVersion=%s", pkg, version),
+			fmt.Sprintf("%s.gitMajor=%s", pkg, major),
+			fmt.Sprintf("%s.gitMinor=%s", pkg, minor),
+			fmt.Sprintf("%s.gitTreeState=archive", pkg),
+		)
+	}
+	return stamps
+}
+
+// arguments are those of `go build`, without the place of the result.
+func (m Module) arguments(version string) []string {
+	linker := []string{"-s", "-w"}
+	if m.stamp != nil {
+		for _, stamp := range m.stamp(version) {
+			linker = append(linker, "-X", stamp)
+		}
+	}
+	if m.library != nil {
+		linker = append(linker, "-linkmode", "external", "-extldflags", "-static")
+	}
+	// The lab needs no version control: the version is in go.mod.
+	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(linker, " ")}
+	if m.tags != "" {
+		arguments = append(arguments, "-tags", m.tags)
+	}
+	return append(arguments, m.packages...)
+}
+
+// environment is what a build adds to ours. A workspace or flags of the person who calls must not change what is built.
+func (m Module) environment() []string {
+	cgo := "0"
+	if m.library != nil {
+		cgo = "1"
+	}
+	return []string{"CGO_ENABLED=" + cgo, "GOFLAGS=", "GOWORK=off"}
+}

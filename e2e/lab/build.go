@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+func newBuild() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build",
+		Short: "Build the cluster's programs, which up does by itself",
+		Long: `Build the cluster's programs and keep them in your cache folder (vicinity/lab), as "lab up" does by itself.
+
+Each set of programs is built once for each version of its module in e2e/lab/build and of Go. runc needs a C compiler and
+the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := binaries.Build(cmd.Context(), cmd.ErrOrStderr(), binaries.All...)
+			return err
+		},
+	}
+}
+
+// own are this repository's programs that run in the cluster.
+var own = []string{"./e2e/lab/image/pause", "./e2e/lab/node/init", "./e2e/lab/node/mount", "./e2e/probe"}
+
+// buildOwn builds them, statically: where they run there is nothing else.
+func buildOwn(ctx context.Context, folder cluster.Folder) error {
+	if err := os.MkdirAll(folder.Own(), 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	root, err := binaries.Root(ctx)
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-o", folder.Own() + string(filepath.Separator)}, own...)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the probe and the nodes' own programs: %w\n%s", err, output)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+// Package cgroup makes the control groups of the lab's nodes beside those that the machine has, and removes them again. It never
+// mounts anything and never changes a group that it did not make.
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Groups are the groups of a lab: one in each hierarchy, below which each node has its own.
+type Groups struct {
+	hierarchies []hierarchy
+	name        string
+}
+
+// Find finds the machine's hierarchies. The name is that of the lab's groups, in each of them.
+func Find(name string) (*Groups, error) {
+	membership, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, fmt.Errorf("reading which cgroups this process is in: %w", err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("reading where cgroups are mounted: %w", err)
+	}
+	hierarchies, err := parse(string(membership), string(mounts))
+	if err != nil {
+		return nil, err
+	}
+	return &Groups{hierarchies: hierarchies, name: name}, nil
+}
+
+// Node is the groups of one node.
+type Node struct {
+	// Folders are the node's group in each hierarchy.
+	Folders []string
+	// Leaf is a group below the node's for its first process, with cgroup v2 only.
+	Leaf string
+	// Mounts say how the node sees its groups: the type, the options, and where, below /sys/fs/cgroup.
+	Mounts []Mount
+}
+
+// Mount is a hierarchy as a node sees it.
+type Mount struct{ Type, Options, Target string }
+
+// AddNode makes the groups of a node.
+func (g *Groups) AddNode(node string) (Node, error) {
+	var n Node
+	for _, h := range g.hierarchies {
+		folder := filepath.Join(h.folder, g.name, node)
+		if err := h.add(filepath.Join(g.name, node)); err != nil {
+			return n, err
+		}
+		n.Folders = append(n.Folders, folder)
+		if h.controllers == "" {
+			n.Leaf = filepath.Join(folder, "init")
+			if err := os.Mkdir(n.Leaf, 0o755); err != nil {
+				return n, fmt.Errorf("making a cgroup: %w", err)
+			}
+			n.Mounts = append(n.Mounts, Mount{Type: "cgroup2"})
+			continue
+		}
+		target := strings.TrimPrefix(h.controllers, "name=")
+		n.Mounts = append(n.Mounts, Mount{Type: "cgroup", Options: h.controllers, Target: target})
+	}
+	return n, nil
+}
+
+// add makes a group and those above it, and prepares them for processes.
+func (h hierarchy) add(path string) error {
+	folder := h.folder
+	for name := range strings.SplitSeq(path, string(filepath.Separator)) {
+		if h.controllers == "" {
+			handDown(folder)
+		}
+		parent := folder
+		folder = filepath.Join(folder, name)
+		if err := os.Mkdir(folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("making a cgroup: %w", err)
+		}
+		if !h.has("cpuset") {
+			continue
+		}
+		// A cpuset without processors and memory takes no process, and new ones have none (cgroup-v1/cpusets.rst).
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+			if err := inherit(parent, folder, file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handDown lets the groups below have the controllers that the node needs. Which of them there are is for kubelet to say.
+func handDown(folder string) {
+	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
+		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)
+	}
+}
+
+func inherit(parent, folder, file string) error {
+	value, err := os.ReadFile(filepath.Join(parent, file))
+	if err != nil {
+		return fmt.Errorf("preparing a cgroup: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, file), value, 0); err != nil {
+		return fmt.Errorf("preparing a cgroup: %w", err)
+	}
+	return nil
+}
+
+// Folders are the lab's groups, below which everything is the lab's.
+func (g *Groups) Folders() []string {
+	var folders []string
+	for _, h := range g.hierarchies {
+		folders = append(folders, filepath.Join(h.folder, g.name))
+	}
+	return folders
+}
+
+// Remove removes groups with all groups below. A process that was killed stays in its groups for a moment; Remove waits for it.
+func Remove(folders []string, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for _, folder := range folders {
+		for {
+			err := removeTree(folder)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("removing cgroup %s: %w", folder, err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// removeTree removes a group and those below. Only folders are removed: the files of a group go with it.
+func removeTree(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(folder, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(folder); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

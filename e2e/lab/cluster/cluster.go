@@ -1,0 +1,162 @@
+// Package cluster is the lab: a Kubernetes cluster of real programs on one machine.
+//
+//	         switch (172.30.0.254)
+//	   ┌──────────┼──────────────┬──────────────────┐
+//	node-1      node-2         node-3         control-plane (172.30.0.201)
+//	172.30.0.1  172.30.0.2     172.30.0.3       etcd, kube-apiserver, kube-controller-manager, kube-scheduler
+//	containerd, kubelet, pods in each
+//
+// The networks are those of package fabric: nothing touches the machine's own but one socket on its loopback, which leads to the
+// API server. Everything ends with the process that made it.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+// Cluster is a cluster that runs.
+type Cluster struct {
+	config       Config
+	network      *fabric.Fabric
+	host         *fabric.Host // where the control plane is
+	controlPlane *controlplane.ControlPlane
+	forwarder    *forwarder
+	client       kubernetes.Interface // of its administrator, from this process
+	groups       *cgroup.Groups
+	nodes        []*process.Process
+}
+
+// Start starts a cluster and returns when everything in it is ready. On error nothing but logs is left.
+//
+// It must run in a mount namespace of its own, because it mounts a tmpfs for everything that the lab writes: containers cannot be
+// unpacked on every file system, and what is in memory is gone with the namespace.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	c := &Cluster{config: config}
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	images := make(chan result, 1)
+	go func() {
+		root, err := c.importImages(ctx)
+		images <- result{root, err}
+	}()
+	err := c.startControlPlane(ctx)
+	imported := <-images // it uses what Close takes away
+	if err := errors.Join(err, imported.err); err != nil {
+		return err
+	}
+	if err := c.startNodes(imported.root); err != nil {
+		return err
+	}
+	return c.fill(ctx)
+}
+
+// result is what importing images came to.
+type result struct {
+	root string
+	err  error
+}
+
+// prepare makes folders, networks and cgroups.
+func (c *Cluster) prepare() error {
+	for _, folder := range []string{c.config.Folder.Run(), c.config.Folder.Logs(), c.config.Folder.pids()} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return fmt.Errorf("making a folder: %w", err)
+		}
+	}
+	if err := unix.Mount("tmpfs", c.config.Folder.Run(), "tmpfs", 0, "mode=700"); err != nil {
+		return fmt.Errorf("mounting a tmpfs for the lab: %w", err)
+	}
+	groups, err := cgroup.Find(c.config.Groups)
+	if err != nil {
+		return err
+	}
+	c.groups = groups
+	if err := os.WriteFile(c.config.Folder.Groups(), []byte(strings.Join(groups.Folders(), "\n")), 0o644); err != nil {
+		return fmt.Errorf("noting the lab's cgroups: %w", err)
+	}
+	return c.makeNetworks()
+}
+
+// startControlPlane starts the control plane, and what leads to it from the machine.
+func (c *Cluster) startControlPlane(ctx context.Context) error {
+	folder := filepath.Join(c.config.Folder.Run(), "control-plane")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	plane, err := controlplane.Start(ctx, controlplane.Config{
+		Dir:         folder,
+		Logs:        c.config.Folder.Logs(),
+		Programs:    c.config.Programs,
+		Place:       c.host,
+		Address:     c.host.IPv4,
+		Controllers: true,
+	})
+	if err != nil {
+		return err
+	}
+	c.controlPlane = plane
+	if c.client, err = kubernetes.NewForConfig(plane.AdminConfig()); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := c.openDoor(); err != nil {
+		return err
+	}
+	c.config.Step("the control plane is ready")
+	return nil
+}
+
+// openDoor makes the API server reachable from the machine, and leaves a kubeconfig behind.
+func (c *Cluster) openDoor() (err error) {
+	admin := c.controlPlane.AdminConfig()
+	if c.forwarder, err = newForwarder(c.host, strings.TrimPrefix(admin.Host, "https://")); err != nil {
+		return err
+	}
+	admin.Host = "https://" + c.forwarder.address()
+	return controlplane.WriteKubeconfig(c.config.Folder.Kubeconfig(), admin)
+}
+
+// groupPatience is how long processes that were killed may take to leave their cgroups.
+const groupPatience = 10 * time.Second
+
+// Close ends everything. Logs stay.
+func (c *Cluster) Close() error {
+	for _, node := range c.nodes {
+		_ = node.Kill() // we started it, so we may
+	}
+	if c.forwarder != nil {
+		c.forwarder.close()
+	}
+	if c.controlPlane != nil {
+		c.controlPlane.Stop()
+	}
+	var errs []error
+	if c.network != nil {
+		errs = append(errs, c.network.Close())
+	}
+	if c.groups != nil {
+		errs = append(errs, cgroup.Remove(c.groups.Folders(), groupPatience))
+	}
+	return errors.Join(errs...)
+}

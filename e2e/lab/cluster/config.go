@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+)
+
+// Options are what a lab's owner chooses.
+type Options struct {
+	// Folder is where the lab is.
+	Folder Folder
+	// Nodes is how many there are.
+	Nodes int
+	// Manifests is the folder that Vicinity is installed from. Empty: it is not installed.
+	Manifests string
+	// Proxy is the proxy's program, for the image that Vicinity is installed with.
+	Proxy string
+	// KubeProxy also runs Kubernetes' own service proxy on every node.
+	KubeProxy bool
+}
+
+// served says whether anybody serves Services. Without that, cluster DNS cannot work.
+func (o Options) served() bool { return o.Manifests != "" || o.KubeProxy }
+
+// Config is everything that a cluster is made of.
+type Config struct {
+	Options
+	// Programs have all modules.
+	Programs binaries.Programs
+	// Groups is what the lab's cgroups are called. No two labs on a machine may share it.
+	Groups string
+	// Step is told what was done, in the past tense.
+	Step func(format string, args ...any)
+}
+
+// The images that nodes have. Pods must not ask for them to be pulled.
+const (
+	pauseImage   = "vicinity.dev/lab-pause:lab" // with a domain, so that containerd completes nothing
+	corednsImage = "vicinity-lab-coredns:lab"
+	probeImage   = "vicinity-probe:lab"
+	proxyName    = "vicinity-proxy"
+	proxyTag     = "lab"
+)

@@ -1,0 +1,42 @@
+package cluster
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+)
+
+// importImages makes the images and returns the root folder of a containerd that has them. There is no registry, and kubelet backs
+// off once it has asked for an image in vain: a node has all its images before kubelet starts.
+func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
+	file := filepath.Join(c.config.Folder.Run(), "images.tar")
+	if err := image.Write(file, c.images()...); err != nil {
+		return "", err
+	}
+	store := image.Store{
+		Programs: c.config.Programs,
+		Place:    c.host,
+		Dir:      filepath.Join(c.config.Folder.Run(), "images"),
+		Logs:     c.config.Folder.Logs(),
+	}
+	if root, err = store.Import(ctx, file); err != nil {
+		return "", err
+	}
+	c.config.Step("the images are ready")
+	return root, nil
+}
+
+func (c *Cluster) images() []image.Image {
+	images := []image.Image{
+		{Name: pauseImage, Program: filepath.Join(c.config.Folder.Own(), "pause"), User: "65535:65535"},
+		{Name: corednsImage, Program: c.config.Programs.Path(binaries.CoreDNS, "coredns"), User: "65532:65532"},
+		{Name: probeImage, Program: filepath.Join(c.config.Folder.Own(), "probe")},
+	}
+	if c.config.Proxy != "" {
+		// As Dockerfile.proxy makes it.
+		images = append(images, image.Image{Name: proxyName + ":" + proxyTag, Program: c.config.Proxy, User: "0:0"})
+	}
+	return images
+}

@@ -1,0 +1,117 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+)
+
+// install installs Vicinity as README.md of the manifests says: the image and two settings are the cluster's own.
+func (c *Cluster) install(ctx context.Context) error {
+	folder := c.config.Folder.Install()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	rendered, err := c.kubectlOutput(ctx, "kustomize", c.config.Manifests)
+	if err != nil {
+		return err
+	}
+	patch, err := settings(rendered, c.controlPlane.URL(), clusterCIDR())
+	if err != nil {
+		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
+	}
+	base, err := filepath.Rel(folder, c.config.Manifests) // kustomize takes no absolute path
+	if err != nil {
+		return fmt.Errorf("finding %s from %s: %w", c.config.Manifests, folder, err)
+	}
+	kustomization, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1",
+		"kind":       "Kustomization",
+		"resources":  []string{base},
+		"images":     []map[string]string{{"name": proxyName, "newTag": proxyTag}},
+		"patches":    []map[string]string{{"path": "settings.yaml"}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the kustomization: %w", err)
+	}
+	for name, content := range map[string][]byte{"kustomization.yaml": kustomization, "settings.yaml": patch} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+			return fmt.Errorf("writing the kustomization: %w", err)
+		}
+	}
+	return c.kubectl(ctx, "apply", "-k", folder)
+}
+
+// The files in Vicinity's ConfigMap.
+const (
+	configFile     = "config.conf"
+	kubeconfigFile = "kubeconfig.conf"
+)
+
+var errNoConfigMap = fmt.Errorf("there is no ConfigMap %s with %s in the manifests", proxyName, configFile)
+
+// configMap is the part of a ConfigMap that matters here.
+type configMap struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   map[string]any    `json:"metadata"`
+	Data       map[string]string `json:"data"`
+}
+
+// settings returns a patch that gives Vicinity's ConfigMap, found among the manifests, the API server's address and the pods'
+// addresses.
+func settings(manifests []byte, server, clusterCIDR string) ([]byte, error) {
+	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
+		var object configMap
+		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
+			continue // other kinds are none of our business
+		}
+		err := errors.Join(
+			edit(object.Data, configFile, func(file map[string]any) { file["clusterCIDR"] = clusterCIDR }),
+			edit(object.Data, kubeconfigFile, func(file map[string]any) { setServer(file, server) }),
+		)
+		if err != nil {
+			return nil, err
+		}
+		patch, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the ConfigMap: %w", err)
+		}
+		return patch, nil
+	}
+	return nil, errNoConfigMap
+}
+
+// edit changes a file in a ConfigMap, if it is there: in a cluster with another service proxy no kubeconfig is needed.
+func edit(data map[string]string, name string, change func(file map[string]any)) error {
+	if data[name] == "" {
+		return nil
+	}
+	var file map[string]any
+	if err := yaml.Unmarshal([]byte(data[name]), &file); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	change(file)
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", name, err)
+	}
+	data[name] = string(text)
+	return nil
+}
+
+// setServer changes the address in every cluster of a kubeconfig.
+func setServer(kubeconfig map[string]any, server string) {
+	clusters, _ := kubeconfig["clusters"].([]any)
+	for _, entry := range clusters {
+		named, _ := entry.(map[string]any)
+		if cluster, ok := named["cluster"].(map[string]any); ok {
+			cluster["server"] = server
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const manifests = `apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: vicinity-proxy
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: vicinity-proxy
+  namespace: kube-system
+data:
+  config.conf: |
+    apiVersion: kubeproxy.config.k8s.io/v1alpha1
+    kind: KubeProxyConfiguration
+    clusterCIDR: ""
+    detectLocalMode: ClusterCIDR
+  kubeconfig.conf: |
+    kind: Config
+    clusters:
+    - name: default
+      cluster:
+        certificate-authority: /ca.crt
+        server: https://control-plane.example:6443
+`
+
+func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
+	patch, err := settings([]byte(manifests), "https://172.30.0.201:6443", "10.244.0.0/16,fd00:244::/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got configMap
+	if err := yaml.Unmarshal(patch, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Kind != "ConfigMap" || got.Metadata["name"] != "vicinity-proxy" || got.Metadata["namespace"] != "kube-system" {
+		t.Errorf("the patch is for %s %v", got.Kind, got.Metadata)
+	}
+	for file, wants := range map[string][]string{
+		configFile:     {"clusterCIDR: 10.244.0.0/16,fd00:244::/32\n", "detectLocalMode: ClusterCIDR\n"},
+		kubeconfigFile: {"server: https://172.30.0.201:6443\n", "certificate-authority: /ca.crt\n"},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(got.Data[file], want) {
+				t.Errorf("%s lacks %q:\n%s", file, want, got.Data[file])
+			}
+		}
+	}
+}
+
+func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
+	without, _, _ := strings.Cut(manifests, "  kubeconfig.conf")
+	patch, err := settings([]byte(without), "https://172.30.0.201:6443", "10.244.0.0/16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(patch), kubeconfigFile) {
+		t.Errorf("the patch adds one:\n%s", patch)
+	}
+}
+
+func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
+	if _, err := settings([]byte("kind: Service\n"), "", ""); !errors.Is(err, errNoConfigMap) {
+		t.Errorf("got error %v, want %v", err, errNoConfigMap)
+	}
+}

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNodesAreSpreadOverZonesAndRacks(t *testing.T) {
+	var got []string
+	for number := 1; number <= 6; number++ {
+		l := labels(number)
+		got = append(got, strings.Join([]string{
+			nodeName(number), l["topology.kubernetes.io/region"], l["topology.kubernetes.io/zone"], l["example.com/rack"],
+		}, " "))
+	}
+	want := []string{
+		"node-1 region-1 zone-a rack-1", "node-2 region-1 zone-b rack-1",
+		"node-3 region-1 zone-c rack-2", "node-4 region-1 zone-a rack-2",
+		"node-5 region-1 zone-b rack-3", "node-6 region-1 zone-c rack-3",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestALabRemovesOnlyWhatIsInsideItsFolder(t *testing.T) {
+	folder := Folder("/somewhere/lab")
+	contents := folder.Contents()
+	for _, path := range contents {
+		if !strings.HasPrefix(path, "/somewhere/lab/") {
+			t.Errorf("%s is removed", path)
+		}
+	}
+	if len(contents) == 0 {
+		t.Error("nothing is removed")
+	}
+}

@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+const dialPatience = 10 * time.Second
+
+// makeNetworks makes the networks of all nodes and that of the control plane, from which pods are reached through their nodes: the
+// API server dials pods for whoever asks it to, and so it does webhooks.
+func (c *Cluster) makeNetworks() (err error) {
+	if c.network, err = fabric.New(); err != nil {
+		return err
+	}
+	for number := range c.config.Nodes {
+		if _, err := c.network.AddNode(nodeName(number + 1)); err != nil {
+			return err
+		}
+	}
+	nodes := c.network.Nodes()
+	if c.host, err = c.network.AddHost("control-plane", nodes[0]); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		ipv4, ipv6 := node.PodCIDRs()
+		if err := errors.Join(c.host.RouteVia(ipv4, node.Namespace), c.host.RouteVia(ipv6, node.Namespace)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forwarder accepts connections on the machine's loopback and leads them to one address inside a network namespace. Whoever connects
+// still has to prove who they are: what passes is TLS.
+type forwarder struct {
+	listener net.Listener
+	from     *fabric.Host
+	to       string
+
+	mu   sync.Mutex
+	open map[net.Conn]struct{} // nil once closed
+	wait sync.WaitGroup
+}
+
+func newForwarder(from *fabric.Host, to string) (*forwarder, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for clients of the API server: %w", err)
+	}
+	f := &forwarder{listener: listener, from: from, to: to, open: map[net.Conn]struct{}{}}
+	f.wait.Go(f.accept)
+	return f, nil
+}
+
+func (f *forwarder) address() string { return f.listener.Addr().String() }
+
+func (f *forwarder) accept() {
+	for {
+		client, err := f.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		f.wait.Go(func() { f.serve(client) })
+	}
+}
+
+// serve passes on what both sides say until one of them is gone.
+func (f *forwarder) serve(client net.Conn) {
+	defer f.forget(client)
+	if !f.remember(client) {
+		return
+	}
+	server, err := f.from.Dial("tcp", f.to, dialPatience)
+	if err != nil {
+		return // the client sees a connection that ends
+	}
+	defer f.forget(server)
+	if !f.remember(server) {
+		return
+	}
+	done := make(chan struct{}, 2)
+	for _, pair := range [][2]net.Conn{{client, server}, {server, client}} {
+		go func() {
+			_, _ = io.Copy(pair[0], pair[1]) // a side that goes away says so to the other by being closed
+			done <- struct{}{}
+		}()
+	}
+	<-done
+}
+
+func (f *forwarder) remember(conn net.Conn) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open == nil {
+		return false
+	}
+	f.open[conn] = struct{}{}
+	return true
+}
+
+func (f *forwarder) forget(conn net.Conn) {
+	conn.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.open, conn)
+}
+
+func (f *forwarder) close() {
+	f.listener.Close()
+	f.mu.Lock()
+	for conn := range f.open {
+		conn.Close()
+	}
+	f.open = nil
+	f.mu.Unlock()
+	f.wait.Wait()
+}

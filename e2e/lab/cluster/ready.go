@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+const (
+	readyPatience = 3 * time.Minute
+	pollInterval  = 100 * time.Millisecond
+)
+
+// awaitNodes waits until every node is ready, and tells the API server its pods' addresses as soon as it is known there.
+func (c *Cluster) awaitNodes(ctx context.Context) error {
+	assigned := map[string]bool{}
+	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
+		var waiting []string
+		for _, network := range c.network.Nodes() {
+			found, err := c.client.CoreV1().Nodes().Get(ctx, network.Name, metav1.GetOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return "", fmt.Errorf("reading node %s: %w", network.Name, err)
+			}
+			if err == nil && !assigned[network.Name] {
+				if err := c.assignPodCIDRs(ctx, network); err != nil {
+					return "", err
+				}
+				assigned[network.Name] = true
+			}
+			if err != nil || !ready(found) {
+				waiting = append(waiting, network.Name)
+			}
+		}
+		return strings.Join(waiting, ", "), nil
+	})
+}
+
+// assignPodCIDRs does what the kube-controller-manager does with --allocate-node-cidrs, which would choose for itself.
+func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) error {
+	ipv4, ipv6 := network.PodCIDRs()
+	patch, err := json.Marshal(map[string]any{
+		"spec": map[string]any{"podCIDR": ipv4, "podCIDRs": []netip.Prefix{ipv4, ipv6}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the pod CIDRs of %s: %w", network.Name, err)
+	}
+	_, err = c.client.CoreV1().Nodes().Patch(ctx, network.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("assigning pod CIDRs to %s: %w", network.Name, err)
+	}
+	return nil
+}
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// await asks until there is nothing left to wait for. A node that ends will never be ready.
+func (c *Cluster) await(ctx context.Context, ask func(context.Context) (waitingFor string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	for {
+		waitingFor, err := ask(ctx)
+		if err != nil {
+			return err
+		}
+		if waitingFor == "" {
+			return nil
+		}
+		for _, node := range c.nodes {
+			select {
+			case <-node.Done():
+				return node.Ended()
+			default:
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", waitingFor, ctx.Err())
+		case <-time.After(pollInterval):
+		}
+	}
+}

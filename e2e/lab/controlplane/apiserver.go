@@ -1,0 +1,82 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+const (
+	// readyPatience is for a machine that is busy with other things; the API server itself takes a few seconds.
+	readyPatience = 90 * time.Second
+	// stopPatience is what an API server gets to end its watches.
+	stopPatience = 10 * time.Second
+	pollInterval = 50 * time.Millisecond
+)
+
+var errRuns = errors.New("the API server runs already")
+
+// StartAPIServer starts the API server after StopAPIServer or KillAPIServer, at the same address and with the same data, and returns
+// when it is ready. Flags are appended to those it always has, for this run only.
+func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) error {
+	if c.apiServer != nil {
+		return errRuns
+	}
+	program := c.config.Programs.Path(binaries.Kubernetes, apiServer)
+	server, err := c.launch(apiServer, program, append(c.apiServerFlags(), flags...))
+	if err != nil {
+		return err
+	}
+	c.apiServer = server
+	return c.awaitReady(ctx)
+}
+
+// StopAPIServer asks the API server to end, as an upgrade would, and waits until it has. Everything else goes on.
+func (c *ControlPlane) StopAPIServer() error {
+	if c.apiServer == nil {
+		return nil
+	}
+	err := c.apiServer.Stop(stopPatience)
+	c.apiServer = nil
+	return err
+}
+
+// KillAPIServer ends the API server at once. Everything else goes on.
+func (c *ControlPlane) KillAPIServer() {
+	if c.apiServer != nil {
+		kill(c.apiServer)
+	}
+	c.apiServer = nil
+}
+
+// kill ends a process. What we started ourselves we may kill, so there is no error that anybody could act on.
+func kill(p *process.Process) { _ = p.Kill() }
+
+// awaitReady asks /readyz until it says yes.
+func (c *ControlPlane) awaitReady(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
+	for {
+		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.apiServer.Done():
+			return c.apiServer.Ended()
+		case <-ctx.Done():
+			return fmt.Errorf("the API server is not ready: %w; the end of %s:\n%s", err, c.apiServer.Log, c.apiServer.LastWords())
+		case <-time.After(pollInterval):
+		}
+	}
+}

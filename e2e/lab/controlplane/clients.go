@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+// AdminConfig returns a client configuration that may do everything. It is the caller's to change.
+func (c *ControlPlane) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// ClientConfig returns the configuration of a client that is a user in groups, by a certificate. What it may do is up to RBAC.
+func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config, error) {
+	pair, err := c.authority.Client(user, groups...)
+	if err != nil {
+		return nil, err
+	}
+	config := c.anonymous()
+	config.CertData, config.KeyData = pair.Certificate, pair.Key
+	return config, nil
+}
+
+// ServiceAccountConfig returns the configuration of a client that is a ServiceAccount, which must exist, by a token of an hour.
+func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	client, err := kubernetes.NewForConfig(c.admin)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	request := &authenticationv1.TokenRequest{}
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("asking for a token of ServiceAccount %s/%s: %w", namespace, name, err)
+	}
+	config := c.anonymous()
+	config.BearerToken = answer.Status.Token
+	return config, nil
+}
+
+// anonymous is a client that says nothing about itself.
+func (c *ControlPlane) anonymous() *rest.Config {
+	return &rest.Config{
+		Host:            c.URL(),
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.Certificate()},
+		Dial:            c.dialer(),
+		// The default of 5 requests a second is for programs that share an API server with others.
+		QPS: -1,
+	}
+}
+
+// dialPatience is for a connection to the API server from a client of this process.
+const dialPatience = 10 * time.Second
+
+// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by names. Nil, which is
+// as everybody does, if that is here.
+func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if c.config.Place == (process.Here{}) {
+		return nil
+	}
+	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
+		err = c.config.Place.Do(func() (err error) {
+			connection, err = (&net.Dialer{Timeout: dialPatience}).DialContext(ctx, network, address)
+			return err
+		})
+		return connection, err
+	}
+}
+
+// WriteKubeconfig writes a client configuration as a kubeconfig file that only its owner may read. How the client dials is not
+// part of it.
+func WriteKubeconfig(path string, config *rest.Config) error {
+	const name = "lab"
+	kubeconfig := clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{
+			name: {Server: config.Host, CertificateAuthorityData: config.CAData},
+		},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{
+			name: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken},
+		},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}
+	if err := clientcmd.WriteToFile(kubeconfig, path); err != nil {
+		return fmt.Errorf("writing kubeconfig %s: %w", path, err)
+	}
+	return nil
+}

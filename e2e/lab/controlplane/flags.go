@@ -1,0 +1,88 @@
+package controlplane
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// The flags of the programs. Only what differs from their defaults is here.
+
+func local(port int) string { return net.JoinHostPort(loopback.String(), strconv.Itoa(port)) }
+
+// etcdFlags run an etcd of one member that never waits for a disk: nothing in it outlives the lab.
+func (c *ControlPlane) etcdFlags() []string {
+	client, peer := "https://"+local(c.ports.etcd), "https://"+local(c.ports.etcdPeer)
+	return []string{
+		"--data-dir=" + c.files.data(),
+		"--unsafe-no-fsync",
+		"--listen-client-urls=" + client,
+		"--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer,
+		"--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=default=" + peer,
+		"--trusted-ca-file=" + c.files.ca(),
+		"--cert-file=" + c.files.certificate(etcdServer),
+		"--key-file=" + c.files.key(etcdServer),
+		"--client-cert-auth",
+		"--peer-trusted-ca-file=" + c.files.ca(),
+		"--peer-cert-file=" + c.files.certificate(etcdServer),
+		"--peer-key-file=" + c.files.key(etcdServer),
+		"--peer-client-cert-auth",
+	}
+}
+
+func (c *ControlPlane) apiServerFlags() []string {
+	flags := []string{
+		"--etcd-servers=https://" + local(c.ports.etcd),
+		"--etcd-cafile=" + c.files.ca(),
+		"--etcd-certfile=" + c.files.certificate(apiServer),
+		"--etcd-keyfile=" + c.files.key(apiServer),
+		"--bind-address=" + c.config.Address.String(),
+		"--advertise-address=" + c.config.Address.String(),
+		fmt.Sprintf("--secure-port=%d", c.ports.apiServer),
+		"--tls-cert-file=" + c.files.certificate(apiServer),
+		"--tls-private-key-file=" + c.files.key(apiServer),
+		"--client-ca-file=" + c.files.ca(),
+		"--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--service-cluster-ip-range=" + ServicesIPv4.String() + "," + ServicesIPv6.String(),
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.files.key(tokens),
+		"--service-account-signing-key-file=" + c.files.key(tokens),
+		"--kubelet-certificate-authority=" + c.files.ca(),
+		"--kubelet-client-certificate=" + c.files.certificate(kubeletClient),
+		"--kubelet-client-key=" + c.files.key(kubeletClient),
+		// Nodes have names that nobody resolves.
+		"--kubelet-preferred-address-types=InternalIP",
+	}
+	return append(flags, c.config.APIServerFlags...)
+}
+
+// controllerManagerFlags leave the choice of each node's pod addresses to whoever makes the node's network.
+func (c *ControlPlane) controllerManagerFlags() []string {
+	kubeconfig := c.files.kubeconfig(controllerManager)
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=" + loopback.String(),
+		fmt.Sprintf("--secure-port=%d", c.ports.controllerManager),
+		"--leader-elect=false", // there is one
+		"--use-service-account-credentials",
+		"--root-ca-file=" + c.files.ca(),
+		"--service-account-private-key-file=" + c.files.key(tokens),
+	}
+}
+
+func (c *ControlPlane) schedulerFlags() []string {
+	kubeconfig := c.files.kubeconfig(scheduler)
+	return []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=" + loopback.String(),
+		fmt.Sprintf("--secure-port=%d", c.ports.scheduler),
+		"--leader-elect=false", // there is one
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+func newDown() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "End the cluster, and remove everything it left",
+		Long:  `End the cluster and remove everything it left, logs included. It may be called at any time and any number of times.`,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			folder, err := absolute(dir)
+			if err != nil {
+				return err
+			}
+			return down(cluster.Folder(folder))
+		},
+	}
+	addDir(cmd, &dir)
+	return cmd
+}
+
+const (
+	// downPatience is what a keeper gets to end everything in order.
+	downPatience = 15 * time.Second
+	pollInterval = 20 * time.Millisecond
+)
+
+func down(folder cluster.Folder) error {
+	if err := endKeeper(folder, unix.SIGTERM, unix.SIGKILL); err != nil {
+		return err
+	}
+	if err := cleanUp(folder); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(lockFile(folder)); err != nil {
+		return fmt.Errorf("removing what the lab left: %w", err)
+	}
+	err := os.Remove(string(folder))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) { // the folder may have been there before
+		return fmt.Errorf("removing the lab's folder: %w", err)
+	}
+	return nil
+}
+
+// endKeeper sends the lab's keeper signals, one after the other, until it has ended. With it ends all that it started.
+func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
+	for _, signal := range signals {
+		keeper, err := keeperOf(folder)
+		if err != nil || keeper == 0 {
+			return err
+		}
+		if err := unix.Kill(keeper, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("ending the lab's process %d: %w", keeper, err)
+		}
+		for deadline := time.Now().Add(downPatience); time.Now().Before(deadline); time.Sleep(pollInterval) {
+			if keeper, err = keeperOf(folder); err != nil || keeper == 0 {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("the lab in %s does not end", folder)
+}
+
+// cleanUp removes what a lab leaves in the file systems of the machine, but for what should be kept. Its mounts, networks and processes
+// ended with its keeper.
+func cleanUp(folder cluster.Folder, keep ...string) error {
+	groups, err := os.ReadFile(folder.Groups())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading which cgroups the lab has: %w", err)
+	}
+	if err := cgroup.Remove(strings.Fields(string(groups)), downPatience); err != nil {
+		return err
+	}
+	for _, path := range folder.Contents() {
+		if slices.Contains(keep, path) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("removing what the lab left: %w", err)
+		}
+	}
+	return nil
+}

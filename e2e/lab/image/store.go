@@ -1,0 +1,87 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+const (
+	startPatience = time.Minute
+	stopPatience  = 10 * time.Second
+	pollInterval  = 20 * time.Millisecond
+)
+
+// Store is a containerd that runs just long enough to take images in.
+type Store struct {
+	// Programs have the module Containerd.
+	Programs binaries.Programs
+	// Place is a network namespace: containerd needs none, and should have none of the machine's.
+	Place process.Place
+	// Dir is a folder for it, on a file system where overlays can be made. Logs is a folder for its log.
+	Dir, Logs string
+}
+
+// root is containerd's folder of images, after Import.
+func (s Store) root() string { return filepath.Join(s.Dir, "root") }
+
+// Import takes the images of a file in, as Write makes it, and returns a containerd's root folder that holds them. Nobody uses it
+// any more then.
+func (s Store) Import(ctx context.Context, file string) (root string, err error) {
+	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
+	// It starts no container, so any name will do for the image of a pod's first process.
+	text := node.ContainerdConfig(s.root(), filepath.Join(s.Dir, "state"), socket, "none")
+	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return "", fmt.Errorf("making a folder for images: %w", err)
+	}
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		return "", fmt.Errorf("configuring containerd for images: %w", err)
+	}
+	program := s.Programs.Path(binaries.Containerd, "containerd")
+	containerd, err := process.Start(s.Place, s.Logs, "images", exec.Command(program, "--config", config))
+	if err != nil {
+		return "", err
+	}
+	err = s.load(ctx, containerd, socket, file)
+	return s.root(), errors.Join(err, containerd.Stop(stopPatience))
+}
+
+func (s Store) load(ctx context.Context, containerd *process.Process, socket, file string) error {
+	if err := await(ctx, containerd, socket); err != nil {
+		return err
+	}
+	ctr := exec.CommandContext(ctx, s.Programs.Path(binaries.Containerd, "ctr"),
+		"--address", socket, "--namespace", "k8s.io", "images", "import", file)
+	if output, err := ctr.CombinedOutput(); err != nil {
+		return fmt.Errorf("importing images: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// await waits until containerd answers.
+func await(ctx context.Context, containerd *process.Process, socket string) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		connection, err := net.Dial("unix", socket)
+		if err == nil {
+			return connection.Close()
+		}
+		select {
+		case <-containerd.Done():
+			return containerd.Ended()
+		case <-ctx.Done():
+			return fmt.Errorf("containerd does not answer: %w; the end of %s:\n%s", err, containerd.Log, containerd.LastWords())
+		case <-time.After(pollInterval):
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+// The keeper is this program once more, in the background: it starts the cluster and is the parent of everything in it. It runs in a
+// session and a mount namespace of its own.
+
+// report is the file descriptor on which the keeper tells its starter what happens, a JSON object a line.
+const report = 3
+
+// message is one line of the report.
+type message struct {
+	Step  string `json:"step,omitempty"` // what was done
+	Ready bool   `json:"ready,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// startKeeper starts a keeper and waits until the cluster is ready. If it is not, the keeper has ended.
+func startKeeper(ctx context.Context, progress io.Writer, options cluster.Options) error {
+	text, err := json.Marshal(options)
+	if err != nil {
+		return fmt.Errorf("encoding the lab's options: %w", err)
+	}
+	if err := os.MkdirAll(options.Folder.Logs(), 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	log, err := os.Create(filepath.Join(options.Folder.Logs(), "keeper.log"))
+	if err != nil {
+		return fmt.Errorf("opening the keeper's log: %w", err)
+	}
+	defer log.Close() // the child has its own
+	from, to, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe for the keeper's report: %w", err)
+	}
+	defer from.Close()
+	cmd := exec.Command("/proc/self/exe", "keeper", string(text)) // `go run` deletes the file while we run
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{to}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Unshareflags: unix.CLONE_NEWNS}
+	if err := errors.Join(cmd.Start(), to.Close()); err != nil {
+		return fmt.Errorf("starting the lab's keeper: %w", err)
+	}
+	// Ctrl-C does not reach another session.
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(unix.SIGTERM) })()
+	if follow(from, progress) {
+		return cmd.Process.Release()
+	}
+	return errors.Join(errors.New("the cluster did not come up"), cmd.Wait())
+}
+
+// follow prints the report until the cluster is ready or the keeper has ended.
+func follow(from io.Reader, progress io.Writer) (ready bool) {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		var m message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			m.Error = lines.Text() // nobody but the keeper writes here
+		}
+		switch {
+		case m.Ready:
+			return true
+		case m.Error != "":
+			fmt.Fprintln(progress, m.Error)
+		default:
+			fmt.Fprintln(progress, m.Step)
+		}
+	}
+	return false
+}
+
+func newKeeper() *cobra.Command {
+	return &cobra.Command{
+		Use:    "keeper OPTIONS",
+		Hidden: true, // up calls it
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var options cluster.Options
+			if err := json.Unmarshal([]byte(args[0]), &options); err != nil {
+				return fmt.Errorf("reading the lab's options: %w", err)
+			}
+			starter := json.NewEncoder(os.NewFile(report, "report"))
+			tell := func(m message) { _ = starter.Encode(m) } // a starter that is gone needs no report
+			err := keep(cmd.Context(), tell, options)
+			if err != nil && cmd.Context().Err() == nil { // whoever interrupted us knows why
+				tell(message{Error: err.Error()})
+			}
+			return err
+		},
+	}
+}
+
+// keep runs a cluster until the context ends.
+func keep(ctx context.Context, tell func(message), options cluster.Options) error {
+	if err := hold(options.Folder); err != nil {
+		return err
+	}
+	programs, err := binaries.Build(ctx, io.Discard, binaries.All...)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	step := func(format string, args ...any) {
+		tell(message{Step: fmt.Sprintf("%5.1fs  ", time.Since(start).Seconds()) + fmt.Sprintf(format, args...)})
+	}
+	running, err := cluster.Start(ctx, cluster.Config{
+		Options: options, Programs: programs, Groups: groupsOf(options.Folder), Step: step,
+	})
+	if err != nil {
+		return err
+	}
+	tell(message{Ready: true})
+	<-ctx.Done()
+	return running.Close()
+}
+
+// groupsOf names the cgroups of a lab after its folder.
+func groupsOf(folder cluster.Folder) string {
+	sum := sha256.Sum256([]byte(folder))
+	return "vicinity-lab-" + hex.EncodeToString(sum[:4])
+}

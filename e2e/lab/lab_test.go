@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+// machine is what a lab must not touch.
+type machine struct {
+	Links, Mounts, Ruleset string
+	Sysctls                map[string]string
+}
+
+func look(t *testing.T) machine {
+	t.Helper()
+	read := func(path string) string {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	ruleset, err := exec.CommandContext(t.Context(), "nft", "list", "ruleset").Output()
+	if err != nil {
+		t.Fatalf("nft list ruleset: %v", err)
+	}
+	var links []string
+	for line := range strings.Lines(read("/proc/thread-self/net/dev")) {
+		if name, _, ok := strings.Cut(line, ":"); ok { // not the packets: they come and go
+			links = append(links, strings.TrimSpace(name))
+		}
+	}
+	return machine{
+		Links: strings.Join(links, " "), Mounts: read("/proc/self/mounts"), Ruleset: string(ruleset), Sysctls: sysctls(t),
+	}
+}
+
+// sysctls are the settings that kubelet and CNI plugins write, and all of the network's.
+func sysctls(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, name := range []string{"vm", "kernel/keys", "kernel/panic", "kernel/panic_on_oops", "net/ipv4", "net/ipv6", "net/bridge"} {
+		root := filepath.Join("/proc/sys", name)
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			// Some can only be written, and some are not ours to read.
+			if value, err := os.ReadFile(path); err == nil {
+				found[path] = string(value)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+func TestALabServesAndLeavesTheMachineAsItWas(t *testing.T) {
+	before := look(t)
+	dir := filepath.Join(t.TempDir(), "lab")
+	t.Cleanup(func() {
+		if err := down(cluster.Folder(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	mustRun(t, "up", "--dir", dir, "--nodes", "1", "--install", "none", "--kube-proxy")
+
+	nodes := mustRun(t, "status", "--dir", dir)
+	for _, want := range []string{"node-1", "true", "zone-a", "rack-1", "172.30.0.1", "10.244.1.0/24"} {
+		if !strings.Contains(nodes, want) {
+			t.Errorf("%s is missing in:\n%s", want, nodes)
+		}
+	}
+	if tables := mustRun(t, "exec", "--dir", dir, "node-1", "nft", "list", "tables"); !strings.Contains(tables, "table ip kube-proxy") {
+		t.Errorf("the node's tables:\n%s", tables)
+	}
+	if diff := cmp.Diff(before, look(t)); diff != "" {
+		t.Errorf("while the lab runs (-before +now):\n%s", diff)
+	}
+
+	mustRun(t, "down", "--dir", dir)
+	if diff := cmp.Diff(before, look(t)); diff != "" {
+		t.Errorf("after the lab (-before +now):\n%s", diff)
+	}
+	groups, err := filepath.Glob("/sys/fs/cgroup/*/" + groupsOf(cluster.Folder(dir)))
+	if err != nil || len(groups) > 0 {
+		t.Errorf("cgroups are left: %v, %v", groups, err)
+	}
+}
+
+func mustRun(t *testing.T, args ...string) (stdout string) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	if code := run(t.Context(), args, &out, &problems); code != exitOK {
+		t.Fatalf("lab %s: exit status %d\n%s", strings.Join(args, " "), code, &problems)
+	}
+	return out.String()
+}
+
+func TestALabEndsWithItsKeeper(t *testing.T) {
+	folder := cluster.Folder(filepath.Join(t.TempDir(), "lab"))
+	t.Cleanup(func() {
+		if err := down(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	mustRun(t, "up", "--dir", string(folder), "--nodes", "1", "--install", "none")
+	node, err := firstProcess(folder, "node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	if err := unix.Kill(keeperIn(t, folder), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool {
+		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
+		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if nobody waits for orphans here
+	}
+	for deadline := time.Now().Add(time.Minute); !ended(); time.Sleep(pollInterval) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the first process of node-1 (%s) outlives the keeper", node)
+		}
+	}
+	var out, problems bytes.Buffer
+	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {
+		t.Errorf("the lab is said to run: %s", &out)
+	}
+	mustRun(t, "down", "--dir", string(folder))
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+// asKeeper makes the test binary what a keeper is: a process that holds the lock of a folder, until it is killed.
+const asKeeper = "VICINITY_TEST_KEEPER"
+
+func TestMain(m *testing.M) {
+	if folder := os.Getenv(asKeeper); folder != "" {
+		if err := hold(cluster.Folder(folder)); err != nil {
+			os.Exit(1)
+		}
+		fmt.Println("held")
+		select {}
+	}
+	if len(os.Args) > 1 && os.Args[1] == "keeper" { // `up` starts a keeper as this program
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// startHolder starts another process that holds the lock of a folder.
+func startHolder(t *testing.T, folder cluster.Folder) *exec.Cmd {
+	t.Helper()
+	holder := exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), asKeeper+"="+string(folder))
+	output, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Process.Kill() })
+	said := make([]byte, len("held\n"))
+	if _, err := output.Read(said); err != nil {
+		t.Fatal(err)
+	}
+	return holder
+}
+
+func keeperIn(t *testing.T, folder cluster.Folder) int {
+	t.Helper()
+	pid, err := keeperOf(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func TestTheKernelSaysWhoKeepsALab(t *testing.T) {
+	folder := cluster.Folder(t.TempDir())
+	if pid := keeperIn(t, folder); pid != 0 {
+		t.Errorf("process %d keeps a lab that was never started", pid)
+	}
+	holder := startHolder(t, folder)
+	if pid := keeperIn(t, folder); pid != holder.Process.Pid {
+		t.Errorf("process %d keeps it, want %d", pid, holder.Process.Pid)
+	}
+	if err := hold(folder); !errors.Is(err, errRuns) {
+		t.Errorf("a second keeper: %v, want %v", err, errRuns)
+	}
+	if err := vacant(folder); !errors.Is(err, errRuns) {
+		t.Errorf("up beside it: %v, want %v", err, errRuns)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = holder.Wait() // killed
+	if pid := keeperIn(t, folder); pid != 0 {
+		t.Errorf("process %d keeps a lab whose keeper was killed", pid)
+	}
+}
+
+func TestDownEndsALabOnceAndMayBeCalledAgain(t *testing.T) {
+	folder := cluster.Folder(filepath.Join(t.TempDir(), "lab"))
+	if err := os.MkdirAll(folder.Logs(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	holder := startHolder(t, folder)
+	go func() { _ = holder.Wait() }() // terminated
+	for range 2 {
+		if err := down(folder); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(string(folder)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the folder is still there: %v", err)
+		}
+	}
+}
+
+func TestDownLeavesWhatIsNotTheLabs(t *testing.T) {
+	folder := cluster.Folder(t.TempDir())
+	for _, path := range []string{folder.Kubeconfig(), filepath.Join(string(folder), "notes")} {
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := down(folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(folder.Kubeconfig()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the kubeconfig is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(string(folder), "notes")); err != nil {
+		t.Errorf("somebody's notes: %v", err)
+	}
+}
+
+func TestUpSaysWhatCannotBeBeforeAnythingIsStarted(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lab")
+	for name, test := range map[string]struct {
+		options cluster.Options
+		want    string
+	}{
+		"no nodes":      {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
+		"no manifests":  {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
+		"nothing built": {options: cluster.Options{Nodes: 1, Manifests: filepath.Dir(dir), Proxy: "/no/proxy"}, want: "run `make build` first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := complete(test.options, dir)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want %s", err, test.want)
+			}
+		})
+	}
+	if _, err := complete(cluster.Options{Nodes: 1, Manifests: nothing, Proxy: "/no/proxy"}, dir); err != nil {
+		t.Errorf("a lab without Vicinity needs no proxy: %v", err)
+	}
+}
+
+func TestTheKeepersReportIsFollowedUntilItIsReadyOrEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		report string
+		ready  bool
+		want   string
+	}{
+		"ready":  {report: `{"step":"one"}` + "\n" + `{"ready":true}` + "\n" + `{"step":"two"}` + "\n", ready: true, want: "one\n"},
+		"failed": {report: `{"error":"no etcd"}` + "\n", want: "no etcd\n"},
+		"killed": {report: `{"step":"one"}` + "\n", want: "one\n"},
+		"broken": {report: "panic\n", want: "panic\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var progress bytes.Buffer
+			if ready := follow(strings.NewReader(test.report), &progress); ready != test.ready {
+				t.Errorf("ready: %t", ready)
+			}
+			if progress.String() != test.want {
+				t.Errorf("progress %q, want %q", progress.String(), test.want)
+			}
+		})
+	}
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	for _, command := range []string{"", "up ", "down ", "status ", "exec ", "build "} {
+		args := strings.Fields(command + "--help")
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, &stdout, &stderr); code != exitOK {
+			t.Errorf("%v: exit status %d: %s", args, code, &stderr)
+		}
+		if !strings.Contains(stdout.String(), "Usage:") || strings.Contains(stdout.String(), "keeper") {
+			t.Errorf("%v: %s", args, &stdout)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"sideways"}, &stdout, &stderr); code != exitFailure || stderr.Len() == 0 {
+		t.Errorf("an unknown command: exit status %d, %q", code, &stderr)
+	}
+}

@@ -1,0 +1,134 @@
+package node
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
+)
+
+// object reads JSON.
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var read map[string]any
+	if err := json.Unmarshal([]byte(text), &read); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return read
+}
+
+func TestKubeletLeavesTheMachineAndTheRulesetAlone(t *testing.T) {
+	text, err := kubeletConfiguration(netip.MustParseAddr("10.96.0.10"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := object(t, text)
+	for key, want := range map[string]any{
+		"makeIPTablesUtilChains": false,
+		"cgroupDriver":           "cgroupfs",
+		"failCgroupV1":           false,
+		"clusterDNS":             []any{"10.96.0.10"},
+	} {
+		if diff := cmp.Diff(want, got[key]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+	anonymous := got["authentication"].(map[string]any)["anonymous"]
+	if diff := cmp.Diff(map[string]any{"enabled": false}, anonymous); diff != "" {
+		t.Errorf("whoever says nothing about himself may talk to kubelet (-want +got):\n%s", diff)
+	}
+}
+
+func TestKubeletIsToldItsNodesNameLabelsAndAddresses(t *testing.T) {
+	addrs := []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}
+	flags := kubeletFlags("node-1", addrs, map[string]string{"zone": "zone-a", "rack": "rack-1"})
+	for _, want := range []string{
+		"--hostname-override=node-1", "--node-ip=172.30.0.1,fd00:30::1", "--node-labels=rack=rack-1,zone=zone-a", "--oom-score-adj=0",
+	} {
+		if !slices.Contains(flags, want) {
+			t.Errorf("%s is missing in %q", want, flags)
+		}
+	}
+}
+
+func TestPodsGetAddressesOfEachFamilyAndLinksOfTheirOwn(t *testing.T) {
+	text, err := cniNetworks(netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:244:1::/64"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugins := object(t, text)["plugins"].([]any)
+	if len(plugins) != 1 {
+		t.Fatalf("%d plugins, want one", len(plugins))
+	}
+	plugin := plugins[0].(map[string]any)
+	if plugin["type"] != "ptp" {
+		t.Errorf("plugin %v", plugin["type"])
+	}
+	if masquerades, ok := plugin["ipMasq"]; ok {
+		t.Errorf("ipMasq is %v: the service proxy masquerades, and nobody else", masquerades)
+	}
+	want := []any{
+		[]any{map[string]any{"subnet": "10.244.1.0/24"}},
+		[]any{map[string]any{"subnet": "fd00:244:1::/64"}},
+	}
+	if diff := cmp.Diff(want, plugin["ipam"].(map[string]any)["ranges"]); diff != "" {
+		t.Errorf("ranges (-want +got):\n%s", diff)
+	}
+}
+
+func TestEverySettingOfTheMachineThatKubeletWritesHasAStandIn(t *testing.T) {
+	mounts := sysctlMounts("/run/node-1")
+	for _, setting := range []string{
+		"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+		"kernel/keys/root_maxbytes",
+	} {
+		want := Mount{Source: "/run/node-1/etc/lab/sysctl/" + setting, Target: "/proc/sys/" + setting, Type: "bind", File: true}
+		if !slices.Contains(mounts, want) {
+			t.Errorf("%s is the machine's own", setting)
+		}
+	}
+}
+
+func TestANodeSeesItsOwnCgroupsOnly(t *testing.T) {
+	v1 := cgroupMounts(cgroup.Node{Mounts: []cgroup.Mount{
+		{Type: "cgroup", Options: "cpu,cpuacct", Target: "cpu,cpuacct"}, {Type: "cgroup", Options: "name=systemd", Target: "systemd"},
+	}})
+	v2 := cgroupMounts(cgroup.Node{Leaf: "/sys/fs/cgroup/lab/node-1/init", Mounts: []cgroup.Mount{{Type: "cgroup2"}}})
+	targets := func(mounts []Mount) (all []string) {
+		for _, mount := range mounts {
+			all = append(all, mount.Type+" "+mount.Target+" "+mount.Data)
+		}
+		return all
+	}
+	wantV1 := []string{
+		"tmpfs /sys/fs/cgroup mode=755", "cgroup /sys/fs/cgroup/cpu,cpuacct cpu,cpuacct", "cgroup /sys/fs/cgroup/systemd name=systemd",
+	}
+	if diff := cmp.Diff(wantV1, targets(v1)); diff != "" {
+		t.Errorf("cgroup v1 (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"cgroup2 /sys/fs/cgroup "}, targets(v2)); diff != "" {
+		t.Errorf("cgroup v2 (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheLibrariesOfAProgramAreThoseThatTheLinkerFinds(t *testing.T) {
+	got := Libraries(`	linux-vdso.so.1 (0x00007ffd)
+	libnftables.so.1 => /lib/x86_64-linux-gnu/libnftables.so.1 (0x00007f01)
+	/lib64/ld-linux-x86-64.so.2 (0x00007f02)
+`)
+	if diff := cmp.Diff([]string{"/lib/x86_64-linux-gnu/libnftables.so.1", "/lib64/ld-linux-x86-64.so.2"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestContainerdHasTheImageOfPodsFirstProcess(t *testing.T) {
+	config := ContainerdConfig("/root", "/state", "/run/containerd.sock", "vicinity.dev/lab-pause:lab")
+	if !strings.Contains(config, `sandbox = "vicinity.dev/lab-pause:lab"`) {
+		t.Error(config)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+)
+
+// join moves the process to the node's cgroups, makes these the roots of a new cgroup namespace, and executes the next stage. It
+// returns only on error.
+func join(plan node.Plan, next []string) error {
+	runtime.LockOSThread()
+	for _, group := range plan.Groups {
+		if err := enter(group); err != nil {
+			return err
+		}
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return fmt.Errorf("making a cgroup namespace: %w", err)
+	}
+	if plan.Leaf != "" {
+		if err := enter(plan.Leaf); err != nil {
+			return err
+		}
+	}
+	if err := unix.Exec(next[0], next, os.Environ()); err != nil {
+		return fmt.Errorf("executing %s: %w", next[0], err)
+	}
+	return nil
+}
+
+func enter(group string) error {
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return fmt.Errorf("joining a cgroup: %w", err)
+	}
+	return nil
+}
+
+// become makes the plan's root the root of this process.
+func become(plan node.Plan) error {
+	if err := unix.Sethostname([]byte(plan.Hostname)); err != nil {
+		return fmt.Errorf("setting the host name: %w", err)
+	}
+	// Nothing that is mounted from here on may reach the machine.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("separating the node's mounts from the machine's: %w", err)
+	}
+	if err := unix.Mount(plan.Root, plan.Root, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mounting %s: %w", plan.Root, err)
+	}
+	for _, mount := range plan.Mounts {
+		if err := apply(plan.Root, mount); err != nil {
+			return fmt.Errorf("mounting %s on the node's %s: %w", mount.Source, mount.Target, err)
+		}
+	}
+	if err := os.Symlink("pts/ptmx", filepath.Join(plan.Root, "dev/ptmx")); err != nil {
+		return fmt.Errorf("linking /dev/ptmx: %w", err)
+	}
+	return pivot(plan.Root)
+}
+
+// apply makes the target, if it is missing, and mounts.
+func apply(root string, mount node.Mount) error {
+	target := filepath.Join(root, mount.Target)
+	if err := touch(target, mount.File); err != nil {
+		return err
+	}
+	if mount.Type != "bind" {
+		return unix.Mount(mount.Source, target, mount.Type, mount.Flags, mount.Data)
+	}
+	if err := unix.Mount(mount.Source, target, "", unix.MS_BIND, ""); err != nil {
+		return err
+	}
+	if mount.Flags == 0 {
+		return nil
+	}
+	// The kernel takes the flags of a bind mount only afterwards.
+	return unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|mount.Flags, "")
+}
+
+func touch(target string, file bool) error {
+	if !file {
+		return os.MkdirAll(target, 0o755)
+	}
+	created, err := os.OpenFile(target, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return created.Close()
+}
+
+// pivot moves to the new root and lets go of the old one, and with it of everything else of the machine's files.
+func pivot(root string) error {
+	if err := os.Chdir(root); err != nil {
+		return fmt.Errorf("entering %s: %w", root, err)
+	}
+	// The old root comes to lie over the new one, from where it is detached (pivot_root(2), "pivot_root . .").
+	if err := unix.PivotRoot(".", "."); err != nil {
+		return fmt.Errorf("making %s the root: %w", root, err)
+	}
+	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("letting go of the old root: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("entering the new root: %w", err)
+	}
+	// kubelet mounts volumes where containers that run already should see them.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
+		return fmt.Errorf("sharing the node's mounts with its containers: %w", err)
+	}
+	return nil
+}

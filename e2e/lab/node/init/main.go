@@ -1,0 +1,58 @@
+// Command init is the first process of a node. It runs in new mount, UTS, IPC and PID namespaces and in the node's network
+// namespace, makes a machine of them as a plan says, starts the node's programs and collects the orphans.
+//
+// When it is killed, the kernel kills everything on the node, and its mounts are gone.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+)
+
+// The stages: a process sees the cgroup namespace that it made only after it was executed anew, because the kernel moves one thread
+// and not the process.
+const (
+	stageJoin = "join"
+	stageRun  = "run"
+)
+
+func main() {
+	if err := run(os.Args); err != nil {
+		fmt.Fprintf(os.Stderr, "init: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("usage: %s join|run PLAN", args[0])
+	}
+	plan, err := read(args[2])
+	if err != nil {
+		return err
+	}
+	switch args[1] {
+	case stageJoin:
+		return join(plan, []string{args[0], stageRun, args[2]})
+	case stageRun:
+		if err := become(plan); err != nil {
+			return err
+		}
+		return supervise(plan.Programs)
+	}
+	return fmt.Errorf("unknown stage %q", args[1])
+}
+
+func read(path string) (plan node.Plan, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return plan, fmt.Errorf("reading the plan: %w", err)
+	}
+	if err := json.Unmarshal(text, &plan); err != nil {
+		return plan, fmt.Errorf("reading the plan %s: %w", path, err)
+	}
+	return plan, nil
+}

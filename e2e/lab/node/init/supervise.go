@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+)
+
+const (
+	logs           = "/var/log"
+	socketPatience = time.Minute
+	pollInterval   = 20 * time.Millisecond
+)
+
+// environment is all that the node's programs know of the machine they are on.
+var environment = []string{
+	"HOME=/root",
+	"PATH=" + node.ProgramPath,
+}
+
+// ended is a process that ended.
+type ended struct {
+	pid    int
+	status unix.WaitStatus
+}
+
+// supervise starts the programs one after the other and waits until one of them ends, which ends the node.
+func supervise(programs []node.Program) error {
+	running := map[int]string{}
+	var orphans chan ended
+	for _, program := range programs {
+		pid, err := start(program)
+		if err != nil {
+			return err
+		}
+		running[pid] = program.Name
+		if orphans == nil { // wait4 fails while there are no children
+			orphans = make(chan ended)
+			go reap(orphans)
+		}
+		if err := await(program, running, orphans); err != nil {
+			return err
+		}
+	}
+	for child := range orphans {
+		if err := judge(running, child); err != nil {
+			return err
+		}
+	}
+	return errors.New("there are no processes left")
+}
+
+// judge says whether the end of a process is the end of the node.
+func judge(running map[int]string, child ended) error {
+	name, ours := running[child.pid]
+	if !ours {
+		return nil // of some container
+	}
+	if child.status.Signaled() {
+		return fmt.Errorf("%s ended: signal: %s", name, child.status.Signal())
+	}
+	return fmt.Errorf("%s ended: exit status %d", name, child.status.ExitStatus())
+}
+
+// reap collects all processes that end: ours, and those whose parents are gone.
+func reap(orphans chan<- ended) {
+	defer close(orphans)
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		switch err {
+		case nil:
+			orphans <- ended{pid: pid, status: status}
+		case unix.EINTR:
+		default:
+			return
+		}
+	}
+}
+
+func start(program node.Program) (pid int, err error) {
+	log, err := os.OpenFile(filepath.Join(logs, program.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return 0, fmt.Errorf("opening the log of %s: %w", program.Name, err)
+	}
+	defer log.Close() // the child has its own
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return 0, fmt.Errorf("starting %s: %w", program.Name, err)
+	}
+	defer null.Close()
+	arguments := append([]string{program.Path}, program.Arguments...)
+	pid, err = syscall.ForkExec(program.Path, arguments, &syscall.ProcAttr{
+		Dir:   "/",
+		Env:   environment,
+		Files: []uintptr{null.Fd(), log.Fd(), log.Fd()},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("starting %s: %w", program.Name, err)
+	}
+	return pid, nil
+}
+
+// await waits until somebody listens on the program's socket.
+func await(program node.Program, running map[int]string, orphans <-chan ended) error {
+	if program.Socket == "" {
+		return nil
+	}
+	deadline := time.After(socketPatience)
+	for {
+		connection, err := net.Dial("unix", program.Socket)
+		if err == nil {
+			return connection.Close()
+		}
+		select {
+		case child := <-orphans:
+			if err := judge(running, child); err != nil {
+				return err
+			}
+		case <-deadline:
+			return fmt.Errorf("%s does not listen on %s after %s", program.Name, program.Socket, socketPatience)
+		case <-time.After(pollInterval):
+		}
+	}
+}

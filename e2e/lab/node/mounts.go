@@ -1,0 +1,82 @@
+package node
+
+import (
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
+)
+
+const (
+	readOnly = unix.MS_RDONLY
+	noSetUID = unix.MS_NOSUID
+	harmless = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+)
+
+// bind is the type of a mount that shows a folder or file of the machine.
+const bind = "bind"
+
+// devices are what programs and containers expect; runc makes those of containers itself. kubelet reads the kernel's log to see
+// which processes were killed for want of memory.
+var devices = []string{"full", "kmsg", "null", "random", "tty", "urandom", "zero"}
+
+// systemMounts are the kernel's own file systems, seen from the node's namespaces.
+func systemMounts() []Mount {
+	mounts := []Mount{
+		{Source: "proc", Target: "/proc", Type: "proc", Flags: harmless},
+		{Source: "sysfs", Target: "/sys", Type: "sysfs", Flags: harmless},
+		{Source: "tmpfs", Target: "/dev", Type: "tmpfs", Flags: noSetUID, Data: "mode=755"},
+		{
+			Source: "devpts", Target: "/dev/pts", Type: "devpts", Flags: unix.MS_NOSUID | unix.MS_NOEXEC,
+			Data: "newinstance,ptmxmode=0666,mode=620",
+		},
+		{Source: "tmpfs", Target: "/dev/shm", Type: "tmpfs", Flags: harmless},
+		{Source: "mqueue", Target: "/dev/mqueue", Type: "mqueue", Flags: harmless},
+	}
+	for _, device := range devices {
+		path := filepath.Join("/dev", device)
+		mounts = append(mounts, Mount{Source: path, Target: path, Type: bind, File: true})
+	}
+	return mounts
+}
+
+// cgroupMounts show the node its own groups as if there were no others.
+func cgroupMounts(groups cgroup.Node) []Mount {
+	const folder = "/sys/fs/cgroup"
+	var mounts []Mount
+	if groups.Leaf == "" {
+		mounts = append(mounts, Mount{Source: "tmpfs", Target: folder, Type: "tmpfs", Flags: harmless, Data: "mode=755"})
+	}
+	for _, group := range groups.Mounts {
+		mounts = append(mounts, Mount{
+			Source: group.Type, Target: filepath.Join(folder, group.Target), Type: group.Type, Flags: harmless, Data: group.Options,
+		})
+	}
+	return mounts
+}
+
+// machineSysctls are settings of the whole machine that kubelet writes (pkg/kubelet/cm/container_manager_linux.go,
+// setupKernelTunables). The node sees files with the values that kubelet wants instead, so that it finds nothing to write.
+var machineSysctls = map[string]string{
+	"kernel/keys/root_maxbytes": "25000000",
+	"kernel/keys/root_maxkeys":  "1000000",
+	"kernel/panic":              "10",
+	"kernel/panic_on_oops":      "1",
+	"vm/overcommit_memory":      "1",
+	"vm/panic_on_oom":           "0",
+}
+
+// standIns is the folder of those files in the node's root.
+const standIns = "/etc/lab/sysctl"
+
+// sysctlMounts put the stand-ins where kubelet looks.
+func sysctlMounts(root string) []Mount {
+	var mounts []Mount
+	for name := range machineSysctls {
+		mounts = append(mounts, Mount{
+			Source: filepath.Join(root, standIns, name), Target: filepath.Join("/proc/sys", name), Type: bind, File: true,
+		})
+	}
+	return mounts
+}

@@ -1,0 +1,127 @@
+// Package node runs Kubernetes nodes in namespaces: kubelet, containerd, runc and CNI plugins, each node with mounts, host name,
+// processes, cgroups and network of its own.
+//
+// A node's root is a folder with little in it but our own small programs: no shell, no package of a distribution, and above all
+// no iptables, so that its nftables ruleset is what the service proxy made of it.
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/authority"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+// Config says what a node is.
+type Config struct {
+	Name   string
+	Labels map[string]string
+	// Addrs are the node's own, IPv4 first. Pods are the ranges of its pods' addresses.
+	Addrs []netip.Addr
+	Pods  []netip.Prefix
+	// DNS is the ClusterIP of cluster DNS.
+	DNS netip.Addr
+
+	// Place is the node's network namespace.
+	Place process.Place
+	// Root is a folder for the node's files, on a file system that is no overlay: containers are overlays, and the kernel does
+	// not stack their upper folders. Logs is a folder for the logs of its programs and pods.
+	Root, Logs string
+	Groups     cgroup.Node
+
+	// Programs have the modules Kubernetes, Containerd, Runc and CNI; Own is the folder of this repository's programs.
+	Programs binaries.Programs
+	Own      string
+	// Images is a containerd's root folder with images. The node gets a copy.
+	Images string
+	// Pause is the image of the process that holds a pod's namespaces.
+	Pause string
+
+	// Authority signs kubelet's certificate. Kubeconfig is what kubelet reaches the API server with.
+	Authority  *authority.Authority
+	Kubeconfig string
+
+	// KubeProxy also starts Kubernetes' own service proxy.
+	KubeProxy *KubeProxy
+}
+
+// Start starts a node. The process it returns is the node's first; when it ends, everything on the node has.
+func Start(config Config) (*process.Process, error) {
+	if err := config.prepareRoot(); err != nil {
+		return nil, fmt.Errorf("preparing the root of %s: %w", config.Name, err)
+	}
+	plan, err := json.Marshal(config.plan())
+	if err != nil {
+		return nil, fmt.Errorf("encoding the plan of %s: %w", config.Name, err)
+	}
+	path := config.Root + ".plan.json"
+	if err := os.WriteFile(path, plan, 0o600); err != nil {
+		return nil, fmt.Errorf("writing the plan of %s: %w", config.Name, err)
+	}
+	cmd := exec.Command(filepath.Join(config.Own, "init"), "join", path)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC | syscall.CLONE_NEWPID,
+	}
+	return process.Start(config.Place, config.Logs, "init", cmd)
+}
+
+// Where programs are in a node.
+const programs = "/opt/lab"
+
+// ProgramPath is the PATH of a node's programs.
+const ProgramPath = programs + "/containerd:" + programs + "/runc:" + programs + "/kubernetes:/bin:/usr/sbin"
+
+// plan is what the node's first process does.
+func (c Config) plan() Plan {
+	return Plan{
+		Hostname: c.Name,
+		Root:     c.Root,
+		Groups:   c.Groups.Folders,
+		Leaf:     c.Groups.Leaf,
+		Mounts:   c.mounts(),
+		Programs: c.programs(),
+	}
+}
+
+func (c Config) mounts() []Mount {
+	mounts := systemMounts()
+	mounts = append(mounts, cgroupMounts(c.Groups)...)
+	mounts = append(mounts, sysctlMounts(c.Root)...)
+	for target, source := range map[string]string{
+		programs + "/containerd": c.Programs.Folder(binaries.Containerd),
+		programs + "/runc":       c.Programs.Folder(binaries.Runc),
+		programs + "/kubernetes": c.Programs.Folder(binaries.Kubernetes),
+		cniPrograms:              c.Programs.Folder(binaries.CNI),
+	} {
+		mounts = append(mounts, Mount{Source: source, Target: target, Type: bind, Flags: readOnly})
+	}
+	return append(mounts, Mount{Source: c.Logs, Target: "/var/log", Type: bind})
+}
+
+func (c Config) programs() []Program {
+	running := []Program{
+		{
+			Name:      "containerd",
+			Path:      programs + "/containerd/containerd",
+			Arguments: []string{"--config", containerdConfig},
+			Socket:    containerdSocket,
+		},
+		{
+			Name:      "kubelet",
+			Path:      programs + "/kubernetes/kubelet",
+			Arguments: kubeletFlags(c.Name, c.Addrs, c.Labels),
+		},
+	}
+	if c.KubeProxy != nil {
+		running = append(running, c.KubeProxy.program(c.Name))
+	}
+	return running
+}

@@ -1,0 +1,140 @@
+// Package process runs the lab's programs so that they never outlive it.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Place is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the function
+// takes. A fabric.Namespace is one.
+type Place interface {
+	Do(f func() error) error
+}
+
+// Here is the network namespace of the caller.
+type Here struct{}
+
+// Do calls f on a thread that nobody else uses.
+func (Here) Do(f func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		result <- f()
+	}()
+	return <-result
+}
+
+// Process is a program that runs. It is killed when this process ends, however that happens.
+type Process struct {
+	// Log is the file that the program writes to.
+	Log string
+
+	name string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start starts a program in a place, with its output appended to NAME.log in the folder logs. It gets a process group of its own,
+// so that a Ctrl-C at the terminal reaches only us.
+//
+// One thread starts the program and waits for it: the kernel sends the parent-death signal when the *thread* that started a child
+// ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
+func Start(place Place, logs, name string, cmd *exec.Cmd) (*Process, error) {
+	log, err := os.OpenFile(filepath.Join(logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the log of %s: %w", name, err)
+	}
+	defer log.Close() // the child has its own
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	cmd.Stdout, cmd.Stderr = log, log
+	p := &Process{Log: log.Name(), name: name, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		err := place.Do(func() error {
+			if err := cmd.Start(); err != nil {
+				return err
+			}
+			started <- nil
+			_ = cmd.Wait() // how it ended is in cmd.ProcessState
+			return nil
+		})
+		started <- err // read only if the program did not start
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// PID returns the process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Stop asks the process and those it started to end, and kills them when the time is over. It may have ended already.
+func (p *Process) Stop(patience time.Duration) error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(patience):
+		return p.Kill()
+	}
+}
+
+// Kill kills the process and those it started, and waits for its end. It may have ended already.
+func (p *Process) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+func (p *Process) signal(signal syscall.Signal) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err := syscall.Kill(-p.PID(), signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("sending %s to %s: %w", signal, p.name, err)
+	}
+	return nil
+}
+
+// lastLines is how much of a log an error carries.
+const lastLines = 8
+
+// Ended says how the process ended, and its last words. It waits for the end.
+func (p *Process) Ended() error {
+	<-p.done
+	return fmt.Errorf("%s ended (%s); the end of %s:\n%s", p.name, p.cmd.ProcessState, p.Log, p.LastWords())
+}
+
+// LastWords returns the end of the process's log.
+func (p *Process) LastWords() string {
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "    " + strings.Join(lines[max(0, len(lines)-lastLines):], "\n    ")
+}

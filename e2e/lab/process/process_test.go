@@ -1,0 +1,142 @@
+package process_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+// asStarter makes the test binary start a program, say its process id, and wait to be killed.
+const asStarter = "VICINITY_TEST_STARTER"
+
+func TestMain(m *testing.M) {
+	if logs := os.Getenv(asStarter); logs != "" {
+		p, err := process.Start(process.Here{}, logs, "sleep", exec.Command("sleep", "1000"))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(p.PID())
+		<-p.Done()
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// eventually waits until a condition holds. A busy machine gets all the time that it needs.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute, not yet: %s", what)
+		}
+	}
+}
+
+// gone says whether a process has ended. One that nobody waits for remains as a zombie.
+func gone(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(status), ") Z ")
+}
+
+func TestAProgramDiesWithWhoeverStartedIt(t *testing.T) {
+	starter := exec.Command(os.Args[0])
+	starter.Env = append(os.Environ(), asStarter+"="+t.TempDir())
+	output, err := starter.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = starter.Process.Kill() })
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatalf("the starter says %q", line)
+	}
+	if gone(pid) {
+		t.Fatal("the program ended before its starter")
+	}
+	if err := starter.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = starter.Wait() // killed
+	eventually(t, "the program is gone", func() bool { return gone(pid) })
+}
+
+func start(t *testing.T, args ...string) *process.Process {
+	t.Helper()
+	p, err := process.Start(process.Here{}, t.TempDir(), "program", exec.Command(args[0], args[1:]...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func TestAProgramThatEndedSaysHowAndItsLastWords(t *testing.T) {
+	p := start(t, "sh", "-c", "echo first; echo last >&2; exit 3")
+	got := p.Ended().Error()
+	for _, want := range []string{"program ended (exit status 3)", p.Log, "first\n    last"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in: %s", want, got)
+		}
+	}
+}
+
+func TestAProgramIsAskedToEndAndKilledIfItDoesNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		script   string
+		patience time.Duration
+		want     string
+	}{
+		"one that listens": {
+			script: `trap "exit 0" TERM; echo ready; while :; do sleep 0.01; done`, patience: time.Minute, want: "exit status 0",
+		},
+		"one that does not": {script: `trap "" TERM; echo ready; while :; do sleep 0.01; done`, want: "signal: killed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, "sh", "-c", test.script)
+			eventually(t, "the program is ready", func() bool { return strings.Contains(p.LastWords(), "ready") })
+			if err := p.Stop(test.patience); err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Ended().Error(); !strings.Contains(got, test.want) {
+				t.Errorf("want %s: %s", test.want, got)
+			}
+			if err := p.Kill(); err != nil {
+				t.Errorf("killing what has ended: %v", err)
+			}
+		})
+	}
+}
+
+func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
+	_, err := process.Start(process.Here{}, t.TempDir(), "program", exec.Command("/no/such/program"))
+	if err == nil || !strings.Contains(err.Error(), "starting program") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestAProgramDoesNotGetTheSignalsOfOurTerminal(t *testing.T) {
+	p := start(t, "sleep", "1000")
+	group, err := syscall.Getpgid(p.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group == syscall.Getpgrp() {
+		t.Error("the program is in our process group")
+	}
+}

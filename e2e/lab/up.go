@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+)
+
+// nothing is what --install is told if nothing should be installed.
+const nothing = "none"
+
+const maxNodes = 20
+
+func newUp() *cobra.Command {
+	var dir string
+	options := cluster.Options{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Start the cluster, and leave it running",
+		Long: `Start the cluster, and leave it running in the background until "lab down".
+
+It is ready when the command ends: every node, cluster DNS, and Vicinity on every node. Logs of everything are in the
+folder logs of --dir. After a failure they are still there, and nothing else is.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := complete(options, dir)
+			if err != nil {
+				return err
+			}
+			return up(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), options)
+		},
+	}
+	addDir(cmd, &dir)
+	flags := cmd.Flags()
+	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
+	flags.StringVar(&options.Manifests, "install", "manifests", "the `FOLDER` that Vicinity is installed from, or none")
+	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
+	flags.BoolVar(&options.KubeProxy, "kube-proxy", false, "also run kube-proxy on every node, in nftables mode (needs the program nft)")
+	return cmd
+}
+
+// complete makes paths absolute, and says what cannot be before anything is started.
+func complete(options cluster.Options, dir string) (cluster.Options, error) {
+	if os.Geteuid() != 0 {
+		return options, errors.New("the lab makes namespaces and needs root: run it with sudo")
+	}
+	if options.Nodes < 1 || options.Nodes > maxNodes {
+		return options, fmt.Errorf("--nodes %d: want 1 to %d", options.Nodes, maxNodes)
+	}
+	folder, err := absolute(dir)
+	if err != nil {
+		return options, err
+	}
+	options.Folder = cluster.Folder(folder)
+	if options.Manifests == nothing {
+		options.Manifests = ""
+	} else if options.Manifests, err = existing("--install", options.Manifests); err != nil {
+		return options, err
+	}
+	proxy, err := existing("--proxy-binary", options.Proxy)
+	if err != nil && options.Manifests != "" {
+		return options, fmt.Errorf("%w: run `make build` first", err)
+	}
+	options.Proxy = proxy // without Vicinity the image is there if the program is
+	return options, nil
+}
+
+// absolute resolves symbolic links in what exists of a path, so that a lab has one name.
+func absolute(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("finding %s: %w", path, err)
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved, nil
+	}
+	return path, nil
+}
+
+func existing(flag, path string) (string, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s: there is no %s", flag, path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	return absolute(path)
+}
+
+func up(ctx context.Context, stdout, stderr io.Writer, options cluster.Options) error {
+	start := time.Now()
+	if err := vacant(options.Folder); err != nil {
+		return err
+	}
+	if err := cleanUp(options.Folder); err != nil { // what a lab left behind that was killed
+		return err
+	}
+	if err := launch(ctx, stderr, options); err != nil {
+		return errors.Join(err, retreat(ctx, options.Folder))
+	}
+	fmt.Fprintf(stdout, "The cluster is up after %s.\n\n  export KUBECONFIG=%s\n\n",
+		time.Since(start).Round(time.Second/10), options.Folder.Kubeconfig())
+	return nil
+}
+
+// vacant fails if a lab runs in the folder.
+func vacant(folder cluster.Folder) error {
+	keeper, err := keeperOf(folder)
+	if err != nil {
+		return err
+	}
+	if keeper != 0 {
+		return fmt.Errorf("%w in %s (process %d): end it with `lab down`, or give another --dir", errRuns, folder, keeper)
+	}
+	return nil
+}
+
+func launch(ctx context.Context, stderr io.Writer, options cluster.Options) error {
+	if _, err := binaries.Build(ctx, stderr, binaries.All...); err != nil {
+		return err
+	}
+	if err := buildOwn(ctx, options.Folder); err != nil {
+		return err
+	}
+	return startKeeper(ctx, stderr, options)
+}
+
+// retreat removes what a lab that did not come up left, but the logs. Whoever interrupted it needs no logs. It removes nothing if another
+// lab was faster.
+func retreat(ctx context.Context, folder cluster.Folder) error {
+	if err := vacant(folder); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return down(folder)
+	}
+	if err := cleanUp(folder, folder.Logs()); err != nil {
+		return err
+	}
+	return fmt.Errorf("the logs are in %s", folder.Logs())
+}

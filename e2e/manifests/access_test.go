@@ -1,0 +1,158 @@
+package manifests_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+)
+
+// allowed is all that the proxy does at the API server.
+var allowed = []string{
+	"create events.k8s.io/events",
+	"list /nodes",
+	"list /services",
+	"list discovery.k8s.io/endpointslices",
+	"list networking.k8s.io/servicecidrs",
+	"watch /nodes",
+	"watch /services",
+	"watch discovery.k8s.io/endpointslices",
+	"watch networking.k8s.io/servicecidrs",
+}
+
+func TestTheRoleIsWhatTheProxyDoes(t *testing.T) {
+	var got []string
+	for _, rule := range only(t, plain(t, folder).ClusterRoles).Rules {
+		if len(rule.NonResourceURLs)+len(rule.ResourceNames) > 0 {
+			t.Errorf("rule %+v is for more or less than resources", rule)
+		}
+		got = append(got, permissions(rule.Verbs, rule.APIGroups, rule.Resources)...)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(allowed, got); diff != "" {
+		t.Errorf("permissions (-want +got):\n%s", diff)
+	}
+}
+
+// permissions is what RBAC makes of a rule: every verb on every resource in every group.
+func permissions(verbs, groups, resources []string) []string {
+	var all []string
+	for _, verb := range verbs {
+		for _, group := range groups {
+			for _, resource := range resources {
+				all = append(all, verb+" "+group+"/"+resource)
+			}
+		}
+	}
+	return all
+}
+
+func TestARealAPIServerTakesTheManifests(t *testing.T) {
+	plane, err := controlplane.Start(t.Context(), controlplane.Config{
+		Dir: t.TempDir(), Programs: programs(t),
+		// As kubeadm has it. Ours needs no such pod, but removing what kube-proxy left behind does.
+		APIServerFlags: []string{"--allow-privileged"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(plane.Stop)
+	kubeconfig := t.TempDir() + "/kubeconfig"
+	if err := controlplane.WriteKubeconfig(kubeconfig, plane.AdminConfig()); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(arguments ...string) string {
+		return kubectl(t, append([]string{"--kubeconfig", kubeconfig}, arguments...)...)
+	}
+
+	t.Run("kubectl apply -f makes all objects, and apply -k the same", func(t *testing.T) {
+		for _, test := range []struct {
+			how  []string
+			want map[string]int
+		}{
+			{[]string{"apply", "-f", folder + "/"}, map[string]int{"created": 5}},
+			{[]string{"apply", "-f", folder + "/"}, map[string]int{"unchanged": 5}},
+			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 5}},
+			{[]string{"apply", "-k", beside}, map[string]int{"unchanged": 3, "configured": 2}},
+			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 3, "configured": 2}},
+		} {
+			if diff := cmp.Diff(test.want, outcomes(apply(test.how...))); diff != "" {
+				t.Errorf("kubectl %v (-want +got):\n%s", test.how, diff)
+			}
+		}
+	})
+	t.Run("the ServiceAccount may do what the proxy does and nothing else", func(t *testing.T) {
+		testServiceAccount(t, plane)
+	})
+	t.Run("the proxy asks for what it may do and nothing else", func(t *testing.T) {
+		testRequests(t, plane)
+	})
+	t.Run("the README's commands put a Job that cleans up on every node", func(t *testing.T) {
+		testCleanup(t, plane, kubeconfig)
+	})
+}
+
+// outcomes counts the last words of kubectl's lines.
+func outcomes(output string) map[string]int {
+	counts := map[string]int{}
+	for line := range strings.Lines(output) {
+		words := strings.Fields(line)
+		counts[words[len(words)-1]]++
+	}
+	return counts
+}
+
+// testServiceAccount compares what the API server lets the proxy do with what it lets any ServiceAccount do.
+func testServiceAccount(t *testing.T, plane *controlplane.ControlPlane) {
+	admin, err := kubernetes.NewForConfig(plane.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
+	if _, err := admin.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), nobody, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	got := rights(t, plane, "vicinity-proxy")
+	for right := range rights(t, plane, "nobody") {
+		delete(got, right)
+	}
+	if diff := cmp.Diff(allowed, slices.Sorted(maps.Keys(got))); diff != "" {
+		t.Errorf("what it may do beyond any other ServiceAccount (-want +got):\n%s", diff)
+	}
+}
+
+// rights asks the API server what a ServiceAccount may do in its own namespace.
+func rights(t *testing.T, plane *controlplane.ControlPlane, name string) map[string]bool {
+	t.Helper()
+	config, err := plane.ServiceAccountConfig(t.Context(), "kube-system", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "kube-system"}}
+	answer, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.Status.Incomplete {
+		t.Fatalf("the answer is incomplete: %s", answer.Status.EvaluationError)
+	}
+	rights := map[string]bool{}
+	for _, rule := range answer.Status.ResourceRules {
+		for _, permission := range permissions(rule.Verbs, rule.APIGroups, rule.Resources) {
+			rights[permission] = true
+		}
+	}
+	return rights
+}

@@ -1,0 +1,178 @@
+package manifests_test
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// instructions returns the Dockerfile's lines without comments, each whole, by instruction.
+func instructions(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile.proxy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string][]string{}
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+		instruction, arguments, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && !strings.HasPrefix(instruction, "#") {
+			found[instruction] = append(found[instruction], strings.Join(strings.Fields(arguments), " "))
+		}
+	}
+	return found
+}
+
+func TestTheImageIsTheBinaryAndNothingElse(t *testing.T) {
+	got := instructions(t)
+	for instruction, want := range map[string][]string{
+		"FROM":       {"--platform=$BUILDPLATFORM ${GO_IMAGE} AS build", "${BASE_IMAGE}"},
+		"ENTRYPOINT": {`["/proxy"]`},
+		"USER":       {"0:0"},
+	} {
+		if diff := cmp.Diff(want, got[instruction]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", instruction, diff)
+		}
+	}
+	if !slices.Contains(got["ARG"], "BASE_IMAGE=scratch") {
+		t.Errorf("arguments %q, want an empty base image among them", got["ARG"])
+	}
+	var entrypoint []string
+	if err := json.Unmarshal([]byte(got["ENTRYPOINT"][0]), &entrypoint); err != nil {
+		t.Fatal(err)
+	}
+	if last := got["COPY"][len(got["COPY"])-1]; last != "--from=build /src/bin/proxy "+entrypoint[0] {
+		t.Errorf("the last COPY is %q, want the binary where %q starts it", last, entrypoint)
+	}
+}
+
+func TestTheGoOfTheImageIsTheOneOfTheModule(t *testing.T) {
+	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(module), "\ngo ")
+	version, _, _ := strings.Cut(rest, "\n")
+	minor := strings.Join(strings.Split(version, ".")[:2], ".")
+	if !slices.ContainsFunc(instructions(t)["ARG"], func(arg string) bool { return strings.HasPrefix(arg, "GO_IMAGE=golang:"+minor+".") }) {
+		t.Errorf("arguments %q, want Go %s as in go.mod", instructions(t)["ARG"], minor)
+	}
+}
+
+// The command of the Dockerfile is run on the files that it copies, and on none that .dockerignore keeps from it.
+func TestTheDockerfileBuildsAStaticProxyThatTakesTheManifestsArguments(t *testing.T) {
+	source := t.TempDir()
+	copied := instructions(t)["COPY"]
+	for _, arguments := range copied[:len(copied)-1] {
+		words := strings.Fields(arguments)
+		for _, name := range words[:len(words)-1] {
+			copyWithoutIgnored(t, name, source)
+		}
+	}
+	proxy := build(t, source, "v9.8.7")
+
+	file, err := elf.Open(proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+		t.Error("the binary is not static: it asks for a dynamic linker that the image does not have")
+	}
+	if got := output(t, proxy, "version"); !strings.Contains(got, "v9.8.7") {
+		t.Errorf("it says that it is %q, want v9.8.7", got)
+	}
+	for name, pod := range ourPods(t) {
+		// With --help a command does nothing but read its arguments: an unknown one is an error.
+		output(t, proxy, append(slices.Clone(pod.Containers[0].Args), "--help")...)
+		unknown := append(slices.Clone(pod.Containers[0].Args), "--unknown", "--help")
+		if err := exec.CommandContext(t.Context(), proxy, unknown...).Run(); err == nil {
+			t.Errorf("%s: an unknown flag is no error, so this test proves nothing", name)
+		}
+	}
+}
+
+// build runs the RUN instruction in a folder and returns the binary.
+func build(t *testing.T, source, version string) string {
+	t.Helper()
+	runs := instructions(t)["RUN"]
+	if len(runs) != 1 {
+		t.Fatalf("commands %q, want one", runs)
+	}
+	var words []string
+	for word := range strings.FieldsSeq(runs[0]) {
+		if !strings.HasPrefix(word, "--mount=type=cache,") { // where this machine keeps its caches is known to go
+			words = append(words, word)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-euc", strings.Join(words, " "))
+	cmd.Dir = source
+	cmd.Env = append(os.Environ(), "TARGETOS="+runtime.GOOS, "TARGETARCH="+runtime.GOARCH, "VERSION="+version)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, output)
+	}
+	return filepath.Join(source, "bin", "proxy")
+}
+
+// copyWithoutIgnored copies a file or folder of the repository as a build's context has it: .dockerignore names what there is, and
+// then, with **/ before it, what of it is not needed.
+func copyWithoutIgnored(t *testing.T, name, to string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if !slices.Contains(ignored, "*") || !slices.Contains(ignored, "!"+name) {
+		t.Fatalf(".dockerignore does not let %s through", name)
+	}
+	err = filepath.WalkDir(filepath.Join(root, name), func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		switch isNeedless := slices.ContainsFunc(ignored, func(line string) bool { return matchesAnywhere(line, entry.Name()) }); {
+		case isNeedless && entry.IsDir():
+			return filepath.SkipDir
+		case isNeedless:
+			return nil
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, relative), 0o755)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, relative), content, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func matchesAnywhere(line, name string) bool {
+	pattern, anywhere := strings.CutPrefix(line, "**/")
+	matches, err := filepath.Match(pattern, name)
+	return anywhere && matches && err == nil
+}
+
+// output returns what a program prints on standard output.
+func output(t *testing.T, program string, arguments ...string) string {
+	t.Helper()
+	got, err := exec.CommandContext(t.Context(), program, arguments...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(program), strings.Join(arguments, " "), err, got)
+	}
+	return string(got)
+}

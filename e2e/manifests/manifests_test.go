@@ -1,0 +1,159 @@
+// Package manifests_test holds the manifests and the Dockerfile to what they promise: what kubectl makes of them, what they allow,
+// and that all of them mean the same program.
+package manifests_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+)
+
+// The folders, seen from this package.
+const (
+	root       = "../.."
+	folder     = root + "/manifests"
+	beside     = folder + "/beside-kube-proxy"
+	cleanup    = folder + "/cleanup"
+	inCluster  = "/var/run/secrets/kubernetes.io/serviceaccount"
+	configFile = "config.conf"
+)
+
+// objects are the documents of some manifests, by kind and name.
+type objects struct {
+	ServiceAccounts     map[string]*corev1.ServiceAccount
+	ClusterRoles        map[string]*rbacv1.ClusterRole
+	ClusterRoleBindings map[string]*rbacv1.ClusterRoleBinding
+	ConfigMaps          map[string]*corev1.ConfigMap
+	DaemonSets          map[string]*appsv1.DaemonSet
+	Jobs                map[string]*batchv1.Job
+}
+
+// parse reads each document strictly into its type: a field that Kubernetes does not know fails the test.
+func parse(t *testing.T, text []byte) objects {
+	t.Helper()
+	all := objects{
+		map[string]*corev1.ServiceAccount{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{},
+		map[string]*corev1.ConfigMap{}, map[string]*appsv1.DaemonSet{}, map[string]*batchv1.Job{},
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var of metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &of); err != nil {
+			t.Fatalf("%v in:\n%s", err, document)
+		}
+		switch of.APIVersion + " " + of.Kind {
+		case "v1 ServiceAccount":
+			put(t, all.ServiceAccounts, document)
+		case "rbac.authorization.k8s.io/v1 ClusterRole":
+			put(t, all.ClusterRoles, document)
+		case "rbac.authorization.k8s.io/v1 ClusterRoleBinding":
+			put(t, all.ClusterRoleBindings, document)
+		case "v1 ConfigMap":
+			put(t, all.ConfigMaps, document)
+		case "apps/v1 DaemonSet":
+			put(t, all.DaemonSets, document)
+		case "batch/v1 Job":
+			put(t, all.Jobs, document)
+		default:
+			t.Errorf("nobody checks a %s %s", of.APIVersion, of.Kind)
+		}
+	}
+}
+
+func put[T any, P interface {
+	*T
+	metav1.Object
+}](t *testing.T, into map[string]P, document []byte) {
+	t.Helper()
+	object := P(new(T))
+	if err := yaml.UnmarshalStrict(document, object); err != nil {
+		t.Fatalf("%v in:\n%s", err, document)
+	}
+	name := object.GetName()
+	if name == "" {
+		name = object.GetGenerateName()
+	}
+	into[name] = object
+}
+
+// only returns the one value of a map.
+func only[T any](t *testing.T, of map[string]T) T {
+	t.Helper()
+	if len(of) != 1 {
+		t.Fatalf("there are %d, want one: %v", len(of), of)
+	}
+	for _, value := range of {
+		return value
+	}
+	panic("unreachable")
+}
+
+// plain returns what `kubectl apply -f` reads of a folder: its .yaml files, and nothing below.
+func plain(t *testing.T, folder string) objects {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts [][]byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	return parse(t, bytes.Join(texts, []byte("---\n")))
+}
+
+// kustomized returns what `kubectl apply -k` makes of a folder.
+func kustomized(t *testing.T, folder string) objects {
+	t.Helper()
+	return parse(t, []byte(kubectl(t, "kustomize", folder)))
+}
+
+// programs are those of a control plane, with kubectl among them.
+func programs(t *testing.T) binaries.Programs {
+	t.Helper()
+	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return programs
+}
+
+// kubectl returns what kubectl prints on standard output.
+func kubectl(t *testing.T, arguments ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), programs(t).Path(binaries.Kubernetes, "kubectl"), arguments...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, complaints.String())
+	}
+	return string(output)
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// server greets on loopback, over TCP and UDP, under a name.
+type server struct{ tcp, udp string }
+
+func newServer(t *testing.T, name string) server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { packets.Close() })
+	go func() { _ = greetConnections(listener, name) }() // until it is closed
+	go func() { _ = greetPackets(packets, name) }()      // likewise
+	return server{tcp: listener.Addr().String(), udp: packets.LocalAddr().String()}
+}
+
+// control is a probe that takes orders.
+type control struct {
+	t   *testing.T
+	url string
+}
+
+func newTestControl(t *testing.T) control {
+	t.Helper()
+	web := httptest.NewServer(newControl())
+	t.Cleanup(web.Close)
+	return control{t: t, url: web.URL}
+}
+
+// ask sends an order and reads the answer, if there is to be one.
+func (c control) ask(method, path string, query url.Values, into any) (status int) {
+	c.t.Helper()
+	request, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path+"?"+query.Encode(), nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if into != nil {
+		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+			c.t.Fatalf("%s %s: %s: %v", method, path, response.Status, err)
+		}
+	}
+	return response.StatusCode
+}
+
+func (c control) dial(query url.Values) answers {
+	c.t.Helper()
+	var got answers
+	c.ask(http.MethodGet, "/dial", query, &got)
+	return got
+}
+
+// eventually waits until a condition holds. A busy machine gets all the time that it needs.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a minute, not yet: %s", what)
+		}
+	}
+}
+
+func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
+	s, c := newServer(t, "web-1"), newTestControl(t)
+	want := answers{Answers: map[string]int{"web-1": 5}, Clients: map[string]int{"127.0.0.1": 5}, Errors: map[string]int{}}
+	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
+		got := c.dial(url.Values{"network": {network}, "address": {address}, "count": {"5"}, "timeout": {"1m"}, "interval": {"1ms"}})
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(answers{}, "SlowestMS")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", network, diff)
+		}
+		if got.SlowestMS <= 0 {
+			t.Errorf("%s: the slowest took %f ms", network, got.SlowestMS)
+		}
+	}
+}
+
+func TestDiallingTellsARefusalFromSilence(t *testing.T) {
+	c := newTestControl(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody says anything
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	for _, test := range []struct{ network, address, timeout, want string }{
+		{"tcp", closed.Addr().String(), "1m", "connection refused"},
+		{"udp", closed.Addr().String(), "1m", "connection refused"},
+		{"tcp", silent.Addr().String(), "50ms", "timeout"},
+	} {
+		query := url.Values{"network": {test.network}, "address": {test.address}, "count": {"3"}, "timeout": {test.timeout}}
+		got := c.dial(query)
+		if len(got.Errors) != 1 || len(got.Answers) != 0 {
+			t.Errorf("%s: %+v, want one kind of error", test.want, got)
+		}
+		for text, times := range got.Errors {
+			if !strings.Contains(text, test.want) || times != 3 {
+				t.Errorf("%d times %q, want 3 times %s", times, text, test.want)
+			}
+		}
+	}
+}
+
+func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
+	s, c := newServer(t, "web-1"), newTestControl(t)
+	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
+		query := url.Values{
+			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"}, "source_port": {freePort(t)},
+		}
+		if got := c.dial(query); got.Answers["web-1"] != 3 {
+			t.Errorf("%s: %+v", network, got)
+		}
+	}
+}
+
+// freePort finds a port that nobody has.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+}
+
+func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
+	c := newTestControl(t)
+	for _, query := range []url.Values{
+		{}, {"address": {"127.0.0.1:1"}, "network": {"sctp"}}, {"address": {"127.0.0.1:1"}, "count": {"-1"}},
+		{"address": {"127.0.0.1:1"}, "timeout": {"soon"}}, {"address": {"127.0.0.1:1"}, "source_port": {"70000"}},
+	} {
+		if status := c.ask(http.MethodGet, "/dial", query, nil); status != http.StatusBadRequest {
+			t.Errorf("%v: status %d", query, status)
+		}
+	}
+}
+
+func TestAProbeIsAsReadyAsItIsTold(t *testing.T) {
+	c := newTestControl(t)
+	for _, test := range []struct {
+		value string
+		want  int
+	}{{"", http.StatusOK}, {"false", http.StatusServiceUnavailable}, {"true", http.StatusOK}} {
+		if test.value != "" {
+			if status := c.ask(http.MethodPost, "/ready", url.Values{"value": {test.value}}, nil); status != http.StatusOK {
+				t.Errorf("saying %s: status %d", test.value, status)
+			}
+		}
+		if status := c.ask(http.MethodGet, "/healthz", nil, nil); status != test.want {
+			t.Errorf("after %q: status %d, want %d", test.value, status, test.want)
+		}
+	}
+}
+
+func TestNamesAreLookedUp(t *testing.T) {
+	c := newTestControl(t)
+	var got map[string][]string
+	c.ask(http.MethodGet, "/resolve", url.Values{"host": {"127.0.0.1"}}, &got)
+	if diff := cmp.Diff([]string{"127.0.0.1"}, got["addresses"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if status := c.ask(http.MethodGet, "/resolve", url.Values{"host": {"no such name"}}, nil); status != http.StatusBadGateway {
+		t.Errorf("a name that nobody has: status %d", status)
+	}
+}
+
+func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
+	c := newTestControl(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	connections := make(chan net.Conn, 1)
+	go func() { _ = greetConnections(remembering{listener, connections}, "web-1") }() // until it is closed
+
+	var made map[string]string
+	c.ask(http.MethodPost, "/hold", url.Values{"address": {listener.Addr().String()}}, &made)
+	report := func() (s state) {
+		c.ask(http.MethodGet, "/hold/"+made["id"], nil, &s)
+		return s
+	}
+	eventually(t, "lines come back", func() bool { return report().Echoes > 2 })
+	if s := report(); !s.Alive {
+		t.Errorf("%+v", s)
+	}
+	(<-connections).Close()
+	eventually(t, "the connection has ended", func() bool { return !report().Alive })
+	if s := report(); s.Error == "" {
+		t.Errorf("nobody says why: %+v", s)
+	}
+}
+
+// remembering is a listener whose connections can be had.
+type remembering struct {
+	net.Listener
+	connections chan net.Conn
+}
+
+func (r remembering) Accept() (net.Conn, error) {
+	conn, err := r.Listener.Accept()
+	if err == nil {
+		r.connections <- conn
+	}
+	return conn, err
+}
+
+func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
+	s, c := newServer(t, "web-1"), newTestControl(t)
+	var made map[string]string
+	c.ask(http.MethodPost, "/hold", url.Values{"address": {s.tcp}}, &made)
+	path := "/hold/" + made["id"]
+	if status := c.ask(http.MethodDelete, path, nil, nil); status != http.StatusOK {
+		t.Errorf("ending it: status %d", status)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if status := c.ask(method, path, nil, nil); status != http.StatusNotFound {
+			t.Errorf("%s afterwards: status %d", method, status)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// answers are what became of connections. Each is in answers or in errors, once.
+type answers struct {
+	Answers   map[string]int `json:"answers"` // by the server's name
+	Clients   map[string]int `json:"clients"` // by our address as the servers saw it
+	Errors    map[string]int `json:"errors"`
+	SlowestMS float64        `json:"slowest_ms"` // of those that were answered
+}
+
+func serveDial(w http.ResponseWriter, r *http.Request) {
+	order, err := readOrder(r)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, order.dial(r.Context()))
+}
+
+// dial connects as often as it was told to, one connection after the other.
+func (o order) dial(ctx context.Context) answers {
+	a := answers{Answers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
+	for i := range o.count {
+		if i > 0 && o.interval > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(o.interval):
+			}
+		}
+		start := time.Now()
+		server, client, err := o.ask(ctx)
+		if err != nil {
+			a.Errors[plain(err)]++
+			continue
+		}
+		a.Answers[server]++
+		a.Clients[client]++
+		a.SlowestMS = max(a.SlowestMS, float64(time.Since(start).Microseconds())/1000)
+	}
+	return a
+}
+
+// ask connects once and reads the greeting.
+func (o order) ask(ctx context.Context) (server, client string, err error) {
+	deadline := time.Now().Add(o.timeout)
+	dialer := net.Dialer{Deadline: deadline}
+	if o.sourcePort != 0 {
+		dialer.LocalAddr, dialer.Control = o.source(), reuseAddress
+	}
+	conn, err := dialer.DialContext(ctx, o.network, o.address)
+	if err != nil {
+		return "", "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", "", err
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && o.sourcePort != 0 {
+		// A connection that is reset leaves no TIME_WAIT behind, in which the port could not be used again.
+		if err := tcp.SetLinger(0); err != nil {
+			return "", "", err
+		}
+	}
+	return greet(conn, o.network)
+}
+
+func greet(conn net.Conn, network string) (server, client string, err error) {
+	if network == "udp" {
+		if _, err := conn.Write([]byte("who are you?\n")); err != nil {
+			return "", "", err
+		}
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		return "", "", err
+	}
+	server, client, ok := strings.Cut(strings.TrimSpace(line), " ")
+	if !ok {
+		return "", "", fmt.Errorf("not a probe's greeting: %q", line)
+	}
+	address, _, err := net.SplitHostPort(client)
+	return server, address, err
+}
+
+// source is the local address of a connection from a fixed port.
+func (o order) source() net.Addr {
+	if o.network == "udp" {
+		return &net.UDPAddr{Port: o.sourcePort}
+	}
+	return &net.TCPAddr{Port: o.sourcePort}
+}
+
+func reuseAddress(_, _ string, socket syscall.RawConn) error {
+	var failed error
+	err := socket.Control(func(fd uintptr) {
+		failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	})
+	return errors.Join(err, failed)
+}
+
+// plain leaves addresses and ports out of an error, so that equal ones count together.
+func plain(err error) string {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Op + ": " + op.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+)
+
+// greeting is what a server says first: its name, and the client's address as it sees it.
+func greeting(name string, client net.Addr) []byte {
+	return fmt.Appendf(nil, "%s %s\n", name, client)
+}
+
+// greetConnections greets everybody who connects, and then says back what they say, until they close. It returns when the listener
+// fails.
+func greetConnections(listener net.Listener, name string) error {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return fmt.Errorf("accepting connections: %w", err)
+		}
+		go func() {
+			defer conn.Close()
+			if _, err := conn.Write(greeting(name, conn.RemoteAddr())); err != nil {
+				return // the client is gone
+			}
+			_, _ = io.Copy(conn, conn) // likewise
+		}()
+	}
+}
+
+// greetPackets answers every datagram with the greeting. It returns when the socket fails.
+func greetPackets(packets net.PacketConn, name string) error {
+	buffer := make([]byte, 1500)
+	for {
+		_, client, err := packets.ReadFrom(buffer)
+		if err != nil {
+			return fmt.Errorf("receiving datagrams: %w", err)
+		}
+		_, _ = packets.WriteTo(greeting(name, client), client) // a client that gets no answer asks again
+	}
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// echoInterval is short, so that a connection that broke is noticed soon.
+	echoInterval = 50 * time.Millisecond
+	// echoPatience is how long a line may take to come back: TCP sends again for a while, and a machine may be slow.
+	echoPatience = 15 * time.Second
+	dialPatience = 10 * time.Second
+)
+
+// holds are the connections that are kept open, by id.
+type holds struct {
+	mu   sync.Mutex
+	last int
+	byID map[string]*held
+}
+
+// held is a connection on which we send lines that should come back.
+type held struct {
+	conn net.Conn
+
+	mu     sync.Mutex
+	echoes int
+	err    error // why there are no more
+}
+
+func newHolds() *holds { return &holds{byID: map[string]*held{}} }
+
+func (h *holds) open(w http.ResponseWriter, r *http.Request) {
+	address := r.FormValue("address")
+	if address == "" {
+		refuse(w, errNoAddress)
+		return
+	}
+	conn, err := net.DialTimeout("tcp", address, dialPatience)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	c := &held{conn: conn}
+	go c.talk()
+	answer(w, map[string]string{"id": h.add(c)})
+}
+
+func (h *holds) add(c *held) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	id := strconv.Itoa(h.last)
+	h.byID[id] = c
+	return id
+}
+
+func (h *holds) report(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	c := h.byID[r.PathValue("id")]
+	h.mu.Unlock()
+	if c == nil {
+		http.NotFound(w, r)
+		return
+	}
+	answer(w, c.state())
+}
+
+func (h *holds) end(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	c := h.byID[r.PathValue("id")]
+	delete(h.byID, r.PathValue("id"))
+	h.mu.Unlock()
+	if c == nil {
+		http.NotFound(w, r)
+		return
+	}
+	c.conn.Close()
+	answer(w, c.state())
+}
+
+// state is how a connection fares.
+type state struct {
+	Alive  bool   `json:"alive"`
+	Echoes int    `json:"echoes"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (c *held) state() state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := state{Alive: c.err == nil, Echoes: c.echoes}
+	if c.err != nil {
+		s.Error = plain(c.err)
+	}
+	return s
+}
+
+// talk reads the greeting, and then sends line after line and waits for each to come back, until one does not.
+func (c *held) talk() {
+	defer c.conn.Close()
+	err := c.converse()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *held) converse() error {
+	lines := bufio.NewReader(c.conn)
+	if _, err := c.read(lines); err != nil {
+		return err
+	}
+	for number := 0; ; number++ {
+		want := strconv.Itoa(number) + "\n"
+		if _, err := c.conn.Write([]byte(want)); err != nil {
+			return err
+		}
+		got, err := c.read(lines)
+		if err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("sent %q, and %q came back", want, got)
+		}
+		c.mu.Lock()
+		c.echoes++
+		c.mu.Unlock()
+		time.Sleep(echoInterval)
+	}
+}
+
+func (c *held) read(lines *bufio.Reader) (string, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(echoPatience)); err != nil {
+		return "", err
+	}
+	return lines.ReadString('\n')
+}

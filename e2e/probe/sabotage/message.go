@@ -1,0 +1,92 @@
+//go:build linux
+
+package sabotage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	answerTimeout = 10 // seconds
+	answerSize    = 1 << 16
+)
+
+// send has the kernel do a deed in a transaction of its own, and returns the kernel's errno if it did not.
+func send(d deed, family byte) error {
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return fmt.Errorf("opening a socket: %w", err)
+	}
+	defer unix.Close(socket)
+	if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: answerTimeout}); err != nil {
+		return fmt.Errorf("limiting the wait for an answer: %w", err)
+	}
+	if err := unix.Sendto(socket, transaction(d, family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("sending: %w", err)
+	}
+	answer := make([]byte, answerSize)
+	read, _, err := unix.Recvfrom(socket, answer, 0)
+	if err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return errnoOf(answer[:read])
+}
+
+// transaction is the bytes of a deed between the messages that begin and end a batch. Only the deed asks for an answer.
+func transaction(d deed, family byte) []byte {
+	var names []byte
+	for i, name := range d.names {
+		names = append(names, attribute(uint16(i+1), name)...)
+	}
+	batch := message(unix.NFNL_MSG_BATCH_BEGIN, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
+	batch = append(batch, message(unix.NFNL_SUBSYS_NFTABLES<<8|d.message, unix.NLM_F_ACK, family, 0, names)...)
+	return append(batch, message(unix.NFNL_MSG_BATCH_END, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)...)
+}
+
+// message is a nlmsghdr and a nfgenmsg of linux/netlink.h and linux/netfilter/nfnetlink.h, and attributes.
+func message(kind, flags uint16, family byte, resource uint16, attributes []byte) []byte {
+	const header, generic = 16, 4
+	bytes := binary.NativeEndian.AppendUint32(nil, uint32(header+generic+len(attributes)))
+	bytes = binary.NativeEndian.AppendUint16(bytes, kind)
+	bytes = binary.NativeEndian.AppendUint16(bytes, unix.NLM_F_REQUEST|flags)
+	bytes = binary.NativeEndian.AppendUint32(bytes, 0) // sequence
+	bytes = binary.NativeEndian.AppendUint32(bytes, 0) // port: the kernel's
+	bytes = append(bytes, family, unix.NFNETLINK_V0)
+	bytes = binary.BigEndian.AppendUint16(bytes, resource)
+	return append(bytes, attributes...)
+}
+
+// attribute is a nlattr with a string that ends in a zero, filled up to four bytes.
+func attribute(kind uint16, text string) []byte {
+	const header, alignment = 4, 4
+	bytes := binary.NativeEndian.AppendUint16(nil, uint16(header+len(text)+1))
+	bytes = binary.NativeEndian.AppendUint16(bytes, kind)
+	bytes = append(bytes, text...)
+	for bytes = append(bytes, 0); len(bytes)%alignment != 0; {
+		bytes = append(bytes, 0)
+	}
+	return bytes
+}
+
+// errnoOf reads the kernel's answer: a nlmsghdr of type NLMSG_ERROR, and a negative errno or 0.
+func errnoOf(answer []byte) error {
+	const header, errno = 16, 4
+	if len(answer) < header+errno {
+		return fmt.Errorf("the answer has %d bytes, too few for an error", len(answer))
+	}
+	if kind := binary.NativeEndian.Uint16(answer[4:]); kind != unix.NLMSG_ERROR {
+		return fmt.Errorf("the answer is of type %d, and no error", kind)
+	}
+	code := int32(binary.NativeEndian.Uint32(answer[header:]))
+	if code > 0 {
+		return errors.New("the answer's error is positive")
+	}
+	if code == 0 {
+		return nil
+	}
+	return unix.Errno(-code)
+}

@@ -1,0 +1,31 @@
+//go:build linux
+
+package sabotage
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// ownTable makes our IPv4 table with an owner, which keeps it until the test ends.
+func ownTable(t *testing.T, namespace *netnstest.Namespace) {
+	t.Helper()
+	var owner *nft.Conn
+	var err error
+	namespace.Do(func() { owner, err = nft.Dial(nft.Options{Owned: true}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = owner.Close() })
+	if !owner.Owned() {
+		t.Fatal("this kernel cannot keep a table for its owner: the test of that needs Linux 6.9")
+	}
+	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.TableObject{}}}}
+	if err := owner.Commit(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package sabotage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+)
+
+const tables = `
+table ip vicinity {
+	map services { type ipv4_addr : classid; elements = { 10.96.0.1 : 1:2 }; }
+	chain lb {
+		counter
+	}
+}
+table ip6 other {
+	chain lb {
+		counter
+	}
+}
+`
+
+func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]string{
+		"delete-table": "table ip vicinity", "flush-table": "counter", "flush-services": "10.96.0.1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := netnstest.New(t)
+			namespace.Load(tables)
+			if before := namespace.NFT("list", "table", "ip", "vicinity"); !strings.Contains(before, gone) {
+				t.Fatalf("before: %s\nlacks %s", before, gone)
+			}
+			if got, want := run(t, namespace, name), "ip vicinity: done\nip6 vicinity: missing\n"; got != want {
+				t.Errorf("Run writes %q, want %q", got, want)
+			}
+			after := namespace.NFT("list", "ruleset")
+			ours, other, _ := strings.Cut(after, "table ip6 other")
+			if strings.Contains(ours, gone) {
+				t.Errorf("after %s there still is %s:\n%s", name, gone, after)
+			}
+			if !strings.Contains(other, "counter") {
+				t.Errorf("%s changed the table of others:\n%s", name, after)
+			}
+		})
+	}
+}
+
+func TestATableWithAnOwnerIsRefused(t *testing.T) {
+	t.Parallel()
+	namespace := netnstest.New(t)
+	ownTable(t, namespace)
+	for name := range deeds {
+		if got, want := run(t, namespace, name), "ip vicinity: refused\nip6 vicinity: missing\n"; got != want {
+			t.Errorf("%s: Run writes %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAnUnknownDeedIsAnErrorThatNamesTheKnown(t *testing.T) {
+	t.Parallel()
+	err := Run("burn", new(strings.Builder))
+	if err == nil || !strings.Contains(err.Error(), "delete-table, flush-services, flush-table") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func run(t *testing.T, namespace *netnstest.Namespace, name string) string {
+	t.Helper()
+	var said strings.Builder
+	var err error
+	namespace.Do(func() { err = Run(name, &said) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return said.String()
+}

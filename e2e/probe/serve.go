@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	servicePort = ":8080"
+	controlPort = ":8081"
+)
+
+// serve runs the servers until the context ends, and for $GRACE longer: it goes on as if nothing had happened, ready and serving, as a
+// pod does that has open connections to finish. Its endpoint is terminating then, and serving.
+func serve(ctx context.Context, out io.Writer) error {
+	name, err := identity()
+	if err != nil {
+		return err
+	}
+	grace, err := gracePeriod(os.Getenv("GRACE"))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", servicePort)
+	if err != nil {
+		return fmt.Errorf("listening for TCP: %w", err)
+	}
+	defer listener.Close()
+	packets, err := net.ListenPacket("udp", servicePort)
+	if err != nil {
+		return fmt.Errorf("listening for UDP: %w", err)
+	}
+	defer packets.Close()
+	orders, err := net.Listen("tcp", controlPort)
+	if err != nil {
+		return fmt.Errorf("listening for orders: %w", err)
+	}
+	defer orders.Close()
+	control := &http.Server{Handler: newControl(), ReadHeaderTimeout: time.Minute}
+
+	failed := make(chan error, 3)
+	go func() { failed <- greetConnections(listener, name) }()
+	go func() { failed <- greetPackets(packets, name) }()
+	go func() { failed <- control.Serve(orders) }()
+	fmt.Fprintf(out, "%s serves\n", name)
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	fmt.Fprintf(out, "%s goes on for %s\n", name, grace)
+	select {
+	case err := <-failed:
+		return err
+	case <-time.After(grace):
+		return nil
+	}
+}
+
+var errNoName = errors.New("$POD_NAME is not set: it is what this probe answers with")
+
+func identity() (string, error) {
+	name := os.Getenv("POD_NAME")
+	if name == "" {
+		return "", errNoName
+	}
+	return name, nil
+}
+
+func gracePeriod(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	grace, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("reading $GRACE: %w", err)
+	}
+	return grace, nil
+}

@@ -1,0 +1,96 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+var _ = Describe("Session affinity", func() {
+	It("keeps each client with its endpoint, whichever frontend it dials", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		service := newService(ctx, namespace, nodePort, affinity(3600))
+		for i, client := range podClients {
+			for _, to := range clusterIPs(service) {
+				kept := expectOneServer(ctx, "the ClusterIP", client, to)
+				for _, sameFamily := range nodePorts(service, kube.nodes[i]) {
+					if isIPv6(sameFamily.address) == isIPv6(to.address) {
+						Expect(expectOneServer(ctx, "the node port of the client's node", client, sameFamily)).To(Equal(kept),
+							"the endpoint of %s", client)
+					}
+				}
+			}
+		}
+		Expect(servers).To(HaveLen(len(kube.nodes)))
+	})
+
+	It("is switched on and off while clients dial", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		service := newService(ctx, namespace)
+		expectAnswers(ctx, "without affinity", podClients[:1], clusterIPs(service), servers)
+		changeService(ctx, service, affinity(3600))
+		for _, to := range clusterIPs(service) {
+			expectOneServer(ctx, "switched on", podClients[0], to)
+		}
+		changeService(ctx, service, noAffinity)
+		expectAnswers(ctx, "switched off", podClients[:1], clusterIPs(service), servers)
+	})
+
+	It("never holds a client at an endpoint that is not ready", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, affinity(3600))
+		to := clusterIPs(service)[0]
+		// Each endpoint in turn: in the end the client has left every one that it was kept with.
+		for range servers {
+			kept := expectOneServer(ctx, "kept", podClients[0], to)
+			server := servers.where(func(p probe) bool { return p.name == kept })
+			Expect(server).To(HaveLen(1), "the server %s", kept)
+			server[0].setReady(ctx, false)
+			Eventually(func(g Gomega) {
+				got, err := podClients[0].dial(ctx, to, dialling{count: sample, timeout: patient})
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(got.servers()).NotTo(ContainElement(kept), "who answers after %s became unready: %s", kept, got)
+			}).WithContext(ctx).Should(Succeed())
+		}
+	})
+
+	It("ends when the client stays away for longer than the timeout", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		const timeout = 1 // second
+		service := newService(ctx, namespace, affinity(timeout))
+		to := clusterIPs(service)[0]
+		// Affinity is asked about within one burst of connections, which is over long before the timeout is.
+		kept := expectOneServer(ctx, "kept", podClients[0], to)
+		// Chance may give the client the same endpoint again, but not time after time.
+		Eventually(func(g Gomega) {
+			got, err := podClients[0].dial(ctx, to, dialling{count: 1, timeout: patient})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.answered()).To(Equal(1), "connections that are answered: %s", got)
+			g.Expect(got.servers()).NotTo(Equal([]string{kept}), "the endpoint after a pause")
+		}).WithContext(ctx).WithPolling(3 * timeout * time.Second).Should(Succeed())
+	})
+})
+
+// expectOneServer waits until a whole sample of connections is answered by one server, and returns its name.
+func expectOneServer(ctx context.Context, why string, client probe, to target) string {
+	GinkgoHelper()
+	var name string
+	Eventually(func(g Gomega) {
+		_, err := client.dial(ctx, to, dialling{count: 1, timeout: moment})
+		g.Expect(err).NotTo(HaveOccurred())
+		got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(got.answered()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
+		g.Expect(got.servers()).To(HaveLen(1), "%s: the servers that %s finds at %s: %s", why, client, to, got)
+		name = got.servers()[0]
+	}).WithContext(ctx).Should(Succeed())
+	return name
+}

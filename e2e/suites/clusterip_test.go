@@ -1,0 +1,58 @@
+//go:build e2e
+
+package suites
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("A ClusterIP", func() {
+	It("is answered by every endpoint, wherever the client is, over TCP and UDP and each family", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		service := newService(ctx, namespace)
+		expectAnswers(ctx, "from pods", podClients, bothProtocols(clusterIPs(service)), servers)
+		expectAnswers(ctx, "from nodes", nodeClients, clusterIPs(service), servers)
+		for _, client := range podClients {
+			for _, to := range clusterIPs(service) {
+				expectClients(ctx, "a pod's address is kept", client, to, client.addressOf(to))
+			}
+		}
+	})
+
+	It("is answered to a pod by itself, when it is the only endpoint", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		server := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
+		service := newService(ctx, namespace)
+		expectAnswers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
+	})
+
+	It("is refused at once where nobody is ready, at a port that the Service lacks, and answered again afterwards", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace)
+		expectAnswers(ctx, "everybody is ready", podClients, clusterIPs(service), servers)
+		var lacking []target
+		for _, address := range service.Spec.ClusterIPs {
+			lacking = append(lacking, overTCP(address, servicePort+1))
+		}
+		expectRefusal(ctx, "a port that the Service lacks", podClients, lacking)
+		for _, server := range servers {
+			server.setReady(ctx, false)
+		}
+		expectRefusal(ctx, "nobody is ready", everyClient(), clusterIPs(service))
+		servers[0].setReady(ctx, true)
+		expectAnswers(ctx, "one is ready again", podClients, clusterIPs(service), servers[:1])
+	})
+
+	It("is nobody's after its Service was deleted", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
+		service := newService(ctx, namespace)
+		expectAnswers(ctx, "the Service exists", podClients, clusterIPs(service), servers)
+		Expect(kube.CoreV1().Services(namespace).Delete(ctx, service.Name, metav1.DeleteOptions{})).To(Succeed())
+		expectSilence(ctx, "the Service is gone, and its address is inside a ServiceCIDR", podClients[:1], clusterIPs(service))
+	})
+})

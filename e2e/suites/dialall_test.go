@@ -1,0 +1,49 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// outcome is what became of one client's connections to one target.
+type outcome struct {
+	answers
+	err    error // the client could not be asked
+	client probe
+	to     target
+}
+
+func (o outcome) String() string { return fmt.Sprintf("%s to %s: %s", o.client, o.to, o.answers) }
+
+// atOnce is how many clients are asked at a time. Most of them wait.
+const atOnce = 8
+
+// dialAll has every client dial every target.
+func dialAll(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
+	GinkgoHelper()
+	Expect(clients).NotTo(BeEmpty(), "clients")
+	Expect(targets).NotTo(BeEmpty(), "targets")
+	var all []outcome
+	for _, client := range clients {
+		for _, to := range targets {
+			all = append(all, outcome{client: client, to: to})
+		}
+	}
+	var asking sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range all {
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			all[i].answers, all[i].err = all[i].client.dial(ctx, all[i].to, how)
+		})
+	}
+	asking.Wait()
+	return all
+}

@@ -1,0 +1,101 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/probe/sabotage"
+)
+
+var _ = Describe("Changes of the tables by others", Serial, func() {
+	deeds := []string{"flush-services", "flush-table", "delete-table"}
+
+	It("are refused by the kernel where the tables have an owner", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, nodePort)
+		on := kube.nodes[0]
+		expectAnswers(ctx, "before", podClients, clusterIPs(service), servers)
+		clients := startSteady(ctx, podClients.on(on), append(clusterIPs(service), nodePorts(service, on)...))
+		for _, deed := range deeds {
+			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Refused)
+		}
+		clients.expectNoneLost("during the attempts")
+		expectAnswers(ctx, "after", podClients.on(on), clusterIPs(service), servers)
+	})
+
+	It("are repaired, without a restart, where the tables have none", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, nodePort)
+		on := kube.nodes[0]
+		kube.withProxyFlags(ctx, "--own-tables=never")
+		expectAnswers(ctx, "before", podClients, clusterIPs(service), servers)
+		restarts := restartsOn(ctx, on)
+		for _, deed := range deeds {
+			expectOutcome(sabotageOn(ctx, namespace, on, deed), sabotage.Done)
+			expectAnswers(ctx, deed, podClients.on(on), clusterIPs(service), servers)
+			expectAnswers(ctx, deed, nodeClients.notOn(on)[:1], nodePorts(service, on), servers)
+		}
+		Expect(restartsOn(ctx, on)).To(Equal(restarts), "restarts of the proxy on %s, by pod", on.name)
+	})
+})
+
+// expectOutcome looks what became of a deed: the same for every table that there is.
+func expectOutcome(said, outcome string) {
+	GinkgoHelper()
+	Expect(said).To(ContainSubstring(outcome), "what the saboteur says")
+	for line := range strings.Lines(said) {
+		Expect(strings.TrimSpace(line)).To(Or(HaveSuffix(outcome), HaveSuffix(sabotage.Missing)), "what the saboteur says")
+	}
+}
+
+// sabotageOn runs the saboteur on a node, as a pod in the node's network with the right to change its tables, and returns what it says.
+func sabotageOn(ctx context.Context, namespace string, on node, deed string) string {
+	GinkgoHelper()
+	pod := newPod("saboteur-"+deed, on, inNodeNetwork, func(pod *corev1.Pod) {
+		container := &pod.Spec.Containers[0]
+		container.Args = []string{"sabotage", deed}
+		container.ReadinessProbe = nil
+		container.SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN"}}}
+		pod.Spec.RestartPolicy = corev1.RestartPolicyNever
+	})
+	pods := kube.CoreV1().Pods(namespace)
+	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	var ended *corev1.Pod
+	Eventually(func(g Gomega) {
+		ended, err = pods.Get(ctx, pod.Name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(ended.Status.Phase).To(BeElementOf(corev1.PodSucceeded, corev1.PodFailed), "the saboteur: %+v", ended.Status)
+	}).WithContext(ctx).Should(Succeed())
+	log, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	defer log.Close()
+	said, err := io.ReadAll(log)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(ended.Status.Phase).To(Equal(corev1.PodSucceeded), "the saboteur says %s", said)
+	return string(said)
+}
+
+// restartsOn tells how often the proxy on a node began anew, by pod.
+func restartsOn(ctx context.Context, on node) map[string]int32 {
+	GinkgoHelper()
+	restarts := map[string]int32{}
+	for _, pod := range kube.proxyPods(ctx) {
+		if pod.Spec.NodeName == on.name {
+			for _, status := range pod.Status.ContainerStatuses {
+				restarts[pod.Name] += status.RestartCount
+			}
+		}
+	}
+	return restarts
+}

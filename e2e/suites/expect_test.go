@@ -1,0 +1,76 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// A statement about connections holds for all of a sample, never for most of it.
+const (
+	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in 10^7 samples.
+	sample = 100
+	// unanswered is how many it makes where none is to be answered, for each takes its time.
+	unanswered = 2
+	// patient is how long a connection waits where an answer is expected. Who waits for silence waits a moment only.
+	patient = 10 * time.Second
+	moment  = 2 * time.Second
+)
+
+// expectAnswers waits until every client's whole sample to every target is answered, by these servers, and each of them is used.
+func expectAnswers(ctx context.Context, why string, clients probes, targets []target, servers probes) {
+	GinkgoHelper()
+	Expect(servers).NotTo(BeEmpty(), "servers: %s", why)
+	Eventually(func(g Gomega) {
+		// A first look keeps a client from a whole sample of timeouts while nothing is right yet.
+		for _, how := range []dialling{{count: 1, timeout: moment}, {count: sample, timeout: patient}} {
+			for _, got := range dialAll(ctx, clients, targets, how) {
+				g.Expect(got.err).NotTo(HaveOccurred())
+				g.Expect(got.answered()).To(Equal(how.count), "%s: connections that are answered: %s", why, got)
+				g.Expect(servers.names()).To(ContainElements(got.servers()), "%s: who may answer: %s", why, got)
+				if how.count == sample {
+					g.Expect(got.servers()).To(Equal(servers.names()), "%s: who answers: %s", why, got)
+				}
+			}
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectRefusal waits until every client is refused at every target, all of a sample, at once.
+func expectRefusal(ctx context.Context, why string, clients probes, targets []target) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, count := range []int{1, sample} {
+			for _, got := range dialAll(ctx, clients, targets, dialling{count: count, timeout: moment}) {
+				g.Expect(got.err).NotTo(HaveOccurred())
+				g.Expect(got.refused()).To(Equal(count), "%s: connections that are refused: %s", why, got)
+			}
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectSilence waits until no client gets any answer.
+func expectSilence(ctx context.Context, why string, clients probes, targets []target) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, got := range dialAll(ctx, clients, targets, dialling{count: unanswered, timeout: moment}) {
+			g.Expect(got.err).NotTo(HaveOccurred())
+			g.Expect(got.silent()).To(Equal(unanswered), "%s: connections that are left without an answer: %s", why, got)
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// expectClients looks once more who the servers see behind the connections of a client.
+func expectClients(ctx context.Context, why string, client probe, to target, expected ...string) {
+	GinkgoHelper()
+	got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(got.answered()).To(Equal(sample), "%s: connections from %s to %s that are answered: %s", why, client, to, got)
+	for address := range got.Clients {
+		Expect(expected).To(ContainElement(address), "%s: whom the servers see when %s dials %s: %s", why, client, to, got)
+	}
+}

@@ -1,0 +1,93 @@
+//go:build e2e
+
+package suites
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/remotecommand"
+	"sigs.k8s.io/yaml"
+)
+
+// After a failure, before anything is cleaned up: what the API server holds of the spec, and what Vicinity makes of it on each node.
+// What every probe saw is in the spec's output before that.
+var _ = JustAfterEach(func(ctx SpecContext) {
+	if CurrentSpecReport().Failed() && current != "" {
+		describe(ctx, GinkgoWriter, current)
+	}
+})
+
+// describe writes everything that explains who answers in a namespace. What cannot be had is said, and the rest goes on.
+func describe(ctx context.Context, to io.Writer, namespace string) {
+	services, err := kube.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
+	for i := range services.Items {
+		services.Items[i].ManagedFields = nil
+	}
+	describeObjects(to, "Services", services.Items, err)
+	slices, err := kube.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{})
+	for i := range slices.Items {
+		slices.Items[i].ManagedFields = nil
+	}
+	describeObjects(to, "EndpointSlices", slices.Items, err)
+	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	fmt.Fprintf(to, "\nPods of %s (%v):\n", namespace, err)
+	for _, pod := range pods.Items {
+		fmt.Fprintf(to, "%s on %s: %v, ready %t, ending %v\n",
+			pod.Name, pod.Spec.NodeName, pod.Status.PodIPs, isReady(&pod), pod.DeletionTimestamp)
+	}
+	nodes, err := kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	fmt.Fprintf(to, "\nLabels of the nodes (%v):\n", err)
+	for _, object := range nodes.Items {
+		fmt.Fprintf(to, "%s: %v\n", object.Name, object.Labels)
+	}
+	for _, pod := range kube.proxyPods(ctx) {
+		describeProxy(ctx, to, &pod, services.Items)
+	}
+}
+
+func describeObjects[Object any](to io.Writer, kind string, objects []Object, err error) {
+	text, broken := yaml.Marshal(objects)
+	fmt.Fprintf(to, "\n%s (%v, %v):\n%s", kind, err, broken, text)
+}
+
+// describeProxy writes what a proxy says of the Services on its node, and the end of its log.
+func describeProxy(ctx context.Context, to io.Writer, proxy *corev1.Pod, services []corev1.Service) {
+	for _, service := range services {
+		said, err := kube.explain(ctx, proxy, service.Namespace+"/"+service.Name)
+		fmt.Fprintf(to, "\n%s explains %s (%v):\n%s", proxy.Spec.NodeName, service.Name, err, said)
+	}
+	log, err := kube.CoreV1().Pods(proxy.Namespace).GetLogs(proxy.Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).DoRaw(ctx)
+	fmt.Fprintf(to, "\nThe proxy's log on %s (%v):\n%s", proxy.Spec.NodeName, err, log)
+}
+
+// explain runs `proxy explain` in a proxy's pod, with those flags of the proxy that say where its state comes from.
+func (c cluster) explain(ctx context.Context, proxy *corev1.Pod, service string) (string, error) {
+	container := proxy.Spec.Containers[0]
+	command := []string{"/proxy", "explain", "--node=" + proxy.Spec.NodeName}
+	for _, arg := range container.Args {
+		if strings.HasPrefix(arg, "--config=") || strings.HasPrefix(arg, "--kubeconfig=") || strings.HasPrefix(arg, "--service-proxy-name=") {
+			command = append(command, arg)
+		}
+	}
+	request := c.CoreV1().RESTClient().Post().Namespace(proxy.Namespace).Resource("pods").Name(proxy.Name).SubResource("exec").
+		VersionedParams(&corev1.PodExecOptions{
+			Container: container.Name,
+			Command:   append(command, service),
+			Stdout:    true, Stderr: true,
+		}, scheme.ParameterCodec)
+	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", request.URL().String())
+	if err != nil {
+		return "", err
+	}
+	var said, complained bytes.Buffer
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &said, Stderr: &complained})
+	return said.String() + complained.String(), err
+}

@@ -1,0 +1,47 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// current is the namespace of the spec that runs in this process; a failure is described from it.
+var current string
+
+// newNamespace makes the namespace of a spec, which goes with it.
+func newNamespace(ctx context.Context) string {
+	GinkgoHelper()
+	current = kube.makeNamespace(ctx, "vicinity-spec-")
+	DeferCleanup(kube.deleteNamespace, current)
+	return current
+}
+
+func (c cluster) makeNamespace(ctx context.Context, prefix string) string {
+	GinkgoHelper()
+	made, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: prefix,
+		// Clients in a node's network, and one that may change its tables, need the widest Pod Security level.
+		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
+	}}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return made.Name
+}
+
+// deleteNamespace ends its pods at once, whatever grace they have, and lets go of the namespace. Nobody waits for its end: names are
+// never used twice.
+func (c cluster) deleteNamespace(ctx SpecContext, name string) {
+	GinkgoHelper()
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+	Expect(c.CoreV1().Pods(name).DeleteCollection(ctx, now, metav1.ListOptions{})).To(Succeed())
+	err := c.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	if !apierrors.IsNotFound(err) {
+		Expect(err).NotTo(HaveOccurred())
+	}
+}

@@ -1,0 +1,161 @@
+//go:build e2e
+
+package suites
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	// dataPort is where a probe answers with its name, over TCP and UDP.
+	dataPort = 8080
+	// controlPort is where a probe is told to dial.
+	controlPort = 8081
+	// app labels the pods that the spec's Services select.
+	app = "app"
+)
+
+// probeImage is e2e/probe in an image that the nodes have, or can pull.
+func probeImage() string { return cmp.Or(os.Getenv("PROBE_IMAGE"), "vicinity-probe:lab") }
+
+type podOption func(*corev1.Pod)
+
+// newPod makes a probe for a node: the scheduler is not asked, because each spec says which node has what.
+func newPod(name string, on node, options ...podOption) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
+		Spec:       podSpec(),
+	}
+	pod.Spec.NodeName = on.name
+	for _, option := range options {
+		option(pod)
+	}
+	return pod
+}
+
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{
+		AutomountServiceAccountToken: new(false),
+		// The end of a pod holds up nobody but the specs about it.
+		TerminationGracePeriodSeconds: new(int64(1)),
+		Containers: []corev1.Container{{
+			Name:            "probe",
+			Image:           probeImage(),
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Args:            []string{"serve"},
+			Env: []corev1.EnvVar{{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"},
+			}}},
+			ReadinessProbe: &corev1.Probe{
+				ProbeHandler: corev1.ProbeHandler{
+					HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(controlPort)},
+				},
+				PeriodSeconds: 1, TimeoutSeconds: 5, FailureThreshold: 1,
+			},
+		}},
+	}
+}
+
+// selected puts a pod behind the Services of newService.
+func selected(pod *corev1.Pod) { pod.Labels[app] = "web" }
+
+// inNodeNetwork gives a pod no network of its own.
+func inNodeNetwork(pod *corev1.Pod) {
+	pod.Spec.HostNetwork = true
+	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+}
+
+// afterSIGTERM lets a pod go on serving and stay ready for so long after it was told to end. So its endpoint is terminating and
+// serving, and not ready, until then.
+func afterSIGTERM(grace time.Duration) podOption {
+	return func(pod *corev1.Pod) { serveAfterSIGTERM(&pod.Spec, grace) }
+}
+
+func serveAfterSIGTERM(spec *corev1.PodSpec, grace time.Duration) {
+	seconds := int64(grace.Seconds())
+	spec.TerminationGracePeriodSeconds = new(seconds + 5)
+	spec.Containers[0].Env = append(spec.Containers[0].Env, corev1.EnvVar{Name: "GRACE", Value: strconv.FormatInt(seconds, 10) + "s"})
+}
+
+// serversOn makes a server for each node, named after it.
+func serversOn(nodes []node, options ...podOption) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, on := range nodes {
+		pods = append(pods, newPod("web-"+on.name, on, append([]podOption{selected}, options...)...))
+	}
+	return pods
+}
+
+// startPods makes pods and waits until all are ready. The probes are in the order of the pods.
+func (c cluster) startPods(ctx context.Context, namespace string, pods ...*corev1.Pod) probes {
+	GinkgoHelper()
+	for _, pod := range pods {
+		_, err := c.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		Expect(err).NotTo(HaveOccurred())
+	}
+	started := make(probes, len(pods))
+	for i, pod := range pods {
+		Eventually(func(g Gomega) {
+			found, err := c.CoreV1().Pods(namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(isReady(found)).To(BeTrue(), "pod %s/%s on %s is ready: %+v", namespace, pod.Name, pod.Spec.NodeName, found.Status)
+			started[i] = c.probeIn(found)
+		}).WithContext(ctx).Should(Succeed())
+	}
+	return started
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// deletePods ends pods. Nobody waits for it.
+func (c cluster) deletePods(ctx context.Context, pods ...probe) {
+	GinkgoHelper()
+	for _, pod := range pods {
+		Expect(c.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, metav1.DeleteOptions{})).To(Succeed(), "pod %s", pod.name)
+	}
+}
+
+// startClients makes the clients that all specs share.
+func (c cluster) startClients(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	var pods []*corev1.Pod
+	for _, on := range c.nodes {
+		pods = append(pods, newPod(clientName("pod", on), on), newPod(clientName("node", on), on, inNodeNetwork))
+	}
+	c.startPods(ctx, namespace, pods...)
+}
+
+func clientName(kind string, on node) string { return fmt.Sprintf("%s-client-%s", kind, on.name) }
+
+// clients finds what startClients made.
+func (c cluster) clients(ctx context.Context, namespace string) (inPods, inNodes probes) {
+	GinkgoHelper()
+	find := func(kind string, on node) probe {
+		pod, err := c.CoreV1().Pods(namespace).Get(ctx, clientName(kind, on), metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		return c.probeIn(pod)
+	}
+	for _, on := range c.nodes {
+		inPods = append(inPods, find("pod", on))
+		inNodes = append(inNodes, find("node", on))
+	}
+	return inPods, inNodes
+}

@@ -1,0 +1,212 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// probe is a running pod of e2e/probe. It is driven through the API server, so that whoever runs the suites needs no way to the pods.
+type probe struct {
+	namespace, name string
+	node            node
+	addresses       []string // its pod IPs
+}
+
+type probes []probe
+
+func (c cluster) probeIn(pod *corev1.Pod) probe {
+	found := probe{namespace: pod.Namespace, name: pod.Name}
+	for _, on := range c.nodes {
+		if on.name == pod.Spec.NodeName {
+			found.node = on
+		}
+	}
+	for _, address := range pod.Status.PodIPs {
+		found.addresses = append(found.addresses, address.IP)
+	}
+	return found
+}
+
+func (p probe) String() string { return fmt.Sprintf("%s (%s, %s)", p.name, p.node.name, p.node.zone) }
+
+// names returns the probes' names, sorted.
+func (all probes) names() []string {
+	names := []string{}
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// on returns the probes that run on some nodes.
+func (all probes) on(nodes ...node) probes {
+	return all.where(func(p probe) bool { return slices.ContainsFunc(nodes, p.isOn) })
+}
+
+// notOn returns the others.
+func (all probes) notOn(nodes ...node) probes {
+	return all.where(func(p probe) bool { return !slices.ContainsFunc(nodes, p.isOn) })
+}
+
+// inZone returns the probes that run in a zone.
+func (all probes) inZone(zone string) probes {
+	return all.where(func(p probe) bool { return p.node.zone == zone })
+}
+
+// notInZone returns the others.
+func (all probes) notInZone(zone string) probes {
+	return all.where(func(p probe) bool { return p.node.zone != zone })
+}
+
+func (all probes) where(belongs func(probe) bool) probes {
+	var found probes
+	for _, p := range all {
+		if belongs(p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (p probe) isOn(on node) bool { return p.node.name == on.name }
+
+// answers is what a probe says of its connections.
+type answers struct {
+	Answers   map[string]int `json:"answers"` // by the server's name
+	Clients   map[string]int `json:"clients"` // by the client's address as the servers saw it
+	Errors    map[string]int `json:"errors"`
+	SlowestMS float64        `json:"slowest_ms"`
+}
+
+func (a answers) String() string {
+	return fmt.Sprintf("answers %v, errors %v, clients %v, the slowest after %.1f ms", a.Answers, a.Errors, a.Clients, a.SlowestMS)
+}
+
+// servers returns who answered, sorted.
+func (a answers) servers() []string {
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(a.Answers))))
+}
+
+func (a answers) answered() int { return sum(a.Answers) }
+
+func (a answers) failed() int { return sum(a.Errors) }
+
+// refused counts the connections that were refused.
+func (a answers) refused() int { return a.failedWith("connection refused") }
+
+// silent counts the connections that nobody answered in time.
+func (a answers) silent() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
+
+func (a answers) failedWith(words string) int {
+	count := 0
+	for text, times := range a.Errors {
+		if strings.Contains(text, words) {
+			count += times
+		}
+	}
+	return count
+}
+
+// with adds up two reports.
+func (a answers) with(b answers) answers {
+	return answers{
+		Answers: added(a.Answers, b.Answers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
+		SlowestMS: max(a.SlowestMS, b.SlowestMS),
+	}
+}
+
+func added(a, b map[string]int) map[string]int {
+	all := map[string]int{}
+	for _, counts := range []map[string]int{a, b} {
+		for key, count := range counts {
+			all[key] += count
+		}
+	}
+	return all
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, count := range counts {
+		total += count
+	}
+	return total
+}
+
+// dialling is how a probe connects to a target.
+type dialling struct {
+	count      int
+	timeout    time.Duration // of each connection
+	interval   time.Duration // between two of them
+	sourcePort int           // 0: any
+}
+
+// dial has a probe connect, and reports every answer in the spec's output.
+func (p probe) dial(ctx context.Context, to target, how dialling) (answers, error) {
+	query := map[string]string{
+		"network": to.network, "address": to.address, "count": strconv.Itoa(how.count), "timeout": how.timeout.String(),
+	}
+	if how.interval != 0 {
+		query["interval"] = how.interval.String()
+	}
+	if how.sourcePort != 0 {
+		query["source_port"] = strconv.Itoa(how.sourcePort)
+	}
+	var got answers
+	if err := p.ask(ctx, "GET", "dial", query, &got); err != nil {
+		return answers{}, err
+	}
+	GinkgoWriter.Printf("%s: %s, %d times: %s\n", p, to, how.count, got)
+	if got.answered()+got.failed() != how.count {
+		return got, fmt.Errorf("%s accounts for %d of %d connections: %s", p, got.answered()+got.failed(), how.count, got)
+	}
+	return got, nil
+}
+
+// resolve returns the addresses that a probe finds for a host name.
+func (p probe) resolve(ctx context.Context, host string) ([]string, error) {
+	var got struct {
+		Addresses []string `json:"addresses"`
+	}
+	err := p.ask(ctx, "GET", "resolve", map[string]string{"host": host}, &got)
+	return got.Addresses, err
+}
+
+// setReady makes the readiness probe of a pod succeed or fail.
+func (p probe) setReady(ctx context.Context, ready bool) {
+	GinkgoHelper()
+	Expect(p.ask(ctx, "POST", "ready", map[string]string{"value": strconv.FormatBool(ready)}, nil)).To(Succeed())
+}
+
+// ask sends a request to a probe's control port, through the API server, and reads the JSON of the answer.
+func (p probe) ask(ctx context.Context, verb, path string, query map[string]string, into any) error {
+	request := kube.CoreV1().RESTClient().Verb(verb).Namespace(p.namespace).Resource("pods").
+		Name(fmt.Sprintf("http:%s:%d", p.name, controlPort)).SubResource("proxy").Suffix(path)
+	for key, value := range query {
+		request = request.Param(key, value)
+	}
+	body, err := request.DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("asking %s for /%s: %w: %s", p, path, err, body)
+	}
+	if into == nil {
+		return nil
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("what %s answers to /%s: %w: %s", p, path, err, body)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("A restart of the proxy on every node", Serial, func() {
+	for _, how := range []struct {
+		name    string
+		options metav1.DeleteOptions
+	}{
+		{name: "politely", options: metav1.DeleteOptions{}},
+		{name: "by force", options: metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}},
+	} {
+		It(how.name+" loses no connection, neither open nor new, and forgets no client", func(ctx SpecContext) {
+			namespace := newNamespace(ctx)
+			servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+			service, sticky := newService(ctx, namespace, nodePort), newService(ctx, namespace, named("sticky"), affinity(3600))
+			targets := clusterIPs(service)
+			expectAnswers(ctx, "before", podClients, targets, servers)
+			kept := keptServers(ctx, sticky)
+			open := hold(ctx, podClients, targets)
+			clients := startSteady(ctx, podClients, append(targets, nodePorts(service, kube.nodes[0])...))
+			kube.restartProxies(ctx, how.options)
+			expectAlive(ctx, "after the restart", open)
+			Expect(keptServers(ctx, sticky)).To(Equal(kept), "the server that each client is kept with")
+			// A change shows that those who began anew are at work.
+			servers[0].setReady(ctx, false)
+			expectAnswers(ctx, "a change after the restart", podClients, targets, servers[1:])
+			clients.expectNoneLost("during the restart")
+			expectAlive(ctx, "after the change", open)
+		})
+	}
+})
+
+// keptServers returns the server that each client is kept with, by the client's name, at the first of a Service's ClusterIPs.
+func keptServers(ctx context.Context, service *corev1.Service) map[string]string {
+	GinkgoHelper()
+	kept := map[string]string{}
+	for _, client := range podClients {
+		kept[client.name] = expectOneServer(ctx, "kept", client, clusterIPs(service)[0])
+	}
+	return kept
+}

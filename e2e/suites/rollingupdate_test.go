@@ -1,0 +1,83 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// lingering is how long a server goes on after it was told to end. The news has to reach every node meanwhile.
+const lingering = 15 * time.Second
+
+var _ = Describe("A rolling update", func() {
+	It("loses no connection", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		makeDeployment(ctx, namespace)
+		service := newService(ctx, namespace)
+		before := expectRolledOut(ctx, namespace)
+		expectAnswers(ctx, "before", podClients, clusterIPs(service), before)
+		clients := startSteady(ctx, podClients, clusterIPs(service))
+		_, err := kube.AppsV1().Deployments(namespace).Patch(ctx, "web", types.StrategicMergePatchType,
+			[]byte(`{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`), metav1.PatchOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		after := expectRolledOut(ctx, namespace)
+		expectAnswers(ctx, "after", podClients, clusterIPs(service), after)
+		total := clients.expectNoneLost("during the update")
+		for _, server := range append(before, after...) {
+			Expect(total.Answers).To(HaveKey(server.name), "servers before and after: %s", total)
+		}
+	})
+})
+
+// makeDeployment makes three servers wherever the scheduler likes, of which three are ready at any time.
+func makeDeployment(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	labels := map[string]string{app: "web"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}
+	serveAfterSIGTERM(&template.Spec, lingering)
+	_, err := kube.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(3)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: template,
+			Strategy: appsv1.DeploymentStrategy{
+				Type: appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{
+					MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1)),
+				},
+			},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not told to end.
+func expectRolledOut(ctx context.Context, namespace string) probes {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		status, want := found.Status, *found.Spec.Replicas
+		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "generation of the Deployment that its controller has seen")
+		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.ReadyReplicas}).To(HaveEach(want), "pods: %+v", status)
+	}).WithContext(ctx).Should(Succeed())
+	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: app + "=web"})
+	Expect(err).NotTo(HaveOccurred())
+	var running probes
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil {
+			running = append(running, kube.probeIn(&pod))
+		}
+	}
+	return running
+}

@@ -1,0 +1,41 @@
+//go:build e2e
+
+package suites
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+)
+
+var _ = Describe("service-proxy-name", func() {
+	It("takes a labelled Service from Vicinity while it is labelled, and no other", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
+		service, neighbour := newService(ctx, namespace), newService(ctx, namespace, named("neighbour"))
+		born := newService(ctx, namespace, named("born-labelled"), proxyName("somebody-else"))
+		expectAnswers(ctx, "no label", podClients, clusterIPs(service), servers)
+		expectSilence(ctx, "labelled from the start", podClients[:1], clusterIPs(born))
+		changeService(ctx, service, proxyName("somebody-else"))
+		expectSilence(ctx, "labelled", podClients[:1], clusterIPs(service))
+		expectAnswers(ctx, "the neighbour has no label", podClients[:1], clusterIPs(neighbour), servers)
+		changeService(ctx, service, noProxyName)
+		changeService(ctx, born, noProxyName)
+		expectAnswers(ctx, "the label is gone", podClients, append(clusterIPs(service), clusterIPs(born)...), servers)
+	})
+
+	It("gives a Vicinity with that name the Services that are labelled with it, and no other", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
+		unlabelled := newService(ctx, namespace, named("unlabelled"))
+		labelled := newService(ctx, namespace, named("labelled"), proxyName("vicinity"))
+		foreign := newService(ctx, namespace, named("foreign"), proxyName("somebody-else"))
+		expectAnswers(ctx, "Vicinity has no name", podClients[:1], clusterIPs(unlabelled), servers)
+		kube.withProxyFlags(ctx, "--service-proxy-name=vicinity")
+		expectAnswers(ctx, "its own label", podClients, clusterIPs(labelled), servers)
+		expectSilence(ctx, "another label", podClients[:1], clusterIPs(foreign))
+		expectSilence(ctx, "no label", podClients[:1], clusterIPs(unlabelled))
+		changeService(ctx, unlabelled, proxyName("vicinity"))
+		expectAnswers(ctx, "labelled now", podClients, clusterIPs(unlabelled), servers)
+		changeService(ctx, labelled, noProxyName)
+		expectSilence(ctx, "unlabelled now", podClients[:1], clusterIPs(labelled))
+	})
+})

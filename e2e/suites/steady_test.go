@@ -1,0 +1,122 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// steady is clients that go on connecting until they are told to stop.
+type steady struct {
+	stop    chan struct{}
+	dialing sync.WaitGroup
+
+	mu     sync.Mutex
+	total  answers
+	broken []error // a client could not be asked, so that nothing is known of its connections
+}
+
+// startSteady has each client dial each target without pause, until stopped.
+func startSteady(ctx context.Context, clients probes, targets []target) *steady {
+	s := &steady{stop: make(chan struct{})}
+	for _, client := range clients {
+		for _, to := range targets {
+			s.dialing.Go(func() { s.dial(ctx, client, to) })
+		}
+	}
+	return s
+}
+
+func (s *steady) dial(ctx context.Context, client probe, to target) {
+	for {
+		select {
+		case <-s.stop:
+			return
+		default:
+		}
+		got, err := client.dial(ctx, to, dialling{count: 20, timeout: patient, interval: 10 * time.Millisecond})
+		s.mu.Lock()
+		s.total = s.total.with(got)
+		if err != nil {
+			s.broken = append(s.broken, err)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// end stops the clients, and returns what became of all connections.
+func (s *steady) end() (answers, []error) {
+	close(s.stop)
+	s.dialing.Wait()
+	return s.total, s.broken
+}
+
+// expectNoneLost stops the clients and tells every connection that was not answered.
+func (s *steady) expectNoneLost(why string) answers {
+	GinkgoHelper()
+	total, broken := s.end()
+	Expect(broken).To(BeEmpty(), "%s: clients that could not be asked", why)
+	Expect(total.Errors).To(BeEmpty(), "%s: connections that failed: %s", why, total)
+	Expect(total.answered()).To(BeNumerically(">", 0), "%s: connections that are answered", why)
+	return total
+}
+
+// held is a connection that stays open, on which the client goes on asking.
+type held struct {
+	client probe
+	id     string
+}
+
+// hold opens a connection from each client to each target.
+func hold(ctx context.Context, clients probes, targets []target) []held {
+	GinkgoHelper()
+	var all []held
+	for _, client := range clients {
+		for _, to := range targets {
+			var made struct {
+				ID string `json:"id"`
+			}
+			Expect(client.ask(ctx, "POST", "hold", map[string]string{"address": to.address}, &made)).To(Succeed())
+			h := held{client: client, id: made.ID}
+			DeferCleanup(func(ctx SpecContext) {
+				Expect(client.ask(ctx, "DELETE", "hold/"+h.id, nil, nil)).To(Succeed())
+			})
+			all = append(all, h)
+		}
+	}
+	return all
+}
+
+// echoes is how many of its questions were answered, and an error if the connection is no more.
+func (h held) echoes(ctx context.Context) (int, error) {
+	var got struct {
+		Alive  bool `json:"alive"`
+		Echoes int  `json:"echoes"`
+	}
+	if err := h.client.ask(ctx, "GET", "hold/"+h.id, nil, &got); err != nil {
+		return 0, err
+	}
+	if !got.Alive {
+		return got.Echoes, fmt.Errorf("the connection %s of %s ended after %d echoes", h.id, h.client, got.Echoes)
+	}
+	return got.Echoes, nil
+}
+
+// expectAlive waits until every connection has answered anew.
+func expectAlive(ctx context.Context, why string, all []held) {
+	GinkgoHelper()
+	for _, h := range all {
+		before, err := h.echoes(ctx)
+		Expect(err).NotTo(HaveOccurred(), why)
+		Eventually(func() (int, error) { return h.echoes(ctx) }).WithContext(ctx).Should(BeNumerically(">", before), why)
+	}
+}

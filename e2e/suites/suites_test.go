@@ -1,0 +1,57 @@
+//go:build e2e
+
+// Package suites proves Vicinity's promises in a running cluster, one file for each. All it is given is a kubeconfig: it starts probe
+// pods, has them dial Services, and asks who answered. So it runs in the lab, in kind, and in a cluster of yours.
+//
+// The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and a Vicinity that
+// serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each zone; leave them out with
+// LABEL_FILTER='!six-nodes' where there are fewer. Specs that disturb others, because they restart the proxy or label a node's zone
+// anew, are Serial.
+package suites
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+const (
+	// patience is how long anything may take to come true. It decides nothing but how late a failure is told.
+	patience = 2 * time.Minute
+	// glance is how often somebody looks whether it did.
+	glance = 200 * time.Millisecond
+)
+
+func TestVicinityInACluster(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(glance)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Vicinity in a cluster")
+}
+
+// What all specs share: nobody changes it after the suite has begun.
+var (
+	kube cluster
+	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one in the node's own network.
+	podClients, nodeClients probes
+)
+
+// everyClient is all of both.
+func everyClient() probes { return slices.Concat(podClients, nodeClients) }
+
+// The clients are made once, by the first process, for all processes.
+var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
+	kube = connect(ctx)
+	kube.expectVicinity(ctx)
+	namespace := kube.makeNamespace(ctx, "vicinity-clients-")
+	DeferCleanup(kube.deleteNamespace, namespace)
+	kube.startClients(ctx, namespace)
+	return []byte(namespace)
+}, func(ctx SpecContext, namespace []byte) {
+	kube = connect(ctx)
+	podClients, nodeClients = kube.clients(ctx, string(namespace))
+})

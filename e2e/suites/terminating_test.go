@@ -1,0 +1,81 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// dying is how long a server goes on after it was told to end: as long as the spec may take to look at it.
+const dying = 5 * time.Minute
+
+var _ = Describe("Terminating endpoints", func() {
+	It("answer as long as nobody else is ready", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
+		service := newService(ctx, namespace)
+		targets := clusterIPs(service)
+		expectAnswers(ctx, "all are ready", podClients, bothProtocols(targets), servers)
+		last, others := servers[:1], servers[1:]
+		kube.deletePods(ctx, others...)
+		expectTerminating(ctx, service, others)
+		expectAnswers(ctx, "one is ready", podClients, targets, last)
+		kube.deletePods(ctx, last...)
+		expectTerminating(ctx, service, servers)
+		expectAnswers(ctx, "all terminate", podClients, targets, servers)
+		fresh := kube.startPods(ctx, namespace, newPod("fresh", kube.nodes[0], selected))
+		expectAnswers(ctx, "a new one is ready", podClients, targets, fresh)
+	})
+
+	It("answer for their node under the Local policies, while its load balancer is sent away", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		here, elsewhere := kube.nodes[0], kube.nodes[1]
+		servers := kube.startPods(ctx, namespace, serversOn([]node{here, elsewhere}, afterSIGTERM(dying))...)
+		service := newService(ctx, namespace, loadBalancer, internalLocal, externalLocal)
+		outside := nodeClients.notOn(here)
+		expectAnswers(ctx, "ready", outside, nodePorts(service, here), servers.on(here))
+		expectHealthCheck(ctx, service, here, http.StatusOK)
+		kube.deletePods(ctx, servers.on(here)...)
+		expectTerminating(ctx, service, servers.on(here))
+		expectAnswers(ctx, "the node port", outside, nodePorts(service, here), servers.on(here))
+		expectAnswers(ctx, "the ClusterIP", podClients.on(here), clusterIPs(service), servers.on(here))
+		expectHealthCheck(ctx, service, here, http.StatusServiceUnavailable)
+		expectHealthCheck(ctx, service, elsewhere, http.StatusOK)
+	})
+
+	It("answer for their zone where topology keys allow no other", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
+		hard := newService(ctx, namespace, named("hard"), topologyKeys(corev1.LabelTopologyZone))
+		soft := newService(ctx, namespace, named("soft"), topologyKeys(corev1.LabelTopologyZone+", *"))
+		zone := kube.zones()[0]
+		here, elsewhere := servers.inZone(zone), servers.notInZone(zone)
+		expectEachInItsZone(ctx, "all are ready", append(clusterIPs(hard), clusterIPs(soft)...), servers)
+		kube.deletePods(ctx, here...)
+		expectTerminating(ctx, hard, here)
+		expectAnswers(ctx, "the zone's own terminates, and no other is allowed", podClients.inZone(zone), clusterIPs(hard), here)
+		expectAnswers(ctx, "the zone's own terminates, and others are ready", podClients.inZone(zone), clusterIPs(soft), elsewhere)
+	})
+})
+
+// expectTerminating waits until the slices say of every server that it terminates and serves.
+func expectTerminating(ctx context.Context, service *corev1.Service, servers probes) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var found probes
+		for _, endpoint := range endpointsOf(ctx, service, isIPv6(service.Spec.ClusterIP)) {
+			conditions := endpoint.Conditions
+			if ptr.Deref(conditions.Terminating, false) && ptr.Deref(conditions.Serving, false) && endpoint.TargetRef != nil {
+				found = append(found, probe{name: endpoint.TargetRef.Name})
+			}
+		}
+		g.Expect(found.names()).To(Equal(servers.names()), "endpoints that terminate and serve")
+	}).WithContext(ctx).Should(Succeed())
+}

@@ -1,0 +1,103 @@
+//go:build e2e
+
+package suites
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var _ = Describe("Topology keys", func() {
+	It("keep connections in the zone, and with * only as long as somebody is ready there", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"))
+		targets := clusterIPs(service)
+		expectEachInItsZone(ctx, "every zone has an endpoint", bothProtocols(targets), servers)
+		empty := kube.zones()[0]
+		here, elsewhere := servers.inZone(empty), servers.notInZone(empty)
+		here[0].setReady(ctx, false)
+		expectAnswers(ctx, "the zone is empty", podClients.inZone(empty), targets, elsewhere)
+		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
+		here[0].setReady(ctx, true)
+		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
+	})
+
+	It("refuse connections without *, where the zone has nobody, and nowhere else", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, nodePort, topologyKeys(corev1.LabelTopologyZone))
+		targets := clusterIPs(service)
+		expectEachInItsZone(ctx, "every zone has an endpoint", targets, servers)
+		empty := kube.zones()[0]
+		here, elsewhere := servers.inZone(empty), servers.notInZone(empty)
+		here[0].setReady(ctx, false)
+		expectRefusal(ctx, "the zone is empty", podClients.inZone(empty), targets)
+		expectRefusal(ctx, "the zone is empty", nodeClients.inZone(empty), targets)
+		for _, on := range kube.inZone(empty) {
+			expectRefusal(ctx, "a node port of the empty zone", nodeClients.notInZone(empty)[:1], nodePorts(service, on))
+		}
+		expectEachInItsZone(ctx, "the other zones", targets, elsewhere)
+		here[0].setReady(ctx, true)
+		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
+	})
+
+	It("are tried in order: the node, then the zone, then anybody", Label(sixNodes), func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		pairs := kube.twoOfEachZone()
+		first, second := pairs[0], pairs[1] // of one zone
+		servers := kube.startPods(ctx, namespace, serversOn(pairs)...)
+		service := newService(ctx, namespace, topologyKeys(corev1.LabelHostname+", "+corev1.LabelTopologyZone+", *"))
+		targets, client := clusterIPs(service), podClients.on(first)
+		for _, on := range pairs {
+			expectAnswers(ctx, "every node has an endpoint", podClients.on(on), targets, servers.on(on))
+		}
+		servers.on(first)[0].setReady(ctx, false)
+		expectAnswers(ctx, "none on the node", client, targets, servers.on(second))
+		servers.on(second)[0].setReady(ctx, false)
+		expectAnswers(ctx, "none in the zone", client, targets, servers.notInZone(first.zone))
+		servers.on(first)[0].setReady(ctx, true)
+		expectAnswers(ctx, "one on the node again", append(client, podClients.on(second)...), targets, servers.on(first))
+	})
+
+	It("know any label of nodes, and follow it when it changes", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		nodes := kube.oneOfEachZone()
+		rack := "racks.vicinity.dev/" + namespace // a key of this spec's own, so that it disturbs nobody
+		one, other := nodes[0], nodes[1]
+		servers := kube.startPods(ctx, namespace, serversOn(nodes[:2])...)
+		service := newService(ctx, namespace, topologyKeys(rack))
+		targets := clusterIPs(service)
+		mover := nodes[2]
+		expectRefusal(ctx, "no node has the label", podClients, targets)
+		labelNode(ctx, one, rack, new("one"))
+		labelNode(ctx, other, rack, new("other"))
+		expectAnswers(ctx, "a client's own rack", podClients.on(one), targets, servers.on(one))
+		expectAnswers(ctx, "a client's own rack", podClients.on(other), targets, servers.on(other))
+		expectRefusal(ctx, "a client in no rack", podClients.on(mover), targets)
+		labelNode(ctx, mover, rack, new("one"))
+		expectAnswers(ctx, "the client's node was labelled", podClients.on(mover), targets, servers.on(one))
+		patchLabel(ctx, mover, rack, new("other"))
+		expectAnswers(ctx, "the client's node moved", podClients.on(mover), targets, servers.on(other))
+		patchLabel(ctx, other, rack, new("one"))
+		expectAnswers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
+		expectRefusal(ctx, "and left the client alone in its rack", podClients.on(mover), targets)
+		changeService(ctx, service, topologyKeys(rack+", *"))
+		expectAnswers(ctx, "anybody will do", podClients.on(mover), targets, servers)
+	})
+
+	It("follow a node whose zone changes", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		nodes := kube.oneOfEachZone()
+		servers := kube.startPods(ctx, namespace, serversOn(nodes[1:])...)
+		service := newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone))
+		targets, mover := clusterIPs(service), nodes[0]
+		expectRefusal(ctx, "its zone is empty", podClients.on(mover), targets)
+		for _, to := range nodes[1:] {
+			labelNode(ctx, mover, corev1.LabelTopologyZone, &to.zone)
+			expectAnswers(ctx, "it moved to "+to.zone, podClients.on(mover), targets, servers.on(to))
+		}
+		patchLabel(ctx, mover, corev1.LabelTopologyZone, nil)
+		expectRefusal(ctx, "it has no zone", podClients.on(mover), targets)
+	})
+})

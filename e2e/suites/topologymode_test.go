@@ -1,0 +1,76 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("topology-mode Auto", func() {
+	It("sends each zone to the endpoints that the hints give it", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		// The controller gives hints if each zone can have its share of the CPUs in endpoints: one on every node.
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		service := newService(ctx, namespace, topologyModeAuto)
+		for _, to := range clusterIPs(service) {
+			hinted := expectZoneHints(ctx, service, isIPv6(to.address), servers)
+			for _, zone := range kube.zones() {
+				expectAnswers(ctx, "the hints for "+zone, podClients.inZone(zone), bothProtocols([]target{to}), hinted[zone])
+			}
+		}
+		// With one endpoint, the controller takes all hints back.
+		for _, server := range servers[1:] {
+			server.setReady(ctx, false)
+		}
+		expectAnswers(ctx, "too few for hints", podClients, clusterIPs(service), servers[:1])
+	})
+})
+
+func topologyModeAuto(service *corev1.Service) {
+	metav1.SetMetaDataAnnotation(&service.ObjectMeta, corev1.AnnotationTopologyMode, "Auto")
+}
+
+// expectZoneHints waits until the controller has given every server a zone in the slice of a family, and returns the servers by the
+// zone that they are for, which need not be their own.
+func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, servers probes) map[string]probes {
+	GinkgoHelper()
+	hinted := map[string]probes{}
+	Eventually(func(g Gomega) {
+		clear(hinted)
+		for _, endpoint := range endpointsOf(ctx, service, ipv6) {
+			g.Expect(endpoint.Hints).NotTo(BeNil(), "hints of %s", endpoint.Addresses)
+			g.Expect(endpoint.TargetRef).NotTo(BeNil(), "the pod of %s", endpoint.Addresses)
+			server := servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })
+			for _, zone := range endpoint.Hints.ForZones {
+				hinted[zone.Name] = append(hinted[zone.Name], server...)
+			}
+		}
+		g.Expect(slices.Sorted(maps.Keys(hinted))).To(Equal(kube.zones()), "zones that the hints name")
+		g.Expect(slices.Concat(slices.Collect(maps.Values(hinted))...)).To(HaveLen(len(servers)), "endpoints with a hint")
+	}).WithContext(ctx).Should(Succeed())
+	return hinted
+}
+
+// endpointsOf returns what a Service's EndpointSlices of a family hold.
+func endpointsOf(ctx context.Context, service *corev1.Service, ipv6 bool) []discoveryv1.Endpoint {
+	GinkgoHelper()
+	list, err := kube.DiscoveryV1().EndpointSlices(service.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	var all []discoveryv1.Endpoint
+	for _, slice := range list.Items {
+		if (slice.AddressType == discoveryv1.AddressTypeIPv6) == ipv6 {
+			all = append(all, slice.Endpoints...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,93 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+var _ = Describe("internalTrafficPolicy", func() {
+	It("Local keeps pods and nodes with the endpoints of their node, and drops what has none, until it is Cluster", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		with, without := kube.nodes[:2], kube.nodes[2]
+		servers := kube.startPods(ctx, namespace, serversOn(with)...)
+		service := newService(ctx, namespace, internalLocal)
+		targets := clusterIPs(service)
+		for _, on := range with {
+			expectAnswers(ctx, "a node with an endpoint", append(podClients.on(on), nodeClients.on(on)...), targets, servers.on(on))
+		}
+		expectSilence(ctx, "a node without", append(podClients.on(without), nodeClients.on(without)...), targets)
+		changeService(ctx, service, func(service *corev1.Service) {
+			*service.Spec.InternalTrafficPolicy = corev1.ServiceInternalTrafficPolicyCluster
+		})
+		expectAnswers(ctx, "Cluster", everyClient(), targets, servers)
+	})
+})
+
+var _ = Describe("externalTrafficPolicy", func() {
+	It("Local keeps clients from outside on the node that they dial, and keeps their address", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		with, without := kube.nodes[:2], kube.nodes[2]
+		servers := kube.startPods(ctx, namespace, serversOn(with)...)
+		service := newService(ctx, namespace, nodePort, externalLocal)
+		outside := nodeClients.notOn(with[0], without)
+		for _, to := range nodePorts(service, with[0]) {
+			expectAnswers(ctx, "a node with an endpoint", outside, []target{to}, servers.on(with[0]))
+			for _, client := range outside {
+				expectClients(ctx, "a client's address is kept", client, to, client.addressOf(to))
+			}
+		}
+		targets := nodePorts(service, without)
+		expectSilence(ctx, "a node without", outside[:1], targets)
+		inside := append(nodeClients.on(without), podClients.on(without)...)
+		expectAnswers(ctx, "what is on the node itself may go anywhere", inside, targets, servers)
+		expectAnswers(ctx, "and a ClusterIP is not concerned", podClients.on(without), clusterIPs(service), servers)
+	})
+
+	It("Cluster takes clients from outside to any endpoint, and hides their address", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		service := newService(ctx, namespace, nodePort)
+		on := kube.nodes[0]
+		client := nodeClients.notOn(on)[0]
+		for _, to := range nodePorts(service, on) {
+			expectAnswers(ctx, "from outside", probes{client}, []target{to}, servers)
+			got, err := client.dial(ctx, to, dialling{count: sample, timeout: patient})
+			Expect(err).NotTo(HaveOccurred())
+			Expect(got.answered()).To(Equal(sample), "connections that are answered: %s", got)
+			Expect(got.Clients).NotTo(HaveKey(client.addressOf(to)), "whom the servers see: %s", got)
+		}
+	})
+
+	It("Local tells load balancers on the health check node port which nodes have endpoints that are ready", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		with, without := kube.nodes[0], kube.nodes[1]
+		servers := kube.startPods(ctx, namespace, serversOn([]node{with})...)
+		service := newService(ctx, namespace, loadBalancer, externalLocal)
+		expectHealthCheck(ctx, service, with, http.StatusOK)
+		expectHealthCheck(ctx, service, without, http.StatusServiceUnavailable)
+		servers[0].setReady(ctx, false)
+		expectHealthCheck(ctx, service, with, http.StatusServiceUnavailable)
+		servers[0].setReady(ctx, true)
+		expectHealthCheck(ctx, service, with, http.StatusOK)
+	})
+})
+
+// expectHealthCheck waits until a node answers with a status on the Service's health check node port. The API server asks it.
+func expectHealthCheck(ctx context.Context, service *corev1.Service, on node, status int) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var got int
+		body, err := kube.CoreV1().RESTClient().Get().Resource("nodes").
+			Name(fmt.Sprintf("http:%s:%d", on.name, service.Spec.HealthCheckNodePort)).SubResource("proxy").Suffix("healthz").
+			Do(ctx).StatusCode(&got).Raw()
+		g.Expect(got).To(Equal(status), "what %s says on the health check node port: %s (%v)", on.name, body, err)
+		g.Expect(string(body)).To(ContainSubstring(service.Namespace), "the answer is that of the Service")
+	}).WithContext(ctx).Should(Succeed())
+}

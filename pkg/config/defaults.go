@@ -1,0 +1,85 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The defaults, which are kube-proxy's.
+const (
+	healthzPort = "10256"
+	metricsPort = "10249"
+
+	defaultSyncPeriod = 30 * time.Second
+	defaultQPS        = 5
+	defaultBurst      = 10
+)
+
+// Default returns the configuration of somebody who sets nothing.
+func Default() *Configuration {
+	c := &Configuration{}
+	setDefaults(c)
+	return c
+}
+
+// setDefaults fills in what is not set. Unlike kube-proxy's, an oomScoreAdj that is not set stays so: the pod's priority has set it
+// already, and lowering it takes a capability that nothing else here needs. kube-proxy sets no nodePortAddresses in this mode
+// either, and nothing means primary.
+func setDefaults(c *Configuration) {
+	c.APIVersion, c.Kind = APIVersion, kind
+	c.Mode = orElse(c.Mode, modeNFTables)
+	c.DetectLocalMode = orElse(c.DetectLocalMode, clusterCIDRMode)
+	c.NFTables.SyncPeriod = orElse(c.NFTables.SyncPeriod, metav1.Duration{Duration: defaultSyncPeriod})
+	c.Logging.Format = orElse(c.Logging.Format, "text")
+	c.ClientConnection.ContentType = orElse(c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, defaultQPS)
+	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, defaultBurst)
+	if len(c.NodePortAddresses) == 0 {
+		c.NodePortAddresses = []string{primary}
+	}
+	setDefaultAddresses(c)
+	setConntrackDefaults(c)
+}
+
+// setDefaultAddresses chooses the servers' addresses in the family of bindAddress, and adds the port to a bare one.
+func setDefaultAddresses(c *Configuration) {
+	c.BindAddress = orElse(c.BindAddress, "0.0.0.0")
+	everywhere, loopback := "0.0.0.0", "127.0.0.1"
+	if addr, err := netip.ParseAddr(c.BindAddress); err == nil && addr.Is6() {
+		everywhere, loopback = "::", "::1"
+	}
+	c.HealthzBindAddress = withPort(orElse(c.HealthzBindAddress, everywhere), healthzPort)
+	c.MetricsBindAddress = withPort(orElse(c.MetricsBindAddress, loopback), metricsPort)
+}
+
+func withPort(address, port string) string {
+	if addr, err := netip.ParseAddr(address); err == nil {
+		return net.JoinHostPort(addr.String(), port)
+	}
+	return address
+}
+
+func setConntrackDefaults(c *Configuration) {
+	conntrack := &c.Conntrack
+	conntrack.MaxPerCore = orNew(conntrack.MaxPerCore, 32*1024)
+	conntrack.Min = orNew(conntrack.Min, 128*1024)
+	conntrack.TCPEstablishedTimeout = orNew(conntrack.TCPEstablishedTimeout, metav1.Duration{Duration: 24 * time.Hour})
+	conntrack.TCPCloseWaitTimeout = orNew(conntrack.TCPCloseWaitTimeout, metav1.Duration{Duration: time.Hour})
+}
+
+func orElse[T comparable](value, otherwise T) T {
+	if value == *new(T) {
+		return otherwise
+	}
+	return value
+}
+
+func orNew[T any](value *T, otherwise T) *T {
+	if value == nil {
+		return &otherwise
+	}
+	return value
+}

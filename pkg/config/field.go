@@ -1,0 +1,190 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// Configuration is kube-proxy's configuration. An alias, so that whoever hands it on need not know where it comes from.
+type Configuration = v1alpha1.KubeProxyConfiguration
+
+// Get returns the text of a field: empty if nothing is set, as Set reads it otherwise. The path is one that Kubernetes documents,
+// such as conntrack.maxPerCore; another one is a mistake in the program, and panics.
+func Get(c *Configuration, path string) string { return textOf(field(c, path)) }
+
+// Set gives a field the value of a text: of a flag, say. Lists are comma-separated.
+func Set(c *Configuration, path, text string) error {
+	value := field(c, path)
+	if value.Kind() == reflect.Pointer {
+		value.Set(reflect.New(value.Type().Elem()))
+		value = value.Elem()
+	}
+	if duration, ok := reflect.TypeAssert[*metav1.Duration](value.Addr()); ok {
+		parsed, err := time.ParseDuration(text)
+		*duration = metav1.Duration{Duration: parsed}
+		return err
+	}
+	return setPlain(value, text)
+}
+
+// setPlain sets a value that is no structure.
+func setPlain(value reflect.Value, text string) error {
+	switch value.Kind() {
+	case reflect.String:
+		value.SetString(text)
+	case reflect.Bool:
+		parsed, err := strconv.ParseBool(text)
+		value.SetBool(parsed)
+		return err
+	case reflect.Int32:
+		parsed, err := strconv.ParseInt(text, 10, 32)
+		value.SetInt(parsed)
+		return err
+	case reflect.Uint32:
+		parsed, err := strconv.ParseUint(text, 10, 32)
+		value.SetUint(parsed)
+		return err
+	case reflect.Float32:
+		parsed, err := strconv.ParseFloat(text, 32)
+		value.SetFloat(parsed)
+		return err
+	case reflect.Slice:
+		var list []string
+		if text != "" {
+			list = strings.Split(text, ",")
+		}
+		value.Set(reflect.ValueOf(list))
+	default:
+		panic(fmt.Sprintf("a %s cannot be set by a text", value.Type()))
+	}
+	return nil
+}
+
+// IsSettable reports whether Set knows the field's type.
+func IsSettable(path string) bool {
+	t := typeOf(path)
+	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && (t.Kind() != reflect.Slice || IsList(path)) ||
+		t == reflect.TypeFor[metav1.Duration]()
+}
+
+// IsBool reports whether a field is true or false.
+func IsBool(path string) bool { return typeOf(path).Kind() == reflect.Bool }
+
+// IsText reports whether a field is a text.
+func IsText(path string) bool { return typeOf(path).Kind() == reflect.String }
+
+// IsList reports whether a field is a list of texts.
+func IsList(path string) bool { return typeOf(path) == reflect.TypeFor[[]string]() }
+
+// isPointer reports whether a field tells its zero from not being set.
+func isPointer(path string) bool { return field(&Configuration{}, path).Kind() == reflect.Pointer }
+
+// typeOf is the type of a field, or of what it points to.
+func typeOf(path string) reflect.Type {
+	t := field(&Configuration{}, path).Type()
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
+}
+
+// textOf writes a field's value as Set reads it, and what Set cannot read so that it is empty if nothing is set.
+func textOf(value reflect.Value) string {
+	if value.Kind() == reflect.Pointer {
+		if value.IsNil() {
+			return ""
+		}
+		value = value.Elem()
+	}
+	switch v := value.Interface().(type) {
+	case metav1.Duration:
+		return v.Duration.String()
+	case logsapi.TimeOrMetaDuration:
+		return v.Duration.Duration.String()
+	case resource.QuantityValue:
+		return v.String()
+	case []string:
+		return strings.Join(v, ",")
+	}
+	if value.IsZero() && (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) {
+		return ""
+	}
+	return fmt.Sprint(value.Interface())
+}
+
+// field finds a field by the names that it has in the file.
+func field(c *Configuration, path string) reflect.Value {
+	value := reflect.ValueOf(c).Elem()
+	for name := range strings.SplitSeq(path, ".") {
+		found, ok := member(value, name)
+		if !ok {
+			panic(fmt.Sprintf("kube-proxy's configuration has no field %s", path))
+		}
+		value = found
+	}
+	return value
+}
+
+// member finds a structure's field by its name in the file, also if it is inlined.
+func member(value reflect.Value, name string) (reflect.Value, bool) {
+	if value.Kind() != reflect.Struct {
+		return reflect.Value{}, false
+	}
+	for i := range value.NumField() {
+		has, isInlined := nameOf(value.Type().Field(i))
+		if isInlined {
+			if found, ok := member(value.Field(i), name); ok {
+				return found, true
+			}
+		}
+		if has == name {
+			return value.Field(i), true
+		}
+	}
+	return reflect.Value{}, false
+}
+
+// paths lists every field that holds a value, and with sections also those that hold fields.
+func paths(sections bool) []string { return pathsBelow(reflect.TypeFor[Configuration](), "", sections) }
+
+func pathsBelow(t reflect.Type, parent string, sections bool) []string {
+	var found []string
+	for member := range t.Fields() {
+		name, isInlined := nameOf(member)
+		path := strings.TrimPrefix(parent+"."+name, ".")
+		switch {
+		case isInlined:
+			found = append(found, pathsBelow(member.Type, parent, sections)...)
+		case isSection(member.Type):
+			if sections {
+				found = append(found, path)
+			}
+			found = append(found, pathsBelow(member.Type, path, sections)...)
+		default:
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// isSection reports whether a type has fields of its own, and is not one that the file writes as one value.
+func isSection(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[metav1.Duration](), reflect.TypeFor[logsapi.TimeOrMetaDuration](), reflect.TypeFor[resource.QuantityValue]():
+		return false
+	}
+	return t.Kind() == reflect.Struct
+}
+
+func nameOf(member reflect.StructField) (name string, isInlined bool) {
+	name, options, _ := strings.Cut(member.Tag.Get("json"), ",")
+	return name, name == "" && strings.Contains(options, "inline")
+}

@@ -1,0 +1,149 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// chosen are values that nobody has by default, for fields whose kind does not say which are allowed.
+var chosen = map[string]string{
+	"bindAddress":        "192.0.2.1",
+	"clusterCIDR":        "10.244.0.0/16",
+	"detectLocalMode":    "NodeCIDR",
+	"healthzBindAddress": "127.0.0.1:1",
+	"logging.format":     "json",
+	"metricsBindAddress": "127.0.0.1:1",
+	"mode":               "ipvs",
+	"nodePortAddresses":  "192.0.2.0/24",
+}
+
+// choose sets a field to something else than its default.
+func choose(t *testing.T, c *Configuration, path string) {
+	t.Helper()
+	texts := []string{"true", "7", "7s"} // what a bool, a number and a duration can be
+	if text, ok := chosen[path]; ok {
+		texts = []string{text}
+	}
+	for _, text := range texts {
+		if Set(c, path, text) == nil {
+			return
+		}
+	}
+	t.Fatalf("%s takes none of %q", path, texts)
+}
+
+// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. One that a new version adds fails it.
+func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
+	for _, path := range paths(false) {
+		if path == "apiVersion" || path == "kind" {
+			continue // they say what the file is
+		}
+		t.Run(path, func(t *testing.T) {
+			isMeaningless := slices.ContainsFunc(meaningless, func(m Meaningless) bool { return m.Field == path })
+			if !IsSettable(path) {
+				if !isMeaningless {
+					t.Error("it is neither read nor among the meaningless")
+				}
+				return
+			}
+			before, after := Default(), Default()
+			if mode, isLink := LinkModes[path]; isLink {
+				before.DetectLocalMode, after.DetectLocalMode = "", "" // alone it is nothing
+				if err := Set(after, "detectLocalMode", mode); err != nil {
+					t.Fatal(err)
+				}
+				_, mistakes := Resolve(after)
+				if len(mistakes) != 1 || mistakes[0].Field != path {
+					t.Errorf("mode %s without it: mistakes %v", mode, mistakes)
+				}
+			}
+			choose(t, after, path)
+			was, _ := Resolve(before)
+			is, mistakes := Resolve(after)
+			if len(mistakes) > 0 {
+				t.Fatalf("mistakes: %v", mistakes)
+			}
+			if isSame := cmp.Equal(was, is, cmpopts.EquateComparable(netip.Prefix{})); isSame != isMeaningless {
+				t.Errorf("it changes nothing: %v; among the meaningless: %v", isSame, isMeaningless)
+			}
+		})
+	}
+}
+
+func TestWhatHasNoMeaningIsNamedOnce(t *testing.T) {
+	fields, flags := map[string]bool{}, map[string]bool{}
+	known := paths(false)
+	for _, setting := range WithoutMeaning() {
+		switch {
+		case setting.Why == "":
+			t.Errorf("%+v has no reason", setting)
+		case setting.Field != "" && (fields[setting.Field] || !slices.Contains(known, setting.Field)):
+			t.Errorf("field %s is there twice, or unknown to kube-proxy", setting.Field)
+		case setting.Flag != "" && flags[setting.Flag]:
+			t.Errorf("flag %s is there twice", setting.Flag)
+		}
+		fields[setting.Field], flags[setting.Flag] = true, true
+	}
+	for path := range former {
+		if slices.Contains(known, path) {
+			t.Errorf("kube-proxy still has %s", path)
+		}
+	}
+}
+
+func TestEveryMeaninglessSettingIsNotedUnlessItIsKubeProxysDefault(t *testing.T) {
+	for _, setting := range meaningless {
+		if setting.Field == "" || !IsSettable(setting.Field) {
+			continue
+		}
+		t.Run(setting.Field, func(t *testing.T) {
+			c := &Configuration{}
+			if setting.IsChosen(c) {
+				t.Error("it is chosen in an empty file")
+			}
+			if setting.Default != "" {
+				if err := Set(c, setting.Field, setting.Default); err != nil || setting.IsChosen(c) {
+					t.Errorf("its default %q is taken for a choice (%v)", setting.Default, err)
+				}
+			}
+			if setting.Default == "true" {
+				if err := Set(c, setting.Field, "false"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				choose(t, c, setting.Field)
+			}
+			if !setting.IsChosen(c) {
+				t.Errorf("%q is not taken for a choice", Get(c, setting.Field))
+			}
+		})
+	}
+}
+
+func TestATextThatIsNoValueIsRefused(t *testing.T) {
+	for path, text := range map[string]string{
+		"conntrack.min": "many", "oomScoreAdj": "99999999999", "clientConnection.qps": "fast", "enableProfiling": "perhaps",
+		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1",
+	} {
+		if err := Set(Default(), path, text); err == nil {
+			t.Errorf("%s takes %q", path, text)
+		}
+	}
+}
+
+func TestAFieldReadsWhatItWrites(t *testing.T) {
+	for path, text := range map[string]string{
+		"clusterCIDR": "10.244.0.0/16", "mode": "ipvs", "conntrack.min": "7", "clientConnection.qps": "2.5", "enableProfiling": "true",
+		"nftables.syncPeriod": "30s", "conntrack.tcpCloseWaitTimeout": "1h0m0s", "nodePortAddresses": "192.0.2.0/24,::/0",
+		"logging.verbosity": "4",
+	} {
+		c := &Configuration{}
+		if err := Set(c, path, text); err != nil || Get(c, path) != text {
+			t.Errorf("%s: set to %q, it is %q (%v)", path, text, Get(c, path), err)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"net/netip"
+
+	"k8s.io/kube-proxy/config/v1alpha1"
+)
+
+// The modes that kube-proxy has, or had. In none of them anything else than nftables is programmed here.
+const (
+	modeIPTables    = "iptables"
+	modeIPVS        = "ipvs"
+	modeNFTables    = "nftables"
+	modeUserspace   = "userspace"   // until 1.25
+	modeKernelspace = "kernelspace" // on Windows
+)
+
+// modes are all that a file may name. An empty one is iptables, as in kube-proxy.
+var modes = []string{"", modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace}
+
+// countsInMode reports whether a field is read after all, because the file's mode is the one it belongs to. kube-proxy's IPVS mode
+// has no masqueradeAll of its own and reads that of iptables.
+func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
+	switch field {
+	case "iptables.masqueradeAll":
+		return mode != modeNFTables
+	case "iptables.syncPeriod":
+		return mode != modeNFTables && mode != modeIPVS
+	case "ipvs.syncPeriod":
+		return mode == modeIPVS
+	}
+	return false
+}
+
+// takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is programmed: who
+// asked for something in one mode means it in the other. It returns a note for what only counts in another mode.
+func takeModesSection(c *Configuration) []string {
+	if c.Mode == modeNFTables {
+		return nil
+	}
+	var notes []string
+	for _, field := range []string{"nftables.masqueradeAll", "nftables.syncPeriod"} {
+		if text := Get(c, field); text != "false" && text != "0s" {
+			notes = append(notes, field+": "+otherModes)
+		}
+	}
+	c.NFTables.MasqueradeAll, c.NFTables.SyncPeriod = c.IPTables.MasqueradeAll, c.IPTables.SyncPeriod
+	if c.Mode == modeIPVS {
+		c.NFTables.SyncPeriod = c.IPVS.SyncPeriod
+	}
+	return notes
+}
+
+// isUnspecified reports whether a text is the address that stands for all.
+func isUnspecified(text string) bool {
+	addr, err := netip.ParseAddr(text)
+	return err == nil && addr.IsUnspecified()
+}

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+)
+
+// configzKey is where kube-proxy's /configz has its configuration (since 1.36).
+const configzKey = "kubeproxy.config.k8s.io"
+
+// Configz returns what kube-proxy serves as /configz: an object whose one key holds the configuration.
+func Configz(c *Configuration) map[string]any { return map[string]any{configzKey: c} }
+
+// Write writes a configuration as a file that Read reads.
+func Write(path string, c *Configuration) error {
+	text, err := yaml.Marshal(c)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the configuration to %s: %w", path, err)
+	}
+	return nil
+}
+
+// CheckProxyName checks a name that Services are to carry in the label service.kubernetes.io/service-proxy-name.
+func CheckProxyName(name string) error {
+	if wrong := validation.IsValidLabelValue(name); len(wrong) > 0 {
+		return fmt.Errorf("%q can be no label's value: %s", name, strings.Join(wrong, "; "))
+	}
+	return nil
+}

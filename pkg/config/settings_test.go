@@ -1,0 +1,115 @@
+package config
+
+import (
+	"math"
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestPodsAddressesAreRead(t *testing.T) {
+	tests := map[string]struct {
+		list   string
+		want   []string
+		reason string
+	}{
+		"none":                    {list: ""},
+		"one":                     {list: "10.244.0.0/16", want: []string{"10.244.0.0/16"}},
+		"one of each family":      {list: "10.244.0.0/16,fd00:10:244::/56", want: []string{"10.244.0.0/16", "fd00:10:244::/56"}},
+		"spaces behind the comma": {list: "10.244.0.0/16, fd00::/56", want: []string{"10.244.0.0/16", "fd00::/56"}},
+		"bits behind the prefix":  {list: "10.244.3.7/16,fd00::1/64", want: []string{"10.244.0.0/16", "fd00::/64"}},
+		"two of a family": {
+			list: "10.244.0.0/16,10.245.0.0/16", reason: `"10.244.0.0/16,10.245.0.0/16": more than one IPv4 range`,
+		},
+		"an address":                     {list: "10.244.0.0", reason: `"10.244.0.0" is not a CIDR such as 10.244.0.0/16`},
+		"a prefix longer than addresses": {list: "10.244.0.0/33", reason: `"10.244.0.0/33" is not a CIDR such as 10.244.0.0/16`},
+		"a trailing comma":               {list: "10.244.0.0/16,", reason: `"" is not a CIDR such as 10.244.0.0/16`},
+		"an IPv4 range in IPv6 form": {
+			list: "::ffff:10.244.0.0/112", reason: "::ffff:10.244.0.0/112 is an IPv4 range in IPv6 form; write it as IPv4",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			settings, mistakes := Resolve(&Configuration{ClusterCIDR: test.list})
+			if test.reason != "" {
+				want := []Mistake{{"clusterCIDR", test.reason}}
+				if diff := cmp.Diff(want, mistakes); diff != "" {
+					t.Errorf("mistakes (-want +got):\n%s", diff)
+				}
+				return
+			}
+			for _, prefix := range settings.LocalTraffic.Prefixes {
+				got = append(got, prefix.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" || len(mistakes) > 0 {
+				t.Errorf("mistakes %v; (-want +got):\n%s", mistakes, diff)
+			}
+		})
+	}
+}
+
+func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
+	tests := map[string]struct{ field, text string }{
+		"a negative burst":               {"clientConnection.burst", "-1"},
+		"no number of requests":          {"clientConnection.qps", "NaN"},
+		"endlessly many":                 {"clientConnection.qps", "Inf"},
+		"a negative maximum":             {"conntrack.maxPerCore", "-1"},
+		"a negative minimum":             {"conntrack.min", "-1"},
+		"a negative timeout":             {"conntrack.tcpEstablishedTimeout", "-1s"},
+		"a timeout below a second":       {"conntrack.udpTimeout", "999ms"},
+		"a timeout beyond the kernel":    {"conntrack.udpStreamTimeout", "700000h"},
+		"no time between two tries":      {"nftables.syncPeriod", "-1s"},
+		"a score that is too low":        {"oomScoreAdj", "-1001"},
+		"an unknown way to tell pods":    {"detectLocalMode", "clustercidr"},
+		"an unknown format":              {"logging.format", "xml"},
+		"a host name":                    {"healthzBindAddress", "localhost:80"},
+		"nothing that is an address":     {"metricsBindAddress", ":"},
+		"an address for primary":         {"nodePortAddresses", "192.0.2.1"},
+		"a name that is no bind address": {"bindAddress", "eth0"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &Configuration{}
+			if err := Set(c, test.field, test.text); err != nil {
+				t.Fatal(err)
+			}
+			_, mistakes := Resolve(c)
+			if len(mistakes) != 1 || mistakes[0].Field != test.field || mistakes[0].Reason == "" {
+				t.Errorf("mistakes %v, want one of %s", mistakes, test.field)
+			}
+		})
+	}
+}
+
+func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
+	for field, text := range map[string]string{
+		"oomScoreAdj": "-1000", "conntrack.udpTimeout": "1s", "conntrack.maxPerCore": "0", "clientConnection.qps": "-1",
+		"healthzBindAddress": ":0", "nftables.syncPeriod": "1ms", "nodePortAddresses": " primary ",
+	} {
+		c := &Configuration{}
+		if err := Set(c, field, text); err != nil {
+			t.Fatal(err)
+		}
+		if _, mistakes := Resolve(c); len(mistakes) > 0 {
+			t.Errorf("%s %q: %v", field, text, mistakes)
+		}
+	}
+	if got := (&checker{}).notNegative("x", math.MaxInt32); got != math.MaxInt32 {
+		t.Errorf("the largest number is read as %d", got)
+	}
+}
+
+func TestResolvingTwiceIsResolvingOnce(t *testing.T) {
+	c := &Configuration{BindAddress: "::", HealthzBindAddress: "::1"}
+	first, _ := Resolve(c)
+	second, mistakes := Resolve(c)
+	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(mistakes) > 0 {
+		t.Errorf("mistakes %v; (-first +second):\n%s", mistakes, diff)
+	}
+	if first.HealthzBindAddress != "[::1]:10256" || first.MetricsBindAddress != "[::1]:10249" {
+		t.Errorf("the servers listen on %s and %s", first.HealthzBindAddress, first.MetricsBindAddress)
+	}
+}

@@ -1,0 +1,37 @@
+package events
+
+import "strings"
+
+// Event is a sentence about an object.
+type Event struct {
+	Regarding Reference
+	// Warning: something is not as somebody meant it. Otherwise the Event is of type Normal.
+	Warning bool
+	Reason  string // why, in one CamelCase word, for machines
+	Action  string // what the proxy did, in one CamelCase word
+	Note    string // the sentence, for people
+	// Topic tells apart two sentences about one object with one Reason. It is the Note if empty; it is another one if the Note holds
+	// what changes each time, such as a process ID.
+	Topic string
+	// Local: the sentence is about this node, and each node tells its own. Otherwise it follows from the cluster's objects alone, and
+	// all proxies of the cluster tell it as one Event.
+	Local bool
+}
+
+// Reference names the object that an Event is about.
+type Reference struct {
+	Kind      string // "Service", "EndpointSlice", "ServiceCIDR" or "Node"
+	Namespace string // empty if the kind has none
+	Name      string
+	// UID is the object's metadata.uid. kubectl describe looks for it: without it the Event is found by kubectl get events alone.
+	UID string
+}
+
+// String returns the reference as a person writes it: "Service shop/web", or "Node node-1".
+func (r Reference) String() string {
+	return r.Kind + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
+}
+
+// Node refers to a node. Its UID is its name: kubelet and kube-proxy refer to nodes so, and kubectl describe node looks for both
+// that and metadata.uid.
+func Node(name string) Reference { return Reference{Kind: "Node", Name: name, UID: name} }

@@ -1,0 +1,89 @@
+package events
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 5000, time.UTC)
+
+func TestAnEventAboutAService(t *testing.T) {
+	got := objectOf(Refused(web, "why"), "node-1", noon)
+	want := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: got.Name, Namespace: "shop"},
+		EventTime:           metav1.NewMicroTime(noon),
+		ReportingController: "vicinity.dev/proxy",
+		ReportingInstance:   "node-1",
+		Action:              "Refuse",
+		Reason:              "Refused",
+		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1-2-3"},
+		Note:                "Nodes keep to the last good version of this object, if they have seen one: why",
+		Type:                "Warning",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Event (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnEventAboutANodeIsInTheDefaultNamespace(t *testing.T) {
+	got := objectOf(Started("node-1", "v1"), "node-1", noon)
+	regarding := corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: "node-1"}
+	if got.Namespace != "default" || got.Regarding != regarding || got.Type != "Normal" {
+		t.Errorf("got type %s about %v in namespace %q, want a Normal one about %v in default", got.Type, got.Regarding, got.Namespace, regarding)
+	}
+}
+
+func TestEveryKindHasItsAPIVersion(t *testing.T) {
+	for kind, want := range map[string]string{
+		"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1", "ServiceCIDR": "networking.k8s.io/v1",
+	} {
+		got := objectOf(Refused(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
+		if got.APIVersion != want || got.Kind != kind {
+			t.Errorf("kind %s of API version %s, want %s of %s", got.Kind, got.APIVersion, kind, want)
+		}
+	}
+}
+
+func TestALongNodeNameFitsIntoTheReportingInstance(t *testing.T) {
+	name := strings.Repeat("n", 253) // as long as the API server allows
+	if got := objectOf(Started(name, "v1"), name, noon).ReportingInstance; len(got) != 128 || !strings.HasPrefix(got, "nnn") {
+		t.Errorf("%q has %d bytes, want 128", got, len(got))
+	}
+}
+
+func TestNames(t *testing.T) {
+	base := nameOf(Refused(web, "why"), "node-1", noon)
+	if faults := validation.IsDNS1123Subdomain(base); len(faults) > 0 {
+		t.Errorf("%s is no name of an object: %v", base, faults)
+	}
+	recreated, moved := web, web
+	recreated.UID = "7-8-9"
+	moved.Namespace, moved.Name = "sho", "pweb"
+	otherwise := Refused(web, "why")
+	otherwise.Reason = "Otherwise"
+	local := HealthCheckNotServed(web, "a node", errTooMany)
+	for title, test := range map[string]struct {
+		one, other string
+		same       bool
+	}{
+		"another node and time: the same":                  {base, nameOf(Refused(web, "why"), "node-2", noon.Add(time.Hour)), true},
+		"another sentence: another":                        {base, nameOf(Refused(web, "because"), "node-1", noon), false},
+		"another reason with the same sentence: another":   {base, nameOf(otherwise, "node-1", noon), false},
+		"another object of the same name: another":         {base, nameOf(Refused(recreated, "why"), "node-1", noon), false},
+		"the same letters shared out differently: another": {base, nameOf(Refused(moved, "why"), "node-1", noon), false},
+		"about a node, told by another one: another":       {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},
+		"about a node, told again: another":                {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon.Add(1)), false},
+		"about a node, tried again: the same":              {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon), true},
+	} {
+		if (test.one == test.other) != test.same {
+			t.Errorf("%s: got %s and %s", title, test.one, test.other)
+		}
+	}
+}

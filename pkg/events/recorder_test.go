@@ -1,0 +1,481 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+)
+
+// server takes Events as an API server does. Whatever else is asked of it panics. ../../e2e/events asks a real one the same.
+type server struct {
+	eventsv1client.EventInterface
+	namespace string
+	*state
+}
+
+type state struct {
+	mutex   sync.Mutex
+	created map[string]*eventsv1.Event
+	tries   []try
+	// refuse decides what a try is answered, before anything else; nil takes all. The mutex is held.
+	refuse func(ctx context.Context) error
+}
+
+// try is one request, and when it came.
+type try struct {
+	name string
+	at   time.Time
+}
+
+func newServer() *server { return &server{state: &state{created: map[string]*eventsv1.Event{}}} }
+
+func (s *server) Events(namespace string) eventsv1client.EventInterface {
+	return &server{namespace: namespace, state: s.state}
+}
+
+func (s *server) Create(ctx context.Context, event *eventsv1.Event, _ metav1.CreateOptions) (*eventsv1.Event, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	name := s.namespace + "/" + event.Name
+	s.tries = append(s.tries, try{name, time.Now()})
+	if s.refuse != nil {
+		if err := s.refuse(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if s.created[name] != nil {
+		return nil, apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, event.Name)
+	}
+	s.created[name] = event
+	return event, nil
+}
+
+func (s *state) events() map[string]*eventsv1.Event {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return maps.Clone(s.created)
+}
+
+func (s *state) requests() []try {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return slices.Clone(s.tries)
+}
+
+// output is a log that is read while it is written.
+type output struct {
+	mutex sync.Mutex
+	text  strings.Builder
+}
+
+func (o *output) Write(line []byte) (int, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.text.Write(line)
+}
+
+func (o *output) String() string {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return o.text.String()
+}
+
+// remembered returns what a recorder would not repeat now.
+func remembered(r *Recorder) []sentence {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return slices.Collect(maps.Keys(r.told))
+}
+
+// proxy is a recorder that runs until the test ends, and its log.
+func proxy(t *testing.T, api *server, node string) (*Recorder, *output) {
+	log := &output{}
+	r := New(api, node, slog.New(slog.NewTextHandler(log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r, log
+}
+
+// after lets time go by, and everybody do what is to be done then.
+func after(duration time.Duration) {
+	time.Sleep(duration)
+	synctest.Wait()
+}
+
+func broken(i int) Event { return Refused(web, fmt.Sprintf("reason %d", i)) }
+
+func TestAnEventIsToldWithinTheSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r, log := proxy(t, api, "node-1")
+		told := time.Now()
+		r.Tell(broken(1))
+		after(spread)
+		if len(api.events()) != 1 || len(api.requests()) != 1 {
+			t.Fatalf("%d created with %d requests, want one", len(api.events()), len(api.requests()))
+		}
+		for name, event := range api.events() {
+			if !event.EventTime.Time.Equal(told) || !strings.HasPrefix(name, "shop/vicinity-proxy.") || event.ReportingInstance != "node-1" {
+				t.Errorf("got %s: %+v", name, event)
+			}
+		}
+		if log.String() != "" || r.Dropped() != 0 {
+			t.Errorf("%d dropped, log: %s", r.Dropped(), log)
+		}
+	})
+}
+
+func TestProxiesThatTellTheSameMakeOneEventAndSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const proxies = 100
+		api := newServer()
+		var recorders []*Recorder
+		for i := range proxies {
+			r, _ := proxy(t, api, fmt.Sprintf("node-%d", i))
+			recorders = append(recorders, r)
+			r.Tell(broken(1))
+		}
+		after(spread)
+		if len(api.events()) != 1 || len(api.requests()) != proxies {
+			t.Errorf("%d Events with %d requests, want 1 with %d", len(api.events()), len(api.requests()), proxies)
+		}
+		seconds := map[int64]int{}
+		for _, try := range api.requests() {
+			seconds[try.at.Unix()]++
+		}
+		// Ten on average. Fifty in one would be a miracle.
+		for second, count := range seconds {
+			if count > proxies/2 {
+				t.Errorf("%d requests in second %d", count, second)
+			}
+		}
+		for _, r := range recorders {
+			if r.Dropped() != 0 {
+				t.Errorf("that the Event exists was counted as a loss")
+			}
+		}
+	})
+}
+
+func TestASentenceIsToldOnceAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r, _ := proxy(t, api, "node-1")
+		for pid := range uint32(179) { // for an hour less a minute
+			r.Tell(broken(1))
+			r.Tell(ForeignChange("node-1", "nft", pid))
+			after(20 * time.Second)
+		}
+		if len(api.requests()) != 2 {
+			t.Errorf("%d requests within an hour, want 2", len(api.requests()))
+		}
+		r.Tell(ForeignChange("node-1", "iptables", 1))
+		after(2 * time.Minute)
+		r.Tell(broken(1))
+		r.Tell(ForeignChange("node-1", "nft", 7))
+		after(time.Minute)
+		if len(api.requests()) != 5 {
+			t.Errorf("%d requests after the hour and another process, want 5", len(api.requests()))
+		}
+	})
+}
+
+func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r, log := proxy(t, api, "node-1")
+		for i := range 10000 {
+			r.Tell(broken(i))
+		}
+		r.Tell(Started("node-1", "v1")) // a namespace of its own
+		synctest.Wait()
+		if r.Dropped() != 10000+1-maxWaiting {
+			t.Errorf("%d dropped, want all but %d", r.Dropped(), maxWaiting)
+		}
+		after(spread)
+		if len(api.requests()) < burst || len(api.requests()) > burst+1 {
+			t.Errorf("%d requests at once, want %d", len(api.requests()), burst)
+		}
+		isTold := false
+		for _, event := range api.events() {
+			isTold = isTold || event.Reason == "Starting"
+		}
+		if !isTold {
+			t.Error("the crowd of one namespace held up what concerns the node")
+		}
+		after(time.Minute)
+		if got := len(api.requests()); got < burst+6 || got > burst+7 {
+			t.Errorf("%d requests a minute later, want %d", got, burst+6)
+		}
+		after(time.Hour)
+		if len(api.events()) != maxWaiting || len(remembered(r)) > maxWaiting {
+			t.Errorf("%d were told at last and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "too many are waiting") {
+			t.Errorf("%d lines of log, want one: %s", lines, log)
+		}
+		r.Tell(broken(9999))
+		after(spread)
+		if len(api.events()) != maxWaiting+1 {
+			t.Errorf("what was dropped cannot be told later")
+		}
+	})
+}
+
+func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		api.refuse = func(context.Context) error {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")
+		}
+		r, log := proxy(t, api, "node-1")
+		for i := range 12 {
+			r.Tell(broken(i))
+			after(time.Minute)
+		}
+		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
+			t.Errorf("%d lines about %d losses, want 2 about 12: %s", got, r.Dropped(), log)
+		}
+		if !strings.Contains(log.String(), `about="Service shop/web" reason=Refused`) || !strings.Contains(log.String(), "create Event shop/") {
+			t.Errorf("the log does not say what was lost: %s", log)
+		}
+	})
+}
+
+func TestTries(t *testing.T) {
+	away := errors.New("connect: connection refused")
+	resource := schema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+	forbidden := apierrors.NewForbidden(resource, "x", nil)
+	terminating := apierrors.NewForbidden(resource, "x", nil)
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for title, test := range map[string]struct {
+		answers  []error // to the tries, one after the other; then yes
+		requests int
+		dropped  int
+	}{
+		"yes":                             {nil, 1, 0},
+		"away for a while":                {[]error{away, away, away}, 4, 0},
+		"busy":                            {[]error{apierrors.NewTooManyRequests("later", 1)}, 2, 0},
+		"broken for a moment":             {[]error{apierrors.NewInternalError(away), apierrors.NewServiceUnavailable("not yet")}, 3, 0},
+		"away for long":                   {slices.Repeat([]error{away}, 20), 21, 0},
+		"it exists":                       {[]error{apierrors.NewAlreadyExists(resource, "x")}, 1, 0},
+		"it exists, after a lost answer":  {[]error{away, apierrors.NewAlreadyExists(resource, "x")}, 2, 0},
+		"RBAC is not read yet":            {[]error{apierrors.NewUnauthorized("who"), forbidden}, 3, 0},
+		"no permission for long":          {slices.Repeat([]error{forbidden}, 20), 21, 0},
+		"the namespace is about to go":    {[]error{terminating}, 1, 1},
+		"no such namespace":               {[]error{apierrors.NewNotFound(resource, "x")}, 1, 1},
+		"the API server finds it invalid": {[]error{apierrors.NewBadRequest("why")}, 1, 1},
+	} {
+		t.Run(title, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := newServer()
+				api.refuse = func(context.Context) error {
+					if n := len(api.tries); n <= len(test.answers) {
+						return test.answers[n-1]
+					}
+					return nil
+				}
+				r, _ := proxy(t, api, "node-1")
+				r.Tell(broken(1))
+				after(50 * time.Minute)
+				if len(api.requests()) != test.requests || r.Dropped() != test.dropped {
+					t.Errorf("%d requests and %d dropped, want %d and %d", len(api.requests()), r.Dropped(), test.requests, test.dropped)
+				}
+				for _, try := range api.requests() {
+					if try.name != api.requests()[0].name {
+						t.Errorf("tried as %s and as %s", api.requests()[0].name, try.name)
+					}
+				}
+				before := len(api.requests())
+				r.Tell(broken(1))
+				after(time.Minute)
+				if toldAgain := len(api.requests()) - before; toldAgain != test.dropped {
+					t.Errorf("the same sentence made %d requests more, want %d", toldAgain, test.dropped)
+				}
+			})
+		})
+	}
+}
+
+func TestAServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		api.refuse = func(ctx context.Context) error {
+			if len(api.tries) > 2 {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		r, _ := proxy(t, api, "node-1")
+		r.Tell(broken(1))
+		r.Tell(broken(2))
+		after(2 * time.Minute)
+		if len(api.events()) != 2 || r.Dropped() != 0 {
+			t.Errorf("%d told and %d dropped, want 2 and none", len(api.events()), r.Dropped())
+		}
+	})
+}
+
+// outage makes an API server refuse everything until what it returns is called.
+func outage(api *server) (end func()) {
+	set := func(refuse func(context.Context) error) {
+		api.mutex.Lock()
+		defer api.mutex.Unlock()
+		api.refuse = refuse
+	}
+	set(func(context.Context) error { return errors.New("connect: connection refused") })
+	return func() { set(nil) }
+}
+
+func TestWhatIsToldWhileTheAPIServerIsAwayIsToldLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hours, told = 3, 20
+		api := newServer()
+		end := outage(api)
+		r, log := proxy(t, api, "node-1")
+		for range hours * 60 { // who sees a problem again and again tells it again and again
+			for i := range told {
+				r.Tell(broken(i))
+			}
+			after(time.Minute)
+		}
+		// At most once a minute, after the first minutes.
+		if got := len(api.requests()); got < hours*30 || got > hours*60+5 {
+			t.Errorf("%d requests in %d hours without an answer", got, hours)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines < hours*5 || lines > hours*6 {
+			t.Errorf("%d lines of log in %d hours, want one in 10 minutes: %s", lines, hours, log)
+		}
+		if line, _, _ := strings.Cut(log.String(), "\n"); !strings.Contains(line, "an Event is late") ||
+			!strings.Contains(line, "dropped=0 waiting=20 about=\"Service shop/web\"") || !strings.Contains(line, "connection refused") {
+			t.Errorf("the log does not say what is late: %s", line)
+		}
+		end()
+		after(2*time.Minute + told*interval)
+		if len(api.events()) != told || r.Dropped() != 0 || len(remembered(r)) != told {
+			t.Errorf("%d told, %d dropped, %d remembered, want %d, none, %d", len(api.events()), r.Dropped(), len(remembered(r)), told, told)
+		}
+	})
+}
+
+func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const more = 30
+		api := newServer()
+		end := outage(api)
+		r, _ := proxy(t, api, "node-1")
+		for i := range maxWaiting + more {
+			r.Tell(broken(i))
+			after(time.Minute)
+		}
+		if len(remembered(r)) != maxWaiting || r.Dropped() != more {
+			t.Errorf("%d wait and %d were dropped, want %d and %d", len(remembered(r)), r.Dropped(), maxWaiting, more)
+		}
+		end()
+		after(2*time.Minute + maxWaiting*interval)
+		if len(api.events()) != maxWaiting || r.Dropped() != more {
+			t.Errorf("%d told and %d dropped, want %d and %d", len(api.events()), r.Dropped(), maxWaiting, more)
+		}
+	})
+}
+
+func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		api.refuse = func(context.Context) error {
+			if strings.HasPrefix(api.tries[len(api.tries)-1].name, "full/") {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "x", errors.New("exceeded quota"))
+			}
+			return nil
+		}
+		r, _ := proxy(t, api, "node-1")
+		for i := range 20 {
+			r.Tell(Refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
+		}
+		after(time.Hour)
+		for i := range 10 {
+			r.Tell(broken(i))
+		}
+		// The longest pause, and then each other try is one for the other namespace.
+		after(2*time.Minute + 10*2*interval)
+		if len(api.events()) != 10 || r.Dropped() != 0 {
+			t.Errorf("%d told and %d dropped, want 10 and none", len(api.events()), r.Dropped())
+		}
+	})
+}
+
+func TestTellNeedsNobodyThatRuns(t *testing.T) {
+	r := New(newServer(), "node-1", slog.New(slog.DiscardHandler))
+	for i := range 2 * maxWaiting {
+		r.Tell(broken(i))
+	}
+	if r.Dropped() != maxWaiting {
+		t.Errorf("%d dropped, want %d", r.Dropped(), maxWaiting)
+	}
+}
+
+func TestAStrangersWordsAreCutBeforeTheyAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r, _ := proxy(t, api, "node-1")
+		event := ForeignChange("node-1", strings.Repeat("\x1b", 1<<20), 1)
+		r.Tell(event)
+		after(spread)
+		var notes []string
+		for _, event := range api.events() {
+			notes = append(notes, event.Note)
+		}
+		if diff := cmp.Diff([]string{noteOf(event.Note)}, notes); diff != "" {
+			t.Errorf("notes (-want +got):\n%s", diff)
+		}
+		for _, key := range remembered(r) {
+			if len(key.topic) > maxNote {
+				t.Errorf("%d bytes are remembered", len(key.topic))
+			}
+		}
+	})
+}
+
+func TestManyMayTellAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newServer()
+		r, _ := proxy(t, api, "node-1")
+		var tellers sync.WaitGroup
+		for i := range 8 {
+			tellers.Go(func() {
+				for j := range 10 {
+					r.Tell(broken(10*i + j))
+				}
+			})
+		}
+		tellers.Wait()
+		after(time.Hour)
+		if len(api.events()) != 80 || r.Dropped() != 0 {
+			t.Errorf("%d told and %d dropped, want 80 and none", len(api.events()), r.Dropped())
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Refused says that an object cannot be right.
+func Refused(object Reference, reason string) Event {
+	return Event{
+		Regarding: object, Warning: true, Reason: "Refused", Action: "Refuse",
+		Note: "Nodes keep to the last good version of this object, if they have seen one: " + reason,
+	}
+}
+
+// LeftOut says that parts of an object cannot be served. Each part is a sentence that names it and says why.
+func LeftOut(object Reference, parts []string) Event {
+	return Event{
+		Regarding: object, Warning: true, Reason: "PartsLeftOut", Action: "LeaveOut",
+		Note: "The rest of this object is served: " + strings.Join(parts, "; "),
+	}
+}
+
+// TopologyIgnored says why the topology keys of a Service have no effect.
+func TopologyIgnored(service Reference, reason string) Event {
+	return Event{
+		Regarding: service, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
+		Note: "The Service is served as if it had no topology keys: " + reason,
+	}
+}
+
+// FrontendConflict says that a Service wants an address and port that another one owns.
+func FrontendConflict(service Reference, frontend model.Frontend, owner model.ObjectName) Event {
+	return Event{
+		Regarding: service, Warning: true, Reason: "FrontendConflict", Action: "LeaveOut",
+		Note: fmt.Sprintf("%s belongs to Service %s, which keeps it until it lets go; connections to it do not reach this Service",
+			frontend, owner),
+	}
+}
+
+// HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and action are
+// kube-proxy's.
+func HealthCheckNotServed(service Reference, node string, reason error) Event {
+	return Event{
+		Regarding: service, Warning: true, Reason: "FailedToStartServiceHealthcheck", Action: "Listen", Local: true,
+		Note: fmt.Sprintf("Load balancers take node %s for one without endpoints of this Service, and it tries again: %s", node, reason),
+	}
+}
+
+// ForeignChange says that another process changed our tables on a node. A program that does it again and again has another process ID
+// each time, and is told once an hour all the same.
+func ForeignChange(node, process string, pid uint32) Event {
+	return Event{
+		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,
+		Note: fmt.Sprintf("Process %q (pid %d) changed the nftables tables of the service proxy, which repairs them: "+
+			"connections may have failed meanwhile", process, pid),
+	}
+}
+
+// Started says that the proxy begins its work on a node. The reason is kube-proxy's.
+func Started(node, version string) Event {
+	return Event{
+		Regarding: Node(node), Reason: "Starting", Action: "StartProxy", Local: true,
+		Note: "Vicinity " + version + " starts to program this node's Services",
+	}
+}

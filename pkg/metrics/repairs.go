@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"maps"
+	"sync"
+)
+
+// repairs counts the foreign changes that a complete sync repairs: those that were noticed before it began. What is noticed while it
+// runs may come after what it wrote.
+type repairs struct {
+	mu       sync.Mutex
+	noticed  map[string]int // by family, and not repaired yet
+	underway map[string]int // those of them that were noticed before the sync that runs
+}
+
+func newRepairs() *repairs {
+	return &repairs{noticed: map[string]int{}, underway: map[string]int{}}
+}
+
+func (r *repairs) notice(family string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.noticed[family]++
+}
+
+func (r *repairs) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.underway = maps.Clone(r.noticed)
+}
+
+// done returns, by family, how many changes the complete sync has repaired that began last.
+func (r *repairs) done() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	repaired := r.underway
+	for family, n := range repaired {
+		r.noticed[family] -= n
+	}
+	r.underway = map[string]int{}
+	return repaired
+}

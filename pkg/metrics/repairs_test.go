@@ -1,0 +1,53 @@
+package metrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testing.T) {
+	r := NewRecorder()
+	moment := time.Unix(1700000000, 0)
+	for _, step := range []struct {
+		title             string
+		do                func()
+		noticed, repaired float64
+	}{
+		{"a change is noticed", func() { r.ForeignChange("IPv4") }, 1, 0},
+		{"a sync of what changed meanwhile", func() { r.SyncQueued(moment); r.SyncDone(moment, false, 1) }, 1, 0},
+		{"a complete sync fails", func() { r.SyncQueued(moment) }, 1, 0},
+		{"the next one begins, and the tables are changed again", func() { r.SyncQueued(moment); r.ForeignChange("IPv4") }, 2, 0},
+		{"it succeeds", func() { r.SyncDone(moment, true, 1) }, 2, 1},
+		{"one more", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
+		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
+	} {
+		step.do()
+		noticed := testutil.ToFloat64(r.foreignChanges.WithLabelValues("IPv4"))
+		repaired := testutil.ToFloat64(r.foreignChangesRepaired.WithLabelValues("IPv4"))
+		if noticed != step.noticed || repaired != step.repaired {
+			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
+		}
+	}
+}
+
+func TestACauseInTheFutureTookNoTime(t *testing.T) {
+	r := NewRecorder()
+	r.Programmed("IPv4", -time.Hour)
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != ProgrammingDurationName {
+			continue
+		}
+		observed := family.GetMetric()[0].GetHistogram() // IPv4 is the first of the labels
+		if observed.GetSampleCount() != 1 || observed.GetSampleSum() != 0 {
+			t.Errorf("%d observations of %v seconds together, want one of zero", observed.GetSampleCount(), observed.GetSampleSum())
+		}
+		return
+	}
+	t.Errorf("%s is not in a scrape", ProgrammingDurationName)
+}

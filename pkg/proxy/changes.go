@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Changes counts objects in a new state, gone ones among them. One of both families counts once.
+type Changes struct{ Services, EndpointSlices int }
+
+func (c *Changes) add(change model.Change) {
+	c.Services += len(change.Services)
+	c.EndpointSlices += len(change.Slices)
+}
+
+// triggers says of each slice that changed when the cause of that happened. Of several changes the oldest counts that no sync has
+// followed: it has waited longest, and failures that go on for days cost no more than one.
+type triggers map[model.ObjectName]trigger
+
+type trigger struct {
+	at     time.Time
+	family model.Family
+}
+
+// note enters the slices with another stamp than in the cluster, which does not have the change yet. What a slice that is gone was
+// changed for never comes into force.
+func (t triggers) note(cluster *model.Cluster, change model.Change) {
+	for name, slice := range change.Slices {
+		if slice == nil {
+			delete(t, name)
+			continue
+		}
+		if _, waits := t[name]; waits || slice.TriggeredAt.IsZero() || slice.TriggeredAt.Equal(stampOf(cluster, slice)) {
+			continue
+		}
+		t[name] = trigger{slice.TriggeredAt, slice.Family}
+	}
+}
+
+// stampOf returns the stamp of a slice's version in the cluster; zero if there is none.
+func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
+	known := cluster.SlicesOf(slice.Service)
+	at, found := slices.BinarySearchFunc(known, slice.Name, func(s *model.EndpointSlice, name model.ObjectName) int {
+		return s.Name.Compare(name)
+	})
+	if !found {
+		return time.Time{}
+	}
+	return known[at].TriggeredAt
+}
+
+func (t triggers) byFamily() map[model.Family][]time.Time {
+	byFamily := map[model.Family][]time.Time{}
+	for _, trigger := range t {
+		byFamily[trigger.family] = append(byFamily[trigger.family], trigger.at)
+	}
+	return byFamily
+}

@@ -1,0 +1,53 @@
+package proxy_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// moments is an Observer that passes on the moments that it is told of.
+type moments struct{ queued, failed, synced chan []time.Time }
+
+func (m moments) Queued(_ proxy.Changes, at time.Time) { m.queued <- []time.Time{at} }
+
+func (m moments) Synced(_ proxy.Report, started, ended time.Time) {
+	m.synced <- []time.Time{started, ended}
+}
+
+func (m moments) Failed(_ error, _ proxy.Report, started, ended time.Time, _ time.Duration) {
+	m.failed <- []time.Time{started, ended}
+}
+
+// TestAJumpOfTheMachinesClockReachesNobody: whatever moment an observer is told of carries a reading of the monotonic clock, by which
+// the differences are told that health and metrics show. The pauses between tries follow that clock anyway. A real jump cannot be made
+// here: the date is the whole machine's, and time namespaces leave it alone.
+func TestAJumpOfTheMachinesClockReachesNobody(t *testing.T) {
+	failures := 0
+	kernel := &scriptedKernel{refuse: func(ruleset.Batch) error {
+		if failures++; failures == 1 {
+			return errInjected
+		}
+		return nil
+	}}
+	seen := moments{make(chan []time.Time, 2), make(chan []time.Time, 1), make(chan []time.Time, 1)}
+	changes := make(chan model.Change, 1)
+	changes <- manyServices(3, 2)
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	go starting(kernel).Run(ctx, changes, nil, seen)
+	told := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
+	for number, at := range told {
+		if !strings.Contains(at.String(), " m=") { // nothing else tells it
+			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(told), at)
+		}
+		if number > 0 && at.Before(told[number-1]) {
+			t.Errorf("moment %d of %d, %s, is before %s", number+1, len(told), at, told[number-1])
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package proxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// fault is one way in which netlink fails.
+type fault struct {
+	name string
+	err  error
+	// done: the kernel did what it was asked, though there is an error.
+	done bool
+}
+
+// refusal is what package nft makes of the kernel's error for an operation of a batch.
+func refusal(errno syscall.Errno) error {
+	return &nft.BatchError{Failures: []error{fmt.Errorf("adding element: %w", errno)}}
+}
+
+// unknown is what package nft makes of an answer that did not come, or that cannot be read.
+func unknown(err error) error {
+	return fmt.Errorf("committing a batch: %w: %w", nft.ErrUnknownOutcome, err)
+}
+
+// commitFaults are the ways in which a commit fails.
+var commitFaults = []fault{
+	{"an object is in use", refusal(unix.EBUSY), false},
+	{"an object is not there", refusal(unix.ENOENT), false},
+	{"an element is there with another value", refusal(unix.EEXIST), false},
+	{"a set is full", refusal(unix.ENFILE), false},
+	{"an interval set is full", refusal(unix.ENOSPC), false},
+	{"the kernel has no memory", refusal(unix.ENOMEM), false},
+	{"the table belongs to somebody else", &nft.OwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
+	{"privilege is gone", refusal(unix.EPERM), false},
+	{"another transaction came between", refusal(unix.ERESTART), false},
+	{"the batch is larger than the socket's buffer", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EMSGSIZE), false},
+	{"the socket's buffer is full", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.ENOBUFS), false},
+	{"a signal comes while it is sent", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EINTR), false},
+	{"the socket is closed", fmt.Errorf("sending 4711 bytes over netlink: %w", os.ErrClosed), false},
+	{"the time is over before it is sent", fmt.Errorf("committing a batch: %w", context.DeadlineExceeded), false},
+	{"the answer is lost, and it was refused", unknown(unix.ENOBUFS), false},
+	{"the answer is lost, and it was done", unknown(unix.ENOBUFS), true},
+	{"the answer does not come in time", unknown(os.ErrDeadlineExceeded), true},
+	{"a signal comes while the answer is awaited", unknown(unix.EINTR), true},
+	{"the answer makes no sense", unknown(unix.EBADMSG), true},
+	{"the socket is closed before the answer comes", unknown(os.ErrClosed), true},
+}
+
+// readFaults are the ways in which a question fails.
+var readFaults = []fault{
+	{name: "what is read changes meanwhile, again and again", err: errors.New("it changed while it was being read")},
+	{name: "a signal comes while it is read", err: unix.EINTR},
+	{name: "the answer is too much for the socket", err: unix.ENOBUFS},
+	{name: "the set is not there", err: unix.ENOENT},
+	{name: "nobody may ask", err: unix.EPERM},
+	{name: "the socket is closed before it is asked", err: os.ErrClosed},
+	{name: "there is no answer in time", err: os.ErrDeadlineExceeded},
+}
+
+// faultInjector is a kernel on which netlink fails at random.
+type faultInjector struct {
+	proxy.Kernel
+	random *rand.Rand
+	// percent of all calls fail. It may be changed while a proxy runs.
+	percent atomic.Int32
+	// injected are the errors since the proxy was asked last, counts how often there was each of them.
+	injected []error
+	counts   map[string]int
+	// committed is called after each batch that was done.
+	committed func()
+}
+
+// next returns the fault that happens now; nil for none.
+func (f *faultInjector) next(faults []fault) *fault {
+	if f.random.Int32N(100) >= f.percent.Load() {
+		return nil
+	}
+	chosen := &faults[f.random.IntN(len(faults))]
+	f.injected = append(f.injected, chosen.err)
+	f.counts[chosen.name]++
+	return chosen
+}
+
+func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return f.Kernel.Commit(ctx, batch)
+	}
+	failing := f.next(commitFaults)
+	if failing != nil && !failing.done {
+		return failing.err
+	}
+	if err := f.Kernel.Commit(ctx, batch); err != nil {
+		return err
+	}
+	if f.committed != nil {
+		f.committed()
+	}
+	if failing != nil {
+		return failing.err
+	}
+	return nil
+}
+
+func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	if failing := f.next(readFaults); failing != nil {
+		return ruleset.Objects{}, failing.err
+	}
+	return f.Kernel.Objects(ctx, family)
+}
+
+func (f *faultInjector) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	if failing := f.next(readFaults); failing != nil {
+		return nil, failing.err
+	}
+	return f.Kernel.Elements(ctx, family, set)
+}
+
+// take returns the errors since the last call.
+func (f *faultInjector) take() []error {
+	injected := f.injected
+	f.injected = nil
+	return injected
+}

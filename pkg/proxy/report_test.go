@@ -1,0 +1,220 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// moment returns a stamp of an EndpointSlice, n seconds into a story.
+func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
+
+// stamped returns the change of a Service's slice to so many endpoints, caused n seconds into the story; with zero it says not when.
+func stamped(name string, endpoints, n int) model.Change {
+	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
+	if n > 0 {
+		slice.TriggeredAt = moment(n)
+	}
+	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
+}
+
+func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	p.Apply(manyServices(3, 2))
+	gone := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{{Namespace: "default", Name: "service-1"}: nil}}
+	for _, step := range []struct {
+		title   string
+		changes []model.Change
+		fails   bool
+		want    []time.Time
+	}{
+		{"no slice says when", nil, false, nil},
+		{"two slices change", []model.Change{stamped("service-0", 1, 1), stamped("service-1", 1, 2)}, false, []time.Time{moment(1), moment(2)}},
+		{"the same versions come again", []model.Change{stamped("service-0", 1, 1), stamped("service-1", 1, 2)}, false, nil},
+		{"a slice changes twice before the sync: the older cause", []model.Change{
+			stamped("service-0", 2, 3), stamped("service-0", 3, 4),
+		}, false, []time.Time{moment(3)}},
+		{"the kernel refuses a change", []model.Change{stamped("service-0", 4, 5)}, true, nil},
+		{"it waited, whatever else happens to it", []model.Change{stamped("service-0", 5, 6)}, false, []time.Time{moment(5)}},
+		{"a slice changes and goes", []model.Change{stamped("service-1", 2, 7), gone}, false, nil},
+		{"it comes back without a stamp", []model.Change{stamped("service-1", 2, 0)}, false, nil},
+	} {
+		for _, change := range step.changes {
+			p.Apply(change)
+		}
+		if step.fails {
+			kernel.refuse = refuseAll
+			if report, err := p.Sync(t.Context()); err == nil || report.Triggered != nil {
+				t.Errorf("%s: error %v, reported %v", step.title, err, report.Triggered)
+			}
+			kernel.refuse = nil
+			continue
+		}
+		got := mustSync(t, p).Triggered
+		slices.SortFunc(got[model.IPv4], time.Time.Compare)
+		if diff := cmp.Diff(step.want, got[model.IPv4]); diff != "" || len(got[model.IPv6]) > 0 {
+			t.Errorf("%s: causes (-want +got):\n%s\nIPv6: %v", step.title, diff, got[model.IPv6])
+		}
+	}
+}
+
+// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only what was dirty has been counted again.
+func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
+	const internal, external = false, true
+	reason := func(isExternal bool, code selection.Code) proxy.PortReason {
+		return proxy.PortReason{External: isExternal, Code: code}
+	}
+	name := model.ObjectName{Namespace: "default", Name: "service-1"}
+	changed := func(edit func(*model.Service)) model.Change {
+		service := *manyServices(2, 1).Services[name]
+		edit(&service)
+		return model.Change{Services: map[model.ObjectName]*model.Service{name: &service}}
+	}
+	for _, complete := range []bool{false, true} {
+		p := starting(&memoryKernel{})
+		p.Apply(manyServices(20, 2))
+		mustSync(t, p)
+		for _, step := range []struct {
+			title  string
+			change model.Change
+			want   map[proxy.PortReason]int // without zeros
+		}{
+			{"all alike", model.Change{}, map[proxy.PortReason]int{reason(internal, selection.AllEndpoints): 20}},
+			{"one has none", stamped("service-0", 0, 0), map[proxy.PortReason]int{
+				reason(internal, selection.AllEndpoints): 19, reason(internal, selection.NoEndpoints): 1,
+			}},
+			{"one is kept on the node and has an external IP", changed(func(service *model.Service) {
+				service.InternalTrafficLocal, service.ExternalIPs = true, addrs("192.0.2.1")
+			}), map[proxy.PortReason]int{
+				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
+				reason(internal, selection.NoneOnThisNode): 1, reason(external, selection.AllEndpoints): 1,
+			}},
+			{"it goes", model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}, map[proxy.PortReason]int{
+				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
+			}},
+		} {
+			p.Apply(step.change)
+			if complete {
+				p.Distrust()
+			}
+			got := mustSync(t, p).Reasons
+			for reason, count := range got {
+				if count == 0 {
+					delete(got, reason)
+				}
+			}
+			if diff := cmp.Diff(step.want, got); diff != "" {
+				t.Errorf("%s (complete: %v): reasons (-want +got):\n%s", step.title, complete, diff)
+			}
+		}
+	}
+}
+
+func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	p.Apply(manyServices(3, 2))
+	mustSync(t, p)
+	kernel.refuse = refuseAll
+	p.Apply(manyServices(3, 1))
+	for _, want := range []proxy.Report{{}, {Complete: true}, {Complete: true}} {
+		report, err := p.Sync(t.Context())
+		if err == nil {
+			t.Fatal("the kernel took it")
+		}
+		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// greedyServices returns Services that want a number of frontends each which service-0 of manyServices owns.
+func greedyServices(services, frontends int) model.Change {
+	change := manyServices(1, 1)
+	owner := change.Services[model.ObjectName{Namespace: "default", Name: "service-0"}]
+	owner.Ports = nil
+	for port := range frontends {
+		owner.Ports = append(owner.Ports, model.ServicePort{Name: fmt.Sprint(port), Protocol: model.TCP, Port: uint16(1000 + port)})
+	}
+	for number := range services {
+		name := model.ObjectName{Namespace: "greedy", Name: fmt.Sprintf("service-%03d", number)}
+		change.Services[name] = &model.Service{
+			Name: name, Ports: owner.Ports, ExternalIPs: owner.ClusterIPs,
+			ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(number >> 8), byte(number)})},
+		}
+	}
+	return change
+}
+
+func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T) {
+	p := starting(&memoryKernel{})
+	p.Apply(greedyServices(1, 2))
+	owner := model.ObjectName{Namespace: "default", Name: "service-0"}
+	lost := func(port uint16) model.LostFrontend {
+		return model.LostFrontend{
+			Frontend: model.Frontend{Addr: netip.MustParseAddr("10.96.0.0"), Protocol: model.TCP, Port: port}, Owner: owner,
+		}
+	}
+	want := []proxy.Conflict{{
+		Service: model.ObjectName{Namespace: "greedy", Name: "service-000"}, Lost: []model.LostFrontend{lost(1000), lost(1001)}, Total: 2,
+	}}
+	for _, step := range []struct {
+		title  string
+		change model.Change
+		want   []proxy.Conflict
+	}{
+		{"the first sync", model.Change{}, want},
+		{"another Service changes", manyServices(2, 1), nil},
+		{"the greedy one is decided again", greedyServices(1, 2), want},
+		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, nil},
+	} {
+		p.Apply(step.change)
+		if diff := cmp.Diff(step.want, mustSync(t, p).Conflicts, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("%s: conflicts (-want +got):\n%s", step.title, diff)
+		}
+	}
+}
+
+func TestWhatIsReportedOfConflictsIsBounded(t *testing.T) {
+	p := starting(&memoryKernel{})
+	p.Apply(greedyServices(proxy.MaxConflicts+20, proxy.MaxLostFrontends+5))
+	report := mustSync(t, p)
+	if len(report.Conflicts) != proxy.MaxConflicts || report.Contested != proxy.MaxLostFrontends+5 {
+		t.Errorf("%d conflicts and %d contested frontends", len(report.Conflicts), report.Contested)
+	}
+	for _, conflict := range report.Conflicts {
+		if len(conflict.Lost) != proxy.MaxLostFrontends || conflict.Total != proxy.MaxLostFrontends+5 {
+			t.Errorf("%s: %d frontends of %d", conflict.Service, len(conflict.Lost), conflict.Total)
+		}
+	}
+}
+
+func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
+	running(t, func(t *testing.T, r *run) {
+		r.refuse(refuseAll)
+		r.changes <- manyServices(3, 2)
+		r.later(100 * time.Millisecond)
+		r.refuse(nil)
+		r.changes <- resized(1)
+		r.later(time.Minute)
+		r.disturbed <- struct{}{}
+		r.later(time.Minute)
+		r.take()
+		r.mutex.Lock()
+		defer r.mutex.Unlock()
+		want := []proxy.Changes{{Services: 3, EndpointSlices: 3}, {}, {EndpointSlices: 1}, {}}
+		if diff := cmp.Diff(want, r.changesQueued); diff != "" {
+			t.Errorf("changes queued (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package sysctl
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Root is where the kernel shows its settings. Those of a network namespace are the ones of the thread that opens the file.
+const Root = "/proc/sys"
+
+// Outcome is what became of a Want.
+type Outcome string
+
+// The outcomes.
+const (
+	// Met: the kernel had it already.
+	Met Outcome = "met"
+	// Written: the kernel has it now.
+	Written Outcome = "written"
+	// Unmet: the kernel has another value, and keeps it.
+	Unmet Outcome = "unmet"
+	// Missing: this kernel, or this network namespace, has no such setting.
+	Missing Outcome = "missing"
+)
+
+// Result is what a kernel setting was, and what became of it.
+type Result struct {
+	Want    Want
+	Outcome Outcome
+	// Before is the value that was found, in the kernel's unit; 0 if there was none.
+	Before int64
+	// Err says why a setting could not be read or written. A Result of Check has one only if it could not be read.
+	Err error
+}
+
+// Check compares the kernel's settings below a root, /proc/sys, with what is wanted, and changes nothing. A setting that is wanted
+// twice is looked at twice.
+func Check(root string, wants ...Want) []Result {
+	results := make([]Result, 0, len(wants))
+	for _, want := range wants {
+		results = append(results, check(root, want))
+	}
+	return results
+}
+
+// Apply compares the kernel's settings below a root, /proc/sys, with what is wanted, in this order, and writes those that differ.
+// What may not be written stays Unmet.
+func Apply(root string, wants ...Want) []Result {
+	results := Check(root, wants...)
+	for i := range results {
+		if results[i].Outcome == Unmet && results[i].Err == nil {
+			results[i].write(root)
+		}
+	}
+	return results
+}
+
+func check(root string, want Want) Result {
+	result := Result{Want: want}
+	text, err := os.ReadFile(path(root, want.Name))
+	if err == nil {
+		result.Before, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		result.Outcome = Missing
+	case err != nil:
+		result.Outcome, result.Err = Unmet, fmt.Errorf("read %s: %w", want.Name, err)
+	case want.isMet(result.Before):
+		result.Outcome = Met
+	default:
+		result.Outcome = Unmet
+	}
+	return result
+}
+
+// write never creates a file: below /proc/sys nobody can, and elsewhere it would be none of the kernel's.
+func (r *Result) write(root string) {
+	file, err := os.OpenFile(path(root, r.Want.Name), os.O_WRONLY|os.O_TRUNC, 0)
+	if err == nil {
+		_, err = file.WriteString(strconv.FormatInt(r.Want.Value, 10))
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		r.Err = fmt.Errorf("write %s: %w", r.Want.Name, err)
+		return
+	}
+	r.Outcome = Written
+}
+
+// Advice is how an administrator gives the setting the value that is wanted.
+func (w Want) Advice() string {
+	return fmt.Sprintf("on the node itself: sysctl -w %s=%d", w.Name, w.Value)
+}
+
+func path(root, name string) string {
+	return filepath.Join(root, filepath.FromSlash(strings.ReplaceAll(name, ".", "/")))
+}

@@ -1,0 +1,98 @@
+package sysctl
+
+import "time"
+
+// The kernel settings that kube-proxy's nftables mode writes (v1.36; it writes no others), named as sysctl(8) names them.
+const (
+	conntrackMax          = "net.netfilter.nf_conntrack_max"
+	conntrackBuckets      = "net.netfilter.nf_conntrack_buckets"
+	tcpTimeoutEstablished = "net.netfilter.nf_conntrack_tcp_timeout_established"
+	tcpTimeoutCloseWait   = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
+	tcpBeLiberal          = "net.netfilter.nf_conntrack_tcp_be_liberal"
+	udpTimeout            = "net.netfilter.nf_conntrack_udp_timeout"
+	udpTimeoutStream      = "net.netfilter.nf_conntrack_udp_timeout_stream"
+)
+
+// mostEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the kernel.
+const mostEntries = 1 << 20
+
+// entriesOfBucket is how many connections share a list of the kernel's hash table at most.
+const entriesOfBucket = 4
+
+// Want is a kernel setting and the value that it should have.
+type Want struct {
+	// Name is the setting's, with dots.
+	Name string
+	// Value is in the kernel's unit: seconds, for timeouts.
+	Value int64
+	// AtLeast: a larger value is right too.
+	AtLeast bool
+}
+
+// Forwarding is what a node needs that leads packets to pods on other nodes. It is checked and never written: other things than
+// Services depend on it, firewalls above all, so it is the administrator's.
+var (
+	ForwardingIPv4 = Want{Name: "net.ipv4.ip_forward", Value: 1}
+	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
+)
+
+// Conntrack is what the kernel's connection tracking is asked for: kube-proxy's section conntrack. What is 0 is left as it is.
+type Conntrack struct {
+	// MaxPerCore is how many connections are tracked at most, for each core of the machine. If it is 0, so is Min.
+	MaxPerCore int32
+	// Min is how many are tracked on a machine with few cores.
+	Min int32
+	// TCPEstablishedTimeout and TCPCloseWaitTimeout are how long a TCP connection without packets is remembered.
+	TCPEstablishedTimeout, TCPCloseWaitTimeout time.Duration
+	// TCPBeLiberal tracks TCP packets outside of the window as part of their connection.
+	TCPBeLiberal bool
+	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after there were some in both
+	// directions.
+	UDPTimeout, UDPStreamTimeout time.Duration
+}
+
+// Wants returns the kernel settings that these are, on a machine with so many cores.
+//
+// kube-proxy also lowers the number of connections to its own. Here a larger one stays: whoever raised it knew why, and lowering it
+// makes the kernel drop connections.
+func (c Conntrack) Wants(cores int) []Want {
+	var wants []Want
+	if entries := c.entries(cores); entries > 0 {
+		wants = append(wants,
+			Want{Name: conntrackMax, Value: entries, AtLeast: true},
+			// Longer lists than of four entries make every look-up slow. kube-proxy writes the module's parameter hashsize, which is
+			// the same value.
+			Want{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
+	}
+	for _, timeout := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{tcpTimeoutEstablished, c.TCPEstablishedTimeout},
+		{tcpTimeoutCloseWait, c.TCPCloseWaitTimeout},
+		{udpTimeout, c.UDPTimeout},
+		{udpTimeoutStream, c.UDPStreamTimeout},
+	} {
+		if timeout.value > 0 {
+			wants = append(wants, Want{Name: timeout.name, Value: int64(timeout.value / time.Second)})
+		}
+	}
+	if c.TCPBeLiberal {
+		wants = append(wants, Want{Name: tcpBeLiberal, Value: 1})
+	}
+	return wants
+}
+
+// entries is how many connections the kernel should track; 0 for as many as it does.
+func (c Conntrack) entries(cores int) int64 {
+	if c.MaxPerCore <= 0 {
+		return 0
+	}
+	return max(min(int64(c.MaxPerCore)*int64(cores), mostEntries), int64(c.Min))
+}
+
+// isMet reports whether a value is what is wanted. Zero connections to track at most means as many as there are (nf_conntrack_max in the
+// kernel's nf_conntrack_core.c).
+func (w Want) isMet(value int64) bool {
+	return value == w.Value || w.AtLeast && (value > w.Value || value == 0)
+}

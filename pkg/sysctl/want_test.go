@@ -1,0 +1,50 @@
+package sysctl
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWhatConntrackIsAskedFor(t *testing.T) {
+	const hour = 3600
+	tests := map[string]struct {
+		settings Conntrack
+		cores    int
+		want     []Want
+	}{
+		"nothing": {Conntrack{}, 4, nil},
+		"kube-proxy's defaults on a small machine": {
+			Conntrack{MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour}, 2,
+			[]Want{
+				{conntrackMax, 131072, true}, {conntrackBuckets, 32768, true},
+				{tcpTimeoutEstablished, 24 * hour, false}, {tcpTimeoutCloseWait, hour, false},
+			},
+		},
+		"by the cores on a larger one": {
+			Conntrack{MaxPerCore: 32768, Min: 131072}, 8, []Want{{conntrackMax, 262144, true}, {conntrackBuckets, 65536, true}},
+		},
+		"no more than a million": {
+			Conntrack{MaxPerCore: 32768, Min: 131072}, 512, []Want{{conntrackMax, 1 << 20, true}, {conntrackBuckets, 1 << 18, true}},
+		},
+		"unless more is the least": {
+			Conntrack{MaxPerCore: 1, Min: 1 << 21}, 2, []Want{{conntrackMax, 1 << 21, true}, {conntrackBuckets, 1 << 19, true}},
+		},
+		"the largest number that a file can hold": {
+			Conntrack{MaxPerCore: 1<<31 - 1}, 512, []Want{{conntrackMax, 1 << 20, true}, {conntrackBuckets, 1 << 18, true}},
+		},
+		"no maximum, and then no minimum either": {Conntrack{Min: 131072}, 4, nil},
+		"everything else": {
+			Conntrack{TCPBeLiberal: true, UDPTimeout: 90 * time.Second, UDPStreamTimeout: 1500 * time.Millisecond}, 1,
+			[]Want{{udpTimeout, 90, false}, {udpTimeoutStream, 1, false}, {tcpBeLiberal, 1, false}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.settings.Wants(test.cores)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

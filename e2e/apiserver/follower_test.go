@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
-// patience is for a machine that is busy with other things, and for client-go, which waits up to a minute between two attempts.
+// patience is for a machine that is busy with other things.
 const patience = 2 * time.Minute
 
 // eventually waits until a condition holds.

@@ -32,7 +32,6 @@ func (s *storm) pause(atMost time.Duration) {
 }
 
 // lose takes the API server's address away, as if its machine were gone, or leaves it to those before it to end each connection.
-// Clients try again in the first case, and list anew in the second one.
 func (s *storm) lose() {
 	if s.random.IntN(2) == 0 {
 		s.wire.refuse()
@@ -68,7 +67,7 @@ func (s *storm) stopAPIServer() {
 
 // expire makes every watch one that goes on from a version that the API server does not know any more, until the proxy was told so: an
 // API server knows nothing of the versions before its start, and answers 410. Watches that had told nothing yet when they ended are
-// begun anew instead. The proxy is a fresh one, for which client-go's pauses are still short.
+// begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet: client-go's pauses after that are still short.
 func (s *storm) expire() {
 	s.t.Helper()
 	for range 5 {
@@ -165,6 +164,7 @@ var acts = []sabotage{
 
 // sabotage changes the tables. Owned ones cannot be changed.
 func (s *storm) sabotage() {
+	s.awaitRepair()
 	for _, act := range acts {
 		before := s.daemon.foreignChanges()
 		_, err := s.run("nft", act.text)
@@ -177,4 +177,20 @@ func (s *storm) sabotage() {
 			s.daemon.awaitForeignChange(act, before)
 		}
 	}
+}
+
+// awaitRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there changes nothing, so that
+// there would be nothing to count; and repairs lie half a second apart.
+func (s *storm) awaitRepair() {
+	s.t.Helper()
+	eventually(s.t, "an earlier sabotage is repaired", func() bool {
+		list := func(what ...string) string {
+			listing, err := s.run("nft", append([]string{"list"}, what...)...)
+			must(s.t, err)
+			return listing
+		}
+		return !strings.Contains(list("map", "ip", "vicinity", "services"), "10.96.0.99") &&
+			strings.Contains(list("set", "ip", "vicinity", "hairpin"), "elements") &&
+			strings.Contains(list("map", "ip6", "vicinity", "nodeports"), "elements")
+	})
 }

@@ -2,6 +2,7 @@ package endure_test
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"os"
@@ -92,15 +93,18 @@ func (s *apiSite) follow(args ...string) *daemon {
 	return d
 }
 
-// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it has loaded them.
-func (s *apiSite) clusterTables() []string {
+// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it has loaded them,
+// or why the API server has not told what the cluster is.
+func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
-	var text bytes.Buffer
+	var text, complaint bytes.Buffer
 	render := exec.Command(program, append([]string{"render"}, s.clusterState(s.plane.AdminKubeconfig())...)...)
-	render.Stdout = &text
+	render.Stdout, render.Stderr = &text, &complaint
 	process, err := s.outside.Start(render)
 	must(s.t, err)
-	must(s.t, process.Wait())
+	if err := process.Wait(); err != nil {
+		return nil, fmt.Errorf("rendering the cluster: %w: %s", err, &complaint)
+	}
 	load := exec.Command("nft", "-f", "-")
 	load.Stdin = &text
 	paper := s.clients[2]
@@ -110,22 +114,23 @@ func (s *apiSite) clusterTables() []string {
 	must(s.t, err)
 	_, err = runOn(paper, exec.Command("nft", "flush", "ruleset"))
 	must(s.t, err)
-	return blocksOf(listing)
+	return blocksOf(listing), nil
 }
 
 // awaitClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the endpoints of the
-// Service kubernetes.
+// Service kubernetes. And it may refuse to list it when it has just started or is busy, which `proxy render` does not wait for.
 func (s *apiSite) awaitClusterTables() {
 	s.t.Helper()
 	for deadline := time.Now().Add(recovery); ; {
-		want, got := s.clusterTables(), s.tables()
+		want, err := s.clusterTables()
+		got, isLate := s.tables(), time.Now().After(deadline)
 		switch {
-		case len(want) < 2*20:
+		case err == nil && len(want) < 2*20:
 			s.t.Fatalf("the cluster has only the tables %q", want)
-		case cmp.Equal(want, got):
+		case err == nil && cmp.Equal(want, got):
 			return
-		case time.Now().After(deadline):
-			s.t.Fatalf("after %s the tables are still others (-want +got):\n%s", recovery, cmp.Diff(want, got))
+		case isLate:
+			s.t.Fatalf("after %s the tables are still others (%v) (-want +got):\n%s", recovery, err, cmp.Diff(want, got))
 		}
 	}
 }

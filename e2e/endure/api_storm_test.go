@@ -2,6 +2,8 @@ package endure_test
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -137,11 +139,15 @@ func (s *storm) restart() {
 	})
 }
 
-// stop kills the proxy. Its kernel was well, so that no sync may have failed.
+// stop kills the proxy. Its kernel was well, so that no sync may have failed, with one exception: a change of the cluster may come before
+// a sabotage is heard of or repaired, and take away what somebody else has just taken away. The sync after that one is complete and
+// repairs all that was done until then, so that each such failure has a foreign change of its own.
 func (s *storm) stop() {
 	s.t.Helper()
-	if lines := s.daemon.failedSyncs(); len(lines) > 0 {
-		s.t.Errorf("the proxy logged errors: %q", lines)
+	failed, foreign := s.daemon.failedSyncs(), strings.Count(s.daemon.log.String(), "another process changed our tables")
+	isOther := func(line string) bool { return !strings.Contains(line, "no such file or directory") }
+	if len(failed) > foreign || slices.ContainsFunc(failed, isOther) {
+		s.t.Errorf("the proxy logged errors, and %d foreign changes: %q", foreign, failed)
 	}
 	s.daemon.kill()
 }

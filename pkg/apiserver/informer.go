@@ -28,7 +28,7 @@ func (c *Cluster) newInformer(
 	if err := shared.SetTransform(transform); err != nil {
 		return nil, fmt.Errorf("preparing to follow %s: %w", resource, err)
 	}
-	// The observer has told the operator already, once for each outage; this is called for each attempt.
+	// The observer has told the operator already, once for each outage; this is called for each attempt that was answered.
 	err := shared.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		c.options.Log.Debug("following a resource failed; trying again", "resource", resource, "error", err)
 	})
@@ -42,9 +42,9 @@ func (c *Cluster) newInformer(
 	return &informer{shared, stream, registration.HasSyncedChecker()}, nil
 }
 
-// follow begins to follow until the context ends, and does not wait for the end: a client that lets time pass between two attempts
-// notices it only afterwards, up to a minute later (client-go v0.36, watchList in tools/cache/reflector.go). Until then it asks
-// nothing and its handler only tells the state.
+// follow begins to follow until the context ends, and does not wait for the end: a client that lets time pass because the API server
+// has too many requests notices it only afterwards, up to a minute later (client-go v0.36, watchList in tools/cache/reflector.go).
+// Until then it asks nothing and its handler only tells the state.
 func (i *informer) follow(ctx context.Context) { go i.RunWithContext(ctx) }
 
 // await waits until the handler has seen the complete list. It returns false if the context ended before.

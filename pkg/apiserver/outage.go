@@ -26,8 +26,9 @@ type outage struct {
 type stream struct{ resource string }
 
 // A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends in order, and
-// after 0.8 to 1.6 s when it did not. After many failures they let up to a minute pass, and no request that fails tells of it
-// (client-go v0.36, tools/cache/reflector.go).
+// after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as they begin, they let up to a
+// minute pass, and no request that fails tells of it (client-go v0.36, tools/cache/reflector.go). What is not answered at all never
+// makes them wait so long: see untilAnswered.
 //
 // A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is answered, and told
 // so as its first event (410). Clients then list anew, after the same pause.
@@ -64,19 +65,23 @@ func newOutages(options Options) *outages {
 	return o
 }
 
-// observe returns a ListWatch that tells how requests fare. An outage begins with a request that fails, or when no watch follows one
-// that ended; and it ends with a watch that lasts: a list alone would leave us deaf.
+// observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins with a request
+// that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list alone would leave us deaf.
 func (o *outages) observe(stream *stream, listWatch *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := listWatch.ListWithContext(ctx, options)
+			list, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (runtime.Object, error) {
+				return listWatch.ListWithContext(ctx, options)
+			})
 			if isOutage(err) {
 				o.begin(ctx, stream, err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watched, err := answered(listWatch.WatchWithContext(ctx, options))
+			watched, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (watch.Interface, error) {
+				return answered(listWatch.WatchWithContext(ctx, options))
+			})
 			switch {
 			case err == nil:
 				o.watchBegan(ctx, stream)
@@ -125,6 +130,17 @@ func isOutage(err error) bool {
 // that, or has no such resource.
 func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
+}
+
+// tellUnanswered returns what notes that a request was not answered and is made again.
+func (o *outages) tellUnanswered(ctx context.Context, stream *stream) func(error) {
+	return func(err error) {
+		if ctx.Err() != nil {
+			return
+		}
+		o.begin(ctx, stream, err)
+		o.log.Debug("a request was not answered; trying again", "resource", stream.resource, "error", err)
+	}
 }
 
 // begin notes that a request failed. What its context ended is missed by nobody; so is all that happens later.

@@ -144,8 +144,14 @@ func tellOutages(t *testing.T) {
 	}
 
 	api.watched = watch.NewEmptyWatch()
-	request(metav1.ListOptions{})
+	asking, stopAsking := context.WithCancel(t.Context())
+	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
+	synctest.Wait()
 	wants("no answer came", errNoAnswer)
+	time.Sleep(time.Minute)
+	wants("no answer comes", errNoAnswer)
+	stopAsking()
+	synctest.Wait()
 
 	o.forget(services)
 	wants("nobody asks any more", nil)
@@ -168,7 +174,7 @@ func tellOutages(t *testing.T) {
 }
 
 func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
-	refused := errors.New("connection refused")
+	refused := apierrors.NewServiceUnavailable("later") // an answer, so that nobody asks again by himself
 	for name, test := range map[string]struct {
 		// follows is what comes a while after the end, and by how much.
 		follows func(forget func(), watch func(error), stop func())
@@ -270,7 +276,7 @@ func TestAResourceIsInterruptedWhileAnyOfItsStreamsIs(t *testing.T) {
 				t.Errorf("%s: calls (-want +got):\n%s", what, diff)
 			}
 		}
-		first, second := errors.New("first"), errors.New("second")
+		first, second := apierrors.NewServiceUnavailable("first"), apierrors.NewServiceUnavailable("second")
 		watchAnew(old, first)
 		watchAnew(coming, second)
 		wants("both are interrupted", "interrupted: nodes: first")
@@ -293,7 +299,7 @@ func TestNothingIsToldBehindTheEnd(t *testing.T) {
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
 		ctx, stop := context.WithCancel(t.Context())
 		services, others := &stream{"services"}, &stream{"endpointslices"}
-		api := answers{watched: watch.NewFake(), watch: errors.New("refused")}
+		api := answers{watched: watch.NewFake(), watch: apierrors.NewServiceUnavailable("refused")}
 		ask := func(stream *stream) {
 			_, _ = o.observe(stream, api.listWatch()).WatchWithContext(ctx, metav1.ListOptions{})
 		}
@@ -303,7 +309,9 @@ func TestNothingIsToldBehindTheEnd(t *testing.T) {
 		stop()
 		o.settleAll()
 		ask(services)
-		api.watch = errors.New("refused")
+		api.watch = apierrors.NewServiceUnavailable("refused")
+		ask(others)
+		api.watch = errors.New("no answer")
 		ask(others)
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.told()); diff != "" {

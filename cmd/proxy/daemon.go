@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/healthcheck"
 	"github.com/vicinity-proxy/vicinity/pkg/interfaces"
@@ -35,6 +36,7 @@ type daemon struct {
 	teller   *eventTeller
 	feed     *feed
 	checks   *healthChecks
+	files    []filewatch.File
 
 	changes chan model.Change
 	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
@@ -45,8 +47,12 @@ type daemon struct {
 func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
 	config := flags.config(conn.Families())
 	recorder := metrics.NewRecorder()
+	files, err := flags.configurationFiles(log)
+	if err != nil {
+		return nil, err
+	}
 	d := &daemon{
-		config: config, flags: flags, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
+		files: files, config: config, flags: flags, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
 		status:  &health.Status{PendingTimeout: 2 * flags.settings.SyncPeriod, Answered: recorder.HealthAnswered},
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
@@ -110,7 +116,7 @@ func (d *daemon) run(ctx context.Context) error {
 			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
 		},
 		d.teller.run,
-		d.watchConfig,
+		d.watchFiles,
 		d.checks.run,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
@@ -128,14 +134,6 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 	)
-}
-
-// watchConfig ends the daemon when its configuration file changes, so that whoever has started it starts it anew. The rules stay.
-func (d *daemon) watchConfig(ctx context.Context) error {
-	if d.flags.file == nil {
-		return nil
-	}
-	return d.flags.file.Watch(ctx, d.log)
 }
 
 // repair asks for a complete sync after somebody else changed our tables.

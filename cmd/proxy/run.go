@@ -16,7 +16,8 @@ namespace, and follow every change. One line on standard output says when the fi
 standard error.
 
 The configuration is kube-proxy's: its file, with --config, and its flags. A flag that is given beats the file. A setting that
-has no meaning here is accepted, and told once in the log. When the file changes the proxy ends, to be started again.
+has no meaning here is accepted, and told once in the log. When the file or the kubeconfig changes the proxy ends, to be
+started again.
 
 An object that cannot be right is left out alone, and its last good version stays in force: the log and /healthz say
 which, where and why, and /metrics counts them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart

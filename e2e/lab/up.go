@@ -45,7 +45,7 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
 	flags.StringVar(&options.Manifests, "install", "manifests", "the `FOLDER` that Vicinity is installed from, or none")
 	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
-	flags.BoolVar(&options.KubeProxy, "kube-proxy", false, "also run kube-proxy on every node, in nftables mode (needs the program nft)")
+	flags.BoolVar(&options.KubeProxy, "kube-proxy", false, "also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
 	return cmd
 }
 

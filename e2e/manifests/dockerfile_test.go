@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
 	"os"
@@ -78,15 +79,8 @@ func TestTheDockerfileBuildsAStaticProxyThatTakesTheManifestsArguments(t *testin
 		}
 	}
 	proxy := build(t, source, "v9.8.7")
-
-	file, err := elf.Open(proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
-		t.Error("the binary is not static: it asks for a dynamic linker that the image does not have")
-	}
+	expectStatic(t, proxy)
+	expectBuiltWith(t, proxy, "CGO_ENABLED=0", "-trimpath=true", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	if got := output(t, proxy, "version"); !strings.Contains(got, "v9.8.7") {
 		t.Errorf("it says that it is %q, want v9.8.7", got)
 	}
@@ -96,6 +90,41 @@ func TestTheDockerfileBuildsAStaticProxyThatTakesTheManifestsArguments(t *testin
 		unknown := append(slices.Clone(pod.Containers[0].Args), "--unknown", "--help")
 		if err := exec.CommandContext(t.Context(), proxy, unknown...).Run(); err == nil {
 			t.Errorf("%s: an unknown flag is no error, so this test proves nothing", name)
+		}
+	}
+}
+
+// expectStatic looks for what a program must not ask for in an image without files, and for what -s and -w must have left: the table
+// from which Go makes stack traces and profiles.
+func expectStatic(t *testing.T, program string) {
+	t.Helper()
+	file, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC }) {
+		t.Error("the binary is not static: it asks for a dynamic linker that the image does not have")
+	}
+	if section := file.Section(".gopclntab"); section == nil || section.Size == 0 {
+		t.Error("the binary has no table of functions and lines, so its stack traces would say nothing")
+	}
+}
+
+// expectBuiltWith looks at the settings that Go notes in a program.
+func expectBuiltWith(t *testing.T, program string, wants ...string) {
+	t.Helper()
+	noted, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var settings []string
+	for _, setting := range noted.Settings {
+		settings = append(settings, setting.Key+"="+setting.Value)
+	}
+	for _, want := range wants {
+		if !slices.Contains(settings, want) {
+			t.Errorf("the binary was built with %q, want %s", settings, want)
 		}
 	}
 }

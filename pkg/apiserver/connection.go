@@ -60,11 +60,21 @@ func (c Connection) address() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
-	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	config, err := c.fromKubeconfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
 	}
 	return config, nil
+}
+
+// fromKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading would: a file that
+// is being written is empty for a moment.
+func (c Connection) fromKubeconfig() (*rest.Config, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
+	loaded, err := rules.Load()
+	if err != nil {
+		return nil, err
+	}
+	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}}
+	return clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
 }

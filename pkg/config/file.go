@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
 
 // APIVersion is the version of kube-proxy's configuration that is read.
@@ -35,6 +37,14 @@ func Read(path string) (*File, error) {
 		return nil, fmt.Errorf("read the configuration %s: %w", path, err)
 	}
 	return &File{Path: path, Configuration: configuration, Notes: notes, content: bytes.Clone(content)}, nil
+}
+
+// Watched is the file for whoever wants to notice that it says something else, and can be used.
+func (f *File) Watched() filewatch.File {
+	return filewatch.File{Path: f.Path, Content: f.content, Check: func() error {
+		_, err := Read(f.Path)
+		return err
+	}}
 }
 
 // parse reads the text of a file, and returns what it says and the notes about it.

@@ -67,7 +67,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			s.MasqueradeAll, s.SyncPeriod = true, 10*time.Second
 		}), []string{
 			"nftables.masqueradeBit: no mark is used",
-			"nftables.minSyncPeriod: a change reaches the kernel at once, and costs what it changes",
+			"nftables.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes",
 		}},
 		"kubeadm-1.36-ipvs.yaml": {kubeadm(func(s *Settings) { s.MasqueradeAll, s.SyncPeriod = true, 45*time.Second }), []string{
 			"featureGates.SomethingNew: there are no feature gates",

@@ -20,7 +20,7 @@ type Meaningless struct {
 
 const (
 	noMark      = "no mark is used"
-	noPause     = "a change reaches the kernel at once, and costs what it changes"
+	noPause     = "changes wait for each other 40 ms at most, and a sync costs what it changes"
 	noIPVS      = "IPVS is not used"
 	noWindows   = "this is not Windows"
 	noGates     = "there are no feature gates"

@@ -39,4 +39,6 @@ const (
 	probeImage   = "vicinity-probe:lab"
 	proxyName    = "vicinity-proxy"
 	proxyTag     = "lab"
+
+	kubeProxyImage = "vicinity-lab-kube-proxy:lab"
 )

@@ -31,6 +31,11 @@ func (c *Cluster) fill(ctx context.Context) error {
 	if err := c.kubectl(ctx, "apply", "-f", dns); err != nil {
 		return err
 	}
+	if c.config.KubeProxy {
+		if err := c.deployKubeProxy(ctx); err != nil {
+			return err
+		}
+	}
 	if c.config.Manifests != "" {
 		if err := c.install(ctx); err != nil {
 			return err
@@ -40,8 +45,14 @@ func (c *Cluster) fill(ctx context.Context) error {
 		return err
 	}
 	c.config.Step("%d nodes are ready", c.config.Nodes)
+	if c.config.KubeProxy {
+		if err := c.awaitDaemonSet(ctx, kubeProxyName); err != nil {
+			return err
+		}
+		c.config.Step("kube-proxy runs on all nodes")
+	}
 	if c.config.Manifests != "" {
-		if err := c.awaitProxies(ctx); err != nil {
+		if err := c.awaitDaemonSet(ctx, proxyName); err != nil {
 			return err
 		}
 		c.config.Step("Vicinity is ready on all nodes")
@@ -56,14 +67,14 @@ func (c *Cluster) fill(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) awaitProxies(ctx context.Context) error {
+func (c *Cluster) awaitDaemonSet(ctx context.Context, name string) error {
 	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
-		found, err := c.client.AppsV1().DaemonSets(system).Get(ctx, proxyName, metav1.GetOptions{})
+		found, err := c.client.AppsV1().DaemonSets(system).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("reading DaemonSet %s/%s: %w", system, proxyName, err)
+			return "", fmt.Errorf("reading DaemonSet %s/%s: %w", system, name, err)
 		}
 		if ready := int(found.Status.NumberReady); ready < c.config.Nodes {
-			return fmt.Sprintf("DaemonSet %s/%s: ready on %d of %d nodes", system, proxyName, ready, c.config.Nodes), nil
+			return fmt.Sprintf("DaemonSet %s/%s: ready on %d of %d nodes", system, name, ready, c.config.Nodes), nil
 		}
 		return "", nil
 	})

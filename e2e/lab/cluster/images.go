@@ -12,7 +12,11 @@ import (
 // off once it has asked for an image in vain: a node has all its images before kubelet starts.
 func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 	file := filepath.Join(c.config.Folder.Run(), "images.tar")
-	if err := image.Write(file, c.images()...); err != nil {
+	images, err := c.images()
+	if err != nil {
+		return "", err
+	}
+	if err := image.Write(file, images...); err != nil {
 		return "", err
 	}
 	store := image.Store{
@@ -28,15 +32,26 @@ func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 	return root, nil
 }
 
-func (c *Cluster) images() []image.Image {
+func (c *Cluster) images() ([]image.Image, error) {
 	images := []image.Image{
 		{Name: pauseImage, Program: filepath.Join(c.config.Folder.Own(), "pause"), User: "65535:65535"},
 		{Name: corednsImage, Program: c.config.Programs.Path(binaries.CoreDNS, "coredns"), User: "65532:65532"},
 		{Name: probeImage, Program: filepath.Join(c.config.Folder.Own(), "probe")},
 	}
 	if c.config.Proxy != "" {
-		// As Dockerfile.proxy makes it.
-		images = append(images, image.Image{Name: proxyName + ":" + proxyTag, Program: c.config.Proxy, User: "0:0"})
+		images = append(images, proxyImage(c.config.Proxy))
 	}
-	return images
+	if c.config.KubeProxy {
+		kubeProxy, err := c.imageOfKubeProxy()
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, kubeProxy)
+	}
+	return images, nil
+}
+
+// proxyImage is the image that Dockerfile.proxy makes, of a program that is there already.
+func proxyImage(program string) image.Image {
+	return image.Image{Name: proxyName + ":" + proxyTag, Program: program, User: "0:0"}
 }

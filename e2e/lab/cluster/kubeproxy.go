@@ -1,35 +1,71 @@
 package cluster
 
 import (
+	"context"
+	_ "embed"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// kubeProxy returns what kube-proxy needs on each node, or nil if it is not wanted.
-func (c *Cluster) kubeProxy() (*node.KubeProxy, error) {
-	if !c.config.KubeProxy {
-		return nil, nil
+// kubeProxyManifests are kube-proxy, as kubeadm deploys it. IMAGE, SERVER and CLUSTER_CIDR are the cluster's own.
+//
+//go:embed kube-proxy.yaml
+var kubeProxyManifests string
+
+const kubeProxyName = "kube-proxy"
+
+// deployKubeProxy runs kube-proxy on every node.
+func (c *Cluster) deployKubeProxy(ctx context.Context) error {
+	path := filepath.Join(c.config.Folder.Run(), "kube-proxy.yaml")
+	if err := os.WriteFile(path, []byte(kubeProxyText(c.controlPlane.URL())), 0o644); err != nil {
+		return fmt.Errorf("writing the manifests of kube-proxy: %w", err)
 	}
+	return c.kubectl(ctx, "apply", "-f", path)
+}
+
+// kubeProxyText is its manifests, with the API server's address.
+func kubeProxyText(server string) string {
+	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "CLUSTER_CIDR", clusterCIDR()).Replace(kubeProxyManifests)
+}
+
+// imageOfKubeProxy holds kube-proxy where its official image has it, and the machine's nft, which it runs for every change.
+func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {
-		return nil, fmt.Errorf("kube-proxy runs the program nft: install the package nftables: %w", err)
+		return image.Image{}, fmt.Errorf("kube-proxy runs the program nft: install the package nftables: %w", err)
 	}
 	output, err := exec.Command("ldd", nft).Output()
 	if err != nil {
-		return nil, fmt.Errorf("finding the libraries of %s: %w", nft, err)
+		return image.Image{}, fmt.Errorf("finding the libraries of %s: %w", nft, err)
 	}
-	kubeconfig, err := c.kubeconfig("system:kube-proxy")
-	if err != nil {
-		return nil, err
+	files := map[string]string{"/usr/sbin/nft": nft}
+	for _, library := range libraries(string(output)) {
+		files[library] = library
 	}
-	return &node.KubeProxy{
-		Kubeconfig:  kubeconfig,
-		ClusterCIDR: clusterCIDR(),
-		Nft:         append([]string{nft}, node.Libraries(string(output))...),
+	return image.Image{
+		Name:    kubeProxyImage,
+		Program: c.config.Programs.Path(binaries.Kubernetes, "kube-proxy"),
+		Folder:  "/usr/local/bin",
+		Files:   files,
 	}, nil
+}
+
+// libraries reads what ldd prints: the files that a program is linked with, and the linker that loads them.
+func libraries(ldd string) []string {
+	var files []string
+	for word := range strings.FieldsSeq(ldd) {
+		if filepath.IsAbs(word) {
+			files = append(files, word)
+		}
+	}
+	return files
 }
 
 // clusterCIDR holds the addresses of all pods, as kube-proxy's configuration writes them.

@@ -14,16 +14,12 @@ import (
 
 // startNodes starts all nodes, with the images of a containerd's root folder.
 func (c *Cluster) startNodes(images string) error {
-	kubeProxy, err := c.kubeProxy()
-	if err != nil {
-		return err
-	}
 	for i, network := range c.network.Nodes() {
 		config, err := c.nodeConfig(i+1, network)
 		if err != nil {
 			return err
 		}
-		config.Images, config.KubeProxy = images, kubeProxy
+		config.Images = images
 		started, err := node.Start(config)
 		if err != nil {
 			return err

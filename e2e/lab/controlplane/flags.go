@@ -45,6 +45,7 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--tls-private-key-file=" + c.files.key(apiServer),
 		"--client-ca-file=" + c.files.ca(),
 		"--authorization-mode=Node,RBAC",
+		"--allow-privileged", // as kubeadm has it: kube-proxy's pods are
 		"--enable-admission-plugins=NodeRestriction",
 		"--service-cluster-ip-range=" + ServicesIPv4.String() + "," + ServicesIPv6.String(),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",

@@ -6,9 +6,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"runtime"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -19,12 +21,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is an image of one layer that holds one program, as `FROM scratch`, COPY and ENTRYPOINT make it.
+// Image is an image of one layer that holds one program, as `FROM scratch`, COPY and ENTRYPOINT make it, and what that runs.
 type Image struct {
 	// Name is what pods call it, such as "vicinity-proxy:lab".
 	Name string
-	// Program is the file on this machine. In the image it is in the root folder, under its own name, and is the entry point.
+	// Program is the file on this machine, a static one. In the image it is in Folder, by default the root, under its own name, and is
+	// the entry point.
 	Program string
+	Folder  string
+	// Files are more files: where they are in the image, and where on this machine.
+	Files map[string]string
 	// User is who runs it, as USER writes it. Empty is root.
 	User string
 }
@@ -73,25 +79,42 @@ func (i Image) assemble() (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-func (i Image) entrypoint() string { return "/" + path.Base(i.Program) }
+func (i Image) entrypoint() string { return path.Join("/", i.Folder, path.Base(i.Program)) }
 
 func (i Image) layer() ([]byte, error) {
-	program, err := os.ReadFile(i.Program)
-	if err != nil {
-		return nil, fmt.Errorf("reading the program: %w", err)
+	if err := checkStatic(i.Program); err != nil {
+		return nil, err
 	}
+	files := maps.Clone(i.Files)
+	if files == nil {
+		files = map[string]string{}
+	}
+	files[i.entrypoint()] = i.Program
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
-	// No time and no owner but root: the same program makes the same image.
-	header := &tar.Header{Name: i.entrypoint()[1:], Mode: 0o755, Size: int64(len(program)), Typeflag: tar.TypeReg}
-	if err := archive.WriteHeader(header); err != nil {
-		return nil, fmt.Errorf("writing a layer: %w", err)
-	}
-	if _, err := archive.Write(program); err != nil {
-		return nil, fmt.Errorf("writing a layer: %w", err)
+	for _, target := range slices.Sorted(maps.Keys(files)) {
+		if err := add(archive, target, files[target]); err != nil {
+			return nil, err
+		}
 	}
 	if err := archive.Close(); err != nil {
 		return nil, fmt.Errorf("writing a layer: %w", err)
 	}
 	return content.Bytes(), nil
+}
+
+// add writes a file into an archive. It has no time and no owner but root: the same files make the same image.
+func add(archive *tar.Writer, target, source string) error {
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return fmt.Errorf("reading a file for an image: %w", err)
+	}
+	header := &tar.Header{Name: target[1:], Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
+	if err := archive.WriteHeader(header); err != nil {
+		return fmt.Errorf("writing a layer: %w", err)
+	}
+	if _, err := archive.Write(content); err != nil {
+		return fmt.Errorf("writing a layer: %w", err)
+	}
+	return nil
 }

@@ -2,8 +2,12 @@ package image_test
 
 import (
 	"archive/tar"
+	"errors"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,15 +18,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
+// program builds a static program that is called proxy.
+func program(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "proxy")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "./pause")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, output)
+	}
+	return path
+}
+
 // written writes an image of a program and reads it back.
 func written(t *testing.T, user string) v1.Image {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "proxy")
-	if err := os.WriteFile(program, []byte("a program"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "images.tar")
-	if err := image.Write(file, image.Image{Name: "vicinity-proxy:lab", Program: program, User: user}); err != nil {
+	if err := image.Write(file, image.Image{Name: "vicinity-proxy:lab", Program: program(t), User: user}); err != nil {
 		t.Fatal(err)
 	}
 	tag, err := name.NewTag("vicinity-proxy:lab")
@@ -49,12 +61,33 @@ func TestAnImageIsOneProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer content.Close()
-	header, err := tar.NewReader(content).Next()
+	archive := tar.NewReader(content)
+	header, err := archive.Next()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header.Name != "proxy" || header.Mode != 0o755 || header.Size != int64(len("a program")) || header.Uid != 0 {
+	if header.Name != "proxy" || header.Mode != 0o755 || header.Uid != 0 {
 		t.Errorf("the layer holds %+v", header)
+	}
+	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("the layer holds another file: %v", err)
+	}
+}
+
+func TestAProgramThatIsNotStaticIsRefused(t *testing.T) {
+	shell, err := exec.LookPath("sh") // dynamic on every system that has packages
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("no program"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{shell: "asks for a dynamic linker", text: "reading the program"} {
+		err := image.Write(filepath.Join(t.TempDir(), "images.tar"), image.Image{Name: "vicinity-proxy:lab", Program: program})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), program) {
+			t.Errorf("%s: error %v, want %s", program, err, want)
+		}
 	}
 }
 

@@ -116,16 +116,6 @@ func TestANodeSeesItsOwnCgroupsOnly(t *testing.T) {
 	}
 }
 
-func TestTheLibrariesOfAProgramAreThoseThatTheLinkerFinds(t *testing.T) {
-	got := Libraries(`	linux-vdso.so.1 (0x00007ffd)
-	libnftables.so.1 => /lib/x86_64-linux-gnu/libnftables.so.1 (0x00007f01)
-	/lib64/ld-linux-x86-64.so.2 (0x00007f02)
-`)
-	if diff := cmp.Diff([]string{"/lib/x86_64-linux-gnu/libnftables.so.1", "/lib64/ld-linux-x86-64.so.2"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 func TestContainerdHasTheImageOfPodsFirstProcess(t *testing.T) {
 	config := ContainerdConfig("/root", "/state", "/run/containerd.sock", "vicinity.dev/lab-pause:lab")
 	if !strings.Contains(config, `sandbox = "vicinity.dev/lab-pause:lab"`) {

@@ -48,9 +48,6 @@ type Config struct {
 	// Authority signs kubelet's certificate. Kubeconfig is what kubelet reaches the API server with.
 	Authority  *authority.Authority
 	Kubeconfig string
-
-	// KubeProxy also starts Kubernetes' own service proxy.
-	KubeProxy *KubeProxy
 }
 
 // Start starts a node. The process it returns is the node's first; when it ends, everything on the node has.
@@ -107,7 +104,7 @@ func (c Config) mounts() []Mount {
 }
 
 func (c Config) programs() []Program {
-	running := []Program{
+	return []Program{
 		{
 			Name:      "containerd",
 			Path:      programs + "/containerd/containerd",
@@ -120,8 +117,4 @@ func (c Config) programs() []Program {
 			Arguments: kubeletFlags(c.Name, c.Addrs, c.Labels),
 		},
 	}
-	if c.KubeProxy != nil {
-		running = append(running, c.KubeProxy.program(c.Name))
-	}
-	return running
 }

@@ -74,11 +74,6 @@ func (c Config) files() (map[string]file, error) {
 	for name, value := range machineSysctls {
 		files[filepath.Join(standIns, name)] = file{[]byte(value + "\n"), public}
 	}
-	if c.KubeProxy != nil {
-		if err := c.KubeProxy.addFiles(files); err != nil {
-			return nil, err
-		}
-	}
 	return files, nil
 }
 

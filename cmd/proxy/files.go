@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+)
+
+// configurationFiles returns the files that say how the daemon works, with what they say now. Who reads them later misses no change.
+//
+// Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself, a token after
+// a minute, and certificates and the authority's after five.
+func (f *runFlags) configurationFiles(log *slog.Logger) ([]filewatch.File, error) {
+	var files []filewatch.File
+	if f.file != nil {
+		files = append(files, f.file.Watched())
+	}
+	path := f.settings.Connection.Kubeconfig
+	if f.manifests != "" || path == "" {
+		return files, nil
+	}
+	kubeconfig, err := filewatch.Read(path, func() error {
+		_, _, err := f.connect(apiserver.Options{Log: log})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return append(files, kubeconfig), nil
+}
+
+// watchFiles ends the daemon when one of its configuration files changes, so that whoever has started it starts it anew. The rules
+// stay.
+func (d *daemon) watchFiles(ctx context.Context) error {
+	var watches []func(context.Context) error
+	for _, file := range d.files {
+		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, d.log) })
+	}
+	return together(ctx, watches...)
+}

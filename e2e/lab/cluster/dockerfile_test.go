@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// imageRecipe is what the last stage of a Dockerfile makes an image of.
+type imageRecipe struct {
+	// Base is the image that it begins with; scratch is the empty one.
+	Base string
+	// Files are those that are copied: where they are in the image, and where they come from.
+	Files      map[string]string
+	User       string
+	Entrypoint []string
+}
+
+// instruction is a line of a Dockerfile, with those that continue it.
+type instruction struct{ name, arguments string }
+
+// instructionsOf returns a Dockerfile's instructions, without comments.
+func instructionsOf(text string) []instruction {
+	var all []instruction
+	var lines []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") { // comments may stand between lines that belong together
+			lines = append(lines, strings.TrimRight(line, " \t\r\n"))
+		}
+	}
+	for line := range strings.SplitSeq(strings.ReplaceAll(strings.Join(lines, "\n"), "\\\n", " "), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			name, arguments, _ := strings.Cut(line, " ")
+			all = append(all, instruction{name, strings.TrimSpace(arguments)})
+		}
+	}
+	return all
+}
+
+// recipeOf reads the last stage of a Dockerfile. What it does not know is an error: it may add something to the image.
+func recipeOf(text string) (imageRecipe, error) {
+	arguments := map[string]string{}
+	var stage []instruction
+	for _, next := range instructionsOf(text) {
+		switch {
+		case next.name == "FROM":
+			stage = []instruction{next}
+		case stage != nil:
+			stage = append(stage, next)
+		case next.name == "ARG":
+			name, value, _ := strings.Cut(next.arguments, "=")
+			arguments[name] = value
+		default:
+			return imageRecipe{}, fmt.Errorf("%s before FROM", next.name)
+		}
+	}
+	recipe := imageRecipe{Files: map[string]string{}}
+	for _, next := range stage {
+		if err := recipe.add(next, arguments); err != nil {
+			return imageRecipe{}, fmt.Errorf("%s %s: %w", next.name, next.arguments, err)
+		}
+	}
+	return recipe, nil
+}
+
+func (r *imageRecipe) add(next instruction, arguments map[string]string) error {
+	switch next.name {
+	case "FROM":
+		return r.from(next.arguments, arguments)
+	case "COPY":
+		return r.copy(strings.Fields(next.arguments))
+	case "USER":
+		r.User = next.arguments
+		return nil
+	case "ENTRYPOINT":
+		return json.Unmarshal([]byte(next.arguments), &r.Entrypoint)
+	}
+	return fmt.Errorf("unknown instruction")
+}
+
+// from takes an image without options, which may be named by an argument.
+func (r *imageRecipe) from(image string, arguments map[string]string) error {
+	r.Base = os.Expand(image, func(name string) string { return arguments[name] })
+	if r.Base == "" || strings.ContainsAny(r.Base, " \t") {
+		return fmt.Errorf("want the name of one image, got %q", r.Base)
+	}
+	return nil
+}
+
+// copy takes one file from another stage to an absolute path.
+func (r *imageRecipe) copy(words []string) error {
+	if len(words) != 3 || !strings.HasPrefix(words[0], "--from=") || !path.IsAbs(words[2]) || strings.HasSuffix(words[2], "/") {
+		return fmt.Errorf("want --from=STAGE FILE /FILE")
+	}
+	r.Files[words[2]] = words[1]
+	return nil
+}
+
+func TestTheLastStageOfADockerfileIsRead(t *testing.T) {
+	got, err := recipeOf(`# syntax=docker/dockerfile:1
+ARG BASE=scratch
+FROM golang AS build
+ENV X=1
+COPY . .
+RUN go build \
+    # for scratch
+    -o /out/p
+FROM ${BASE}
+COPY --from=build \
+  /out/p /p
+USER 1:2
+ENTRYPOINT ["/p", "run"]
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := imageRecipe{Base: "scratch", Files: map[string]string{"/p": "/out/p"}, User: "1:2", Entrypoint: []string{"/p", "run"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("recipe (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsUnknownInTheLastStageIsAnError(t *testing.T) {
+	for line, told := range map[string]string{
+		"ENV X=1":                         "unknown instruction",
+		"RUN touch /x":                    "unknown instruction",
+		"ADD x /x":                        "unknown instruction",
+		"copy --from=build /x /x":         "unknown instruction",
+		"ENTRYPOINT /p run":               "invalid character",
+		"COPY x /x":                       "want --from=STAGE FILE /FILE",
+		"COPY --from=build /x /y /z/":     "want --from=STAGE FILE /FILE",
+		"COPY --from=build /x /":          "want --from=STAGE FILE /FILE",
+		"COPY --from=build --chmod=1 a b": "want --from=STAGE FILE /FILE",
+		"FROM --platform=x scratch":       "want the name of one image",
+		"FROM ${UNKNOWN}":                 "want the name of one image",
+	} {
+		_, err := recipeOf("FROM scratch\n" + line + "\n")
+		if err == nil || !strings.Contains(err.Error(), told) || !strings.Contains(err.Error(), line) {
+			t.Errorf("%s: error %v, want %s", line, err, told)
+		}
+	}
+	if _, err := recipeOf("RUN x\nFROM scratch\n"); err == nil {
+		t.Error("a command before the first FROM is no error")
+	}
+}

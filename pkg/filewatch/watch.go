@@ -1,0 +1,86 @@
+// Package filewatch notices when a file that the program has read says something else, so that the program can be started again with it.
+package filewatch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrUpdated is why Watch ends.
+var ErrUpdated = errors.New("a configuration file was updated")
+
+// lookInterval is how often the file is looked at whatever the kernel tells: the path may lead through links in other directories.
+const lookInterval = 10 * time.Second
+
+// File is a file that the program has read.
+type File struct {
+	// Path is where it is.
+	Path string
+	// Content is what was read, and is in force.
+	Content []byte
+	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
+	Check func() error
+}
+
+// Read returns a file with what it says now.
+func Read(path string, check func() error) (File, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return File{}, fmt.Errorf("read a configuration file: %w", err)
+	}
+	return File{Path: path, Content: content, Check: check}, nil
+}
+
+// Watch returns ErrUpdated when the file says something else than what was read, so that whoever has started the program starts it
+// again; nil when ctx ends.
+//
+// A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
+func (f File) Watch(ctx context.Context, log *slog.Logger) error {
+	log = log.With("file", f.Path)
+	changes := follow(filepath.Dir(f.Path), log)
+	defer changes.stop()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	told := ""
+	for {
+		changed, err := f.look()
+		switch {
+		case changed:
+			return fmt.Errorf("%w: %s", ErrUpdated, f.Path)
+		case err == nil:
+			told = ""
+		case err.Error() != told: // once, and not with every look
+			told = err.Error()
+			log.Error("a configuration file was updated and cannot be used; what it said before stays in force", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes.seen:
+		case err := <-changes.missed: // above all an overflow of the kernel's queue: anything may have happened
+			log.Debug("changes of a configuration file may have been missed; looking at it", "error", err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// look reports whether the file says something else now that can be used. It says why it cannot.
+func (f File) look() (changed bool, err error) {
+	content, err := os.ReadFile(f.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return false, nil // it is being replaced
+	case err != nil:
+		return false, fmt.Errorf("read a configuration file: %w", err)
+	case bytes.Equal(content, f.Content):
+		return false, nil
+	}
+	err = f.Check()
+	return err == nil, err
+}

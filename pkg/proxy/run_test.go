@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
@@ -29,6 +30,7 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 
+		r.later(proxy.SyncInterval)
 		r.kernel.slow = time.Second
 		r.changes <- resized(3)
 		r.later(time.Millisecond)
@@ -39,7 +41,8 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		r.expect("while a sync is under way")
 		r.later(time.Minute)
 		// The first of them needs lb-3, and with it a batch of its own before that of its elements.
-		r.expect("what arrived meanwhile is one sync", attempt{Services: 1}, attempt{At: 2 * time.Second, Services: 2})
+		r.expect("what arrived meanwhile is one sync",
+			attempt{At: proxy.SyncInterval, Services: 1}, attempt{At: proxy.SyncInterval + 2*time.Second, Services: 2})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(5)).Then(stickyService(1, 2)))
 	})
 }
@@ -117,7 +120,8 @@ func TestADisturbanceIsRepairedByACompleteSync(t *testing.T) {
 		r.expect("the disturbance", attempt{Complete: true, Services: 3})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2))
 		r.changes <- resized(1)
-		r.expect("a change after it", attempt{Services: 1})
+		r.later(proxy.SyncInterval)
+		r.expect("a change after it", attempt{At: proxy.SyncInterval, Services: 1})
 	})
 }
 
@@ -125,15 +129,16 @@ func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.later(time.Second)
 		r.refuse(refuseSweeps)
 		r.changes <- manyServices(3, 1)
-		r.expect("a change whose sweep fails", attempt{Services: 3, Unswept: true})
+		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
 		r.later(300 * time.Millisecond)
 		r.changes <- stickyService(1)
-		r.expect("a change soon after", attempt{At: 300 * time.Millisecond, Services: 1, Unswept: true})
+		r.expect("a change soon after", attempt{At: 1300 * time.Millisecond, Services: 1, Unswept: true})
 		r.refuse(nil)
 		r.later(time.Second)
-		r.expect("a second later", attempt{At: 1300 * time.Millisecond})
+		r.expect("a second later", attempt{At: 2300 * time.Millisecond})
 		r.later(time.Hour)
 		r.expect("after the sweep")
 	})
@@ -143,12 +148,14 @@ func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.later(time.Second)
 		r.refuse(refuseSweeps)
 		r.changes <- manyServices(3, 1)
-		r.expect("a change whose sweep fails", attempt{Services: 3, Unswept: true})
+		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
 		r.refuse(refuseAll)
 		r.changes <- resized(2)
-		r.expect("a change that fails", attempt{RetryIn: 100 * time.Millisecond})
+		r.later(proxy.SyncInterval)
+		r.expect("a change that fails", attempt{At: time.Second + proxy.SyncInterval, RetryIn: 100 * time.Millisecond})
 	})
 }
 
@@ -162,6 +169,11 @@ func TestRunEndsWithItsContext(t *testing.T) {
 		},
 		"while a change waits for a failed sync": func(r *run) {
 			r.refuse(refuseAll)
+			r.changes <- manyServices(3, 2)
+			synctest.Wait()
+			r.changes <- resized(1)
+		},
+		"while a change waits for others": func(r *run) {
 			r.changes <- manyServices(3, 2)
 			synctest.Wait()
 			r.changes <- resized(1)

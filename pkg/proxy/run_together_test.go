@@ -3,7 +3,67 @@ package proxy_test
 import (
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
+
+func TestALoneChangeIsSyncedAtOnce(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		for round := range 5 {
+			r.later(proxy.SyncInterval)
+			r.changes <- resized(3 + round)
+			r.expect("a change that comes an interval after the last sync began",
+				attempt{At: time.Duration(round+1) * proxy.SyncInterval, Services: 1})
+		}
+	})
+}
+
+// TestASteadyStreamOfChangesIsSyncedOnceAnInterval, and whatever comes while others wait does not make them wait longer.
+func TestASteadyStreamOfChangesIsSyncedOnceAnInterval(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		everything := manyServices(3, 2)
+		r.changes <- everything
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.later(proxy.SyncInterval / 20)
+		var want []attempt
+		for interval := range 4 {
+			for round := range 10 {
+				change := resized(2 + round%3)
+				if round == 5 {
+					change = stickyService(1 + interval)
+				}
+				everything = everything.Then(change)
+				r.changes <- change
+				r.later(proxy.SyncInterval / 10)
+			}
+			want = append(want, attempt{At: time.Duration(interval+1) * proxy.SyncInterval, Services: 2})
+		}
+		r.expect("changes all the time", want...)
+		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		r.later(time.Hour)
+		r.expect("after the stream")
+	})
+}
+
+func TestADisturbanceWaitsForNobodyAndTakesChangesAlong(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.changes <- manyServices(3, 2)
+		r.expect("the first change", attempt{Complete: true, Services: 3})
+		r.later(proxy.SyncInterval / 3)
+		r.changes <- stickyService(1)
+		r.expect("a change soon after")
+		r.disturbed <- struct{}{}
+		r.expect("a disturbance before the change is synced", attempt{At: proxy.SyncInterval / 3, Complete: true, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(stickyService(1)))
+		r.changes <- resized(1)
+		r.later(proxy.SyncInterval - 1)
+		r.expect("a change soon after that")
+		r.later(1)
+		r.expect("an interval after that sync", attempt{At: proxy.SyncInterval/3 + proxy.SyncInterval, Services: 1})
+	})
+}
 
 // TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is looked at first. Chance decides that,
 // so there are many rounds.

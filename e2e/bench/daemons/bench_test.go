@@ -13,6 +13,7 @@ package daemons_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -53,11 +54,17 @@ func measure(b *testing.B, s *site, d *daemon, services int) {
 	row.quiet = d.settle(b)
 	row.idle = d.watch(b, watched)
 	row.idleMemory, _ = d.memory(b)
-	first := s.follow(b, d)
-	for range rounds(first) {
-		row.paths = append(row.paths, s.follow(b, d))
+	alone := func() time.Duration { return pauseBetween }
+	for range rounds(s.follow(b, d, alone())) {
+		row.paths = append(row.paths, s.follow(b, d, alone()))
 	}
-	row.behind, row.rate = s.load(b, d, func() { row.loaded = d.watch(b, watched) })
+	row.rate = s.load(b, func() {
+		row.loaded = d.watch(b, watched)
+		anywhere := func() time.Duration { return rand.N(pauseBetween) } // and not always as long after a sync
+		for range rounds(s.follow(b, d, anywhere())) {
+			row.loadedPaths = append(row.loadedPaths, s.follow(b, d, anywhere()))
+		}
+	})
 	row.memory, row.peak = d.memory(b)
 	d.stop(b)
 	results = append(results, row)

@@ -10,12 +10,12 @@ import (
 // that comes later is taken up at once.
 const pauseBetween = 1200 * time.Millisecond
 
-// follow replaces the endpoint of the Service that is dialled, and returns how long it took from the write to the first packet
-// that reaches the new one: the request to the API server is part of it.
-func (s *site) follow(b *testing.B, d *daemon) time.Duration {
+// follow waits for a while, replaces the endpoint of the Service that is dialled, and returns how long it took from the write to the
+// first packet that reaches the new one: the request to the API server is part of it.
+func (s *site) follow(b *testing.B, d *daemon, pause time.Duration) time.Duration {
 	b.Helper()
 	defer func() { s.old, s.new = s.new, s.old }()
-	time.Sleep(pauseBetween)
+	time.Sleep(pause)
 	written := make(chan error, 1)
 	started := time.Now()
 	go func() { written <- s.update(b.Context(), "probe", s.new.IPv4) }()
@@ -26,29 +26,21 @@ func (s *site) follow(b *testing.B, d *daemon) time.Duration {
 	return answered.Sub(started)
 }
 
-// load changes endpoints at a steady rate while the daemon is watched, and returns how long after the last change a connection
-// takes the path that is written then: what the daemon is behind. The rate is what was
-// reached while it was watched: the API server may not take more.
-func (s *site) load(b *testing.B, d *daemon, watch func()) (behind time.Duration, rate float64) {
+// load changes endpoints at a steady rate meanwhile, and returns the rate that was reached: the API server may not take more.
+func (s *site) load(b *testing.B, meanwhile func()) (rate float64) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	ended := make(chan error, 1)
 	before, began := s.changes.Load(), time.Now()
 	go func() { ended <- s.changeSteadily(ctx) }()
-	watch()
+	meanwhile()
 	rate = float64(s.changes.Load()-before) / time.Since(began).Seconds()
-	started := time.Now()
-	if err := s.update(b.Context(), "probe", s.new.IPv4); err != nil {
-		b.Fatal(err)
-	}
-	answered := d.await(b, s, s.new)
-	s.old, s.new = s.new, s.old
 	cancel()
 	if err := <-ended; err != nil {
 		b.Fatal(err)
 	}
-	return answered.Sub(started), rate
+	return rate
 }
 
 // changeSteadily replaces an endpoint of one Service after the other.

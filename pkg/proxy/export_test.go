@@ -1,0 +1,4 @@
+package proxy
+
+// SyncInterval is for tests that count syncs.
+const SyncInterval = syncInterval

@@ -18,8 +18,9 @@ RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-build: ## Build the proxy into bin/proxy
+build: ## Build bin/proxy and bin/webhook
 	$(BUILD) -o bin/proxy ./cmd/proxy
+	$(BUILD) -o bin/webhook ./cmd/webhook
 
 # Both parts always run, so that one visit shows everything there is to mend.
 test: root ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)

@@ -20,6 +20,13 @@ var layers = []layer{
 		why:    "whoever checks the same words must not carry the proxy with it; only Kubernetes' own syntax rules are shared",
 	},
 	{
+		folder: "pkg/admission",
+		ours:   []string{"pkg/policy"},
+		others: []string{"k8s.io/apimachinery/pkg/util/validation/field"},
+		pure:   true,
+		why:    "a webhook, a file and a test must judge alike, so a judgement depends on nothing but what it is given",
+	},
+	{
 		folder: "pkg/model",
 		ours:   []string{"pkg/policy"},
 		pure:   true,
@@ -45,8 +52,13 @@ var layers = []layer{
 		why:    "an explanation shows decisions that others made; it takes none and looks nothing up",
 	},
 	{
+		folder: "pkg/manifest",
+		others: []string{"go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+		why:    "it reads objects of files, whatever they are objects of",
+	},
+	{
 		folder: "pkg/source",
-		ours:   []string{"pkg/model", "pkg/policy"},
+		ours:   []string{"pkg/manifest", "pkg/model", "pkg/policy"},
 		others: []string{
 			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "go4.org/netipx", "k8s.io/api", "k8s.io/apimachinery", "k8s.io/utils",
 			"sigs.k8s.io/json", "sigs.k8s.io/yaml",
@@ -67,12 +79,48 @@ var layers = []layer{
 	},
 	{
 		folder: "pkg/config",
-		ours:   []string{"pkg/model", "pkg/ruleset", "pkg/sysctl"},
+		ours:   []string{"pkg/filewatch", "pkg/model", "pkg/policy", "pkg/ruleset", "pkg/sysctl"},
 		others: []string{
-			"github.com/fsnotify/fsnotify", "go.yaml.in/yaml/v2", "k8s.io/apimachinery", "k8s.io/component-base/logs/api/v1",
+			"go.yaml.in/yaml/v2", "k8s.io/apimachinery", "k8s.io/component-base/logs/api/v1",
 			"k8s.io/kube-proxy/config/v1alpha1", "sigs.k8s.io/json", "sigs.k8s.io/yaml",
 		},
 		why: "it turns kube-proxy's words into settings, and others act on them",
+	},
+	{
+		folder: "pkg/filewatch",
+		others: []string{"github.com/fsnotify/fsnotify"},
+		why:    "it notices that a file says something else, and whoever has read it knows what that means",
+	},
+	{
+		folder: "pkg/admissionconfig",
+		ours:   []string{"pkg/admission", "pkg/filewatch", "pkg/policy"},
+		others: []string{"go.yaml.in/yaml/v3", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml"},
+		why:    "it reads what an administrator wants, and others act on it",
+	},
+	{
+		folder: "pkg/webhook",
+		ours:   []string{"pkg/admission"},
+		others: []string{
+			"golang.org/x/sync/semaphore", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/json",
+		},
+		why: "it brings reviews to whoever decides them, and decides nothing; whoever observes it does so through an interface that it declares",
+	},
+	{
+		folder: "pkg/webhookmetrics",
+		ours:   []string{"pkg/admission"},
+		others: []string{"github.com/prometheus/client_golang"},
+		why:    "metrics are told what happened and ask nobody",
+	},
+	{
+		folder: "pkg/certs",
+		others: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime/pkg/certwatcher"},
+		why:    "whose certificates they are does not matter to how they are made, kept and renewed",
+	},
+	{
+		folder: "pkg/metadata",
+		ours:   []string{"pkg/admission", "pkg/policy"},
+		others: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		why:    "it follows labels and annotations, and nobody else asks an API server for them",
 	},
 	{
 		folder: "pkg/sysctl",
@@ -124,9 +172,28 @@ var layers = []layer{
 		why:    "the proxy reaches the kernel only through the interface that it declares, so that the kernel in memory can stand in for it",
 	},
 	{
+		folder: "pkg/cli",
+		others: []string{"github.com/spf13/cobra", "golang.org/x/sync/errgroup"},
+		why:    "what all programs do at their start, whatever they are for",
+	},
+	{
 		folder: "pkg/netnstest",
 		others: []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns"},
 		why:    "every package's tests may use it, so it depends on none of them",
+	},
+	{
+		folder: "pkg/admissiontest",
+		ours:   []string{"pkg/admission"},
+		others: []string{"sigs.k8s.io/yaml"},
+		why:    "one corpus of cases drives the rules, the webhook and the policies, so it knows only what they have in common",
+	},
+	{
+		folder: "cmd/webhook",
+		ours:   []string{"pkg/..."},
+		others: []string{
+			"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/klog/v2", "sigs.k8s.io/controller-runtime",
+		},
+		why: "a command puts the parts together; controller-runtime's manager runs them",
 	},
 	{
 		folder: "cmd/...",
@@ -158,7 +225,7 @@ var layers = []layer{
 }
 
 // testOnly is what no program contains, whoever may import it in a test.
-const testOnly = "pkg/netnstest"
+var testOnly = []string{"pkg/netnstest", "pkg/admissiontest"}
 
 // impure are the packages of the standard library that a pure package may not import, and why.
 var impure = map[string]string{

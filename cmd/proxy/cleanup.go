@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
@@ -24,7 +25,7 @@ Connections that are established already keep their way until they end.`,
 
   # in the network namespace of a container, say
   sudo nsenter --net=/proc/4711/ns/net proxy cleanup`,
-		Args:                  atMost(0),
+		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return runCleanup(command.Context(), command.OutOrStdout())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 	"github.com/vicinity-proxy/vicinity/pkg/health"
@@ -102,7 +103,7 @@ func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy 
 
 // run lets the parts work side by side until ctx ends or one of them fails.
 func (d *daemon) run(ctx context.Context) error {
-	return together(ctx,
+	return cli.Together(ctx,
 		func(ctx context.Context) error {
 			return d.listenAndServe(ctx, "--healthz-bind-address", d.flags.settings.HealthzBindAddress, d.status.Handler(time.Now))
 		},
@@ -152,23 +153,4 @@ func (d *daemon) repair(change nft.ForeignChange) {
 	case d.disturbed <- struct{}{}:
 	default:
 	}
-}
-
-// together runs all parts, each in a goroutine, until all have ended. The first that fails ends the others, and its error is
-// returned.
-func together(ctx context.Context, parts ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, len(parts))
-	for _, part := range parts {
-		go func() { ended <- part(ctx) }()
-	}
-	var first error
-	for range parts {
-		if err := <-ended; err != nil && first == nil {
-			first = err
-			cancel()
-		}
-	}
-	return first
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -47,7 +48,7 @@ PORT is a port's name or its number.`,
   # which nodes do not answer clients from outside, and where
   proxy explain --manifests state --all-nodes -o json |
     jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`,
-		Args:                  atMost(1),
+		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := flags.read(); err != nil {
@@ -55,7 +56,7 @@ PORT is a port's name or its number.`,
 			}
 			query, malformed := queryOf(args)
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			return runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query)
 		},
@@ -83,7 +84,7 @@ func (f *explainFlags) Validate() error {
 	if _, isGiven := f.givenText("hostnameOverride"); isGiven && f.allNodes {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	}
-	return errors.Join(conflict, f.stateFlags.Validate(), oneOf("output", f.output, "text", "json", "yaml"))
+	return errors.Join(conflict, f.stateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"))
 }
 
 // queryOf reads the argument, if there is one.

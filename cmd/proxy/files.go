@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
 
@@ -39,5 +40,5 @@ func (d *daemon) watchFiles(ctx context.Context) error {
 	for _, file := range d.files {
 		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, d.log) })
 	}
-	return together(ctx, watches...)
+	return cli.Together(ctx, watches...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
 )
 
@@ -205,8 +206,8 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 			kubeconfig.write(t, "..right "+name, kubeconfigOf("6444"))
 			select {
 			case status := <-ended:
-				if want := "proxy: a configuration file was updated: " + kubeconfig.path(); status != exitFailure || !strings.Contains(log(), want) {
-					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, exitFailure, want, log())
+				if want := "proxy: a configuration file was updated: " + kubeconfig.path(); status != cli.Failure || !strings.Contains(log(), want) {
+					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
 				}
 			case <-time.After(patience):
 				t.Fatalf("the new text does not end the proxy:\n%s", log())

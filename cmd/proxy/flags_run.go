@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
 // runFlags are the flags of the daemon.
@@ -95,7 +97,7 @@ func (f *runFlags) Validate() error {
 		f.instead.Validate(),
 		f.validateState(),
 		f.parseLevel(),
-		oneOf("own-tables", f.ownTables, "auto", "never"),
+		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 	)
 	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
 	return err
@@ -114,7 +116,7 @@ func (f *runFlags) parseLevel() error {
 		f.level = f.settings.LogLevel
 		return nil
 	}
-	err := oneOf("log-level", f.logLevel, "debug", "info", "warn", "error")
+	err := cli.OneOf("log-level", f.logLevel, "debug", "info", "warn", "error")
 	if err != nil {
 		return err
 	}

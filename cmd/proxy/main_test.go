@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
 // outcome is what a command line left behind.
@@ -18,7 +20,7 @@ type outcome struct {
 func proxyCommand(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	status := run(t.Context(), args, &stdout, &stderr)
+	status := cli.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
@@ -131,11 +133,11 @@ func TestVersion(t *testing.T) {
 	if text.status != 0 || !strings.HasPrefix(text.stdout, "vicinity v1.2.3, go") {
 		t.Errorf("version: exit status %d, stdout %q", text.status, text.stdout)
 	}
-	var made build
+	var made cli.Build
 	if err := json.Unmarshal([]byte(proxyCommand(t, "version", "-o", "json").stdout), &made); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(build{Version: "v1.2.3", GoVersion: thisBuild().GoVersion, Platform: thisBuild().Platform}, made); diff != "" {
+	if diff := cmp.Diff(cli.Build{Version: "v1.2.3", GoVersion: thisBuild().GoVersion, Platform: thisBuild().Platform}, made); diff != "" {
 		t.Errorf("version -o json (-want +got):\n%s", diff)
 	}
 }

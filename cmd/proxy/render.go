@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -33,14 +34,14 @@ What is left out of the manifests is told on standard error; standard output hol
 
   # let nft check it, in a network namespace of its own
   proxy render --manifests state --node node-a1 | sudo unshare --net nft -c -f -`,
-		Args:                  atMost(0),
+		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := flags.read(); err != nil {
 				return err
 			}
 			if err := flags.Validate(); err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			return runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
 		},

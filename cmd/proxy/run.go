@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/config"
 )
 
@@ -36,20 +37,20 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
   # is it well?
   curl -s localhost:10256/healthz
   curl -s localhost:10249/metrics | grep vicinity_`,
-		Args:                  atMost(0),
+		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := flags.read(); err != nil {
 				return err
 			}
 			if err := flags.Validate(); err != nil {
-				return usageError{err}
+				return cli.UsageError{Err: err}
 			}
 			switch {
 			case flags.writeConfigTo != "":
 				return config.Write(flags.writeConfigTo, flags.effective())
 			case flags.initOnly:
-				return prepareOnly(newLogger(command.ErrOrStderr(), flags.settings.LogFormat, flags.level), &flags)
+				return prepareOnly(cli.NewLogger(command.ErrOrStderr(), flags.settings.LogFormat, flags.level), &flags)
 			}
 			return serve(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
 		},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 )
@@ -17,7 +17,7 @@ import (
 //
 // What the daemon cannot do without is tried before anything changes: nftables and conntrack.
 func serve(ctx context.Context, stdout, stderr io.Writer, flags *runFlags) (err error) {
-	log := newLogger(stderr, flags.settings.LogFormat, flags.level)
+	log := cli.NewLogger(stderr, flags.settings.LogFormat, flags.level)
 	saveMemory()
 	apiserver.LogTo(log)
 	conn, err := nft.Dial(nft.Options{Owned: flags.ownTables == "auto"})
@@ -61,12 +61,4 @@ func saveMemory() {
 		debug.SetGCPercent(gcPercent)
 		reserve = make([]byte, reserveSize)
 	}
-}
-
-func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -20,23 +19,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
-
-func TestThePartThatFailsEndsTheOthers(t *testing.T) {
-	failure := errors.New("the address is gone")
-	waited := make(chan struct{}, 2)
-	wait := func(ctx context.Context) error {
-		<-ctx.Done()
-		waited <- struct{}{}
-		return nil
-	}
-	err := together(t.Context(), wait, func(context.Context) error { return failure }, wait)
-	if !errors.Is(err, failure) {
-		t.Errorf("got error %v, want %v", err, failure)
-	}
-	if len(waited) != 2 {
-		t.Errorf("%d of 2 other parts were waited for", len(waited))
-	}
-}
 
 func TestARefusedObjectCountsOnceHoweverManyProblemsItHas(t *testing.T) {
 	got := refusedByKind([]source.Problem{

@@ -94,7 +94,7 @@ func keyed(keys string) func(*corev1.Service) {
 
 // ofProxy labels a Service for a proxy.
 func ofProxy(name string) func(*corev1.Service) {
-	return func(service *corev1.Service) { service.Labels[source.ServiceProxyNameLabel] = name }
+	return func(service *corev1.Service) { service.Labels[policy.ServiceProxyNameLabel] = name }
 }
 
 // patchService merges JSON into a Service.

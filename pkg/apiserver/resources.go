@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // resources are the requests to the API server: which objects are asked for.
@@ -64,9 +64,9 @@ func newResources(config *rest.Config, options Options) (resources, error) {
 // kube-proxy does, and those with our name for one that has a name.
 func serviceSelector(proxyName string) (labels.Selector, error) {
 	if proxyName == "" {
-		return lacking(source.ServiceProxyNameLabel), nil
+		return lacking(policy.ServiceProxyNameLabel), nil
 	}
-	requirement, err := labels.NewRequirement(source.ServiceProxyNameLabel, selection.Equals, []string{proxyName})
+	requirement, err := labels.NewRequirement(policy.ServiceProxyNameLabel, selection.Equals, []string{proxyName})
 	if err != nil {
 		return nil, err
 	}

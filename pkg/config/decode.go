@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // singleDocument converts a file to JSON. The YAML library would not even look at what stands behind the first document.
@@ -92,9 +94,9 @@ func suggestion(path string) string {
 	}
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },
-		func(other string) bool { return isSlip(path, other) },
+		func(other string) bool { return policy.IsSlip(path, other) },
 		func(other string) bool { return lastOf(path) == lastOf(other) },
-		func(other string) bool { return isSlip(lastOf(path), lastOf(other)) },
+		func(other string) bool { return policy.IsSlip(lastOf(path), lastOf(other)) },
 	} {
 		if at := slices.IndexFunc(known, isMeant); at >= 0 {
 			return fmt.Sprintf("; did you mean %s?", known[at])
@@ -104,19 +106,3 @@ func suggestion(path string) string {
 }
 
 func lastOf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
-
-// isSlip reports whether two names differ in one place, by two letters at most: one left out, added, mistyped or two swapped. In
-// short names that is too much.
-func isSlip(a, b string) bool {
-	const shortest, most = 4, 2
-	if min(len(a), len(b)) < shortest {
-		return false
-	}
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
-	}
-	return max(len(a), len(b)) <= most
-}

@@ -74,8 +74,16 @@ func checkEntry(key Key, earlier []Key, last bool) (KeyError, bool) {
 		return KeyError{
 			Rule:   LabelKey,
 			Cause:  "is not a label key: " + strings.Join(faults, "; "),
-			Remedy: `write the key of a node label, such as "topology.kubernetes.io/zone", or "*"`,
+			Remedy: remedyFor(key),
 		}, true
 	}
 	return KeyError{}, false
+}
+
+// remedyFor says what to write in place of what is no label key.
+func remedyFor(key Key) string {
+	if strings.ContainsAny(string(key), "; \t\n[]\"'|") {
+		return `separate keys with commas, and put neither quotes nor brackets around them`
+	}
+	return `write the key of a node label, such as "topology.kubernetes.io/zone", or "*"`
 }

@@ -104,6 +104,18 @@ func TestKeyErrorsReadAsSentences(t *testing.T) {
 	}
 }
 
+func TestWhoeverSeparatesKeysOtherwiseIsToldHow(t *testing.T) {
+	for _, value := range []string{"rack;zone", "rack zone", `["rack", "zone"]`, "rack\nzone", "'rack'"} {
+		_, err := ParseKeys(value)
+		if err == nil || !strings.Contains(err.Error(), "separate keys with commas") {
+			t.Errorf("ParseKeys(%q): %v", value, err)
+		}
+	}
+	if _, err := ParseKeys("a/b/c"); err == nil || strings.Contains(err.Error(), "commas") {
+		t.Errorf("a/b/c has nothing to do with commas: %v", err)
+	}
+}
+
 func TestAMessageRepeatsNoMoreOfAnEntryThanAKeyCanHave(t *testing.T) {
 	_, err := ParseKeys(strings.Repeat("x", 1<<18))
 	if err == nil || len(err.Error()) > 1000 {

@@ -20,13 +20,18 @@ const (
 	Zone     Key = "topology.kubernetes.io/zone"
 )
 
-// TopologyKeysAnnotation is the annotation that holds the keys: a comma-separated list.
-const TopologyKeysAnnotation = "vicinity.dev/topology-keys"
+// Region is where zones are.
+const Region Key = "topology.kubernetes.io/region"
 
-// externalTrafficConflict is why keys give way to externalTrafficPolicy: Local. The two contradict each other for every
-// key but kubernetes.io/hostname, so KEP-536 forbids the pair.
-const externalTrafficConflict = "topology keys may not be used with externalTrafficPolicy: Local; " +
-	"set externalTrafficPolicy to Cluster, or remove the annotation"
+// TopologyKeysAnnotation is the annotation that holds the keys: a comma-separated list.
+const TopologyKeysAnnotation = Domain + "topology-keys"
+
+// LocalConflict is why keys give way to externalTrafficPolicy: Local, and LocalRemedy what to do about it. The two contradict each
+// other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers nobody, and contradicts nothing.
+const (
+	LocalConflict = "may not be used with externalTrafficPolicy: Local"
+	LocalRemedy   = "set externalTrafficPolicy to Cluster, or remove the annotation"
+)
 
 // Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local on a
 // Service that is reachable from outside.
@@ -41,8 +46,13 @@ func Parse(annotations map[string]string, externalTrafficLocal bool) Topology {
 	if err != nil {
 		return Topology{Ignored: err.Error()}
 	}
-	if externalTrafficLocal {
-		return Topology{Ignored: externalTrafficConflict}
+	if externalTrafficLocal && ConflictsWithLocal(keys) {
+		return Topology{Ignored: "topology keys " + LocalConflict + "; " + LocalRemedy}
 	}
 	return Topology{Keys: keys}
+}
+
+// ConflictsWithLocal reports whether keys may not stand beside externalTrafficPolicy: Local.
+func ConflictsWithLocal(keys []Key) bool {
+	return len(keys) != 1 || keys[0] != AnyNode
 }

@@ -44,10 +44,15 @@ func TestParse(t *testing.T) {
 			want: Topology{Ignored: "topology keys may not be used with externalTrafficPolicy: Local; " +
 				"set externalTrafficPolicy to Cluster, or remove the annotation"},
 		},
-		"even the key that matches everything gives way to externalTrafficPolicy: Local": {
-			annotations:          map[string]string{TopologyKeysAnnotation: "*"},
+		"the key that matches everything contradicts nothing, if it is alone": {
+			annotations:          map[string]string{TopologyKeysAnnotation: " * "},
 			externalTrafficLocal: true,
-			want:                 Topology{Ignored: externalTrafficConflict},
+			want:                 Topology{Keys: []Key{AnyNode}},
+		},
+		"with another key before it, it gives way to externalTrafficPolicy: Local": {
+			annotations:          map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, *"},
+			externalTrafficLocal: true,
+			want:                 Topology{Ignored: "topology keys " + LocalConflict + "; " + LocalRemedy},
 		},
 		"what is wrong with the keys comes before what they conflict with": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "*, *"},

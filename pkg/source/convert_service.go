@@ -9,13 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// ServiceProxyNameLabel hands a Service to the proxy of that name. The proxy without a name serves those without the label
-// (KEP-2447).
-const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
-
 // Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to serve:
 // one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is the name of ours
-// in ServiceProxyNameLabel; empty if it has none.
+// in policy.ServiceProxyNameLabel; empty if it has none.
 //
 // It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the Service, and
 // would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
@@ -63,8 +59,7 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 
 // isProxied reports whether this proxy serves the Service.
 func isProxied(service *corev1.Service, proxyName string) bool {
-	named, labelled := service.Labels[ServiceProxyNameLabel]
-	if named != proxyName || labelled && proxyName == "" {
+	if !policy.IsHandledBy(service.Labels, proxyName) {
 		return false
 	}
 	spec := &service.Spec

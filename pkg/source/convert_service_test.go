@@ -133,7 +133,7 @@ func TestServiceThatIsNotServedIsNil(t *testing.T) {
 }
 
 func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
-	labelled := func(name string) map[string]string { return map[string]string{ServiceProxyNameLabel: name} }
+	labelled := func(name string) map[string]string { return map[string]string{policy.ServiceProxyNameLabel: name} }
 	for name, test := range map[string]struct {
 		labels    map[string]string
 		proxyName string

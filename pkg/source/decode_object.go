@@ -1,28 +1,17 @@
 package source
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// readObject reads one object of a kind that the proxy knows. In a folder there was no API server to fill in the defaults.
-func (d *decoder) readObject(p part, key objectKey) {
-	switch {
-	case key.isClusterScoped():
-		key.name.Namespace = "" // a namespace on such an object is refused below, and names no other one
-	case key.name.Namespace == "":
-		key.name.Namespace = metav1.NamespaceDefault
-	}
-	c := claim{key: key}
-	switch key.kind {
+// readObject reads one object of a type that the proxy reads.
+func (d *decoder) readObject(p *manifest.Part) {
+	c := claim{key: keyOf(p)}
+	switch c.key.kind {
 	case ServiceKind:
 		d.readService(p, &c)
 	case EndpointSliceKind:
@@ -35,7 +24,7 @@ func (d *decoder) readObject(p part, key objectKey) {
 	d.out.claims = append(d.out.claims, c)
 }
 
-func (d *decoder) readService(p part, c *claim) {
+func (d *decoder) readService(p *manifest.Part, c *claim) {
 	var service corev1.Service
 	if c.problems = d.strictly(p, c.key, &service); !c.isGood() {
 		return
@@ -45,7 +34,7 @@ func (d *decoder) readService(p part, c *claim) {
 	c.object.service, c.problems = value, problemsOf(d.file, c.key.String(), errs)
 }
 
-func (d *decoder) readSlice(p part, c *claim) {
+func (d *decoder) readSlice(p *manifest.Part, c *claim) {
 	var slice discoveryv1.EndpointSlice
 	if c.problems = d.strictly(p, c.key, &slice); !c.isGood() {
 		return
@@ -56,7 +45,7 @@ func (d *decoder) readSlice(p part, c *claim) {
 	c.object.slice, c.problems = value, problemsOf(d.file, c.key.String(), errs)
 }
 
-func (d *decoder) readNode(p part, c *claim) {
+func (d *decoder) readNode(p *manifest.Part, c *claim) {
 	var node corev1.Node
 	if c.problems = d.strictly(p, c.key, &node); !c.isGood() {
 		return
@@ -65,7 +54,7 @@ func (d *decoder) readNode(p part, c *claim) {
 	c.object.node, c.problems = value, problemsOf(d.file, c.key.String(), errs)
 }
 
-func (d *decoder) readServiceCIDR(p part, c *claim) {
+func (d *decoder) readServiceCIDR(p *manifest.Part, c *claim) {
 	var object networkingv1.ServiceCIDR
 	if c.problems = d.strictly(p, c.key, &object); !c.isGood() {
 		return
@@ -87,51 +76,10 @@ func defaultPortNames(slice *discoveryv1.EndpointSlice) {
 }
 
 // strictly decodes an object and returns a Problem for each field that is unknown, set twice or of the wrong type.
-func (d *decoder) strictly(p part, key objectKey, into any) []Problem {
-	strict, err := kjson.UnmarshalStrict(p.json, into)
-	if err != nil {
-		strict = append(strict, err)
-	}
+func (d *decoder) strictly(p *manifest.Part, key objectKey, into any) []Problem {
 	var problems []Problem
-	for _, err := range strict {
-		fieldPath, reason := describe(err)
-		problems = append(problems, newProblem(d.file, key.String(), fieldPath, reason))
-	}
-	for _, duplicate := range p.duplicates {
-		if rest, ok := within(duplicate, p.path); ok {
-			problems = append(problems, newProblem(d.file, key.String(), rest, "duplicate field"))
-		}
+	for _, fault := range p.Decode(into) {
+		problems = append(problems, newProblem(d.file, key.String(), fault.Field, fault.Reason))
 	}
 	return problems
-}
-
-// fieldError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
-type fieldError interface {
-	error
-	FieldPath() string
-}
-
-// describe tells the field and the reason of an error of the JSON decoder.
-func describe(err error) (fieldPath, reason string) {
-	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return mistyped.Field, fmt.Sprintf("must be %s, not %s", mistyped.Type, mistyped.Value)
-	}
-	if strict, ok := errors.AsType[fieldError](err); ok {
-		reason, _, _ := strings.Cut(strict.Error(), ` "`)
-		return strict.FieldPath(), reason
-	}
-	return "", err.Error()
-}
-
-// join appends a field to the path of what holds it.
-func join(parent, child string) string {
-	return strings.Trim(parent+"."+child, ".")
-}
-
-// within returns the rest of a path below a parent.
-func within(fieldPath, parent string) (rest string, ok bool) {
-	if parent == "" {
-		return fieldPath, true
-	}
-	return strings.CutPrefix(fieldPath, parent+".")
 }

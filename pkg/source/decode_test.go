@@ -30,8 +30,8 @@ func serviceCIDRYAML(name, cidr string) string {
 	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata:\n  name: %s\nspec:\n  cidrs: [%q]\n", name, cidr)
 }
 
-// contents returns the objects of a manifest that are right, and all that is wrong with it.
-func contents(m manifest) (objects, problems []string) {
+// listed returns the objects of a manifest that are right, and all that is wrong with it.
+func listed(m contents) (objects, problems []string) {
 	for _, p := range m.problems {
 		problems = append(problems, p.String())
 	}
@@ -56,7 +56,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	slice := model.ObjectName{Namespace: "shop", Name: "web-x7k2p"}
 	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
 	serviceCIDRs := prefixes("10.96.0.0/12", "fd00:96::/108")
-	want := manifest{isComplete: true, claims: []claim{
+	want := contents{isComplete: true, claims: []claim{
 		{key: objectKey{ServiceKind, web}, object: object{service: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
@@ -80,7 +80,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 		}}},
 		{key: objectKey{ServiceCIDRKind, model.ObjectName{Name: "kubernetes"}}, object: object{serviceCIDR: &serviceCIDRs}},
 	}}
-	options := cmp.Options{equateValues, cmp.AllowUnexported(manifest{}, claim{}, object{}, objectKey{})}
+	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}, object{}, objectKey{})}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("decode() (-want +got):\n%s", diff)
 	}
@@ -132,7 +132,7 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(test.file, []byte(test.text))
-			objects, problems := contents(got)
+			objects, problems := listed(got)
 			if diff := cmp.Diff(test.want, objects); diff != "" || len(problems) > 0 || !got.isComplete {
 				t.Errorf("complete: %v, problems: %q, objects (-want +got):\n%s", got.isComplete, problems, diff)
 			}
@@ -214,7 +214,7 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(test.file, []byte(test.text))
-			objects, problems := contents(got)
+			objects, problems := listed(got)
 			if diff := cmp.Diff([]string{"Service default/good"}, objects); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
 			}
@@ -248,7 +248,7 @@ func TestDecodeSurvivesHostileFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := decode(test.file, []byte(test.text))
-			_, problems := contents(got)
+			_, problems := listed(got)
 			if len(problems) != 1 || !strings.HasPrefix(problems[0], test.want) || got.isComplete {
 				t.Errorf("problems = %q, complete = %v; want %q", problems, got.isComplete, test.want)
 			}

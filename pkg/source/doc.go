@@ -7,9 +7,9 @@
 //
 // A folder of manifests goes through these steps:
 //
-//	scan      which files there are                      scan.go
+//	scan      which files there are                      package manifest
 //	read      those that changed                         file.go
-//	decode    documents, lists, objects, strictly        split.go, document.go, duplicates.go, decode.go, decode_object.go
+//	decode    their objects, with package manifest       decode.go, decode_object.go
 //	resolve   which version of each object is in force   resolve.go
 //	deliver   what is different, and what is wrong       folder.go, manifests.go; watch.go says when
 package source

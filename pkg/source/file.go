@@ -3,17 +3,14 @@ package source
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
-)
 
-// maxFileSize bounds what is read of one file. Sixty megabytes hold 44,000 Services.
-const maxFileSize = 256 << 20
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+)
 
 // settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the resolution of
 // a file system's clock (up to two seconds) leave the same stamp.
@@ -23,14 +20,9 @@ const settleTime = 2 * time.Second
 // "kubectl get ... > file" before kubectl has asked for anything.
 var errEmptied = errors.New("it is empty, as a file is that somebody begins to write; delete it to remove its objects")
 
-// inode is a file's identity, whatever its name.
-type inode struct {
-	device, number uint64
-}
-
 // stamp tells one state of a file from another without reading it.
 type stamp struct {
-	inode    inode
+	inode    manifest.Inode
 	size     int64
 	modified syscall.Timespec
 	changed  syscall.Timespec
@@ -41,8 +33,8 @@ type file struct {
 	stamp     stamp
 	isSettled bool // the stamp would tell if the file had changed since
 	sum       [sha256.Size]byte
-	manifest  manifest
-	// failure is why the file could not be read the last time; the manifest is then the one before.
+	contents  contents
+	// failure is why the file could not be read the last time; the contents are then those before.
 	failure error
 }
 
@@ -64,7 +56,7 @@ func (f *file) read(dir, name string, now time.Time) *file {
 	}
 	if sum := sha256.Sum256(text); sum != f.sum {
 		updated.sum = sum
-		updated.manifest = decode(name, text)
+		updated.contents = decode(name, text)
 	}
 	return &updated
 }
@@ -72,7 +64,7 @@ func (f *file) read(dir, name string, now time.Time) *file {
 // mayHoldObjects reports whether the file held objects when it was read last, as far as that could be told.
 func (f *file) mayHoldObjects() bool {
 	wasRead := f.sum != [sha256.Size]byte{}
-	return wasRead && (len(f.manifest.claims) > 0 || !f.manifest.isComplete)
+	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)
 }
 
 // newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.
@@ -90,28 +82,20 @@ func (f *file) newText(name string, now time.Time) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
 	}
-	if info.Size() > maxFileSize {
-		return nil, tooLarge(name, info.Size())
+	if info.Size() > manifest.MaxSize {
+		return nil, manifest.TooLarge(name, info.Size())
 	}
 	found := stampOf(info)
 	if f.isSettled && found == f.stamp && f.failure == nil {
 		return nil, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(opened, maxFileSize+1))
+	text, err := manifest.Read(name, opened)
 	if err != nil {
 		return nil, err
-	}
-	if len(text) > maxFileSize {
-		return nil, tooLarge(name, int64(len(text)))
 	}
 	f.stamp = found
 	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > settleTime
 	return text, nil
-}
-
-func tooLarge(name string, size int64) error {
-	reason := fmt.Errorf("it has %d bytes, and no more than %d are read", size, maxFileSize)
-	return &fs.PathError{Op: "read", Path: name, Err: reason}
 }
 
 func stampOf(info os.FileInfo) stamp {
@@ -119,5 +103,5 @@ func stampOf(info os.FileInfo) stamp {
 	if !ok {
 		return stamp{size: info.Size()}
 	}
-	return stamp{inode: inode{stat.Dev, stat.Ino}, size: stat.Size, modified: stat.Mtim, changed: stat.Ctim}
+	return stamp{inode: manifest.InodeOf(info), size: stat.Size, modified: stat.Mtim, changed: stat.Ctim}
 }

@@ -3,10 +3,10 @@ package source
 import (
 	"errors"
 	"io/fs"
-	"path"
 	"strings"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -30,7 +30,7 @@ type Folder struct {
 // It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in force
 // until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
 func (f *Folder) Load(dir string) (Update, error) {
-	found, err := scan(dir)
+	found, err := manifest.Scan(dir)
 	if err != nil {
 		if !f.isLoaded {
 			return Update{}, err
@@ -40,7 +40,7 @@ func (f *Folder) Load(dir string) (Update, error) {
 	}
 	files := f.read(dir, found)
 	inForce, problems := resolve(f.inForce, files)
-	for name, failure := range found.unreadable {
+	for name, failure := range found.Unreadable {
 		if files[name] == nil {
 			problems = append(problems, unreadableProblem(name, failure))
 		}
@@ -51,10 +51,10 @@ func (f *Folder) Load(dir string) (Update, error) {
 }
 
 // read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
-func (f *Folder) read(dir string, found tree) map[string]*file {
+func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 	now := time.Now()
-	files := make(map[string]*file, len(found.files))
-	for _, name := range found.files {
+	files := make(map[string]*file, len(found.Files))
+	for _, name := range found.Files {
 		old := f.files[name]
 		if old == nil {
 			old = &file{}
@@ -66,23 +66,13 @@ func (f *Folder) read(dir string, found tree) map[string]*file {
 		files[name] = current
 	}
 	for name, old := range f.files {
-		if failure := found.failureOf(name); failure != nil && files[name] == nil {
+		if failure := found.FailureOf(name); failure != nil && files[name] == nil {
 			hidden := *old
 			hidden.failure, hidden.isSettled = failure, false
 			files[name] = &hidden
 		}
 	}
 	return files
-}
-
-// failureOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
-func (t *tree) failureOf(name string) error {
-	for ; name != "."; name = path.Dir(name) {
-		if failure := t.unreadable[name]; failure != nil {
-			return failure
-		}
-	}
-	return nil
 }
 
 // unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
 func TestFolderStaysInForceWhileItCannotBeRead(t *testing.T) {
@@ -49,7 +51,7 @@ func TestFolderRefusesAFileThatIsTooLarge(t *testing.T) {
 	f := newTestFolder(t)
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.write("huge.yaml", "")
-	if err := os.Truncate(filepath.Join(f.dir, "huge.yaml"), maxFileSize+1); err != nil {
+	if err := os.Truncate(filepath.Join(f.dir, "huge.yaml"), manifest.MaxSize+1); err != nil {
 		t.Fatal(err)
 	}
 	f.load()

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
 // maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and whoever has read a few knows.
@@ -26,7 +28,7 @@ func (l *leftOut) add(errs field.ErrorList) {
 func (l *leftOut) list() []string {
 	var sentences []string
 	for _, err := range l.errs {
-		sentences = append(sentences, printable(err.Error()))
+		sentences = append(sentences, manifest.Printable(err.Error()))
 	}
 	if l.more > 0 {
 		sentences = append(sentences, fmt.Sprintf("and %d more", l.more))

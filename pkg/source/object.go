@@ -62,8 +62,8 @@ type claim struct {
 
 func (c *claim) isGood() bool { return len(c.problems) == 0 }
 
-// manifest is what one file holds.
-type manifest struct {
+// contents is what one file holds.
+type contents struct {
 	claims []claim
 	// problems are those of whole documents.
 	problems []Problem

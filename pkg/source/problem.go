@@ -3,13 +3,11 @@ package source
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -58,28 +56,11 @@ func problemsOf(file, object string, errs field.ErrorList) []Problem {
 
 // newProblem makes a Problem that is safe to print, whatever the file held: one line, no control characters, not too long.
 func newProblem(file, object, field, reason string) Problem {
-	return Problem{File: printable(file), Object: printable(object), Field: printable(field), Reason: printable(reason)}
-}
-
-// maxPrinted bounds each part of a Problem, in bytes. A value of many megabytes belongs in its file, not in a log.
-const maxPrinted = 1000
-
-func printable(text string) string {
-	if len(text) > maxPrinted {
-		end := maxPrinted
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "..."
+	return Problem{
+		File: manifest.Printable(file), Object: manifest.Printable(object),
+		Field: manifest.Printable(field), Reason: manifest.Printable(reason),
 	}
-	if strings.IndexFunc(text, isUnprintable) < 0 && utf8.ValidString(text) {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return quoted[1 : len(quoted)-1]
 }
-
-func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // sortProblems sorts problems and leaves out repetitions.
 func sortProblems(problems []Problem) []Problem {

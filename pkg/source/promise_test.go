@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -72,7 +73,7 @@ func checkLeftOut(t *testing.T, sentences []string) {
 		t.Errorf("%d sentences", len(sentences))
 	}
 	for _, sentence := range sentences {
-		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > maxPrinted+len("...") {
+		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > manifest.MaxPrinted+len("...") {
 			t.Errorf("left out: %q", sentence)
 		}
 	}

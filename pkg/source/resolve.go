@@ -56,7 +56,7 @@ func resolve(before map[objectKey]entry, files map[string]*file) (map[objectKey]
 }
 
 // isComplete reports whether what the file does not claim is known not to be in it.
-func (f *file) isComplete() bool { return f.failure == nil && f.manifest.isComplete }
+func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
 
 // collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
 func collect(files map[string]*file) (map[objectKey][]placedClaim, []Problem) {
@@ -67,9 +67,9 @@ func collect(files map[string]*file) (map[objectKey][]placedClaim, []Problem) {
 		if f.failure != nil {
 			problems = append(problems, unreadableProblem(name, f.failure))
 		}
-		problems = append(problems, f.manifest.problems...)
-		for i := range f.manifest.claims {
-			c := &f.manifest.claims[i]
+		problems = append(problems, f.contents.problems...)
+		for i := range f.contents.claims {
+			c := &f.contents.claims[i]
 			problems = append(problems, c.problems...)
 			claims[c.key] = append(claims[c.key], placedClaim{name, c})
 		}

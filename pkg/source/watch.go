@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
 // A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that a folder that never
@@ -77,12 +79,12 @@ func (w *watch) close() {
 func (w *watch) follow() {
 	var watched []string
 	for range followAttempts {
-		found, err := scan(w.dir)
+		found, err := manifest.Scan(w.dir)
 		w.isBlind = err != nil
 		if w.watcher == nil {
 			return
 		}
-		wanted := w.withParent(found.watched)
+		wanted := w.withParent(found.Watched)
 		if slices.Equal(wanted, watched) {
 			return
 		}

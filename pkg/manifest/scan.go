@@ -1,4 +1,4 @@
-package source
+package manifest
 
 import (
 	"errors"
@@ -11,33 +11,43 @@ import (
 	"strings"
 )
 
-// tree is what a folder holds at one moment.
-type tree struct {
-	// files are the manifests, sorted, relative to the folder and with slashes.
-	files []string
-	// unreadable are the files and subfolders that cannot be looked at, with the reason.
-	unreadable map[string]error
-	// watched are the directories in which any change may change the tree or a file of it.
-	watched []string
+// Tree is what a folder holds at one moment.
+type Tree struct {
+	// Files are the manifests, sorted, relative to the folder and with slashes.
+	Files []string
+	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
+	Unreadable map[string]error
+	// Watched are the directories in which any change may change the tree or a file of it.
+	Watched []string
+}
+
+// FailureOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
+func (t *Tree) FailureOf(name string) error {
+	for ; name != "."; name = path.Dir(name) {
+		if failure := t.Unreadable[name]; failure != nil {
+			return failure
+		}
+	}
+	return nil
 }
 
 // scanner walks a folder. Names that begin with a dot are passed over: editors keep their swap files there, and a mounted
 // ConfigMap its generations; its visible names are links into them.
 type scanner struct {
 	dir     string
-	out     tree
-	visited map[inode]bool // directories, to walk each once however many links lead to it
+	out     Tree
+	visited map[Inode]bool // directories, to walk each once however many links lead to it
 }
 
-// scan lists the manifests below a directory. It fails if the directory itself cannot be read.
-func scan(dir string) (tree, error) {
-	s := scanner{dir: dir, out: tree{unreadable: make(map[string]error)}, visited: make(map[inode]bool)}
+// Scan lists the manifests below a directory. It fails if the directory itself cannot be read.
+func Scan(dir string) (Tree, error) {
+	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error)}, visited: make(map[Inode]bool)}
 	if err := s.directory(""); err != nil {
-		return tree{}, err
+		return Tree{}, err
 	}
-	slices.Sort(s.out.files)
-	slices.Sort(s.out.watched)
-	s.out.watched = slices.Compact(s.out.watched)
+	slices.Sort(s.out.Files)
+	slices.Sort(s.out.Watched)
+	s.out.Watched = slices.Compact(s.out.Watched)
 	return s.out, nil
 }
 
@@ -48,7 +58,7 @@ func (s *scanner) directory(name string) error {
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
 	}
-	identity := stampOf(stat).inode
+	identity := InodeOf(stat)
 	if s.visited[identity] {
 		return nil
 	}
@@ -57,7 +67,7 @@ func (s *scanner) directory(name string) error {
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
 	}
-	s.out.watched = append(s.out.watched, full)
+	s.out.Watched = append(s.out.Watched, full)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") {
 			s.entry(path.Join(name, entry.Name()), entry.Type()&fs.ModeSymlink != 0)
@@ -73,15 +83,15 @@ func (s *scanner) entry(name string, isLink bool) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !isLink:
 	case err != nil:
-		if isManifestName(name) {
-			s.out.unreadable[name] = err
+		if isManifest(name) {
+			s.out.Unreadable[name] = err
 		}
 	case stat.IsDir():
 		if err := s.directory(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.out.unreadable[name] = err
+			s.out.Unreadable[name] = err
 		}
-	case stat.Mode().IsRegular() && isManifestName(name):
-		s.out.files = append(s.out.files, name)
+	case stat.Mode().IsRegular() && isManifest(name):
+		s.out.Files = append(s.out.Files, name)
 		if isLink {
 			s.watchTarget(full)
 		}
@@ -91,6 +101,11 @@ func (s *scanner) entry(name string, isLink bool) {
 // watchTarget has the directory watched in which a link's file lives: writing there shows nowhere else.
 func (s *scanner) watchTarget(link string) {
 	if target, err := filepath.EvalSymlinks(link); err == nil {
-		s.out.watched = append(s.out.watched, filepath.Dir(target))
+		s.out.Watched = append(s.out.Watched, filepath.Dir(target))
 	}
+}
+
+func isManifest(name string) bool {
+	_, ok := FormatOf(name)
+	return ok
 }

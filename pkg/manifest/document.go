@@ -1,10 +1,9 @@
-package source
+package manifest
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"regexp"
@@ -18,11 +17,12 @@ import (
 // document is one document of a file as JSON, or the reason why it cannot be read.
 type document struct {
 	line int    // where it begins in the file
-	json []byte // nil if err is set
+	json []byte // nil if it has a fault
 	// duplicates are the paths of fields that the document sets twice. JSON text keeps such fields and the strict
 	// decoder finds them; YAML has lost them by now.
 	duplicates []string
-	err        error
+	fault      *Fault
+	lines      *lines
 }
 
 // yamlDocuments yields the documents of a YAML file, without empty ones.
@@ -32,10 +32,10 @@ func yamlDocuments(text []byte) iter.Seq[document] {
 			if len(content(chunk.text)) == 0 {
 				continue
 			}
-			doc := document{line: chunk.line}
-			doc.json, doc.duplicates, doc.err = yamlToJSON(chunk.text)
-			if doc.err != nil {
-				doc.err = errors.New(placeInFile(doc.err.Error(), chunk.line))
+			doc := document{line: chunk.line, lines: &lines{first: chunk.line, text: chunk.text}}
+			var err error
+			if doc.json, doc.duplicates, err = yamlToJSON(chunk.text); err != nil {
+				doc.fault = yamlFault(err, chunk.line)
 			}
 			if bytes.Equal(doc.json, []byte("null")) {
 				continue
@@ -103,23 +103,24 @@ func jsonDocuments(text []byte) iter.Seq[document] {
 				return
 			}
 			if err != nil {
-				yield(document{line: line, err: jsonError(text, err)})
+				yield(document{line: line, fault: jsonFault(text, err)})
 				return
 			}
-			if !bytes.Equal(raw, []byte("null")) && !yield(document{line: line, json: raw}) {
+			doc := document{line: line, json: raw, lines: &lines{first: line, text: raw}}
+			if !bytes.Equal(raw, []byte("null")) && !yield(doc) {
 				return
 			}
 		}
 	}
 }
 
-// jsonError adds the line to a syntax error of the JSON decoder.
-func jsonError(text []byte, err error) error {
+// jsonFault finds the line of a syntax error of the JSON decoder.
+func jsonFault(text []byte, err error) *Fault {
 	offset := int64(len(text))
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		offset = syntax.Offset
 	}
-	return fmt.Errorf("line %d: %w", lineAt(text, offset), err)
+	return &Fault{Line: lineAt(text, offset), Reason: err.Error()}
 }
 
 // lineAt returns the number of the line at an offset, counted from 1.
@@ -127,28 +128,32 @@ func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n"))
 }
 
-var yamlPlace = regexp.MustCompile(`\bline (\d+): `)
+// yamlPlace is how the YAML library begins an error that has a place.
+var yamlPlace = regexp.MustCompile(`^line (\d+): `)
 
 // isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
-var isEarly = regexp.MustCompile(`^line \d+: did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
+var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
-// placeInFile rewrites the YAML library's error for a document that starts at a line of its file. Without a line of its own
-// the error is about the first one.
-func placeInFile(message string, firstLine int) string {
-	message = strings.TrimPrefix(strings.ReplaceAll(message, "\n", ""), "error converting YAML to JSON: ")
-	message = strings.TrimPrefix(message, "yaml: ")
-	if !yamlPlace.MatchString(message) {
-		return fmt.Sprintf("line %d: %s", firstLine, message)
+// yamlFault reads the YAML library's error for a document that starts at a line of its file. Without a line of its own the error
+// is about the first one.
+func yamlFault(err error, firstLine int) *Fault {
+	text := err.Error()
+	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
+		text = mistyped.Errors[0]
 	}
-	linesBefore := firstLine - 1
-	if isEarly.MatchString(message) {
-		linesBefore++
+	reason := strings.TrimPrefix(strings.ReplaceAll(text, "\n", ""), "error converting YAML to JSON: ")
+	reason = strings.TrimPrefix(reason, "yaml: ")
+	place := yamlPlace.FindStringSubmatch(reason)
+	if place == nil {
+		return &Fault{Line: firstLine, Reason: reason}
 	}
-	return yamlPlace.ReplaceAllStringFunc(message, func(place string) string {
-		line, err := strconv.Atoi(yamlPlace.FindStringSubmatch(place)[1])
-		if err != nil {
-			return place
-		}
-		return fmt.Sprintf("line %d: ", line+linesBefore)
-	})
+	reason = strings.TrimPrefix(reason, place[0])
+	line, err := strconv.Atoi(place[1])
+	if err != nil {
+		return &Fault{Line: firstLine, Reason: reason}
+	}
+	if !isEarly.MatchString(reason) {
+		line--
+	}
+	return &Fault{Line: firstLine + line, Reason: reason}
 }

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/certs"
+)
+
+// newCertificate returns the certificate of --cert-source.
+func newCertificate(connection apiserver.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger) (certs.Source, error) {
+	if flags.certSource == files {
+		return certs.NewFiles(certs.FilesSettings{Certificate: flags.certFile, Key: flags.keyFile, Log: log, Observer: observer})
+	}
+	config, err := connection.Config()
+	if err != nil {
+		return nil, err
+	}
+	return certs.NewSelfMade(config, certs.Settings{
+		Namespace: flags.namespace, Secret: flags.secret, Mutating: flags.mutating, Validating: flags.validating,
+		Names: certs.ServiceNames(flags.service, flags.namespace),
+		CA:    certs.DefaultCA, Leaf: certs.DefaultLeaf, Settle: certs.DefaultSettle,
+		Log: log, Observer: observer,
+	})
+}

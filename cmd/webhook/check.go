@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissionconfig"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+// The exit statuses of check, besides cli.OK.
+const (
+	exitDenied    = 1 // an object would be refused
+	exitUnchecked = 2 // something could not be checked
+)
+
+func newCheck() *cobra.Command {
+	var flags checkFlags
+	command := &cobra.Command{
+		Use:   "check -f FILE... [flags]",
+		Short: "Judge Services and Namespaces in files by the webhook's rules",
+		Long: `Judge the Services and Namespaces in files by the rules that the webhook has for new objects. No cluster is needed.
+
+FILE is a YAML or JSON file, with several documents and Lists in it if need be; or - for standard input; or a folder, of which
+every .yaml, .yml and .json file is read, those in its subfolders too. Templates must be rendered first.
+
+Each line of the output is one finding: where it is, the object, the field, what is wrong and how to mend it, the rule's id, and what
+follows from it. The rules are listed by 'webhook rules'. The last line, on standard error, counts.
+
+  deploy/web.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... [SVC003] (deny)
+
+A finding (error) is something that could not be checked: text that is no YAML, a field that is set twice or of the wrong type, or a
+field that API servers do not know and would drop, if it looks as though it were to say something of topology. What API servers refuse
+by themselves is not told again.
+
+If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are passed over, as are those
+that carry the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that carries it.
+
+The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
+
+-o json prints one document: "findings", each with file, line, kind, namespace, name, rule, action (deny, warn or error), path and
+message; and "summary", with the numbers of objects checked and passedOver, of those denied, and of warnings and errors. All of these
+fields are always there. A line is 0 if it is about a file as a whole, a rule is "" for an error.`,
+		Example: `  # everything below a folder
+  webhook check -f deploy/
+
+  # a chart, as it would be installed, by the rules of a cluster
+  helm template shop ./chart | webhook check --config config.yaml -f -
+
+  # what a live cluster holds
+  kubectl get services,namespaces,nodes -A -o yaml | webhook check -f -
+
+  # which rules are broken, and how often
+  webhook check -f deploy/ -o json | jq -r '.findings[].rule' | sort | uniq -c
+
+  # before each commit, in .pre-commit-config.yaml
+  repos:
+  - repo: local
+    hooks:
+    - id: topology
+      name: topology settings of Services
+      entry: webhook check
+      language: system
+      files: ^deploy/.*\.(yaml|yml|json)$`,
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, args []string) error {
+			flags.files = append(flags.files, args...)
+			if err := flags.Validate(); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return runCheck(command.Context(), command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+		},
+	}
+	flags.register(command.Flags())
+	return command
+}
+
+// checkFlags are the flags of check.
+type checkFlags struct {
+	files  []string
+	config string
+	strict bool
+	output string
+}
+
+func (f *checkFlags) register(flags *pflag.FlagSet) {
+	flags.StringArrayVarP(&f.files, "filename", "f", nil,
+		"`FILE` or folder to check, or - for standard input. May be repeated; arguments without a flag are files too")
+	flags.StringVar(&f.config, "config", "",
+		"`FILE` with a TopologyAdmissionConfiguration, the one that the webhook has. Without it every rule has its own action")
+	flags.BoolVar(&f.strict, "strict", false,
+		"deny what is warned of where a rule is stricter in strict mode, as the file's 'strict: true' does")
+	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
+}
+
+// Validate checks all flags and tells every mistake at once.
+func (f *checkFlags) Validate() error {
+	errs := []error{cli.OneOf("output", f.output, "text", "json")}
+	if len(f.files) == 0 {
+		errs = append(errs, errors.New("-f FILE is required: it is what is checked; - is standard input"))
+	}
+	if first := slices.Index(f.files, stdinFile); first >= 0 && slices.Contains(f.files[first+1:], stdinFile) {
+		errs = append(errs, errors.New("-f - is given twice, and standard input can be read once"))
+	}
+	return errors.Join(errs...)
+}
+
+// settings reads the configuration, or returns what is in force without one.
+func (f *checkFlags) settings() (*admission.Settings, error) {
+	settings := admissionconfig.Default()
+	if f.config != "" {
+		file, err := admissionconfig.Read(f.config)
+		if err != nil {
+			return nil, err
+		}
+		settings = file.Settings
+	}
+	changed := *settings
+	changed.Strict = changed.Strict || f.strict
+	return &changed, nil
+}
+
+func runCheck(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) error {
+	settings, err := flags.settings()
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	var check check
+	if err := check.readAll(ctx, flags.files, stdin); err != nil {
+		return err
+	}
+	report := check.judge(settings)
+	if err := reportWriters[flags.output](stdout, stderr, &report); err != nil {
+		return err
+	}
+	switch {
+	case report.Summary.Errors > 0:
+		return cli.Exit(exitUnchecked)
+	case report.Summary.Denied > 0:
+		return cli.Exit(exitDenied)
+	}
+	return nil
+}

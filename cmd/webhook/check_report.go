@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+)
+
+// actionError is the action of a finding that follows from no rule: something could not be checked.
+const actionError admission.Action = "error"
+
+// report is what is wrong with all files. Its JSON is what scripts read.
+type report struct {
+	Findings []finding `json:"findings"`
+	Summary  summary   `json:"summary"`
+}
+
+// finding is one thing that is wrong. Its texts but for the file's name are safe to print.
+type finding struct {
+	File      string           `json:"file"` // as given on the command line, or below a folder that was; "<stdin>"
+	Line      int              `json:"line"` // zero for a file as a whole
+	Kind      string           `json:"kind"`
+	Namespace string           `json:"namespace"`
+	Name      string           `json:"name"`
+	Rule      admission.ID     `json:"rule"` // empty for an error
+	Action    admission.Action `json:"action"`
+	Path      string           `json:"path"`
+	Message   string           `json:"message"`
+}
+
+// summary counts.
+type summary struct {
+	Checked    int `json:"checked"`    // objects that were judged
+	PassedOver int `json:"passedOver"` // objects of other kinds, and those that were opted out
+	Denied     int `json:"denied"`     // objects that would be refused
+	Warnings   int `json:"warnings"`   // findings
+	Errors     int `json:"errors"`     // findings
+}
+
+// judge judges all objects that were read.
+func (c *check) judge(settings *admission.Settings) report {
+	report := report{Findings: c.findings, Summary: summary{PassedOver: c.passedOver, Errors: len(c.findings)}}
+	cluster := admission.Cluster{Nodes: c.nodes}
+	for i := range c.objects {
+		if c.isExempt(&c.objects[i]) {
+			report.Summary.PassedOver++
+			continue
+		}
+		report.add(&c.objects[i], c.objects[i].judge(cluster, settings))
+	}
+	report.sort(c.files)
+	return report
+}
+
+// isExempt reports whether the webhook would not be asked about an object.
+func (c *check) isExempt(o *object) bool {
+	if o.namespace != nil {
+		return isOptedOut(&o.namespace.Metadata)
+	}
+	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
+}
+
+// judge judges the object as one that is new.
+func (o *object) judge(cluster admission.Cluster, settings *admission.Settings) admission.Judgement {
+	if o.namespace != nil {
+		return admission.ReviewNamespace(nil, o.namespace, settings)
+	}
+	return admission.ReviewService(nil, o.service, cluster, settings)
+}
+
+// add takes in what was judged of an object.
+func (r *report) add(o *object, judgement admission.Judgement) {
+	r.Summary.Checked++
+	if len(judgement.Denied) > 0 {
+		r.Summary.Denied++
+	}
+	r.Summary.Warnings += len(judgement.Warned)
+	for _, violation := range judgement.Denied {
+		r.Findings = append(r.Findings, o.place.violation(violation, admission.Deny))
+	}
+	for _, violation := range judgement.Warned {
+		r.Findings = append(r.Findings, o.place.violation(violation, admission.Warn))
+	}
+}
+
+func (p place) violation(violation admission.Violation, action admission.Action) finding {
+	finding := p.finding(violation.Error.Field, action, violation.Message())
+	finding.Rule = violation.Rule
+	return finding
+}
+
+// fail records that something could not be checked.
+func (c *check) fail(at place, field, reason string) {
+	c.number(at.file)
+	message := reason
+	if field != "" {
+		message = field + ": " + reason
+	}
+	c.findings = append(c.findings, at.finding(field, actionError, message))
+}
+
+// finding describes a place.
+func (p place) finding(field string, action admission.Action, message string) finding {
+	found := finding{File: p.file, Action: action, Path: manifest.Printable(field), Message: manifest.Printable(message)}
+	if p.part == nil {
+		return found
+	}
+	found.Kind, found.Namespace = manifest.Printable(p.part.Type.Kind), manifest.Printable(p.part.Namespace)
+	found.Name = manifest.Printable(p.part.Name)
+	if found.Line = p.part.LineOf(field); p.part.Fault != nil && p.part.Fault.Line > 0 {
+		found.Line = p.part.Fault.Line
+	}
+	return found
+}
+
+// sort orders findings as people read files: in the order of the files, from top to bottom, and errors before what rules say. What
+// stands on one line stays in the order of the rules.
+func (r *report) sort(files map[string]int) {
+	slices.SortStableFunc(r.Findings, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Line, b.Line))
+	})
+	if r.Findings == nil {
+		r.Findings = []finding{} // "[]" in JSON, and not null
+	}
+}
+
+// reportWriters are the formats of check -o.
+var reportWriters = map[string]func(stdout, stderr io.Writer, report *report) error{
+	"text": writeReportAsText,
+	"json": func(stdout, _ io.Writer, report *report) error { return writeJSON(stdout, report) },
+}
+
+// writeReportAsText writes a line for each finding, as editors read the messages of compilers, and then the summary.
+func writeReportAsText(stdout, stderr io.Writer, report *report) error {
+	buffered := bufio.NewWriter(stdout)
+	for i := range report.Findings {
+		fmt.Fprintln(buffered, report.Findings[i].String())
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("writing the findings: %w", err)
+	}
+	fmt.Fprintln(stderr, report.Summary.String())
+	return nil
+}
+
+// String returns "web.yaml:7: Service shop/web: <message> (deny)".
+func (f *finding) String() string {
+	var line strings.Builder
+	line.WriteString(manifest.Printable(f.File))
+	if f.Line > 0 {
+		line.WriteString(":" + strconv.Itoa(f.Line))
+	}
+	if f.Kind != "" {
+		line.WriteString(": " + strings.TrimSpace(f.Kind+" "+f.fullName()))
+	}
+	fmt.Fprintf(&line, ": %s (%s)", f.Message, f.Action)
+	return line.String()
+}
+
+// fullName is the object's name, after its namespace if it has one.
+func (f *finding) fullName() string {
+	if f.Namespace == "" {
+		return f.Name
+	}
+	return f.Namespace + "/" + f.Name
+}
+
+// String returns "3 objects checked, 1 denied, 2 warnings".
+func (s summary) String() string {
+	text := fmt.Sprintf("%s checked, %d denied, %s", counted(s.Checked, "object"), s.Denied, counted(s.Warnings, "warning"))
+	if s.Errors > 0 {
+		text += ", " + counted(s.Errors, "error")
+	}
+	if s.PassedOver > 0 {
+		text += fmt.Sprintf("; %d passed over", s.PassedOver)
+	}
+	return text
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+)
+
+// The values of --cert-source.
+const (
+	selfMade = "self"
+	files    = "files"
+)
+
+// runFlags are the flags of the server. They are about the process; what is a mistake, and what the defaults are, is in the file of
+// --config.
+type runFlags struct {
+	config, kubeconfig                           string
+	webhookAddress, healthAddress, metricAddress string
+
+	namespace, service, secret string
+	mutating, validating       string
+
+	certSource, certFile, keyFile string
+	minTLSVersion                 string
+	shutdownDelay                 time.Duration
+	limits                        webhook.Limits
+
+	logLevel, logFormat string
+
+	// level and tlsVersion are what two of them mean, after check.
+	level      slog.Level
+	tlsVersion uint16
+}
+
+func (f *runFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config, "config", "", "`FILE` with a TopologyAdmissionConfiguration, followed while running; none: every rule as 'webhook rules' lists it, and no defaults")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server; none: as a pod does, by its ServiceAccount")
+	flags.StringVar(&f.webhookAddress, "webhook-bind-address", ":9443", "`[IP]:PORT` that serves admission reviews over HTTPS")
+	flags.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "`[IP]:PORT` that serves /healthz and /readyz; 0 for none")
+	flags.StringVar(&f.metricAddress, "metrics-bind-address", ":8080", "`[IP]:PORT` that serves /metrics; 0 for none. Whoever reaches it reads them")
+	flags.StringVar(&f.namespace, "namespace", "vicinity-system", "`NAMESPACE` of the webhook, whose Services are given no defaults")
+	flags.StringVar(&f.service, "service", "vicinity-webhook", "`NAME` of the Service through which API servers call the webhook; the certificate is for it")
+	flags.StringVar(&f.secret, "secret", "vicinity-webhook-tls", "`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self")
+	flags.StringVar(&f.mutating, "mutating-webhook-configuration", "vicinity-webhook", "`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook", "`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+	flags.StringVar(&f.certSource, "cert-source", selfMade, "where the certificate is from: self, made and renewed here, and trusted by the configurations; files, of --tls-cert-file and --tls-private-key-file, renewed and trusted by somebody else")
+	flags.StringVar(&f.certFile, "tls-cert-file", "", "`FILE` with the certificate, and those between it and its CA behind it; followed while running")
+	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`FILE` with its key")
+	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", webhook.DefaultShutdownDelay, "how long everybody is still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
+	f.limits = webhook.DefaultLimits()
+	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight, "how many reviews are worked on at the same moment; more are told to come back in a second")
+	flags.StringVar(&f.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
+	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
+}
+
+// check finds every mistake in the values, and what they mean.
+func (f *runFlags) check() error {
+	var mistakes []error
+	wrong := func(format string, values ...any) { mistakes = append(mistakes, fmt.Errorf(format, values...)) }
+	switch f.certSource {
+	case selfMade:
+		if f.certFile != "" || f.keyFile != "" {
+			wrong("--tls-cert-file and --tls-private-key-file need --cert-source=%s", files)
+		}
+	case files:
+		if f.certFile == "" || f.keyFile == "" {
+			wrong("--cert-source=%s needs --tls-cert-file and --tls-private-key-file", files)
+		}
+	default:
+		wrong("--cert-source %q is neither %s nor %s", f.certSource, selfMade, files)
+	}
+	versions := map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
+	if f.tlsVersion = versions[f.minTLSVersion]; f.tlsVersion == 0 {
+		wrong("--tls-min-version %q is neither VersionTLS12 nor VersionTLS13", f.minTLSVersion)
+	}
+	if f.shutdownDelay < 0 {
+		wrong("--shutdown-delay %s is negative", f.shutdownDelay)
+	}
+	if f.limits.InFlight < 1 {
+		wrong("--max-in-flight %d would let nobody in", f.limits.InFlight)
+	}
+	if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		wrong("--log-level %q is none of debug, info, warn, error", f.logLevel)
+	}
+	if f.logFormat != "text" && f.logFormat != "json" {
+		wrong("--log-format %q is neither text nor json", f.logFormat)
+	}
+	return errors.Join(mistakes...)
+}

@@ -1,0 +1,7 @@
+// Command webhook judges the topology settings of Services and Namespaces: as an admission webhook of a cluster, or in files before
+// anybody applies them.
+package main
+
+import "github.com/vicinity-proxy/vicinity/pkg/cli"
+
+func main() { cli.Main(newRoot()) }

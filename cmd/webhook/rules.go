@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+func newRules() *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:   "rules [-o FORMAT]",
+		Short: "Print every rule, and what follows when it is broken",
+		Long: `Print every rule: its id, the kind of object that can break it, what follows by default, what follows in strict mode, and
+what is wrong then. The id is part of every message and metric, and never changes its meaning.
+
+The configuration file changes what follows: deny, warn or off for each id.
+
+Rules of EndpointSlices and Nodes are those of the policies in manifests/webhook-cel. No webhook is called for such objects, because a
+webhook that does not answer would hold them up, and with them the way to itself.`,
+		Example: `  webhook rules
+  webhook rules -o json | jq -r '.[] | select(.default == "deny") | .id'`,
+		Args:                  cli.AtMost(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := cli.OneOf("output", output, "text", "json", "markdown"); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return ruleWriters[output](command.OutOrStdout(), admission.Rules())
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or markdown")
+	return command
+}
+
+// ruleWriters are the formats of rules -o.
+var ruleWriters = map[string]func(io.Writer, []admission.Rule) error{
+	"text":     writeRulesAsText,
+	"json":     writeRulesAsJSON,
+	"markdown": writeRulesAsMarkdown,
+}
+
+func writeRulesAsText(w io.Writer, rules []admission.Rule) error {
+	const columnGap = 2
+	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
+	fmt.Fprintln(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG")
+	for _, rule := range rules {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
+	}
+	return table.Flush()
+}
+
+// ruleJSON is a rule as others read it.
+type ruleJSON struct {
+	ID      admission.ID     `json:"id"`
+	Kind    string           `json:"kind"`
+	Default admission.Action `json:"default"`
+	Strict  admission.Action `json:"strict"`
+	Summary string           `json:"summary"`
+}
+
+func writeRulesAsJSON(w io.Writer, rules []admission.Rule) error {
+	list := make([]ruleJSON, 0, len(rules))
+	for _, rule := range rules {
+		list = append(list, ruleJSON{rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary})
+	}
+	return writeJSON(w, list)
+}
+
+func writeRulesAsMarkdown(w io.Writer, rules []admission.Rule) error {
+	var table strings.Builder
+	table.WriteString("| id | object | by default | in strict mode | what is wrong |\n|---|---|---|---|---|\n")
+	for _, rule := range rules {
+		summary := strings.NewReplacer("|", `\|`, "*", `\*`).Replace(rule.Summary)
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), summary)
+	}
+	_, err := io.WriteString(w, table.String())
+	return err
+}
+
+// inStrictMode is what follows from a violation in strict mode.
+func inStrictMode(rule admission.Rule) admission.Action {
+	return (&admission.Settings{Strict: true}).Action(rule)
+}
+
+// writeJSON writes a document for people and programs: indented, and with < and > as they are.
+func writeJSON(w io.Writer, document any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(document)
+}

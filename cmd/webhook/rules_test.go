@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+)
+
+var update = flag.Bool("update", false, "rewrite the table in README.md")
+
+// TestTheRuleTable holds README.md to the rules that there are.
+func TestTheRuleTable(t *testing.T) {
+	const file, begin, end = "README.md", "<!-- begin: rules -->\n", "<!-- end: rules -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, hasBegin := strings.Cut(string(text), begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		t.Fatalf("%s lacks %q or %q", file, begin, end)
+	}
+	want := before + begin + webhookCommand(t, "", "rules", "-o", "markdown").stdout + end + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("run 'go test ./cmd/webhook -run TheRuleTable -update' (-want +got):\n%s", diff)
+	}
+}
+
+func TestEveryFormatOfTheRulesHasEveryRule(t *testing.T) {
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(webhookCommand(t, "", "rules", "-o", "json").stdout), &list); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Split(strings.TrimSpace(webhookCommand(t, "", "rules").stdout), "\n")
+	table := strings.Split(strings.TrimSpace(webhookCommand(t, "", "rules", "-o", "markdown").stdout), "\n")
+	rules := admission.Rules()
+	if len(list) != len(rules) || len(text) != len(rules)+1 || len(table) != len(rules)+2 {
+		t.Fatalf("%d rules: %d in JSON, %d lines of text, %d of the table", len(rules), len(list), len(text), len(table))
+	}
+	for i, rule := range rules {
+		strict := string(rule.Default)
+		if rule.Strict {
+			strict = "deny"
+		}
+		want := map[string]any{
+			"id": string(rule.ID), "kind": rule.Kind, "default": string(rule.Default), "strict": strict, "summary": rule.Summary,
+		}
+		if diff := cmp.Diff(want, list[i]); diff != "" {
+			t.Errorf("JSON (-want +got):\n%s", diff)
+		}
+		if want := []string{string(rule.ID), rule.Kind, string(rule.Default), strict}; !cmp.Equal(want, strings.Fields(text[i+1])[:4]) {
+			t.Errorf("line %q, want %q", text[i+1], want)
+		}
+		if columns := strings.Count(strings.ReplaceAll(table[i+2], `\|`, ""), "|"); columns != 6 {
+			t.Errorf("row %q has %d bars", table[i+2], columns)
+		}
+	}
+}
+
+func TestTheRulesRefuseAFormatThatThereIsNot(t *testing.T) {
+	if got := webhookCommand(t, "", "rules", "-o", "yaml"); got.status != 2 || !strings.Contains(got.stderr, "text, json, markdown") {
+		t.Errorf("%+v; want status 2 and the formats", got)
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/metadata"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+	"github.com/vicinity-proxy/vicinity/pkg/webhookmetrics"
+)
+
+// server holds the parts of a running webhook.
+type server struct {
+	flags       *runFlags
+	log         *slog.Logger
+	recorder    *webhookmetrics.Recorder
+	settings    *settings
+	certificate certs.Source
+	cluster     *metadata.Cluster
+	manager     manager.Manager
+	https       *webhook.Server
+}
+
+// serve answers reviews until stop ends, and then drains.
+func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
+	log := cli.NewLogger(stderr, flags.logFormat, flags.level)
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	apiserver.LogTo(log)
+	log.Info("starting", "version", thisBuild().Version, "certificate", flags.certSource)
+	s, err := newServer(stop, flags, log)
+	if err != nil {
+		return err
+	}
+	// The manager and all beside it end only when nobody is answered any more.
+	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.manager.Start)
+	log.Info("ended")
+	return err
+}
+
+// newServer prepares the parts in the order in which they need each other.
+func newServer(ctx context.Context, flags *runFlags, log *slog.Logger) (s *server, err error) {
+	s = &server{flags: flags, log: log}
+	if s.recorder, err = newRecorder(); err != nil {
+		return nil, err
+	}
+	if s.settings, err = readSettings(flags, s.recorder, log); err != nil {
+		return nil, err
+	}
+	connection := apiserver.Connection{Kubeconfig: flags.kubeconfig}
+	if s.certificate, err = newCertificate(connection, flags, certObserver{s.recorder}, log); err != nil {
+		return nil, err
+	}
+	if s.https, err = s.listen(ctx); err != nil {
+		return nil, err
+	}
+	if s.manager, err = s.newManager(connection); err != nil {
+		return nil, err
+	}
+	if s.cluster, err = metadata.Follow(ctx, s.manager.GetCache()); err != nil {
+		return nil, err
+	}
+	return s, s.register()
+}
+
+// newManager returns the manager of controller-runtime that runs the server, the cache, the probes and the metrics.
+func (s *server) newManager(connection apiserver.Connection) (manager.Manager, error) {
+	config, err := connection.Config()
+	if err != nil {
+		return nil, err
+	}
+	made, err := ctrl.NewManager(config, manager.Options{
+		Cache:                  cache.Options{ByObject: metadata.ByObject()},
+		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
+		HealthProbeBindAddress: s.flags.healthAddress,
+		WebhookServer:          s.https,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing to serve: %w", err)
+	}
+	return made, nil
+}
+
+// listen takes the address now, so that one that is taken is told before anything else is begun.
+func (s *server) listen(ctx context.Context) (*webhook.Server, error) {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-bind-address %s: %w", s.flags.webhookAddress, err)
+	}
+	return webhook.NewServer(webhook.ServerOptions{
+		Listener:      listener,
+		Certificate:   s.certificate.GetCertificate,
+		MinTLSVersion: s.flags.tlsVersion,
+		Synced:        s.synced,
+		ShutdownDelay: s.flags.shutdownDelay,
+		Log:           s.log,
+	}), nil
+}
+
+// register names what is answered, and the two probes.
+func (s *server) register() error {
+	knowledge := webhook.Knowledge{
+		Settings:  s.settings.current,
+		Cluster:   func() admission.Cluster { return admission.Cluster{Nodes: s.cluster.Nodes()} },
+		Namespace: s.cluster.Namespace,
+	}
+	for path, handler := range webhook.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {
+		s.manager.GetWebhookServer().Register(path, handler)
+	}
+	return errors.Join(
+		s.manager.AddHealthzCheck("alive", healthz.Ping),
+		s.manager.AddReadyzCheck("ready", func(*http.Request) error { return s.ready() }),
+	)
+}
+
+// synced is what is not known yet of the cluster. The server asks it from its first moment on.
+func (s *server) synced() error {
+	if s.cluster == nil || !s.cluster.HasSynced() {
+		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
+	}
+	return nil
+}
+
+// ready is why no reviews should come here.
+func (s *server) ready() error { return errors.Join(s.certificate.Ready(), s.https.Ready()) }

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissionconfig"
+	"github.com/vicinity-proxy/vicinity/pkg/webhookmetrics"
+)
+
+// settings are those in force: what the file says, or said when it was right.
+type settings struct {
+	file      *admissionconfig.File // nil without one
+	namespace string
+	recorder  *webhookmetrics.Recorder
+	log       *slog.Logger
+	now       atomic.Pointer[admission.Settings]
+}
+
+// readSettings reads the file. At the start nothing but a right one will do.
+func readSettings(flags *runFlags, recorder *webhookmetrics.Recorder, log *slog.Logger) (*settings, error) {
+	s := &settings{namespace: flags.namespace, recorder: recorder, log: log}
+	if flags.config == "" {
+		s.put(admissionconfig.Default())
+		return s, nil
+	}
+	file, err := admissionconfig.Read(flags.config)
+	if err != nil {
+		return nil, err
+	}
+	s.file = file
+	s.put(file.Settings)
+	return s, nil
+}
+
+func (s *settings) current() *admission.Settings { return s.now.Load() }
+
+// put makes settings those in force. The webhook's own namespace is never given defaults: its Service must not depend on it.
+func (s *settings) put(read *admission.Settings) {
+	inForce := *read
+	inForce.ExcludedNamespaces = append(slices.Clone(read.ExcludedNamespaces), s.namespace)
+	s.now.Store(&inForce)
+	s.recorder.ConfigurationUpdated(time.Now())
+}
+
+// follow takes over what the file says later on, if it is right.
+func (s *settings) follow(ctx context.Context) error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Follow(ctx, s.log, s.put, func(error) { s.recorder.ConfigurationFailed() })
+}

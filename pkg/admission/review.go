@@ -1,0 +1,119 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Cluster is what a judgement may know besides the object itself. The zero value knows nothing, and rules that would need to know pass.
+type Cluster struct {
+	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
+	Nodes *NodeLabels
+}
+
+// Judgement is what becomes of a request. Each list is in the order of the rules.
+type Judgement struct {
+	Denied []Violation
+	Warned []Violation
+}
+
+// ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
+//
+// Only what is new is denied: whoever edits an object that was wrong before need not mend it, and whoever mends one of two mistakes may
+// leave the other. A Service that is being deleted, or has the label vicinity.dev/admission: disabled, is not judged.
+func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Judgement {
+	if isExempt(&now.Metadata) {
+		return Judgement{}
+	}
+	if settings == nil {
+		settings = &Settings{}
+	}
+	var old []finding
+	if before != nil {
+		old = append(examineService(before, cluster, settings), inLongList(before)...)
+	}
+	current := append(examineService(now, cluster, settings), findProxyName(before, now)...)
+	return judge(old, current, settings)
+}
+
+// ReviewNamespace judges a Namespace, as ReviewService does a Service.
+func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
+	if isExempt(&now.Metadata) {
+		return Judgement{}
+	}
+	if settings == nil {
+		settings = &Settings{}
+	}
+	var old []finding
+	if before != nil {
+		old = append(examineNamespace(before), inLongDefault(before)...)
+	}
+	return judge(old, examineNamespace(now), settings)
+}
+
+// isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not be kept from it.
+func isExempt(metadata *Metadata) bool {
+	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
+}
+
+// judge sorts what was found by what follows from it, without what was there before.
+func judge(old, current []finding, settings *Settings) Judgement {
+	known := make(map[mistake][]string, len(old)) // the inputs of each
+	for _, finding := range old {
+		known[finding.mistake()] = append(known[finding.mistake()], finding.inputs)
+	}
+	var judgement Judgement
+	for _, finding := range inOrder(current) {
+		rule, _ := RuleOf(finding.rule)
+		inputs, isOld := known[finding.mistake()]
+		violation := Violation{Rule: finding.rule, Error: finding.err}
+		switch settings.Action(rule) {
+		case Deny:
+			if !isOld {
+				judgement.Denied = append(judgement.Denied, violation)
+			}
+		case Warn:
+			if !slices.Contains(inputs, finding.inputs) {
+				judgement.Warned = append(judgement.Warned, violation)
+			}
+		case Off:
+		}
+	}
+	return judgement.withoutRepetition()
+}
+
+// inOrder sorts findings by rule, then path, then as they were found, and leaves one of those that are the same.
+func inOrder(findings []finding) []finding {
+	slices.SortStableFunc(findings, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(order(a.rule), order(b.rule)), cmp.Compare(a.err.Field, b.err.Field))
+	})
+	seen := make(map[mistake]bool, len(findings))
+	return slices.DeleteFunc(findings, func(f finding) bool {
+		isSeen := seen[f.mistake()]
+		seen[f.mistake()] = true
+		return isSeen
+	})
+}
+
+// withoutRepetition leaves out what SVC007 says better: one of keys and mode has to go first, and then trafficDistribution is reported
+// if it is still in the way. It never turns a denial into a warning.
+func (j Judgement) withoutRepetition() Judgement {
+	isDenied, isWarned := breaksBoth(j.Denied), breaksBoth(j.Warned)
+	if isDenied {
+		j.Denied = slices.DeleteFunc(j.Denied, isAboutDistribution)
+	}
+	if isDenied || isWarned {
+		j.Warned = slices.DeleteFunc(j.Warned, isAboutDistribution)
+	}
+	return j
+}
+
+func breaksBoth(violations []Violation) bool {
+	return slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == keysBesideMode })
+}
+
+func isAboutDistribution(v Violation) bool {
+	return v.Rule == distributionBesideMode || v.Rule == distributionBesideKeys
+}

@@ -1,0 +1,62 @@
+package admissionconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+)
+
+// File is a configuration file that has been read.
+type File struct {
+	// Path is where it is.
+	Path string
+	// Settings are what it says. Nobody changes them.
+	Settings *admission.Settings
+
+	content []byte
+}
+
+// Read reads a file. An error names the file, and line and field of everything that is wrong.
+func Read(path string) (*File, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	settings, err := Parse(path, content)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration:\n%w", err)
+	}
+	return &File{Path: path, Settings: settings, content: content}, nil
+}
+
+// Follow reads the file again whenever it says something else, until the context ends. New settings are handed to updated, and why a new
+// text cannot be used to failed, each text once. Either may be called although nothing differs, such as when a mistake is taken back.
+//
+// A file that is away is being replaced, as far as anybody can tell: nothing happens until it is back.
+func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*admission.Settings), failed func(error)) error {
+	text := f.content
+	for {
+		now := text
+		watched := filewatch.File{Path: f.Path, Content: text, Check: func() (err error) {
+			now, err = os.ReadFile(f.Path)
+			return err
+		}}
+		if err := watched.Watch(ctx, log); !errors.Is(err, filewatch.ErrUpdated) {
+			return err
+		}
+		text = now
+		settings, err := Parse(f.Path, text)
+		if err != nil {
+			log.Error("the configuration was updated and cannot be used; what it said before stays in force", "file", f.Path, "error", err)
+			failed(err)
+			continue
+		}
+		log.Info("the configuration was updated", "file", f.Path)
+		updated(settings)
+	}
+}

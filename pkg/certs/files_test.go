@@ -1,0 +1,187 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long something may take that happens at once on an idle machine.
+const patience = 60 * time.Second
+
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// observed is what was told.
+type observed struct {
+	mu     sync.Mutex
+	leaves []time.Time
+	failed []Operation
+}
+
+func (o *observed) CertificateExpires(at time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leaves = append(o.leaves, at)
+}
+
+func (o *observed) AuthorityExpires(time.Time) {}
+
+func (o *observed) CertificateFailed(operation Operation, _ error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failed = append(o.failed, operation)
+}
+
+func (o *observed) failures() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.failed)
+}
+
+func (o *observed) served() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.leaves)
+}
+
+// mounted is a folder as the kubelet mounts a Secret: files that are links through ..data, which an update replaces.
+type mounted struct {
+	t   *testing.T
+	dir string
+	now int
+}
+
+func (m *mounted) update(certificate, key []byte) {
+	m.t.Helper()
+	m.now++
+	version := filepath.Join(m.dir, "..version"+string(rune('a'+m.now)))
+	must(m.t, os.Mkdir(version, 0o700))
+	must(m.t, os.WriteFile(filepath.Join(version, "tls.crt"), certificate, 0o600))
+	must(m.t, os.WriteFile(filepath.Join(version, "tls.key"), key, 0o600))
+	before, _ := os.Readlink(filepath.Join(m.dir, "..data"))
+	must(m.t, os.Symlink(filepath.Base(version), filepath.Join(m.dir, "..data_tmp")))
+	must(m.t, os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		if _, err := os.Lstat(m.path(name)); os.IsNotExist(err) {
+			must(m.t, os.Symlink(filepath.Join("..data", name), m.path(name)))
+		}
+	}
+	if before != "" {
+		must(m.t, os.RemoveAll(filepath.Join(m.dir, before)))
+	}
+}
+
+func (m *mounted) path(name string) string { return filepath.Join(m.dir, name) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair is a certificate as files.
+func pair(t *testing.T, at time.Time) (leaf *tls.Certificate, certificate, key []byte) {
+	t.Helper()
+	ca, leaf := made(t, at)
+	data, err := (&Content{Trusted: bundle{ca.Certificate}, Signer: ca, Leaf: leaf}).data()
+	must(t, err)
+	return leaf, data[leafKey], data[leafKeyKey]
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s, not yet: %s", patience, what)
+		}
+	}
+}
+
+func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
+	folder := &mounted{t: t, dir: t.TempDir()}
+	first, certificate, key := pair(t, time.Now())
+	folder.update(certificate, key)
+	told := &observed{}
+	files, err := NewFiles(FilesSettings{
+		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Interval: 100 * time.Millisecond, Log: quietLog(), Observer: told,
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- files.Run(ctx) }()
+	serves := func(want *tls.Certificate) bool {
+		got, err := files.GetCertificate(nil)
+		return err == nil && got.Leaf.Equal(want.Leaf)
+	}
+	if !serves(first) || files.Ready() != nil || !files.Expiry().Leaf.Equal(first.Leaf.NotAfter) || told.served() != 1 {
+		t.Fatalf("the first pair is not served: %v, %+v", files.Ready(), files.Expiry())
+	}
+
+	second, certificate, key := pair(t, time.Now())
+	folder.update(certificate, key)
+	eventually(t, "the second pair", func() bool { return serves(second) })
+
+	_, otherCertificate, _ := pair(t, time.Now())
+	folder.update(otherCertificate, key)
+	eventually(t, "being told of a key that does not fit", func() bool { return told.failures() > 0 })
+	if !serves(second) || files.Ready() != nil {
+		t.Error("the pair before the one that does not fit is not served any more")
+	}
+
+	_, certificate, key = pair(t, time.Now().Add(-100*someDays))
+	before := told.served()
+	folder.update(certificate, key)
+	eventually(t, "reading the pair that has expired", func() bool {
+		read, err := files.watcher.GetCertificate(nil)
+		return err == nil && read.Leaf.NotAfter.Before(time.Now())
+	})
+	if !serves(second) || files.Ready() != nil || told.served() != before {
+		t.Error("a pair that has expired is served instead of a good one")
+	}
+
+	third, certificate, key := pair(t, time.Now())
+	folder.update(certificate, key)
+	eventually(t, "the third pair", func() bool { return serves(third) })
+	cancel()
+	select {
+	case err := <-ended:
+		must(t, err)
+	case <-time.After(patience):
+		t.Error("Run goes on after its context has ended")
+	}
+}
+
+func TestFilesThatCannotBeServedAreRefusedAtTheStart(t *testing.T) {
+	_, certificate, _ := pair(t, time.Now())
+	_, _, key := pair(t, time.Now())
+	folder := &mounted{t: t, dir: t.TempDir()}
+	folder.update(certificate, key)
+	for name, path := range map[string]string{"that do not fit": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
+		t.Run(name, func(t *testing.T) {
+			_, err := NewFiles(FilesSettings{Certificate: path, Key: folder.path("tls.key"), Log: quietLog(), Observer: &observed{}})
+			if err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+func TestFilesThatHaveExpiredAreNotReady(t *testing.T) {
+	folder := &mounted{t: t, dir: t.TempDir()}
+	_, certificate, key := pair(t, time.Now().Add(-100*someDays))
+	folder.update(certificate, key)
+	told := &observed{}
+	files, err := NewFiles(FilesSettings{
+		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Log: quietLog(), Observer: told,
+	})
+	must(t, err)
+	if files.Ready() == nil || told.failures() != 1 {
+		t.Errorf("Ready() = %v after %d failures, want an error and one failure", files.Ready(), told.failures())
+	}
+}

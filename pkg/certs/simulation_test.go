@@ -1,0 +1,346 @@
+package certs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A simulated cluster: one Secret, two configurations, and replicas whose every read and write is a moment of its own, so that they race in
+// all ways. Any may be killed between two moments, or stand still for days and then go on with what it meant to do.
+
+// sabotage are ways to do it wrong, each of which the simulation must notice.
+type sabotage struct {
+	unguarded bool // patches test nothing
+	hasty     bool // a CA need not be trusted for any time before a certificate of it is served
+	forgetful bool // older CAs are dropped at once
+}
+
+// chances are how often something happens in a moment, of 1000.
+type chances struct{ crash, standStill, reset int }
+
+type world struct {
+	t        *testing.T
+	rng      *rand.Rand
+	now      time.Time
+	settings Settings
+	sabotage sabotage
+	chances  chances
+
+	secret         *simulatedSecret
+	configurations []*simulatedConfiguration
+	replicas       []*replica
+
+	agreed    bool // once they were in agreement, they must never cease to be
+	broken    string
+	verified  map[string]*judged
+	authority map[string]bool // every CA that ever signed
+}
+
+type simulatedSecret struct {
+	version     int
+	data        map[string][]byte
+	annotations map[string]string
+}
+
+// simulatedConfiguration remembers what it said, since API servers lag behind.
+type simulatedConfiguration struct {
+	name    string
+	version int
+	said    []saying
+}
+
+type saying struct {
+	bundle  string
+	until   time.Time // zero: it still says so
+	foreign bool      // somebody else's: no promise holds for it
+}
+
+func (c *simulatedConfiguration) says() string { return c.said[len(c.said)-1].bundle }
+
+func (c *simulatedConfiguration) say(now time.Time, bundle string, foreign bool) {
+	c.said[len(c.said)-1].until = now
+	c.said = append(c.said, saying{bundle: bundle, foreign: foreign})
+	c.version++
+}
+
+// lag is how far behind an API server may be: less than the time that a CA has to settle.
+const lag = 50 * time.Second
+
+// replica is in the middle of something.
+type replica struct {
+	memory  Memory
+	asleep  time.Time // it stands still until then
+	seen    []simulatedView
+	read    *simulatedSecret // what it read; nil if there was none
+	content *Content
+	steps   []Step
+	phase   int
+}
+
+type simulatedView struct {
+	of      *simulatedConfiguration
+	version int
+	bundle  string
+}
+
+func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_800_000_000, 0), sabotage: sabotage, chances: chances,
+		settings: Settings{Names: ServiceNames("webhook", "system"), CA: 24 * time.Hour, Leaf: 8 * time.Hour, Settle: time.Minute},
+		verified: map[string]*judged{}, authority: map[string]bool{},
+	}
+	if sabotage.hasty {
+		w.settings.Settle = 0
+	}
+	for _, name := range []string{"mutating", "validating"} {
+		w.configurations = append(w.configurations, &simulatedConfiguration{name: name, said: []saying{{}}})
+	}
+	for range 3 {
+		w.replicas = append(w.replicas, &replica{})
+	}
+	return w
+}
+
+// run lets some moments pass. It ends early when a promise is broken.
+func (w *world) run(moments int) {
+	for range moments {
+		w.pass()
+		one := w.replicas[w.rng.IntN(len(w.replicas))]
+		switch {
+		case w.now.Before(one.asleep):
+		case w.happens(w.chances.crash):
+			*one = replica{}
+		case w.happens(w.chances.standStill):
+			one.asleep = w.now.Add(rand64(w.rng, 5*time.Hour))
+		case w.happens(w.chances.reset):
+			w.configurations[w.rng.IntN(2)].say(w.now, []string{"", "nonsense"}[w.rng.IntN(2)], true)
+		default:
+			w.moment(one)
+		}
+		if w.judge(); w.broken != "" {
+			return
+		}
+	}
+}
+
+func (w *world) happens(chance int) bool { return w.rng.IntN(1000) < chance }
+
+func rand64(rng *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(rng.Int64N(int64(most)))
+}
+
+// pass lets time pass: mostly moments, and sometimes long.
+func (w *world) pass() {
+	most := 3 * time.Second
+	switch chance := w.rng.IntN(100); {
+	case chance < 3:
+		most = 40 * time.Minute
+	case chance < 15:
+		most = time.Minute
+	}
+	w.now = w.now.Add(rand64(w.rng, most))
+}
+
+// moment lets a replica read or write one thing.
+func (w *world) moment(r *replica) {
+	switch {
+	case r.phase == 0:
+		r.seen, r.phase = nil, 1
+		fallthrough
+	case r.phase <= len(w.configurations):
+		from := w.configurations[r.phase-1]
+		r.seen = append(r.seen, simulatedView{from, from.version, from.says()})
+		r.phase++
+	case r.phase == len(w.configurations)+1:
+		w.decide(r)
+		r.phase++
+	case len(r.steps) == 0:
+		r.phase = 0
+	default:
+		step := r.steps[0]
+		r.steps = r.steps[1:]
+		w.take(r, step)
+	}
+}
+
+func (w *world) decide(r *replica) {
+	r.read, r.content = w.secret, nil
+	if r.read != nil {
+		r.content = ReadContent(r.read.data, r.read.annotations)
+	}
+	var configurations []Configuration
+	for _, view := range r.seen {
+		configurations = append(configurations, Configuration{Name: view.of.name, Bundles: [][]byte{[]byte(view.bundle)}})
+	}
+	r.memory = r.memory.Observe(w.now, r.content, configurations, w.settings)
+	r.steps = Decide(w.now, r.content, r.memory, configurations, w.settings)
+}
+
+func (w *world) take(r *replica, step Step) {
+	switch step.Do {
+	case Wait:
+	case PatchBundle:
+		for _, view := range r.seen {
+			if view.of.name == step.Configuration && (w.sabotage.unguarded || view.version == view.of.version) {
+				view.of.say(w.now, string(r.content.Trusted.encode()), false)
+			}
+		}
+	default:
+		if r.read != w.secret {
+			return // a conflict
+		}
+		w.write(r, step)
+	}
+}
+
+func (w *world) write(r *replica, step Step) {
+	after, err := step.Apply(w.now, r.content, r.memory, w.settings)
+	if err != nil {
+		w.t.Fatalf("%s: %v", step.Do, err)
+	}
+	if w.sabotage.forgetful {
+		after.OlderUntil = w.now
+	}
+	data, err := after.data()
+	if err != nil {
+		w.t.Fatalf("%s: %v", step.Do, err)
+	}
+	w.secret = &simulatedSecret{data: data, annotations: after.annotations()}
+	w.authority[string(after.Signer.Certificate.Raw)] = true
+}
+
+// judged is what a bundle says of a certificate, whatever the time.
+type judged struct {
+	until time.Time // of the CA that it relies on
+	err   error
+}
+
+// judge looks whether each API server, however far behind, trusts each replica that has a certificate that has not expired.
+func (w *world) judge() {
+	for i, r := range w.replicas {
+		if r.memory.Served == nil || w.now.After(r.memory.Served.Leaf.NotAfter) {
+			continue
+		}
+		for _, configuration := range w.configurations {
+			for _, one := range configuration.said {
+				if one.foreign || !one.until.IsZero() && w.now.After(one.until.Add(lag)) {
+					continue
+				}
+				if err := w.trusts(one.bundle, r); err != nil && w.agreed {
+					w.broken = fmt.Sprintf("replica %d would not be trusted by the %s configuration: %v", i, configuration.name, err)
+				} else if err != nil {
+					return
+				}
+			}
+		}
+	}
+	if w.replicas[0].memory.Served != nil {
+		w.agreed = true
+	}
+}
+
+func (w *world) trusts(text string, r *replica) error {
+	key := text + string(r.memory.Served.Certificate[0])
+	if w.verified[key] == nil {
+		trusted, _ := readBundle([]byte(text))
+		authority, err := trusted.verify(r.memory.Served, w.settings.Names[0], w.now)
+		w.verified[key] = &judged{err: err}
+		if err == nil {
+			w.verified[key].until = authority.NotAfter
+		}
+	}
+	found := w.verified[key]
+	if found.err == nil && w.now.After(found.until) {
+		return fmt.Errorf("its CA expired at %s, and now it is %s", found.until, w.now)
+	}
+	return found.err
+}
+
+// settle lets everybody finish what is due, without trouble.
+func (w *world) settle() {
+	w.chances = chances{}
+	for _, r := range w.replicas {
+		r.asleep = time.Time{}
+	}
+	for range 400 {
+		for _, r := range w.replicas {
+			w.moment(r)
+		}
+		w.now = w.now.Add(time.Second)
+		if w.judge(); w.broken != "" {
+			return
+		}
+	}
+}
+
+func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
+	for name, chances := range map[string]chances{
+		"nobody is disturbed":          {},
+		"replicas are killed":          {crash: 30},
+		"replicas stand still":         {standStill: 20},
+		"both, and resets by a GitOps": {crash: 20, standStill: 10, reset: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(3) {
+				w := newWorld(t, seed, sabotage{}, chances)
+				w.run(4000)
+				if w.broken == "" {
+					w.settle()
+				}
+				if w.broken != "" {
+					t.Fatalf("seed %d: %s", seed, w.broken)
+				}
+				w.checkEnd(t, seed)
+			}
+		})
+	}
+}
+
+// checkEnd looks whether they came to an end, and whether anything happened at all.
+func (w *world) checkEnd(t *testing.T, seed uint64) {
+	t.Helper()
+	if len(w.authority) < 3 {
+		t.Errorf("seed %d: %d CAs in all of the time, want 3 or more", seed, len(w.authority))
+	}
+	content := ReadContent(w.secret.data, w.secret.annotations)
+	for _, configuration := range w.configurations {
+		if configuration.says() != string(content.Trusted.encode()) {
+			t.Errorf("seed %d: the %s configuration does not say what the Secret says", seed, configuration.name)
+		}
+	}
+	for i, r := range w.replicas {
+		switch {
+		case r.memory.Served == nil:
+			t.Errorf("seed %d: replica %d serves nothing", seed, i)
+		case !r.memory.Served.Leaf.Equal(content.Leaf.Leaf):
+			t.Errorf("seed %d: replica %d serves something else than the Secret has", seed, i)
+		case w.now.After(r.memory.Served.Leaf.NotAfter):
+			t.Errorf("seed %d: replica %d serves something that has expired", seed, i)
+		}
+	}
+}
+
+func TestTheSimulationNoticesWhatIsDoneWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		sabotage sabotage
+		chances  chances
+	}{
+		"a patch that tests nothing":              {sabotage{unguarded: true}, chances{standStill: 50, reset: 20}},
+		"a certificate before its CA has settled": {sabotage{hasty: true}, chances{crash: 20}},
+		"a CA that is dropped at once":            {sabotage{forgetful: true}, chances{standStill: 30}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(30) {
+				w := newWorld(t, seed, c.sabotage, c.chances)
+				w.run(4000)
+				if w.broken != "" {
+					t.Logf("seed %d: %s", seed, w.broken)
+					return
+				}
+			}
+			t.Error("nothing was noticed")
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Root returns a program: its name, a sentence about it, what --help says, and its commands.
+func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:                   name + " COMMAND",
+		Short:                 short,
+		Long:                  long,
+		Args:                  cobra.ArbitraryArgs, // so that RunE sees an unknown command
+		RunE:                  unknownCommand,
+		SilenceErrors:         true, // Run prints them, once
+		SilenceUsage:          true,
+		DisableFlagsInUseLine: true,
+		// A mistyped command comes with flags that only the right one knows; the command is what must be complained about.
+		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	root.SetHelpCommand(newHelp())
+	root.AddCommand(commands...)
+	return root
+}
+
+// usageTemplate is the lower half of every --help text.
+const usageTemplate = `Usage:
+  {{.UseLine}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}
+`
+
+// unknownCommand is what the root does by itself: nothing, since every command has a name.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return UsageError{errors.New("the command must come first, one of: " + strings.Join(commandNames(root), ", "))}
+	}
+	message := fmt.Sprintf("unknown command %q", args[0])
+	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
+		message += fmt.Sprintf("; did you mean %q?", near[0])
+	}
+	return UsageError{errors.New(message)}
+}
+
+// newHelp is cobra's own help, but for a command that does not exist: that is a mistake here too.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:                   "help [COMMAND]",
+		Short:                 "Print how a command is used",
+		Args:                  AtMost(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(help *cobra.Command, args []string) error {
+			command, _, err := help.Root().Find(args)
+			if err != nil {
+				return UsageError{err}
+			}
+			if command == help.Root() && len(args) > 0 {
+				return unknownCommand(command, args)
+			}
+			return command.Help()
+		},
+	}
+}
+
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, command := range root.Commands() {
+		if command.IsAvailableCommand() && command.Name() != "help" {
+			names = append(names, command.Name())
+		}
+	}
+	return names
+}

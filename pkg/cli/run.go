@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses. Scripts and service managers rely on them.
+const (
+	OK      = 0
+	Failure = 1 // the command was understood, but could not be carried out
+	Usage   = 2 // the command line is wrong; trying again cannot help
+)
+
+// UsageError is a mistake on the command line.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake, or all of them joined.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Exit is an exit status whose reason has been told already.
+type Exit int
+
+func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// Main carries out the command line of this process, and ends it. The first SIGTERM or interrupt asks for an orderly end; a second
+// one, of somebody impatient, ends the process at once.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Run carries out one command line and returns the exit status.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return OK
+	}
+	if status, ok := errors.AsType[Exit](err); ok {
+		return int(status)
+	}
+	if wrong, ok := errors.AsType[UsageError](err); ok {
+		printUsage(stderr, command, wrong)
+		return Usage
+	}
+	// Joined errors stand on a line each; a log collector should see one message.
+	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), strings.ReplaceAll(err.Error(), "\n", "; "))
+	return Failure
+}
+
+// printUsage tells every mistake on a line of its own, then how the command is used.
+func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
+	for mistake := range strings.Lines(wrong.Error()) {
+		fmt.Fprintf(stderr, "%s: %s\n", command.Root().Name(), strings.TrimSuffix(mistake, "\n"))
+	}
+	fmt.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
+}

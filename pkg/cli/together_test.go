@@ -1,0 +1,26 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+func TestThePartThatFailsEndsTheOthers(t *testing.T) {
+	failure := errors.New("the address is gone")
+	waited := make(chan struct{}, 2)
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		waited <- struct{}{}
+		return nil
+	}
+	err := cli.Together(t.Context(), wait, func(context.Context) error { return failure }, wait)
+	if !errors.Is(err, failure) {
+		t.Errorf("got error %v, want %v", err, failure)
+	}
+	if len(waited) != 2 {
+		t.Errorf("%d of 2 other parts were waited for", len(waited))
+	}
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// Build says what a program was made from.
+type Build struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+// BuildOf reads what the Go toolchain left in this program. The version is what the linker was given; empty if it was given none.
+func BuildOf(version string) Build {
+	made := Build{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	if made.Version != "" {
+		return made
+	}
+	// `go install module@v1.2.3` and a build inside a clone record a version by themselves; a test binary does not.
+	if stamped, ok := debug.ReadBuildInfo(); ok && stamped.Main.Version != "" {
+		made.Version = stamped.Main.Version
+	} else {
+		made.Version = "(devel)"
+	}
+	return made
+}
+
+// NewVersion returns the command that prints what a program was made from.
+func NewVersion(program string, made Build) *cobra.Command {
+	var output string
+	command := &cobra.Command{
+		Use:   "version [-o json]",
+		Short: "Print the version of this program and of Go",
+		Example: fmt.Sprintf(`  %[1]s version
+  %[1]s version -o json | jq -r .version`, program),
+		Args:                  AtMost(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := OneOf("output", output, "text", "json"); err != nil {
+				return UsageError{err}
+			}
+			return made.write(command.OutOrStdout(), output)
+		},
+	}
+	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text or json")
+	return command
+}
+
+func (b Build) write(w io.Writer, output string) error {
+	if output == "json" {
+		return json.NewEncoder(w).Encode(b)
+	}
+	_, err := fmt.Fprintf(w, "vicinity %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
+	return err
+}

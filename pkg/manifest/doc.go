@@ -1,0 +1,12 @@
+// Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in them.
+//
+// Whatever is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object means is
+// decided by who asked for it.
+//
+//	scan     which files a folder has                     scan.go
+//	read     the text of one, within bounds               file.go
+//	split    its documents, each as JSON                  split.go, document.go, duplicates.go
+//	walk     the objects of a document, Lists opened      parts.go
+//	decode   an object, strictly                          strict.go
+//	locate   the line of a field                          line.go
+package manifest

@@ -1,0 +1,144 @@
+package manifest
+
+import (
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// LineOf returns the line in the file where a field of the part is written, such as "spec.ports[0]" or
+// "metadata.annotations[example.com/a]". Where there is no such field it is the line of what would hold it.
+func (p *Part) LineOf(field string) int {
+	if p.lines == nil {
+		return p.Line
+	}
+	return p.lines.of(p.Field(field))
+}
+
+// lines finds the lines of fields in one document.
+type lines struct {
+	first  int // the document's own, in the file
+	text   []byte
+	isRead bool
+	root   *yaml.Node // nil if the text could not be read this way: every field is then on the first line
+}
+
+// of returns the line of the field at a path in the document.
+func (l *lines) of(path string) int {
+	if !l.isRead {
+		l.isRead, l.root = true, parseNodes(l.text)
+		l.text = nil
+	}
+	line, node := 0, l.root
+	for node != nil {
+		if node.Line > 0 && line == 0 {
+			line = node.Line
+		}
+		key, value, rest := step(node, path)
+		if key != nil {
+			line = key.Line
+		}
+		node, path = value, rest
+	}
+	return l.first + max(line-1, 0)
+}
+
+// parseNodes reads a document with the library that remembers lines. It reads the newer YAML 1.2, which is no matter for where a
+// field stands.
+func parseNodes(text []byte) *yaml.Node {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
+		return nil
+	}
+	return document.Content[0]
+}
+
+// step goes one field down. It returns the node that names the field, its value, and the rest of the path; nothing if there is no
+// such field.
+func step(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	switch node.Kind {
+	case yaml.AliasNode:
+		return nil, node.Alias, path
+	case yaml.SequenceNode:
+		return stepIntoSequence(node, path)
+	case yaml.MappingNode:
+		return stepIntoMapping(node, path)
+	default:
+		return nil, nil, ""
+	}
+}
+
+func stepIntoSequence(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	inside, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+	index, err := strconv.Atoi(inside)
+	if !ok || err != nil || index < 0 || index >= len(node.Content) {
+		return nil, nil, ""
+	}
+	item := node.Content[index]
+	return item, item, rest
+}
+
+// stepIntoMapping takes the longest key that the path begins with, since keys may have dots, and the last of several, which is the
+// one that counts. A key of the mapping itself beats one that a merge ("<<") brings along.
+func stepIntoMapping(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	mappings, seen := []*yaml.Node{node}, map[*yaml.Node]bool{node: true}
+	for key == nil && len(mappings) > 0 {
+		key, value, rest = ownKey(mappings[0], path)
+		for _, merged := range merges(mappings[0]) {
+			if !seen[merged] {
+				seen[merged] = true
+				mappings = append(mappings, merged)
+			}
+		}
+		mappings = mappings[1:]
+	}
+	return key, value, rest
+}
+
+// ownKey is stepIntoMapping without merges.
+func ownKey(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		candidate := node.Content[i]
+		after, ok := cutKey(path, candidate.Value)
+		if ok && (key == nil || len(candidate.Value) >= len(key.Value)) {
+			key, value, rest = candidate, node.Content[i+1], after
+		}
+	}
+	return key, value, rest
+}
+
+// merges returns the mappings that are merged into one.
+func merges(node *yaml.Node) []*yaml.Node {
+	var mappings []*yaml.Node
+	add := func(value *yaml.Node) {
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if value.Kind == yaml.MappingNode {
+			mappings = append(mappings, value)
+		}
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Tag != "!!merge" {
+			continue
+		}
+		add(node.Content[i+1])
+		for _, item := range node.Content[i+1].Content {
+			add(item)
+		}
+	}
+	return mappings
+}
+
+// cutKey cuts a mapping's key off a path: "a.b", "a[0]" or "[a].b".
+func cutKey(path, key string) (rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(path, "["+key+"]"); ok {
+		return rest, true
+	}
+	rest, ok = strings.CutPrefix(strings.TrimPrefix(path, "."), key)
+	if !ok || rest == path {
+		return "", false
+	}
+	return rest, rest == "" || rest[0] == '.' || rest[0] == '['
+}

@@ -1,0 +1,190 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxListDepth bounds Lists in Lists. Each level is read once more, so that a file of brackets could take forever.
+const maxListDepth = 8
+
+// Type is what an object is.
+type Type struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+var listType = Type{APIVersion: "v1", Kind: "List"}
+
+// Part is an object of a file, or a place in it where none could be told.
+type Part struct {
+	// Line is where the document begins that holds the part, counted from 1.
+	Line int
+	// Path is where in the document the part is: "items[3]"; empty if it is all of it.
+	Path string
+	// Type is complete for an object. Beside a Fault it is what could be told.
+	Type Type
+	// Namespace and Name are as written. Either may be empty.
+	Namespace, Name string
+	// JSON is the object.
+	JSON []byte
+	// Fault is why the part could not be read; nil for an object.
+	Fault *Fault
+
+	duplicates []string // paths in the document
+	lines      *lines
+	depth      int
+	implied    Type // what the list around it says its items are
+}
+
+// Fault is what is wrong with a part.
+type Fault struct {
+	// Line is the line in the file where a text stops making sense; zero if it was understood.
+	Line int
+	// Field is the path of a field in the part; empty if no single field is to blame.
+	Field  string
+	Reason string
+}
+
+// Field returns the path in the document of a field of the part.
+func (p *Part) Field(field string) string { return join(p.Path, field) }
+
+// Parts yields the objects of a file in their order, and what could not be told. wanted are the types that the caller reads. Lists
+// of them are opened, as v1 Lists are; objects of other types are whatever they are, and have no Fault.
+func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
+	return func(yield func(Part) bool) {
+		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+			yield(Part{Line: 1, Fault: &Fault{Reason: "the file is UTF-16; save it as UTF-8"}})
+			return
+		}
+		documents := yamlDocuments(text)
+		if format == JSON {
+			documents = jsonDocuments(text)
+		}
+		w := walk{wanted: wanted, yield: yield}
+		for doc := range documents {
+			if !w.document(doc) {
+				return
+			}
+		}
+	}
+}
+
+// walk yields what documents hold. Its methods report whether the caller wants more.
+type walk struct {
+	wanted []Type
+	yield  func(Part) bool
+}
+
+func (w *walk) document(doc document) bool {
+	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines}
+	if doc.fault != nil {
+		return w.yield(part)
+	}
+	return w.part(part)
+}
+
+// envelope is what must be read of anything to know what it is.
+//
+// Nothing is embedded in it: the decoder's errors would name what is.
+type envelope struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Items []json.RawMessage `json:"items"`
+}
+
+// listEnvelope is all that a list may hold.
+type listEnvelope struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ListMeta   `json:"metadata"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// part yields an object, or the items of a list.
+func (w *walk) part(p Part) bool {
+	var e envelope
+	if !bytes.HasPrefix(bytes.TrimSpace(p.JSON), []byte("{")) {
+		return w.fault(p, "", "must be a Kubernetes object, with apiVersion, kind and metadata")
+	}
+	err := kjson.UnmarshalCaseSensitivePreserveInts(p.JSON, &e)
+	p.Type = Type{APIVersion: e.APIVersion, Kind: e.Kind}
+	p.Namespace, p.Name = e.Metadata.Namespace, e.Metadata.Name
+	if p.Type == (Type{}) {
+		p.Type = p.implied
+	}
+	if p.Type.Kind == "" || p.Type.APIVersion == "" {
+		return w.untyped(p, err)
+	}
+	itemType, isList := w.itemType(p.Type)
+	switch {
+	case !isList && !slices.Contains(w.wanted, p.Type):
+	case err != nil:
+		field, reason := describe(err)
+		return w.fault(p, field, reason)
+	case isList:
+		return w.list(p, itemType, e.Items)
+	}
+	return w.yield(p)
+}
+
+// itemType tells whether a type is a list, and what its items are where they do not say it themselves.
+func (w *walk) itemType(list Type) (item Type, isList bool) {
+	for _, wanted := range w.wanted {
+		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
+			return wanted, true
+		}
+	}
+	return Type{}, list == listType
+}
+
+// untyped refuses something that does not say what it is.
+func (w *walk) untyped(p Part, err error) bool {
+	missing, reason := "kind", "Required value"
+	if p.Type.Kind != "" {
+		missing = "apiVersion"
+	}
+	if err != nil {
+		missing, reason = describe(err)
+	}
+	return w.fault(p, missing, reason)
+}
+
+// list yields what is wrong with a list, and then its items.
+func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
+	p.Type = Type{}
+	if p.depth == maxListDepth {
+		return w.fault(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
+	}
+	for _, fault := range append(strictly(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
+		if !w.fault(p, fault.Field, fault.Reason) {
+			return false
+		}
+	}
+	for i, item := range items {
+		part := p
+		part.JSON, part.Path = item, p.Field(fmt.Sprintf("items[%d]", i))
+		part.depth, part.implied = p.depth+1, itemType
+		if !w.part(part) {
+			return false
+		}
+	}
+	return true
+}
+
+// fault yields a part that could not be read. What it holds is nobody's business then.
+func (w *walk) fault(p Part, field, reason string) bool {
+	p.Fault = &Fault{Field: field, Reason: reason}
+	return w.yield(p)
+}

@@ -1,0 +1,181 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	serviceType = Type{APIVersion: "v1", Kind: "Service"}
+	nodeType    = Type{APIVersion: "v1", Kind: "Node"}
+)
+
+// told lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or `<line> <path> <kind>! <field>: <reason>`.
+func told(format Format, text string) []string {
+	var lines []string
+	for part := range Parts(format, []byte(text), serviceType, nodeType) {
+		line := fmt.Sprintf("%d %s %s %s/%s", part.Line, part.Path, part.Type.Kind, part.Namespace, part.Name)
+		if fault := part.Fault; fault != nil {
+			line = fmt.Sprintf("%d %s %s! %s: %s", part.Line, part.Path, part.Type.Kind, fault.Field, fault.Reason)
+			if fault.Line > 0 {
+				line = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestEveryPartOfAFileIsTold(t *testing.T) {
+	const web = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"
+	for name, test := range map[string]struct {
+		format Format
+		text   string
+		want   []string
+	}{
+		"nothing":                   {YAML, "", nil},
+		"comments and empty places": {YAML, "# a\n---\n# b\n---\nnull\n...\n", nil},
+		"two documents":             {YAML, web + "---\n" + web, []string{"1  Service shop/web", "4  Service shop/web"}},
+		"a byte order mark":         {YAML, "\xef\xbb\xbf" + web, []string{"1  Service shop/web"}},
+		"line breaks of Windows": {YAML, strings.ReplaceAll("# a\n"+web+"---\n"+web, "\n", "\r\n"),
+			[]string{"1  Service shop/web", "5  Service shop/web"}},
+		"an object of a kind that is not wanted, whatever it holds": {YAML, "apiVersion: v1\nkind: ServiceAccount\nmetadata: 5\nmetadata: 6\n",
+			[]string{"1  ServiceAccount /"}},
+		"a list of a kind that is not wanted": {YAML, "apiVersion: v1\nkind: PodList\nitems: 5\n", []string{"1  PodList /"}},
+		"a list of a kind that is wanted": {JSON, "\n" + `{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"web"}}]}`,
+			[]string{"2 items[0] Service /web"}},
+		"a list in a list": {YAML, "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: NodeList\n  items:\n  - metadata: {name: n1}\n",
+			[]string{"1 items[0].items[0] Node /n1"}},
+		"items of several kinds": {JSON, `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Pod"},5,` +
+			`{"kind":"Service"},{"apiVersion":"v1","kind":"Service","metadata":{"name":7}}]}`, []string{
+			"1 items[0] Pod /", "1 items[1] ! : must be a Kubernetes object, with apiVersion, kind and metadata",
+			"1 items[2] Service! apiVersion: Required value", "1 items[3] Service! metadata.name: must be string, not number",
+		}},
+		"a list with more than a list has": {YAML, "apiVersion: v1\nkind: List\nitem: 5\nitems: []\nitems: []\n", []string{
+			"1  ! item: unknown field", "1  ! items: duplicate field"}},
+		"a field of a list called like its items": {JSON, `{"apiVersion":"v1","kind":"List","items[0]":1}`,
+			[]string{"1  ! items[0]: unknown field"}},
+		"a document that is no YAML between others": {YAML, web + "---\na: [\n---\n" + web, []string{
+			"1  Service shop/web", "line 6: did not find expected node content", "6  Service shop/web"}},
+		"JSON that breaks off": {JSON, "{}\n{\"a\":\n", []string{"1  ! kind: Required value", "line 3: unexpected EOF"}},
+		"UTF-16":               {YAML, "\xfe\xff\x00k", []string{"1  ! : the file is UTF-16; save it as UTF-8"}},
+		"a list with a field that is set twice": {YAML, "# a\n---\n- a: 1\n  a: 2\n- 5\n",
+			[]string{"line 5: cannot unmarshal !!int `5` into yaml.MapItem"}},
+		"a kind that is no text": {YAML, "apiVersion: v1\nkind: 5\n", []string{"1  ! kind: must be string, not number"}},
+		"no name":                {YAML, "apiVersion: v1\nkind: Service\n", []string{"1  Service /"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, told(test.format, test.text)); diff != "" {
+				t.Errorf("parts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPartsEndWhenNobodyWantsMore(t *testing.T) {
+	const list = "apiVersion: v1\nkind: List\nitem: 5\nitems: [{apiVersion: v1, kind: Pod}, {apiVersion: v1, kind: Pod}]\n"
+	for most := 1; most <= 6; most++ {
+		count := 0
+		for range Parts(YAML, []byte(list+"---\n"+list)) {
+			if count++; count == most {
+				break
+			}
+		}
+		if count != most {
+			t.Errorf("%d parts, want %d", count, most)
+		}
+	}
+}
+
+func TestDecodeTellsEveryFieldThatIsWrong(t *testing.T) {
+	const text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  a: 1\n  a: 2\n  b: 3\n" +
+		"- apiVersion: v1\n  kind: Service\n  metadata: {name: b}\n  a: x\n"
+	var got [][]Fault
+	for part := range Parts(YAML, []byte(text), serviceType) {
+		var object struct {
+			Type     `json:",inline"`
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			A int `json:"a"`
+		}
+		got = append(got, part.Decode(&object))
+	}
+	want := [][]Fault{
+		{{Field: "b", Reason: UnknownField}, {Field: "a", Reason: DuplicateField}},
+		{{Field: "a", Reason: "must be int, not string"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+}
+
+func TestAFormatIsToldByTheName(t *testing.T) {
+	for name, want := range map[string]struct {
+		format Format
+		ok     bool
+	}{
+		"a.yaml": {YAML, true}, "a/b.yml": {YAML, true}, "a.json": {JSON, true},
+		"a.YAML": {YAML, false}, "yaml": {YAML, false}, "": {YAML, false},
+	} {
+		if format, ok := FormatOf(name); format != want.format || ok != want.ok {
+			t.Errorf("FormatOf(%q) = %v, %v", name, format, ok)
+		}
+	}
+}
+
+// endless is a file that never ends.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
+	text, err := Read("huge.yaml", endless{})
+	const want = "read huge.yaml: it has 268435457 bytes, and no more than 268435456 are read"
+	if text != nil || err == nil || err.Error() != want {
+		t.Errorf("Read() = %d bytes, %v; want %q", len(text), err, want)
+	}
+}
+
+// FuzzParts reads anything at all. It must end, and what it yields must be as Part promises.
+func FuzzParts(f *testing.F) {
+	for _, text := range []string{
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a, annotations: {a/b: c}}\n---\na: [\n", "a: &a [*a]\n", "{a: b} c",
+		"apiVersion: v1\nkind: List\nitems:\n- &a\n  apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n- <<: [*a, *a]\n  kind: Node\n",
+		`{"apiVersion":"v1","kind":"ServiceList","items":[{"metadata":{"name":"a","a":1,"a":2}}]}` + "\n5 null", "\xef\xbb\xbfkind: 5",
+		"? a\n: b\n? [a]\n: c", "a:\r\n  - \u2028b: 1\n    b: 2", "\"\": {\"\": 1}\n\"[\": 2\n",
+	} {
+		f.Add([]byte(text), true, "metadata.annotations[a/b]")
+		f.Add([]byte(text), false, "spec.ports[0].port")
+	}
+	f.Fuzz(func(t *testing.T, text []byte, isJSON bool, field string) {
+		format := YAML
+		if isJSON {
+			format = JSON
+		}
+		// A line more than there are breaks, and YAML 1.1 has five kinds of them.
+		most := 1
+		for _, lineBreak := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+			most += strings.Count(string(text), lineBreak)
+		}
+		for part := range Parts(format, text, serviceType, nodeType) {
+			isComplete := part.Type.APIVersion != "" && part.Type.Kind != "" && len(part.JSON) > 0
+			if part.Fault == nil && !isComplete {
+				t.Errorf("%+v is no object", part)
+			}
+			if fault := part.Fault; fault != nil && (fault.Reason == "" || fault.Line > most+1) {
+				t.Errorf("%+v has the fault %+v, and the file %d lines", part, fault, most)
+			}
+			if line := part.LineOf(field); part.Line < 1 || line < part.Line || line > most {
+				t.Errorf("%+v: %q is on line %d of %d", part, field, line, most)
+			}
+			var anything map[string]any
+			if faults := part.Decode(&anything); part.Fault == nil && anything == nil && len(faults) == 0 {
+				t.Errorf("%+v decodes to nothing, and nobody is told", part)
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package metadata
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+)
+
+// patience is how long a Namespace is waited for that is not known although the others are. Its Services are often made in the same
+// breath, before anybody could be told of it; the API server itself waits 50 ms for that reason (missingNamespaceWait in
+// k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
+const patience = 250 * time.Millisecond
+
+// namespaces are the Namespaces of a cluster.
+type namespaces struct {
+	listed   func() bool
+	patience time.Duration
+
+	mu      sync.RWMutex
+	known   map[string]admission.NamespaceDefaults
+	arrival chan struct{} // closed when the next one is known that was not
+}
+
+func newNamespaces() namespaces {
+	return namespaces{
+		patience: patience,
+		known:    map[string]admission.NamespaceDefaults{},
+		arrival:  make(chan struct{}),
+	}
+}
+
+// put takes over a Namespace as it is now. Its maps belong to the cache and never change.
+func (n *namespaces) put(now *metav1.PartialObjectMetadata) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, was := n.known[now.Name]
+	n.known[now.Name] = admission.NamespaceDefaults{Known: true, Labels: now.Labels, Annotations: now.Annotations}
+	if !was {
+		close(n.arrival)
+		n.arrival = make(chan struct{})
+	}
+}
+
+func (n *namespaces) gone(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.known, name)
+}
+
+// find returns a Namespace at once if it is known, or if not all of them are listed yet: who waits for the list is not served better by
+// waiting here.
+func (n *namespaces) find(name string) admission.NamespaceDefaults {
+	found, arrival := n.look(name)
+	if found.Known || !n.listed() {
+		return found
+	}
+	timer := time.NewTimer(n.patience)
+	defer timer.Stop()
+	for !found.Known {
+		select {
+		case <-arrival:
+			found, arrival = n.look(name)
+		case <-timer.C:
+			return found
+		}
+	}
+	return found
+}
+
+// look returns a Namespace, and what tells that others have arrived.
+func (n *namespaces) look(name string) (found admission.NamespaceDefaults, arrival <-chan struct{}) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.known[name], n.arrival
+}

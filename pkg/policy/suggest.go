@@ -1,0 +1,56 @@
+package policy
+
+import "strings"
+
+// Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a slip, or in what
+// stands before its last slash. Empty if nothing comes near. The first of several wins.
+func Suggest(word string, known ...string) string {
+	if len(word) > maxQuoted {
+		return ""
+	}
+	letters := lettersOf(word)
+	for _, isMeant := range []func(string) bool{
+		func(other string) bool { return letters != "" && letters == lettersOf(other) },
+		func(other string) bool { return IsSlip(letters, lettersOf(other)) },
+		func(other string) bool {
+			return lettersOf(nameOf(word)) != "" && lettersOf(nameOf(word)) == lettersOf(nameOf(other))
+		},
+		func(other string) bool { return IsSlip(lettersOf(nameOf(word)), lettersOf(nameOf(other))) },
+	} {
+		for _, other := range known {
+			if other != word && isMeant(other) {
+				return other
+			}
+		}
+	}
+	return ""
+}
+
+// lettersOf is a word in lower case without what people forget: spaces, dashes, underscores.
+func lettersOf(word string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(" \t\r\n-_", r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(word))
+}
+
+// nameOf is what follows the last slash.
+func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
+
+// IsSlip reports whether two words differ in one place, by two letters at most: one left out, added, mistyped or two swapped. In
+// short words that is too much.
+func IsSlip(a, b string) bool {
+	const shortest, most = 4, 2
+	if min(len(a), len(b)) < shortest {
+		return false
+	}
+	for a != "" && b != "" && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	return max(len(a), len(b)) <= most
+}

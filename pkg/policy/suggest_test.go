@@ -1,0 +1,37 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSuggest(t *testing.T) {
+	annotations := []string{TopologyModeAnnotation, TopologyAwareHintsAnnotation, TopologyKeysAnnotation}
+	for name, test := range map[string]struct {
+		word  string
+		known []string
+		want  string
+	}{
+		"another case":                     {"AUTO", []string{"Auto", "Disabled"}, "Auto"},
+		"a space behind":                   {"Disabled ", []string{"Auto", "Disabled"}, "Disabled"},
+		"a letter too few":                 {"Disable", []string{"Auto", "Disabled"}, "Disabled"},
+		"two letters swapped":              {"Atuo", []string{"Auto", "Disabled"}, "Auto"},
+		"another word":                     {"foo", []string{"Auto", "Disabled"}, ""},
+		"nothing":                          {"", []string{"Auto", "Disabled"}, ""},
+		"nothing but spaces and dashes":    {" - ", []string{"Auto", "-"}, ""},
+		"a dash forgotten":                 {"service.kubernetes.io/topologymode", annotations, TopologyModeAnnotation},
+		"camel case":                       {"vicinity.dev/topologyKeys", annotations, TopologyKeysAnnotation},
+		"a letter of the prefix":           {"vicinty.dev/topology-keys", annotations, TopologyKeysAnnotation},
+		"another prefix":                   {"service.alpha.kubernetes.io/topology-aware-hints", annotations, TopologyAwareHintsAnnotation},
+		"another prefix, and a slip":       {"example.com/topology-key", annotations, TopologyKeysAnnotation},
+		"no prefix":                        {"zone", []string{string(Hostname), string(Zone)}, string(Zone)},
+		"the word itself is no suggestion": {"Auto", []string{"Auto"}, ""},
+		"a word of 256 KiB":                {strings.Repeat("a", 1<<18), annotations, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Suggest(test.word, test.known...); got != test.want {
+				t.Errorf("Suggest(%.50q) = %q, want %q", test.word, got, test.want)
+			}
+		})
+	}
+}

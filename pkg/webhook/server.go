@@ -1,0 +1,171 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+)
+
+// The bounds of each wait for a client. An API server is near, and gives up after the webhook's timeoutSeconds itself.
+const (
+	headerTimeout = 5 * time.Second // of a TLS handshake too
+	readTimeout   = 10 * time.Second
+	writeTimeout  = 10 * time.Second
+	// idleTimeout is longer than the 90 seconds after which an API server's client closes a connection that idles. If the server were
+	// the first to close one, a review that is just being sent on it would be lost: a POST is not sent again.
+	idleTimeout = 150 * time.Second
+	headerBytes = 16 << 10
+
+	// shutdownTimeout is how long running answers may take at the very end. None takes longer, with the timeouts above.
+	shutdownTimeout = readTimeout + 2*time.Second
+)
+
+// DefaultShutdownDelay is how long a server that is about to end still answers everybody: a cluster's proxies need some seconds until
+// they know that it is not ready any more.
+const DefaultShutdownDelay = 10 * time.Second
+
+// ServerOptions are what a Server needs.
+type ServerOptions struct {
+	// Listener is where API servers connect. The server closes it.
+	Listener net.Listener
+	// Certificate is the one to serve; it is asked at each handshake, so that a new one is served at once.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// MinTLSVersion is tls.VersionTLS13 if it is zero; less than tls.VersionTLS12 is not served.
+	MinTLSVersion uint16
+	// Synced is what is not known yet of the cluster; nil if nothing needs to be known. It must not wait.
+	Synced func() error
+	// ShutdownDelay is how long everybody is still answered while draining.
+	ShutdownDelay time.Duration
+	Log           *slog.Logger
+}
+
+// Server serves HTTPS to API servers. It is controller-runtime's webhook.Server, whose own one closes its listener at the first sign of
+// an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
+type Server struct {
+	options ServerOptions
+	mux     *http.ServeMux
+	http    *http.Server
+	grace   time.Duration // shutdownTimeout
+
+	listening atomic.Bool
+	drainOnce sync.Once
+	draining  chan struct{} // closed when draining begins
+	drained   chan struct{} // closed when its delay is over
+}
+
+// NewServer returns a server that Start starts.
+func NewServer(options ServerOptions) *Server {
+	s := &Server{
+		options:  options,
+		mux:      http.NewServeMux(),
+		grace:    shutdownTimeout,
+		draining: make(chan struct{}),
+		drained:  make(chan struct{}),
+	}
+	s.http = &http.Server{
+		Handler:           s.closesWhileDraining(s.mux),
+		TLSConfig:         tlsConfig(options),
+		Protocols:         onlyHTTP1(),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          connectionLog{options.Log}.logger(),
+	}
+	return s
+}
+
+func tlsConfig(options ServerOptions) *tls.Config {
+	version := max(options.MinTLSVersion, tls.VersionTLS12)
+	if options.MinTLSVersion == 0 {
+		version = tls.VersionTLS13
+	}
+	return &tls.Config{
+		MinVersion:     version,
+		GetCertificate: options.Certificate,
+		NextProtos:     []string{"http/1.1"},
+	}
+}
+
+// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and others should not.
+func onlyHTTP1() *http.Protocols {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &protocols
+}
+
+// NeedLeaderElection is part of webhook.Server: every replica answers.
+func (*Server) NeedLeaderElection() bool { return false }
+
+// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if somebody answers them already.
+func (s *Server) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
+
+// WebhookMux is part of webhook.Server.
+func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
+
+// StartedChecker is part of webhook.Server: the manager starts what comes after webhooks once this is well.
+func (s *Server) StartedChecker() healthz.Checker {
+	return func(*http.Request) error {
+		if !s.listening.Load() {
+			return errors.New("the server does not listen yet")
+		}
+		return nil
+	}
+}
+
+// Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end of ctx is not
+// an error. It is called once.
+func (s *Server) Start(ctx context.Context) error {
+	address := s.options.Listener.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- s.http.ServeTLS(s.options.Listener, "", "") }()
+	s.listening.Store(true)
+	defer s.listening.Store(false)
+	s.options.Log.Info("serving admission reviews", "address", address)
+
+	if err := s.untilDrained(ctx, ended); err != nil {
+		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
+	}
+	s.close(ctx)
+	// If ctx ended before the server had begun, it closes the listener only now.
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving admission reviews on %s: %w", address, err)
+	}
+	return nil
+}
+
+// untilDrained returns why serving ended by itself, or nil once there is nobody left to wait for.
+func (s *Server) untilDrained(ctx context.Context, ended <-chan error) error {
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-s.drain():
+		return nil
+	}
+}
+
+// close stops listening, closes connections that idle, and lets running answers finish.
+func (s *Server) close(ctx context.Context) {
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
+	defer cancel()
+	if err := s.http.Shutdown(grace); err != nil {
+		s.options.Log.Warn("cutting the connections that are left", "error", err)
+		// The program ends all the same, and nobody could do anything about an error here.
+		_ = s.http.Close()
+	}
+}

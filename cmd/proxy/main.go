@@ -2,6 +2,10 @@
 // endpoint that the Service's owner allows.
 package main
 
-import "github.com/vicinity-proxy/vicinity/pkg/cli"
+import (
+	"context"
 
-func main() { cli.Main(newRoot()) }
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+func main() { cli.Main(context.Background(), newRoot()) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
@@ -60,5 +61,6 @@ func saveMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 		reserve = make([]byte, reserveSize)
+		runtime.KeepAlive(reserve)
 	}
 }

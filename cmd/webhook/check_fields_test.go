@@ -22,9 +22,8 @@ func TestNoFieldOfKubernetesIsTakenForAMistake(t *testing.T) {
 
 func checkFields(t *testing.T, prefix string, object any, known []word) {
 	t.Helper()
-	typ := reflect.TypeOf(object)
-	for i := range typ.NumField() {
-		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+	for field := range reflect.TypeOf(object).Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		isWord := false
 		for _, word := range known {
 			isWord = isWord || word.path == prefix+name

@@ -40,24 +40,38 @@ type runFlags struct {
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config, "config", "", "`FILE` with a TopologyAdmissionConfiguration, followed while running; none: every rule as 'webhook rules' lists it, and no defaults")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server; none: as a pod does, by its ServiceAccount")
+	flags.StringVar(&f.config, "config", "",
+		"`FILE` with a TopologyAdmissionConfiguration, followed while running; none: every rule as 'webhook rules' lists it, and "+
+			"no defaults")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"`FILE` that says how to reach the API server; none: as a pod does, by its ServiceAccount")
 	flags.StringVar(&f.webhookAddress, "webhook-bind-address", ":9443", "`[IP]:PORT` that serves admission reviews over HTTPS")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "`[IP]:PORT` that serves /healthz and /readyz; 0 for none")
-	flags.StringVar(&f.metricAddress, "metrics-bind-address", ":8080", "`[IP]:PORT` that serves /metrics; 0 for none. Whoever reaches it reads them")
+	flags.StringVar(&f.metricAddress, "metrics-bind-address", ":8080",
+		"`[IP]:PORT` that serves /metrics; 0 for none. Whoever reaches it reads them")
 	flags.StringVar(&f.namespace, "namespace", "vicinity-system", "`NAMESPACE` of the webhook, whose Services are given no defaults")
-	flags.StringVar(&f.service, "service", "vicinity-webhook", "`NAME` of the Service through which API servers call the webhook; the certificate is for it")
-	flags.StringVar(&f.secret, "secret", "vicinity-webhook-tls", "`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self")
-	flags.StringVar(&f.mutating, "mutating-webhook-configuration", "vicinity-webhook", "`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
-	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook", "`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
-	flags.StringVar(&f.certSource, "cert-source", selfMade, "where the certificate is from: self, made and renewed here, and trusted by the configurations; files, of --tls-cert-file and --tls-private-key-file, renewed and trusted by somebody else")
-	flags.StringVar(&f.certFile, "tls-cert-file", "", "`FILE` with the certificate, and those between it and its CA behind it; followed while running")
+	flags.StringVar(&f.service, "service", "vicinity-webhook",
+		"`NAME` of the Service through which API servers call the webhook; the certificate is for it")
+	flags.StringVar(&f.secret, "secret", "vicinity-webhook-tls",
+		"`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self")
+	flags.StringVar(&f.mutating, "mutating-webhook-configuration", "vicinity-webhook",
+		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook",
+		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+	flags.StringVar(&f.certSource, "cert-source", selfMade,
+		"`SOURCE` of the certificate: self, made and renewed here, and trusted by the configurations; files, of --tls-cert-file "+
+			"and --tls-private-key-file, renewed and trusted by somebody else")
+	flags.StringVar(&f.certFile, "tls-cert-file", "",
+		"`FILE` with the certificate, and those between it and its CA behind it; followed while running")
 	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`FILE` with its key")
 	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", webhook.DefaultShutdownDelay, "how long everybody is still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", webhook.DefaultShutdownDelay,
+		"`TIME` for which everybody is still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
 	f.limits = webhook.DefaultLimits()
-	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight, "how many reviews are worked on at the same moment; more are told to come back in a second")
-	flags.StringVar(&f.logLevel, "log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
+	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
+		"`NUMBER` of reviews that are worked on at the same moment; more are told to come back in a second")
+	flags.StringVar(&f.logLevel, "log-level", "info",
+		"least `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 

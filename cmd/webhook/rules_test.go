@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 
@@ -11,32 +9,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 )
-
-var update = flag.Bool("update", false, "rewrite the table in README.md")
-
-// TestTheRuleTable holds README.md to the rules that there are.
-func TestTheRuleTable(t *testing.T) {
-	const file, begin, end = "README.md", "<!-- begin: rules -->\n", "<!-- end: rules -->"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, hasBegin := strings.Cut(string(text), begin)
-	_, after, hasEnd := strings.Cut(rest, end)
-	if !hasBegin || !hasEnd {
-		t.Fatalf("%s lacks %q or %q", file, begin, end)
-	}
-	want := before + begin + webhookCommand(t, "", "rules", "-o", "markdown").stdout + end + after
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("run 'go test ./cmd/webhook -run TheRuleTable -update' (-want +got):\n%s", diff)
-	}
-}
 
 func TestEveryFormatOfTheRulesHasEveryRule(t *testing.T) {
 	var list []map[string]any

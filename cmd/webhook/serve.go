@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,7 @@ type server struct {
 	cluster     *metadata.Cluster
 	manager     manager.Manager
 	https       *webhook.Server
+	unready     atomic.Pointer[string] // why, when somebody last asked; empty if it was ready
 }
 
 // serve answers reviews until stop ends, and then drains.
@@ -48,7 +50,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all beside it end only when nobody is answered any more.
-	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.manager.Start)
+	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.runManager)
 	log.Info("ended")
 	return err
 }
@@ -89,11 +91,28 @@ func (s *server) newManager(connection apiserver.Connection) (manager.Manager, e
 		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
 		HealthProbeBindAddress: s.flags.healthAddress,
 		WebhookServer:          s.https,
+		MapperProvider:         metadata.Mapper,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing to serve: %w", err)
 	}
 	return made, nil
+}
+
+// runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API server that does not
+// answer (its Start gives the cache another context), and is not waited for then: no review has come to a process that was never ready.
+func (s *server) runManager(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- s.manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if !s.cluster.HasSynced() {
+		return nil
+	}
+	return <-ended
 }
 
 // listen takes the address now, so that one that is taken is told before anything else is begun.
@@ -137,5 +156,20 @@ func (s *server) synced() error {
 	return nil
 }
 
-// ready is why no reviews should come here.
-func (s *server) ready() error { return errors.Join(s.certificate.Ready(), s.https.Ready()) }
+// ready is why no reviews should come here. controller-runtime keeps that from whoever asks for /readyz, so the log says it when it
+// changes.
+func (s *server) ready() error {
+	err := s.https.Ready()
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	switch before := s.unready.Swap(&reason); {
+	case before != nil && *before == reason:
+	case err != nil:
+		s.log.Info("not ready", "reason", reason)
+	default:
+		s.log.Info("ready")
+	}
+	return err
+}

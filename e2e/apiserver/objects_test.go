@@ -19,7 +19,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
 
 const (

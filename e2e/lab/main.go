@@ -50,7 +50,7 @@ kept in your cache folder. The first build takes about 8 minutes on two cores; a
 It never touches the machine's own network, mounts, cgroups or kernel settings. All that is seen of it outside is one
 socket on 127.0.0.1, which leads to the API server.`
 
-const rootExample = `  lab up                                  three nodes in three zones, with Vicinity
+const rootExample = `  lab up                                  three nodes in three zones, with Vicinity and its webhook
   lab up --nodes 6 --install none         six nodes, and nobody who serves Services
   lab up --kube-proxy --install manifests/beside-kube-proxy
   export KUBECONFIG=$PWD/bin/lab/kubeconfig

@@ -124,8 +124,18 @@ func TestUpSaysWhatCannotBeBeforeAnythingIsStarted(t *testing.T) {
 		options cluster.Options
 		want    string
 	}{
-		"no nodes":      {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
-		"no manifests":  {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
+		"no nodes":     {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
+		"no manifests": {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
+		"no webhook's manifests": {
+			options: cluster.Options{Nodes: 1, Manifests: filepath.Dir(dir), Proxy: filepath.Dir(dir), WebhookManifests: "/no/webhook"},
+			want:    "--install-webhook: there is no /no/webhook",
+		},
+		"no webhook built": {
+			options: cluster.Options{
+				Nodes: 1, Manifests: filepath.Dir(dir), Proxy: filepath.Dir(dir), WebhookManifests: filepath.Dir(dir), Webhook: "/no/webhook",
+			},
+			want: "--webhook-binary: there is no /no/webhook: run `make build` first",
+		},
 		"nothing built": {options: cluster.Options{Nodes: 1, Manifests: filepath.Dir(dir), Proxy: "/no/proxy"}, want: "run `make build` first"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -135,8 +145,15 @@ func TestUpSaysWhatCannotBeBeforeAnythingIsStarted(t *testing.T) {
 			}
 		})
 	}
-	if _, err := complete(cluster.Options{Nodes: 1, Manifests: nothing, Proxy: "/no/proxy"}, dir); err != nil {
-		t.Errorf("a lab without Vicinity needs no proxy: %v", err)
+	without := cluster.Options{
+		Nodes: 1, Manifests: nothing, Proxy: "/no/proxy", WebhookManifests: "manifests/webhook", Webhook: "/no/webhook",
+	}
+	got, err := complete(without, dir)
+	if err != nil {
+		t.Errorf("a lab without Vicinity needs no program of it: %v", err)
+	}
+	if got.Manifests+got.Proxy+got.WebhookManifests+got.Webhook != "" {
+		t.Errorf("it is to install %+v", got)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// nothing is what --install is told if nothing should be installed.
+// nothing is what --install and --install-webhook are told if nothing should be installed.
 const nothing = "none"
 
 const maxNodes = 20
@@ -29,7 +29,7 @@ func newUp() *cobra.Command {
 		Short: "Start the cluster, and leave it running",
 		Long: `Start the cluster, and leave it running in the background until "lab down".
 
-It is ready when the command ends: every node, cluster DNS, and Vicinity on every node. Logs of everything are in the
+It is ready when the command ends: every node, cluster DNS, Vicinity on every node, and its admission webhook. Logs of everything are in the
 folder logs of --dir. After a failure they are still there, and nothing else is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,9 +43,14 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	addDir(cmd, &dir)
 	flags := cmd.Flags()
 	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
-	flags.StringVar(&options.Manifests, "install", "manifests", "the `FOLDER` that Vicinity is installed from, or none")
+	flags.StringVar(&options.Manifests, "install", "manifests",
+		"the `FOLDER` that the proxy is installed from, or none for nothing of Vicinity")
 	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
-	flags.BoolVar(&options.KubeProxy, "kube-proxy", false, "also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
+	flags.StringVar(&options.WebhookManifests, "install-webhook", "manifests/webhook",
+		"the `FOLDER` that the admission webhook is installed from, or none")
+	flags.StringVar(&options.Webhook, "webhook-binary", "bin/webhook", "the `FILE` of the webhook, likewise")
+	flags.BoolVar(&options.KubeProxy, "kube-proxy", false,
+		"also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
 	return cmd
 }
 
@@ -63,16 +68,29 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	}
 	options.Folder = cluster.Folder(folder)
 	if options.Manifests == nothing {
-		options.Manifests = ""
-	} else if options.Manifests, err = existing("--install", options.Manifests); err != nil {
+		options.WebhookManifests = nothing
+	}
+	options.Manifests, options.Proxy, err = part("--install", options.Manifests, "--proxy-binary", options.Proxy)
+	if err != nil {
 		return options, err
 	}
-	proxy, err := existing("--proxy-binary", options.Proxy)
-	if err != nil && options.Manifests != "" {
-		return options, fmt.Errorf("%w: run `make build` first", err)
+	options.WebhookManifests, options.Webhook, err = part("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
+	return options, err
+}
+
+// part makes the paths of a part of Vicinity absolute. If it is not to be installed its manifests are empty, and its image is there if the
+// program is.
+func part(installFlag, manifests, programFlag, program string) (folder, file string, err error) {
+	if manifests != nothing {
+		if folder, err = existing(installFlag, manifests); err != nil {
+			return "", "", err
+		}
 	}
-	options.Proxy = proxy // without Vicinity the image is there if the program is
-	return options, nil
+	file, err = existing(programFlag, program)
+	if err != nil && folder != "" {
+		return "", "", fmt.Errorf("%w: run `make build` first", err)
+	}
+	return folder, file, nil
 }
 
 // absolute resolves symbolic links in what exists of a path, so that a lab has one name.

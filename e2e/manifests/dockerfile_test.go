@@ -3,7 +3,6 @@ package manifests_test
 import (
 	"debug/buildinfo"
 	"debug/elf"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +12,51 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
-// instructions returns the Dockerfile's lines without comments, each whole, by instruction.
-func instructions(t *testing.T) map[string][]string {
+// images are those that users build, by the name of their program.
+var images = map[string]struct {
+	dockerfile, user string
+	pods             func(*testing.T) map[string]corev1.PodSpec
+}{
+	// Root, for its one capability, which Kubernetes gives to nobody else.
+	"proxy":   {"Dockerfile.proxy", "0:0", ourPods},
+	"webhook": {"Dockerfile.webhook", "65532:65532", webhookPods},
+}
+
+// webhookPods are the pods that run the webhook's image, by where they are written.
+func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile.proxy"))
+	pods := map[string]corev1.PodSpec{}
+	for _, name := range []string{"base", "enforce", "certificate-files", "default-on-update"} {
+		for document := range strings.SplitSeq(kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "\n---\n") {
+			var of metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(document), &of); err != nil {
+				t.Fatal(err)
+			}
+			if of.Kind == "Deployment" {
+				var deployment appsv1.Deployment
+				if err := yaml.UnmarshalStrict([]byte(document), &deployment); err != nil {
+					t.Fatal(err)
+				}
+				pods[name] = deployment.Spec.Template.Spec
+			}
+		}
+		if _, found := pods[name]; !found {
+			t.Fatalf("manifests/webhook/%s has no Deployment", name)
+		}
+	}
+	return pods
+}
+
+// instructions returns a Dockerfile's lines without comments, each whole, by instruction.
+func instructions(t *testing.T, dockerfile string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, dockerfile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,30 +70,30 @@ func instructions(t *testing.T) map[string][]string {
 	return found
 }
 
-func TestTheImageIsTheBinaryAndNothingElse(t *testing.T) {
-	got := instructions(t)
-	for instruction, want := range map[string][]string{
-		"FROM":       {"--platform=$BUILDPLATFORM ${GO_IMAGE} AS build", "${BASE_IMAGE}"},
-		"ENTRYPOINT": {`["/proxy"]`},
-		"USER":       {"0:0"},
-	} {
-		if diff := cmp.Diff(want, got[instruction]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", instruction, diff)
-		}
-	}
-	if !slices.Contains(got["ARG"], "BASE_IMAGE=scratch") {
-		t.Errorf("arguments %q, want an empty base image among them", got["ARG"])
-	}
-	var entrypoint []string
-	if err := json.Unmarshal([]byte(got["ENTRYPOINT"][0]), &entrypoint); err != nil {
-		t.Fatal(err)
-	}
-	if last := got["COPY"][len(got["COPY"])-1]; last != "--from=build /src/bin/proxy "+entrypoint[0] {
-		t.Errorf("the last COPY is %q, want the binary where %q starts it", last, entrypoint)
+func TestAnImageIsTheBinaryAndNothingElse(t *testing.T) {
+	for name, image := range images {
+		t.Run(name, func(t *testing.T) {
+			got := instructions(t, image.dockerfile)
+			for instruction, want := range map[string][]string{
+				"FROM":       {"--platform=$BUILDPLATFORM ${GO_IMAGE} AS build", "${BASE_IMAGE}"},
+				"ENTRYPOINT": {`["/` + name + `"]`},
+				"USER":       {image.user},
+			} {
+				if diff := cmp.Diff(want, got[instruction]); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", instruction, diff)
+				}
+			}
+			if !slices.Contains(got["ARG"], "BASE_IMAGE=scratch") {
+				t.Errorf("arguments %q, want an empty base image among them", got["ARG"])
+			}
+			if last := got["COPY"][len(got["COPY"])-1]; last != "--from=build /src/bin/"+name+" /"+name {
+				t.Errorf("the last COPY is %q, want the binary where the entry point is", last)
+			}
+		})
 	}
 }
 
-func TestTheGoOfTheImageIsTheOneOfTheModule(t *testing.T) {
+func TestTheGoOfTheImagesIsTheOneOfTheModule(t *testing.T) {
 	module, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		t.Fatal(err)
@@ -63,34 +101,47 @@ func TestTheGoOfTheImageIsTheOneOfTheModule(t *testing.T) {
 	_, rest, _ := strings.Cut(string(module), "\ngo ")
 	version, _, _ := strings.Cut(rest, "\n")
 	minor := strings.Join(strings.Split(version, ".")[:2], ".")
-	if !slices.ContainsFunc(instructions(t)["ARG"], func(arg string) bool { return strings.HasPrefix(arg, "GO_IMAGE=golang:"+minor+".") }) {
-		t.Errorf("arguments %q, want Go %s as in go.mod", instructions(t)["ARG"], minor)
+	for _, image := range images {
+		arguments := instructions(t, image.dockerfile)["ARG"]
+		if !slices.ContainsFunc(arguments, func(arg string) bool { return strings.HasPrefix(arg, "GO_IMAGE=golang:"+minor+".") }) {
+			t.Errorf("%s: arguments %q, want Go %s as in go.mod", image.dockerfile, arguments, minor)
+		}
 	}
 }
 
-// The command of the Dockerfile is run on the files that it copies, and on none that .dockerignore keeps from it.
-func TestTheDockerfileBuildsAStaticProxyThatTakesTheManifestsArguments(t *testing.T) {
-	source := t.TempDir()
-	copied := instructions(t)["COPY"]
-	for _, arguments := range copied[:len(copied)-1] {
-		words := strings.Fields(arguments)
-		for _, name := range words[:len(words)-1] {
-			copyWithoutIgnored(t, name, source)
-		}
+// The command of a Dockerfile is run on the files that it copies, and on none that .dockerignore keeps from it.
+func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing.T) {
+	for name, image := range images {
+		t.Run(name, func(t *testing.T) {
+			source := t.TempDir()
+			recipe := instructions(t, image.dockerfile)
+			for _, arguments := range recipe["COPY"][:len(recipe["COPY"])-1] {
+				words := strings.Fields(arguments)
+				for _, copied := range words[:len(words)-1] {
+					copyWithoutIgnored(t, copied, source)
+				}
+			}
+			build(t, recipe["RUN"], source, "v9.8.7")
+			program := filepath.Join(source, "bin", name)
+			expectStatic(t, program)
+			expectBuiltWith(t, program, "CGO_ENABLED=0", "-trimpath=true", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
+			if got := output(t, program, "version"); !strings.Contains(got, "v9.8.7") {
+				t.Errorf("it says that it is %q, want v9.8.7", got)
+			}
+			for where, pod := range image.pods(t) {
+				expectUnderstood(t, program, where, pod.Containers[0].Args)
+			}
+		})
 	}
-	proxy := build(t, source, "v9.8.7")
-	expectStatic(t, proxy)
-	expectBuiltWith(t, proxy, "CGO_ENABLED=0", "-trimpath=true", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
-	if got := output(t, proxy, "version"); !strings.Contains(got, "v9.8.7") {
-		t.Errorf("it says that it is %q, want v9.8.7", got)
-	}
-	for name, pod := range ourPods(t) {
-		// With --help a command does nothing but read its arguments: an unknown one is an error.
-		output(t, proxy, append(slices.Clone(pod.Containers[0].Args), "--help")...)
-		unknown := append(slices.Clone(pod.Containers[0].Args), "--unknown", "--help")
-		if err := exec.CommandContext(t.Context(), proxy, unknown...).Run(); err == nil {
-			t.Errorf("%s: an unknown flag is no error, so this test proves nothing", name)
-		}
+}
+
+// expectUnderstood has a program read its arguments: with --help a command does nothing but that, and an unknown one is an error.
+func expectUnderstood(t *testing.T, program, where string, arguments []string) {
+	t.Helper()
+	output(t, program, append(slices.Clone(arguments), "--help")...)
+	unknown := append(slices.Clone(arguments), "--unknown", "--help")
+	if err := exec.CommandContext(t.Context(), program, unknown...).Run(); err == nil {
+		t.Errorf("%s: an unknown flag is no error, so this test proves nothing", where)
 	}
 }
 
@@ -129,10 +180,9 @@ func expectBuiltWith(t *testing.T, program string, wants ...string) {
 	}
 }
 
-// build runs the RUN instruction in a folder and returns the binary.
-func build(t *testing.T, source, version string) string {
+// build runs a Dockerfile's RUN instruction in a folder.
+func build(t *testing.T, runs []string, source, version string) {
 	t.Helper()
-	runs := instructions(t)["RUN"]
 	if len(runs) != 1 {
 		t.Fatalf("commands %q, want one", runs)
 	}
@@ -148,7 +198,6 @@ func build(t *testing.T, source, version string) string {
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, output)
 	}
-	return filepath.Join(source, "bin", "proxy")
 }
 
 // copyWithoutIgnored copies a file or folder of the repository as a build's context has it: .dockerignore names what there is, and

@@ -40,6 +40,8 @@ func connect(ctx context.Context) cluster {
 	Expect(err).NotTo(HaveOccurred(), "reading the kubeconfig %s", path)
 	// The suites wait for the cluster, and never for the client's own limits.
 	config.QPS, config.Burst = 200, 400
+	// Many specs ask for what users are warned of. It is worth reading where a spec fails.
+	config.WarningHandler = rest.NewWarningWriter(GinkgoWriter, rest.WarningWriterOptions{})
 	client, err := kubernetes.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
 	connected := cluster{Interface: client, config: config}

@@ -51,6 +51,11 @@ func describe(ctx context.Context, to io.Writer, namespace string) {
 	for _, pod := range kube.proxyPods(ctx) {
 		describeProxy(ctx, to, &pod, services.Items)
 	}
+	webhooks, err := kube.CoreV1().Pods(webhookNamespace).List(ctx, metav1.ListOptions{})
+	fmt.Fprintf(to, "\nPods of the webhook (%v): %d\n", err, len(webhooks.Items))
+	for _, pod := range webhooks.Items {
+		describeLog(ctx, to, "webhook", &pod)
+	}
 }
 
 func describeObjects[Object any](to io.Writer, kind string, objects []Object, err error) {
@@ -64,8 +69,13 @@ func describeProxy(ctx context.Context, to io.Writer, proxy *corev1.Pod, service
 		said, err := kube.explain(ctx, proxy, service.Namespace+"/"+service.Name)
 		fmt.Fprintf(to, "\n%s explains %s (%v):\n%s", proxy.Spec.NodeName, service.Name, err, said)
 	}
-	log, err := kube.CoreV1().Pods(proxy.Namespace).GetLogs(proxy.Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).DoRaw(ctx)
-	fmt.Fprintf(to, "\nThe proxy's log on %s (%v):\n%s", proxy.Spec.NodeName, err, log)
+	describeLog(ctx, to, "proxy", proxy)
+}
+
+// describeLog writes the end of a pod's log.
+func describeLog(ctx context.Context, to io.Writer, whose string, pod *corev1.Pod) {
+	log, err := kube.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{TailLines: new(int64(20))}).DoRaw(ctx)
+	fmt.Fprintf(to, "\nThe %s's log on %s (%v):\n%s", whose, pod.Spec.NodeName, err, log)
 }
 
 // explain runs `proxy explain` in a proxy's pod, with those flags of the proxy that say where its state comes from.

@@ -16,20 +16,26 @@ import (
 var current string
 
 // newNamespace makes the namespace of a spec, which goes with it.
-func newNamespace(ctx context.Context) string {
+func newNamespace(ctx context.Context, options ...namespaceOption) string {
 	GinkgoHelper()
-	current = kube.makeNamespace(ctx, "vicinity-spec-")
+	current = kube.makeNamespace(ctx, "vicinity-spec-", options...)
 	DeferCleanup(kube.deleteNamespace, current)
 	return current
 }
 
-func (c cluster) makeNamespace(ctx context.Context, prefix string) string {
+type namespaceOption func(*corev1.Namespace)
+
+func (c cluster) makeNamespace(ctx context.Context, prefix string, options ...namespaceOption) string {
 	GinkgoHelper()
-	made, err := c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		GenerateName: prefix,
 		// Clients in a node's network, and one that may change its tables, need the widest Pod Security level.
 		Labels: map[string]string{"pod-security.kubernetes.io/enforce": "privileged"},
-	}}, metav1.CreateOptions{})
+	}}
+	for _, option := range options {
+		option(namespace)
+	}
+	made, err := c.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	return made.Name
 }

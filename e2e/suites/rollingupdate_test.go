@@ -64,13 +64,7 @@ func makeDeployment(ctx context.Context, namespace string) {
 // expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not told to end.
 func expectRolledOut(ctx context.Context, namespace string) probes {
 	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
-		g.Expect(err).NotTo(HaveOccurred())
-		status, want := found.Status, *found.Spec.Replicas
-		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "generation of the Deployment that its controller has seen")
-		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.ReadyReplicas}).To(HaveEach(want), "pods: %+v", status)
-	}).WithContext(ctx).Should(Succeed())
+	expectDeployment(ctx, namespace, "web")
 	list, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: app + "=web"})
 	Expect(err).NotTo(HaveOccurred())
 	var running probes
@@ -80,4 +74,16 @@ func expectRolledOut(ctx context.Context, namespace string) probes {
 		}
 	}
 	return running
+}
+
+// expectDeployment waits until all pods of a Deployment are of its newest version and ready.
+func expectDeployment(ctx context.Context, namespace, name string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		status, want := found.Status, *found.Spec.Replicas
+		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "generation of the Deployment that its controller has seen")
+		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.ReadyReplicas}).To(HaveEach(want), "pods: %+v", status)
+	}).WithContext(ctx).Should(Succeed())
 }

@@ -23,9 +23,16 @@ const (
 
 type serviceOption func(*corev1.Service)
 
-// newService makes a Service in front of the pods that are selected: over TCP and UDP, and in both families where the cluster has both.
+// newService makes such a Service.
 func newService(ctx context.Context, namespace string, options ...serviceOption) *corev1.Service {
 	GinkgoHelper()
+	made, err := kube.CoreV1().Services(namespace).Create(ctx, webService(options...), metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return made
+}
+
+// webService is a Service in front of the pods that are selected: over TCP and UDP, and in both families where the cluster has both.
+func webService(options ...serviceOption) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: corev1.ServiceSpec{
@@ -40,9 +47,7 @@ func newService(ctx context.Context, namespace string, options ...serviceOption)
 	for _, option := range options {
 		option(service)
 	}
-	made, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
-	Expect(err).NotTo(HaveOccurred())
-	return made
+	return service
 }
 
 // changeService changes a Service that exists.

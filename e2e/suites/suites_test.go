@@ -5,8 +5,9 @@
 //
 // The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and a Vicinity that
 // serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each zone; leave them out with
-// LABEL_FILTER='!six-nodes' where there are fewer. Specs that disturb others, because they restart the proxy or label a node's zone
-// anew, are Serial.
+// LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission webhook, as manifests/webhook installs it;
+// '!webhook' leaves them out. Specs that disturb others, because they restart the proxy or the webhook or label a node's zone anew, are
+// Serial.
 package suites
 
 import (

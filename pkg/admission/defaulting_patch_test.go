@@ -3,6 +3,7 @@ package admission
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -306,9 +307,7 @@ func differences(t *testing.T, before, after []byte) []string {
 func leaves(path string, value any) map[string]string {
 	found := map[string]string{}
 	add := func(path string, value any) {
-		for path, leaf := range leaves(path, value) {
-			found[path] = leaf
-		}
+		maps.Copy(found, leaves(path, value))
 	}
 	switch value := value.(type) {
 	case nil:

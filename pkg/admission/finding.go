@@ -16,11 +16,23 @@ type finding struct {
 	value string
 	// inputs is all the rest on which the finding depends. If it changes, the author is warned again, and not denied.
 	inputs string
+	// advice ends the error's detail; nil if that has its end. It is asked for only if somebody is told: an object has room for a hundred
+	// thousand mistakes, and to look for what was meant is most of the work.
+	advice func() string
 }
 
 // findingOf makes a finding about a field.
 func findingOf(rule ID, err *field.Error, value string, inputs ...string) finding {
 	return finding{rule: rule, err: err, value: value, inputs: strings.Join(inputs, "\x00")}
+}
+
+// violation is the finding as its author is told of it.
+func (f finding) violation() Violation {
+	err := *f.err
+	if f.advice != nil {
+		err.Detail += f.advice()
+	}
+	return Violation{Rule: f.rule, Error: &err}
 }
 
 // mistake is what makes two findings the same.

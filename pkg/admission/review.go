@@ -13,7 +13,12 @@ type Cluster struct {
 	Nodes *NodeLabels
 }
 
-// Judgement is what becomes of a request. Each list is in the order of the rules.
+// MaxTold is how many violations a list of a Judgement has at most: more than anybody reads. Who mends these is told of the others next.
+// An API server takes an object with a hundred thousand labels, and to write an answer about each of them would keep it waiting for
+// minutes.
+const MaxTold = 64
+
+// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxTold violations.
 type Judgement struct {
 	Denied []Violation
 	Warned []Violation
@@ -68,15 +73,14 @@ func judge(old, current []finding, settings *Settings) Judgement {
 	for _, finding := range inOrder(current) {
 		rule, _ := RuleOf(finding.rule)
 		inputs, isOld := known[finding.mistake()]
-		violation := Violation{Rule: finding.rule, Error: finding.err}
 		switch settings.Action(rule) {
 		case Deny:
-			if !isOld {
-				judgement.Denied = append(judgement.Denied, violation)
+			if !isOld && len(judgement.Denied) < MaxTold {
+				judgement.Denied = append(judgement.Denied, finding.violation())
 			}
 		case Warn:
-			if !slices.Contains(inputs, finding.inputs) {
-				judgement.Warned = append(judgement.Warned, violation)
+			if !slices.Contains(inputs, finding.inputs) && len(judgement.Warned) < MaxTold {
+				judgement.Warned = append(judgement.Warned, finding.violation())
 			}
 		case Off:
 		}

@@ -169,5 +169,17 @@ func RuleOf(id ID) (Rule, bool) {
 
 // order is the place of a rule among all; -1 if there is none with that id.
 func order(id ID) int {
-	return slices.IndexFunc(rules, func(rule Rule) bool { return rule.ID == id })
+	if at, known := places[id]; known {
+		return at
+	}
+	return -1
 }
+
+// places are those of all rules. An object can make so many mistakes that a search for each would take long.
+var places = func() map[ID]int {
+	byID := make(map[ID]int, len(rules))
+	for at, rule := range rules {
+		byID[rule.ID] = at
+	}
+	return byID
+}()

@@ -26,12 +26,12 @@ func findMisplaced(s *subject) []finding {
 		case isTopologySetting(key):
 			findings = append(findings, misplaced(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
 		case isMisspelt(key):
-			findings = append(findings, misplaced(label(key), s.Metadata.Labels[key], "unknown label; "+advice(key)))
+			findings = append(findings, misspelt(label(key), key, s.Metadata.Labels[key], "unknown label; "))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Annotations)) {
 		if isMisspelt(key) {
-			findings = append(findings, misplaced(annotation(key), s.Metadata.Annotations[key], "unknown annotation; "+advice(key)))
+			findings = append(findings, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
 		}
 	}
 	return findings
@@ -39,6 +39,13 @@ func findMisplaced(s *subject) []finding {
 
 func misplaced(path *field.Path, value, detail string) finding {
 	return findingOf("SVC031", errorOf(field.ErrorTypeInvalid, path, value, detail), "")
+}
+
+// misspelt makes a finding about a key that is none of the settings.
+func misspelt(path *field.Path, key, value, detail string) finding {
+	found := misplaced(path, value, detail)
+	found.advice = func() string { return advice(key) }
+	return found
 }
 
 // isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, or within a slip.

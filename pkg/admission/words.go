@@ -48,7 +48,7 @@ func (v *vocabulary) findIn(metadata *Metadata) []finding {
 	var findings []finding
 	for _, key := range ours(metadata.Annotations) {
 		if !slices.Contains(v.annotations, key) {
-			findings = append(findings, v.refuse(annotation(key), key, metadata.Annotations[key], v.adviseAnnotation(key)))
+			findings = append(findings, v.refuse(annotation(key), key, metadata.Annotations[key], v.adviseAnnotation))
 		}
 	}
 	for _, key := range ours(metadata.Labels) {
@@ -59,7 +59,7 @@ func (v *vocabulary) findIn(metadata *Metadata) []finding {
 			findings = append(findings, findingOf(v.rule, field.NotSupported(label(key), shown(value), []string{policy.AdmissionDisabled}), value))
 		case isTopologySetting(key) && v.rule == serviceWords.rule:
 		default:
-			findings = append(findings, v.refuse(label(key), key, value, v.adviseLabel(key)))
+			findings = append(findings, v.refuse(label(key), key, value, v.adviseLabel))
 		}
 	}
 	return findings
@@ -78,8 +78,10 @@ func ours(all map[string]string) []string {
 }
 
 // refuse makes a finding about a key that means nothing, whatever its value is.
-func (v *vocabulary) refuse(path *field.Path, key, value, advice string) finding {
-	return findingOf(v.rule, errorOf(field.ErrorTypeNotSupported, path, value, "has no meaning on "+v.kind+"; "+advice), key)
+func (v *vocabulary) refuse(path *field.Path, key, value string, advise func(key string) string) finding {
+	refused := findingOf(v.rule, errorOf(field.ErrorTypeNotSupported, path, value, "has no meaning on "+v.kind+"; "), key)
+	refused.advice = func() string { return advise(key) }
+	return refused
 }
 
 func (v *vocabulary) adviseAnnotation(key string) string {

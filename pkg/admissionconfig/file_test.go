@@ -152,7 +152,9 @@ func TestAChangeIsToldAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
 func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
 	f.write("nothing")
-	next(t, f.failures)
+	if err := next(t, f.failures); err == nil {
+		t.Error("there is no failure")
+	}
 	f.write(header + "strict: true\n")
 	if got := next(t, f.updates); !got.Strict {
 		t.Errorf("the update is %v", got)

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -265,10 +266,7 @@ func TestNonsenseInTheSecretIsRefusedAndSaidWithoutAnyKey(t *testing.T) {
 		"text behind the CAs": {bundleKey, append([]byte(nil), append(good[bundleKey], "behind"...)...), "ca.crt: there is text that is not PEM"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := map[string][]byte{}
-			for key, text := range good {
-				data[key] = text
-			}
+			data := maps.Clone(good)
 			data[c.key] = c.text
 			problems := strings.Join(ReadContent(data, nil).Problems, "; ")
 			if !strings.Contains(problems, c.want) {

@@ -133,7 +133,7 @@ func (f *Files) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if ended != nil {
-				<-ended
+				_ = <-ended // it ends as it was told to
 			}
 			return nil
 		case err := <-ended: // files that are not there for ten seconds; they are looked at all the same

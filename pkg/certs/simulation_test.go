@@ -39,7 +39,6 @@ type world struct {
 }
 
 type simulatedSecret struct {
-	version     int
 	data        map[string][]byte
 	annotations map[string]string
 }

@@ -35,8 +35,8 @@ func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
 // Main carries out the command line of this process, and ends it. The first SIGTERM or interrupt asks for an orderly end; a second
 // one, of somebody impatient, ends the process at once.
-func Main(root *cobra.Command) {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+func Main(ctx context.Context, root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
 	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

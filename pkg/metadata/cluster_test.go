@@ -157,6 +157,33 @@ func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
+func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
+	c := listed(t)
+	c.Cluster.namespaces.patience = time.Hour
+	waiting, answers := c.Cluster.namespaces.waiting, make(chan admission.NamespaceDefaults, maxWaiting)
+	for range maxWaiting {
+		go func() { answers <- c.Namespace("shop") }()
+	}
+	for deadline := time.Now().Add(time.Minute); len(waiting) < maxWaiting; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait", len(waiting))
+		}
+	}
+	if got := c.Namespace("other"); got.Known { // and this returns
+		t.Errorf("it is known: %v", got)
+	}
+	c.namespaces.Add(object("Namespace", "shop"))
+	for range maxWaiting {
+		if got := <-answers; !got.Known {
+			t.Errorf("one who waited does not know it: %v", got)
+		}
+	}
+	go c.namespaces.Add(object("Namespace", "other"))
+	if got := c.Namespace("other"); !got.Known {
+		t.Errorf("nobody waits any more, and yet it is not waited for: %v", got)
+	}
+}
+
 func TestNodesAreCountedAsTheyComeAndGo(t *testing.T) {
 	c := listed(t)
 	one := inZone("node-1", "a")

@@ -73,7 +73,8 @@ func ifMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 // server is not heard.
 func (c *Cluster) HasSynced() bool { return c.namespaces.listed() && c.nodes.listed() }
 
-// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a little.
+// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a little, unless many wait
+// already.
 func (c *Cluster) Namespace(name string) admission.NamespaceDefaults { return c.namespaces.find(name) }
 
 // Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to read, and never

@@ -14,10 +14,16 @@ import (
 // k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
 const patience = 250 * time.Millisecond
 
+// maxWaiting is how many wait at the same moment; others are told at once that the Namespace is not known. The API server asks only
+// about Namespaces that exist, so they are few, unless no news comes from it, or somebody else asks: then those who wait must not fill
+// the places of all reviews (webhook.Limits.InFlight, 64 by default).
+const maxWaiting = 16
+
 // namespaces are the Namespaces of a cluster.
 type namespaces struct {
 	listed   func() bool
 	patience time.Duration
+	waiting  chan struct{} // holds something for each who waits
 
 	mu      sync.RWMutex
 	known   map[string]admission.NamespaceDefaults
@@ -27,6 +33,7 @@ type namespaces struct {
 func newNamespaces() namespaces {
 	return namespaces{
 		patience: patience,
+		waiting:  make(chan struct{}, maxWaiting),
 		known:    map[string]admission.NamespaceDefaults{},
 		arrival:  make(chan struct{}),
 	}
@@ -53,12 +60,24 @@ func (n *namespaces) gone(name string) {
 // find returns a Namespace at once if it is known, or if not all of them are listed yet: who waits for the list is not served better by
 // waiting here.
 func (n *namespaces) find(name string) admission.NamespaceDefaults {
-	found, arrival := n.look(name)
+	found, _ := n.look(name)
 	if found.Known || !n.listed() {
 		return found
 	}
+	select {
+	case n.waiting <- struct{}{}:
+		defer func() { <-n.waiting }()
+		return n.await(name)
+	default:
+		return found
+	}
+}
+
+// await returns a Namespace when it is known, or the patience is over.
+func (n *namespaces) await(name string) admission.NamespaceDefaults {
 	timer := time.NewTimer(n.patience)
 	defer timer.Stop()
+	found, arrival := n.look(name)
 	for !found.Known {
 		select {
 		case <-arrival:

@@ -2,10 +2,13 @@ package metadata
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,6 +21,15 @@ func ByObject() map[client.Object]cache.ByObject {
 		metadataOf("Namespace"): {Transform: strip},
 		metadataOf("Node"):      {Transform: strip},
 	}
+}
+
+// Mapper returns what knows how both kinds are called in the API and that they have no namespace; it is a manager's MapperProvider. The
+// usual one asks the API server, and a program that starts while that is away would end.
+func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	return mapper, nil
 }
 
 // metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.

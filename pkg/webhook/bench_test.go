@@ -3,7 +3,6 @@ package webhook
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -37,11 +36,12 @@ func (s *speaker) ask() error {
 	if _, err := s.connection.Write(s.request); err != nil {
 		return err
 	}
-	answer, err := http.ReadResponse(s.reader, nil)
+	response, err := http.ReadResponse(s.reader, nil)
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	answer, err := readAnswer(response)
+	if err != nil {
 		return err
 	}
 	if answer.StatusCode != http.StatusOK || answer.Close {

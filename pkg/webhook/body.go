@@ -15,7 +15,7 @@ func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, re
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err
 	}
-	weight := a.weight(r.ContentLength)
+	weight := a.limits.weight(r.ContentLength)
 	if !a.bodies.TryAcquire(weight) {
 		return nil, nil, refuse(http.StatusServiceUnavailable, NoMemory,
 			"the requests that are being read fill %d bytes already", a.limits.Bodies)

@@ -28,7 +28,7 @@ func delayed(delay time.Duration) func(*Server, *ServerOptions) {
 }
 
 // exchange sends one review on a connection and reads the answer.
-func exchange(t testing.TB, connection net.Conn, body []byte) *http.Response {
+func exchange(t testing.TB, connection net.Conn, body []byte) *answered {
 	t.Helper()
 	head := "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
 	if _, err := fmt.Fprintf(connection, head, ValidateServicesPath, len(body), body); err != nil {
@@ -57,12 +57,12 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 	serving := r.Drain(stop)
 	kept, client := r.dial(t), r.client(t)
 
-	late := make(chan *http.Response, 1)
+	late := make(chan *answered, 1)
 	go func() {
 		answer, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
 		if err != nil {
 			t.Errorf("the review that was in flight: %v", err)
-			answer = &http.Response{}
+			answer = &answered{}
 		}
 		late <- answer
 	}()
@@ -81,7 +81,7 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 		t.Error("the manager is told that the server has not started")
 	}
 	open()
-	for name, answer := range map[string]*http.Response{
+	for name, answer := range map[string]*answered{
 		"in flight": <-late, "kept": exchange(t, kept, asked.body), "new": exchange(t, r.dial(t), asked.body),
 	} {
 		if answer.StatusCode != http.StatusOK || !answer.Close {

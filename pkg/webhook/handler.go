@@ -40,7 +40,8 @@ type reply struct {
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
-	answer := h.answer(w, r)
+	answer, release := h.answer(w, r)
+	defer release() // only now: an answer can be as large as its question, and who reads it slowly holds it
 	write(w, answer)
 	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
 }
@@ -66,25 +67,27 @@ func write(w http.ResponseWriter, answer reply) {
 }
 
 // answer never panics: what net/http makes of a panic is a connection that closes, and with it the reviews that would have come next.
-func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply) {
+// What it returns beside the answer is to be called once that is written.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, release func()) {
+	release = func() {}
 	defer func() {
 		if cause := recover(); cause != nil {
 			answer = h.failed(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	body, release, err := h.admitted.read(w, r)
+	body, held, err := h.admitted.read(w, r)
 	if err != nil {
-		return h.refused(err)
+		return h.refused(err), release
 	}
-	defer release()
+	release = held
 	if !h.admitted.flying.TryAcquire(1) {
 		return h.refused(refuse(http.StatusServiceUnavailable, Busy,
-			"%d reviews are being worked on already, and no more are taken", h.admitted.limits.InFlight))
+			"%d reviews are being worked on already, and no more are taken", h.admitted.limits.InFlight)), release
 	}
 	defer h.admitted.flying.Release(1)
 	h.observer.InFlight(1)
 	defer h.observer.InFlight(-1)
-	return h.review(r.Context(), body)
+	return h.review(r.Context(), body), release
 }
 
 func (h *handler) review(ctx context.Context, body []byte) reply {

@@ -398,7 +398,7 @@ func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
 			for _, path := range []string{ValidateServicesPath, DefaultServicesPath} {
 				var observer told
 				recorded := serve(t, knowing(admission.Settings{}, nil), &observer, io.Discard, path, post(c.body))
-				refusedWith(t, recorded.Result(), http.StatusBadRequest, c.want)
+				refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
 				if lines := observer.all(); len(lines) != 2 || lines[1] != "reviewed "+path+" error" {
 					t.Errorf("told %q", lines)
 				}
@@ -407,19 +407,24 @@ func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// refusedWith checks an answer that is no review.
-func refusedWith(t *testing.T, answer *http.Response, code int, text string) {
+func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *answered {
 	t.Helper()
-	body, err := io.ReadAll(answer.Body)
+	answer, err := readAnswer(recorded.Result())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return answer
+}
+
+// refusedWith checks an answer that is no review.
+func refusedWith(t *testing.T, answer *answered, code int, text string) {
+	t.Helper()
 	var status metav1.Status
-	if err := json.Unmarshal(body, &status); err != nil {
-		t.Fatalf("%v in %d %q", err, answer.StatusCode, body)
+	if err := json.Unmarshal(answer.Body, &status); err != nil {
+		t.Fatalf("%v in %d %q", err, answer.StatusCode, answer.Body)
 	}
 	if answer.StatusCode != code || int(status.Code) != code || status.Kind != "Status" || status.Status != metav1.StatusFailure {
-		t.Errorf("got %d %s, want %d", answer.StatusCode, body, code)
+		t.Errorf("got %d %s, want %d", answer.StatusCode, answer.Body, code)
 	}
 	if status.Reason == "" || !strings.Contains(status.Message, text) {
 		t.Errorf("the reason %s %q does not say %q", status.Reason, status.Message, text)
@@ -432,7 +437,7 @@ func TestAReviewOnTheWrongPathIsRefused(t *testing.T) {
 	} {
 		asked := about{operation: apiserver.Create, object: object}.review(t, path)
 		recorded := serve(t, knowing(admission.Settings{}, nil), silent{}, io.Discard, path, post(asked.body))
-		refusedWith(t, recorded.Result(), http.StatusBadRequest, "came to the path for")
+		refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
 	}
 }
 
@@ -447,7 +452,7 @@ func TestNoReviewOfADeletionOrAStatusIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := c.about.review(t, ValidateServicesPath)
 			recorded := serve(t, knowing(admission.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
-			refusedWith(t, recorded.Result(), http.StatusBadRequest, c.want)
+			refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
 		})
 	}
 }
@@ -483,7 +488,7 @@ func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 			var observer told
 			r := post(body)
 			c.change(r)
-			answer := serve(t, knowing(admission.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r).Result()
+			answer := resultOf(t, serve(t, knowing(admission.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
 			refusedWith(t, answer, c.code, c.want)
 			if diff := cmp.Diff([]string{"refused " + c.told, "reviewed /validate-services error"}, observer.all()); diff != "" {
 				t.Errorf("told (-want +got):\n%s", diff)
@@ -517,7 +522,7 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var observer told
 	var lines bytes.Buffer
-	answer := serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)).Result()
+	answer := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)))
 	refusedWith(t, answer, http.StatusInternalServerError, "failed inside")
 	if answer.Header.Get("Retry-After") != "" {
 		t.Error("the API server is told to ask again")
@@ -543,7 +548,7 @@ func TestNobodyIsDeniedWithoutARule(t *testing.T) {
 	}
 	recorded := httptest.NewRecorder()
 	h.ServeHTTP(recorded, post([]byte("{}")))
-	refusedWith(t, recorded.Result(), http.StatusInternalServerError, "failed inside")
+	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "failed inside")
 	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

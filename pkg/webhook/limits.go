@@ -4,7 +4,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits bound what requests may cost, in bytes unless it says otherwise.
+// Limits bound what requests may cost, in bytes unless it says otherwise. Whatever they are, one body of the largest size can be held,
+// and one review be worked on (see atLeastOne).
 type Limits struct {
 	// Body is of a single body.
 	Body int64
@@ -12,6 +13,22 @@ type Limits struct {
 	Bodies int64
 	// InFlight is how many reviews are worked on at the same moment.
 	InFlight int64
+}
+
+// atLeastOne are limits that let one request in, however large. With less room for all bodies than one may need, it would be told for
+// ever to come back in a second.
+func (l Limits) atLeastOne() Limits {
+	l.Bodies = max(l.Bodies, l.weight(l.Body))
+	l.InFlight = max(l.InFlight, 1)
+	return l
+}
+
+// weight is what a request with a body of that length is counted with; the length is -1 if it is not announced.
+func (l Limits) weight(length int64) int64 {
+	if length < 0 {
+		length = l.Body
+	}
+	return max(length, requestBytes)
 }
 
 const (
@@ -42,13 +59,6 @@ type admitted struct {
 }
 
 func newAdmitted(limits Limits) *admitted {
+	limits = limits.atLeastOne()
 	return &admitted{limits, semaphore.NewWeighted(limits.Bodies), semaphore.NewWeighted(limits.InFlight)}
-}
-
-// weight is what a request with a body of that length is counted with; the length is -1 if it is not announced.
-func (a *admitted) weight(length int64) int64 {
-	if length < 0 {
-		length = a.limits.Body
-	}
-	return max(length, requestBytes)
 }

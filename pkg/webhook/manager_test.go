@@ -63,7 +63,7 @@ func TestTheManagersPartsLastAsLongAsReviewsAreAnswered(t *testing.T) {
 
 	r := &running{Server: server, url: "https://" + listener.Addr().String(), pair: pair}
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	ask := func() (*http.Response, error) {
+	ask := func() (*answered, error) {
 		answer, _, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
 		return answer, err
 	}

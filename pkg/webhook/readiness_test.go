@@ -47,7 +47,7 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 
 func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 	var pair *tls.Certificate
-	var noPair, unsynced error = errors.New("no Secret"), errors.New("nodes")
+	noPair, unsynced := errors.New("no Secret"), errors.New("nodes")
 	idle := NewServer(ServerOptions{
 		Log:         slog.New(slog.DiscardHandler),
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, noPair },

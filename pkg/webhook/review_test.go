@@ -126,12 +126,12 @@ func managed(by string) metav1.ManagedFieldsEntry {
 	now := metav1.Unix(1_700_000_000, 0)
 	return metav1.ManagedFieldsEntry{
 		Manager: by, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{` +
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{` +
 			`"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{}},` +
 			`"f:labels":{".":{},"f:app.kubernetes.io/name":{},"f:app.kubernetes.io/part-of":{}}},"f:spec":{"f:internalTrafficPolicy":{},` +
 			`"f:ports":{".":{},"k:{\"port\":443,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{},"f:targetPort":{}},` +
 			`"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:name":{},"f:port":{},"f:protocol":{},"f:targetPort":{}}},` +
-			`"f:selector":{},"f:sessionAffinity":{},"f:type":{}}}`)},
+			`"f:selector":{},"f:sessionAffinity":{},"f:type":{}}}`),
 	}
 }
 

@@ -124,19 +124,39 @@ func (r *running) client(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-func send(ctx context.Context, client *http.Client, url string, body io.Reader) (*http.Response, []byte, error) {
+func send(ctx context.Context, client *http.Client, url string, body io.Reader) (*answered, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, err := client.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	return answer, text, err
+	answer, err := readAnswer(response)
+	if err != nil {
+		return nil, nil, err
+	}
+	return answer, answer.Body, nil
+}
+
+// answered is an answer that has been read.
+type answered struct {
+	StatusCode int
+	Close      bool
+	Header     http.Header
+	Body       []byte
+}
+
+// readAnswer reads a response to its end, and closes it.
+func readAnswer(response *http.Response) (*answered, error) {
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &answered{response.StatusCode, response.Close, response.Header, body}, nil
 }
 
 func TestTheAPIServersOwnClientUnderstandsEveryAnswer(t *testing.T) {
@@ -338,11 +358,10 @@ func TestABodyOfSevenMebibytesIsRefusedAndTheAnswerArrives(t *testing.T) {
 		"not announced": io.LimitReader(zeros{}, 7<<20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer, text, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
+			answer, _, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer.Body = io.NopCloser(bytes.NewReader(text))
 			refusedWith(t, answer, http.StatusRequestEntityTooLarge, "more than 6815744 bytes")
 		})
 	}
@@ -382,14 +401,13 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 	}
 	eventually(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
 	for range extra {
-		answer, body, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
+		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if answer.Header.Get("Retry-After") != "1" {
 			t.Errorf("Retry-After is %q", answer.Header.Get("Retry-After"))
 		}
-		answer.Body = io.NopCloser(bytes.NewReader(body))
 		refusedWith(t, answer, http.StatusServiceUnavailable, "64 reviews are being worked on")
 	}
 	open()
@@ -462,6 +480,27 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 	eventually(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
 }
 
+func TestLimitsLetOneRequestInHoweverSmallTheyAre(t *testing.T) {
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	for name, limits := range map[string]Limits{
+		"no room for a body":           {Body: 1 << 20, InFlight: 64},
+		"less than for one body":       {Body: 1 << 20, Bodies: 1<<20 - 1, InFlight: 64},
+		"bodies of less than a buffer": {Body: int64(len(asked.body)), Bodies: int64(len(asked.body)), InFlight: 64},
+		"no review in flight":          {Body: 1 << 20, Bodies: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, knowing(admission.Settings{}, nil), limits, nil)
+			announced, chunked := bytes.NewReader(asked.body), io.MultiReader(bytes.NewReader(asked.body))
+			for _, body := range []io.Reader{announced, chunked} {
+				answer, text, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Errorf("%T: %v, %v %s", body, err, answer, text)
+				}
+			}
+		})
+	}
+}
+
 func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 	r := start(t, knowing(admission.Settings{}, nil), DefaultLimits(), nil)
 	address := strings.TrimPrefix(r.url, "https://")
@@ -529,13 +568,14 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 }
 
 // raw reads one answer of a connection.
-func raw(t testing.TB, connection net.Conn) *http.Response {
+func raw(t testing.TB, connection net.Conn) *answered {
 	t.Helper()
-	answer, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+	answer, err := readAnswer(response)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return answer

@@ -1,6 +1,7 @@
 package webhookmetrics
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -139,9 +140,7 @@ func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
 			r, registry := newRecorder(t)
 			c.tell(r)
 			want := atStart()
-			for series, value := range c.want {
-				want[series] = value
-			}
+			maps.Copy(want, c.want)
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 				t.Errorf("series (-want +got):\n%s", diff)
 			}

@@ -47,7 +47,8 @@ func TestMain(m *testing.M) {
 func printTable(rows []row) {
 	fmt.Printf(heading, endpointsPerService, watched, changesPerSecond)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "Services\tproxy\tfirst connection\tnew path p50\tp99\tof\tidle\tloaded\tchanges/s\tnew path p50\tp99\tof\tmemory idle\tloaded\tmost\t")
+	fmt.Fprintln(w, "Services\tproxy\tfirst connection\tnew path p50\tp99\tof\tidle\tloaded\tchanges/s\t"+
+		"new path p50\tp99\tof\tmemory idle\tloaded\tmost\t")
 	for _, row := range rows {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\t%d MiB\t%d MiB\t%d MiB\t\n", row.services, row.daemon, millis(row.ready),
 			cells(row.paths), row.idle.processor, row.loaded.processor, row.rate, cells(row.loadedPaths),

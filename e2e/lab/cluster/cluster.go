@@ -112,6 +112,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Place:       c.host,
 		Address:     c.host.IPv4,
 		Controllers: true,
+		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless told to look up the endpoints itself, as
+		// clusters do whose control plane has no service proxy. Here it has routes to pods, and nobody who serves ClusterIPs.
+		APIServerFlags: []string{"--enable-aggregator-routing"},
 	})
 	if err != nil {
 		return err

@@ -10,10 +10,14 @@ type Options struct {
 	Folder Folder
 	// Nodes is how many there are.
 	Nodes int
-	// Manifests is the folder that Vicinity is installed from. Empty: it is not installed.
+	// Manifests is the folder that the proxy is installed from. Empty: it is not installed.
 	Manifests string
-	// Proxy is the proxy's program, for the image that Vicinity is installed with.
+	// Proxy is the proxy's program, for the image that it is installed with.
 	Proxy string
+	// WebhookManifests is the folder that the admission webhook is installed from. Empty: it is not installed.
+	WebhookManifests string
+	// Webhook is the webhook's program, for the image that it is installed with.
+	Webhook string
 	// KubeProxy also runs Kubernetes' own service proxy on every node.
 	KubeProxy bool
 }
@@ -38,7 +42,8 @@ const (
 	corednsImage = "vicinity-lab-coredns:lab"
 	probeImage   = "vicinity-probe:lab"
 	proxyName    = "vicinity-proxy"
-	proxyTag     = "lab"
+	webhookName  = "vicinity-webhook"
+	ownTag       = "lab" // of both
 
 	kubeProxyImage = "vicinity-lab-kube-proxy:lab"
 )

@@ -22,7 +22,10 @@ var dnsManifests []byte
 // system is the namespace of what belongs to the cluster itself.
 const system = "kube-system"
 
-// fill gives the cluster DNS and a service proxy, and waits until all of it works.
+// webhookNamespace is where manifests/webhook puts it.
+const webhookNamespace = "vicinity-system"
+
+// fill gives the cluster DNS, a service proxy and the admission webhook, and waits until all of it works.
 func (c *Cluster) fill(ctx context.Context) error {
 	dns := filepath.Join(c.config.Folder.Run(), "dns.yaml")
 	if err := os.WriteFile(dns, dnsManifests, 0o644); err != nil {
@@ -31,13 +34,9 @@ func (c *Cluster) fill(ctx context.Context) error {
 	if err := c.kubectl(ctx, "apply", "-f", dns); err != nil {
 		return err
 	}
-	if c.config.KubeProxy {
-		if err := c.deployKubeProxy(ctx); err != nil {
-			return err
-		}
-	}
-	if c.config.Manifests != "" {
-		if err := c.install(ctx); err != nil {
+	contents := c.contents()
+	for _, content := range contents {
+		if err := content.install(ctx); err != nil {
 			return err
 		}
 	}
@@ -45,26 +44,49 @@ func (c *Cluster) fill(ctx context.Context) error {
 		return err
 	}
 	c.config.Step("%d nodes are ready", c.config.Nodes)
-	if c.config.KubeProxy {
-		if err := c.awaitDaemonSet(ctx, kubeProxyName); err != nil {
+	if c.config.served() {
+		contents = append(contents, content{await: c.awaitDNS, step: "cluster DNS is ready"})
+	}
+	for _, content := range contents {
+		if err := content.await(ctx); err != nil {
 			return err
 		}
-		c.config.Step("kube-proxy runs on all nodes")
+		c.config.Step(content.step)
+	}
+	return nil
+}
+
+// content is something that runs in the cluster.
+type content struct {
+	install, await func(context.Context) error
+	step           string // what is true afterwards
+}
+
+// contents is what was asked for. All of it is installed before anything is waited for.
+func (c *Cluster) contents() []content {
+	var all []content
+	if c.config.KubeProxy {
+		all = append(all, content{
+			install: c.deployKubeProxy,
+			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, kubeProxyName) },
+			step:    "kube-proxy runs on all nodes",
+		})
 	}
 	if c.config.Manifests != "" {
-		if err := c.awaitDaemonSet(ctx, proxyName); err != nil {
-			return err
-		}
-		c.config.Step("Vicinity is ready on all nodes")
+		all = append(all, content{
+			install: c.installProxy,
+			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, proxyName) },
+			step:    "Vicinity is ready on all nodes",
+		})
 	}
-	if !c.config.served() {
-		return nil
+	if c.config.WebhookManifests != "" {
+		all = append(all, content{
+			install: c.installWebhook,
+			await:   func(ctx context.Context) error { return c.awaitDeployment(ctx, webhookNamespace, webhookName) },
+			step:    "the admission webhook is ready",
+		})
 	}
-	if err := c.awaitDNS(ctx); err != nil {
-		return err
-	}
-	c.config.Step("cluster DNS is ready")
-	return nil
+	return all
 }
 
 func (c *Cluster) awaitDaemonSet(ctx context.Context, name string) error {
@@ -81,14 +103,17 @@ func (c *Cluster) awaitDaemonSet(ctx context.Context, name string) error {
 }
 
 func (c *Cluster) awaitDNS(ctx context.Context) error {
+	return c.awaitDeployment(ctx, system, "coredns")
+}
+
+func (c *Cluster) awaitDeployment(ctx context.Context, namespace, name string) error {
 	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
-		const name = "coredns"
-		found, err := c.client.AppsV1().Deployments(system).Get(ctx, name, metav1.GetOptions{})
+		found, err := c.client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
-			return "", fmt.Errorf("reading Deployment %s/%s: %w", system, name, err)
+			return "", fmt.Errorf("reading Deployment %s/%s: %w", namespace, name, err)
 		}
-		if found.Status.ReadyReplicas < *found.Spec.Replicas {
-			return fmt.Sprintf("Deployment %s/%s", system, name), nil
+		if ready, want := found.Status.ReadyReplicas, *found.Spec.Replicas; ready < want {
+			return fmt.Sprintf("Deployment %s/%s: %d of %d pods are ready", namespace, name, ready, want), nil
 		}
 		return "", nil
 	})

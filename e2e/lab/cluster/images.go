@@ -41,6 +41,9 @@ func (c *Cluster) images() ([]image.Image, error) {
 	if c.config.Proxy != "" {
 		images = append(images, proxyImage(c.config.Proxy))
 	}
+	if c.config.Webhook != "" {
+		images = append(images, webhookImage(c.config.Webhook))
+	}
 	if c.config.KubeProxy {
 		kubeProxy, err := c.imageOfKubeProxy()
 		if err != nil {
@@ -53,5 +56,10 @@ func (c *Cluster) images() ([]image.Image, error) {
 
 // proxyImage is the image that Dockerfile.proxy makes, of a program that is there already.
 func proxyImage(program string) image.Image {
-	return image.Image{Name: proxyName + ":" + proxyTag, Program: program, User: "0:0"}
+	return image.Image{Name: proxyName + ":" + ownTag, Program: program, User: "0:0"}
+}
+
+// webhookImage is the image that Dockerfile.webhook makes.
+func webhookImage(program string) image.Image {
+	return image.Image{Name: webhookName + ":" + ownTag, Program: program, User: "65532:65532"}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,10 +23,10 @@ import (
 // root is the repository's top folder, seen from this package.
 const root = "../../.."
 
-// anyProgram builds a static program, which stands for the proxy. It is not the proxy, for that takes long.
-func anyProgram(t *testing.T) string {
+// anyProgram builds a static program, which stands for one of ours with that name. It is none of them, for those take long.
+func anyProgram(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "proxy")
+	path := filepath.Join(t.TempDir(), name)
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../image/pause")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
@@ -87,47 +86,64 @@ func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	return files
 }
 
-// TestTheLabsImageIsThatOfTheDockerfile: what the suites prove in the lab is proved for the image that users build.
-func TestTheLabsImageIsThatOfTheDockerfile(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile.proxy"))
+// ours are the programs of which the lab makes an image as a Dockerfile does.
+var ours = map[string]struct {
+	dockerfile string
+	image      func(program string) image.Image
+}{
+	"proxy":   {"Dockerfile.proxy", proxyImage},
+	"webhook": {"Dockerfile.webhook", webhookImage},
+}
+
+// dockerfile returns the text of one of the repository's.
+func dockerfile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := recipeOf(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := anyProgram(t)
-	built := assembled(t, proxyImage(program))
-	config, err := built.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A base image would bring files of its own.
-	if want.Base != "scratch" {
-		t.Errorf("the Dockerfile begins with %s, and the lab with nothing", want.Base)
-	}
-	if diff := cmp.Diff(v1.Config{User: want.User, Entrypoint: want.Entrypoint}, config.Config); diff != "" {
-		t.Errorf("configuration (-Dockerfile +lab):\n%s", diff)
-	}
-	got := filesOf(t, built)
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(want.Files)), slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("files (-Dockerfile +lab):\n%s", diff)
-	}
-	if from := want.Files["/proxy"]; from != "/src/bin/proxy" {
-		t.Errorf("the Dockerfile copies %q to /proxy, and the lab bin/proxy", from)
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(content, got["/proxy"]) {
-		t.Errorf("/proxy has %d bytes, and is not the program of %d", len(got["/proxy"]), len(content))
+	return string(text)
+}
+
+// TestTheLabsImagesAreThoseOfTheDockerfiles: what the suites prove in the lab is proved for the images that users build.
+func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
+	for name, our := range ours {
+		t.Run(name, func(t *testing.T) {
+			want, err := recipeOf(dockerfile(t, our.dockerfile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := anyProgram(t, name)
+			built := assembled(t, our.image(program))
+			config, err := built.ConfigFile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A base image would bring files of its own.
+			if want.Base != "scratch" {
+				t.Errorf("the Dockerfile begins with %s, and the lab with nothing", want.Base)
+			}
+			if diff := cmp.Diff(v1.Config{User: want.User, Entrypoint: want.Entrypoint}, config.Config); diff != "" {
+				t.Errorf("configuration (-Dockerfile +lab):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]string{"/" + name: "/src/bin/" + name}, want.Files); diff != "" {
+				t.Errorf("what the Dockerfile copies, and from where (-want +got):\n%s", diff)
+			}
+			content, err := os.ReadFile(program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := filesOf(t, built)
+			if len(got) != 1 || !bytes.Equal(content, got["/"+name]) {
+				t.Errorf("the lab's image has %d files, and /%s of %d bytes; want that alone, the program of %d",
+					len(got), name, len(got["/"+name]), len(content))
+			}
+		})
 	}
 }
 
-// buildCommand returns the line with which a command would build bin/proxy, if make were to run what it says.
-func buildCommand(t *testing.T, name string, arguments ...string) string {
+// buildCommand returns the line with which a command would build a program of bin, if make were to run what it says.
+func buildCommand(t *testing.T, program, name string, arguments ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, arguments...)
 	command.Dir = root
@@ -138,39 +154,39 @@ func buildCommand(t *testing.T, name string, arguments ...string) string {
 	}
 	var lines []string
 	for line := range strings.Lines(string(output)) {
-		if strings.Contains(line, "-o bin/proxy ") {
+		if strings.Contains(line, "-o bin/"+program+" ") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	if len(lines) != 1 {
-		t.Fatalf("%s: lines %q build bin/proxy, want one of\n%s", command, lines, output)
+		t.Fatalf("%s: lines %q build bin/%s, want one of\n%s", command, lines, program, output)
 	}
 	return lines[0]
 }
 
-// TestTheLabsProxyIsBuiltAsTheDockerfilesIs: package manifests runs the Dockerfile's command, and looks at the binary.
-func TestTheLabsProxyIsBuiltAsTheDockerfilesIs(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "Dockerfile.proxy"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var runs []string
-	for _, next := range instructionsOf(string(text)) {
-		if next.name == "RUN" {
-			words := slices.DeleteFunc(strings.Fields(next.arguments), func(word string) bool { return strings.HasPrefix(word, "--mount=") })
-			runs = append(runs, strings.Join(words, " "))
-		}
-	}
-	if len(runs) != 1 {
-		t.Fatalf("the Dockerfile runs %q, want one command", runs)
-	}
-	want := buildCommand(t, "sh", "-euc", runs[0])
-	if !strings.Contains(want, "CGO_ENABLED=0 ") || !strings.Contains(want, "v1.2.3") {
-		t.Errorf("the Dockerfile's command is %q, want one for a static binary that knows its version", want)
-	}
-	for _, target := range []string{"lab", "e2e"} {
-		if got := buildCommand(t, "make", target); got != want {
-			t.Errorf("make %s builds by\n%s\nand the Dockerfile by\n%s", target, got, want)
-		}
+// TestTheLabsProgramsAreBuiltAsTheDockerfilesAre: package manifests runs the Dockerfiles' commands, and looks at the binaries.
+func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
+	for name, our := range ours {
+		t.Run(name, func(t *testing.T) {
+			var runs []string
+			for _, next := range instructionsOf(dockerfile(t, our.dockerfile)) {
+				if next.name == "RUN" {
+					isMount := func(word string) bool { return strings.HasPrefix(word, "--mount=") }
+					runs = append(runs, strings.Join(slices.DeleteFunc(strings.Fields(next.arguments), isMount), " "))
+				}
+			}
+			if len(runs) != 1 {
+				t.Fatalf("the Dockerfile runs %q, want one command", runs)
+			}
+			want := buildCommand(t, name, "sh", "-euc", runs[0])
+			if !strings.Contains(want, "CGO_ENABLED=0 ") || !strings.Contains(want, "v1.2.3") {
+				t.Errorf("the Dockerfile's command is %q, want one for a static binary that knows its version", want)
+			}
+			for _, target := range []string{"lab", "e2e"} {
+				if got := buildCommand(t, name, "make", target); got != want {
+					t.Errorf("make %s builds by\n%s\nand the Dockerfile by\n%s", target, got, want)
+				}
+			}
+		})
 	}
 }

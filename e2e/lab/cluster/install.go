@@ -11,12 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// install installs Vicinity as README.md of the manifests says: the image and two settings are the cluster's own.
-func (c *Cluster) install(ctx context.Context) error {
-	folder := c.config.Folder.Install()
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
-	}
+// installProxy installs the proxy as README.md of the manifests says: the image and two settings are the cluster's own.
+func (c *Cluster) installProxy(ctx context.Context) error {
 	rendered, err := c.kubectlOutput(ctx, "kustomize", c.config.Manifests)
 	if err != nil {
 		return err
@@ -25,26 +21,54 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
 	}
-	base, err := filepath.Rel(folder, c.config.Manifests) // kustomize takes no absolute path
-	if err != nil {
-		return fmt.Errorf("finding %s from %s: %w", c.config.Manifests, folder, err)
+	return c.install(ctx, proxyName, c.config.Manifests, patch)
+}
+
+// installWebhook installs the admission webhook. Only the image is the cluster's own.
+func (c *Cluster) installWebhook(ctx context.Context) error {
+	return c.install(ctx, webhookName, c.config.WebhookManifests)
+}
+
+// install applies a folder of manifests by a kustomization of the lab's own, which says which image it is, and patches what is given.
+func (c *Cluster) install(ctx context.Context, name, manifests string, patches ...[]byte) error {
+	folder := filepath.Join(c.config.Folder.Install(), name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
 	}
-	kustomization, err := yaml.Marshal(map[string]any{
+	base, err := filepath.Rel(folder, manifests) // kustomize takes no absolute path
+	if err != nil {
+		return fmt.Errorf("finding %s from %s: %w", manifests, folder, err)
+	}
+	kustomization, err := kustomizationOf(name, base, patches...)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), kustomization, 0o644); err != nil {
+		return fmt.Errorf("writing the kustomization: %w", err)
+	}
+	return c.kubectl(ctx, "apply", "-k", folder)
+}
+
+// kustomizationOf is the manifests in a folder with the lab's image of that name, and with patches.
+func kustomizationOf(image, base string, patches ...[]byte) ([]byte, error) {
+	content := map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
 		"kind":       "Kustomization",
 		"resources":  []string{base},
-		"images":     []map[string]string{{"name": proxyName, "newTag": proxyTag}},
-		"patches":    []map[string]string{{"path": "settings.yaml"}},
-	})
+		"images":     []map[string]string{{"name": image, "newTag": ownTag}},
+	}
+	var written []map[string]string
+	for _, patch := range patches {
+		written = append(written, map[string]string{"patch": string(patch)})
+	}
+	if written != nil {
+		content["patches"] = written
+	}
+	text, err := yaml.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("encoding the kustomization: %w", err)
+		return nil, fmt.Errorf("encoding the kustomization of %s: %w", image, err)
 	}
-	for name, content := range map[string][]byte{"kustomization.yaml": kustomization, "settings.yaml": patch} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return fmt.Errorf("writing the kustomization: %w", err)
-		}
-	}
-	return c.kubectl(ctx, "apply", "-k", folder)
+	return text, nil
 }
 
 // The files in Vicinity's ConfigMap.

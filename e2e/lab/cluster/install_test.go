@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 )
 
@@ -71,5 +72,39 @@ func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
 	if _, err := settings([]byte("kind: Service\n"), "", ""); !errors.Is(err, errNoConfigMap) {
 		t.Errorf("got error %v, want %v", err, errNoConfigMap)
+	}
+}
+
+func TestAKustomizationChangesTheImageAndWhatItIsToldTo(t *testing.T) {
+	type kustomization struct {
+		Resources []string
+		Images    []map[string]string
+		Patches   []map[string]string
+	}
+	for name, test := range map[string]struct {
+		patches [][]byte
+		want    []map[string]string
+	}{
+		"nothing else": {},
+		"a setting":    {patches: [][]byte{[]byte("kind: ConfigMap\n")}, want: []map[string]string{{"patch": "kind: ConfigMap\n"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := kustomizationOf("some-image", "../manifests", test.patches...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got kustomization
+			if err := yaml.Unmarshal(text, &got); err != nil {
+				t.Fatal(err)
+			}
+			want := kustomization{
+				Resources: []string{"../manifests"},
+				Images:    []map[string]string{{"name": "some-image", "newTag": "lab"}},
+				Patches:   test.want,
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

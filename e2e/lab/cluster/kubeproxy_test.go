@@ -23,7 +23,7 @@ func TestTheLibrariesOfAProgramAreThoseThatTheLinkerFinds(t *testing.T) {
 }
 
 func TestAnImageMayHoldWhatItsProgramRuns(t *testing.T) {
-	program := anyProgram(t)
+	program := anyProgram(t, "proxy")
 	got := assembled(t, image.Image{
 		Name: kubeProxyImage, Program: program, Folder: "/usr/local/bin", Files: map[string]string{"/usr/sbin/nft": program},
 	})

@@ -41,7 +41,7 @@ func (f Folder) Own() string { return filepath.Join(string(f), "own") }
 // Groups is the file that names the cgroups to remove.
 func (f Folder) Groups() string { return filepath.Join(string(f), "cgroups") }
 
-// Install is the folder of the kustomization that Vicinity is installed from.
+// Install is the folder of the kustomizations that Vicinity is installed from.
 func (f Folder) Install() string { return filepath.Join(string(f), "install") }
 
 // PID is the file that names the first process of a node, as the machine sees it.

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/metadata"
+)
+
+// away is how to reach an API server that does not answer.
+const away = `apiVersion: v1
+kind: Config
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: away, context: {cluster: away, user: nobody}}]
+users: [{name: nobody, user: {}}]
+current-context: away
+`
+
+// uncertified is a certificate that never comes.
+type uncertified struct{ certs.Source }
+
+func (uncertified) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return nil, errors.New("it is still being made")
+}
+
+// lockedBuffer is a log that several goroutines write.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(kubeconfig, []byte(away), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	s := &server{
+		flags:       &runFlags{webhookAddress: "127.0.0.1:0", healthAddress: "0", metricAddress: "0"},
+		log:         slog.New(slog.NewTextHandler(&log, nil)),
+		certificate: uncertified{},
+	}
+	var err error
+	if s.https, err = s.listen(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.manager, err = s.newManager(apiserver.Connection{Kubeconfig: kubeconfig}); err != nil {
+		t.Fatal(err)
+	}
+	if s.cluster, err = metadata.Follow(t.Context(), s.manager.GetCache()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.register(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.runManager(ctx) }()
+	for deadline := time.Now().Add(time.Minute); s.https.StartedChecker()(nil) != nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not listen")
+		}
+	}
+	if s.synced() == nil {
+		t.Error("it knows a cluster that has told it nothing")
+	}
+	for range 2 {
+		if s.ready() == nil {
+			t.Error("it is ready")
+		}
+	}
+	end()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+	}
+	if told := strings.Count(log.String(), "it is still being made"); told != 1 {
+		t.Errorf("the log says %d times why it is not ready: %s", told, log.String())
+	}
+}

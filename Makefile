@@ -37,9 +37,10 @@ demo: root build ## Watch connections stay in their zone, fail over and come bac
 lint: ## Run golangci-lint, import rules included
 	go tool -modfile=.lint/go.mod golangci-lint run
 
-bench: root ## Measure syncs against a real kernel and print a table (needs root)
+bench: root ## Measure syncs, whole daemons and the webhook, and print tables (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/daemons
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/webhook
 
 # The lab goes whatever the suites say, and also if it did not come up.
 e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)

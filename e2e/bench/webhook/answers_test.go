@@ -1,0 +1,56 @@
+package webhook_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+// What is measured must be what it is called.
+func TestEachKindOfReviewIsAnsweredAsItsNameSays(t *testing.T) {
+	s := newSite(t)
+	for _, kind := range kinds(t) {
+		for _, review := range kind.reviews {
+			if got := s.webhook.answerTo(t, review); got != review.answer {
+				t.Errorf("%s: the webhook answers %+v, want %+v", kind.name, got, review.answer)
+			}
+			if got := s.floor.answerTo(t, review); got != (answer{}) {
+				t.Errorf("%s: the floor answers %+v", kind.name, got)
+			}
+		}
+	}
+	if got := len(mix(t).reviews); got != 20 {
+		t.Errorf("the mix is of %d", got)
+	}
+}
+
+func (s *server) answerTo(t *testing.T, asked review) answer {
+	t.Helper()
+	var body bytes.Buffer
+	if err := s.dial(t).ask(asked, &body); err != nil {
+		t.Fatal(err)
+	}
+	var told admissionv1.AdmissionReview
+	if err := json.Unmarshal(body.Bytes(), &told); err != nil {
+		t.Fatal(err)
+	}
+	if told.Response == nil || told.Response.UID != reviewID {
+		t.Fatalf("the answer is %s", &body)
+	}
+	got := answer{patched: len(told.Response.Patch) > 0}
+	if len(told.Response.Warnings) > 0 {
+		got.warned = ruleIn(told.Response.Warnings[0])
+	}
+	if !told.Response.Allowed {
+		got.denied = ruleIn(told.Response.Result.Details.Causes[0].Message)
+	}
+	return got
+}
+
+// ruleIn is the id of a rule at the end of a message, in brackets.
+func ruleIn(message string) string {
+	return strings.Trim(message[strings.LastIndex(message, "[")+1:], "]")
+}

@@ -1,0 +1,54 @@
+package webhook_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+)
+
+// In a process with asFloor in its environment the program is the floor, and listens on that address.
+const (
+	asFloor          = "VICINITY_BENCH_FLOOR"
+	floorCertificate = "VICINITY_BENCH_FLOOR_CERTIFICATE"
+	floorKey         = "VICINITY_BENCH_FLOOR_KEY"
+)
+
+// constant is an answer of common size.
+const constant = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
+	`"allowed":true,"auditAnnotations":{"default":"none; source: service"}}}`
+
+// serveFloor answers every request with the same, with the webhook's settings of TLS and HTTP. It returns only if it fails.
+func serveFloor(address, certificate, key string) error {
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Length", strconv.Itoa(len(constant)))
+		_, _ = io.WriteString(w, constant) // only a client that has gone can make this fail
+	}
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	server := &http.Server{
+		Addr: address, Handler: http.HandlerFunc(handler), Protocols: &protocols,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}},
+	}
+	return server.ListenAndServeTLS(certificate, key)
+}
+
+func (s *site) startFloor(t testing.TB) *server {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := freeAddress(t)
+	command := exec.Command(self)
+	command.Env = append(os.Environ(), asFloor+"="+address, floorCertificate+"="+s.certificate, floorKey+"="+s.key)
+	return s.start(t, &server{name: "floor", address: address}, command)
+}

@@ -1,0 +1,175 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+)
+
+const namespace = "shop"
+
+// reviewID is the uid of all of them.
+const reviewID types.UID = "705ab4f5-6393-11e8-b7cc-42010a800002"
+
+// kind is a kind of review, or several in a fixed order.
+type kind struct {
+	name    string
+	reviews []review
+}
+
+func (k kind) review(number int) review { return k.reviews[number%len(k.reviews)] }
+
+// size is of a body on average, in bytes.
+func (k kind) size() int {
+	sum := 0
+	for _, review := range k.reviews {
+		sum += review.size
+	}
+	return sum / len(k.reviews)
+}
+
+// review is one as it goes over the wire.
+type review struct {
+	request []byte
+	size    int // of the body
+	answer  answer
+}
+
+// answer is what is expected in an answer.
+type answer struct {
+	denied, warned string // by a rule of that id
+	patched        bool
+}
+
+// few and many are how many ports a Service has: one of some 4 kB as they are everywhere, and one of some 100 kB.
+const few, many = 7, 270
+
+// firstPort is the number of the first of them.
+const firstPort = 8000
+
+// kinds are the kinds of reviews.
+func kinds(t testing.TB) []kind {
+	plain := service(t, few, nil)
+	right := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
+	wrong := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "a b,zone,zone"})
+	hard := service(t, few, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone"})
+	large := service(t, many, map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"})
+	kindOf := func(name, path string, operation admissionv1.Operation, now, old []byte, answer answer) kind {
+		return kind{name, []review{newReview(t, path, operation, now, old, answer)}}
+	}
+	return []kind{
+		kindOf("default", webhook.DefaultServicesPath, admissionv1.Create, plain, nil, answer{patched: true}),
+		kindOf("allow", webhook.ValidateServicesPath, admissionv1.Create, right, nil, answer{}),
+		kindOf("update", webhook.ValidateServicesPath, admissionv1.Update, right, plain, answer{}),
+		kindOf("warn", webhook.ValidateServicesPath, admissionv1.Create, hard, nil, answer{warned: "SVC027"}),
+		kindOf("deny", webhook.ValidateServicesPath, admissionv1.Create, wrong, nil, answer{denied: "SVC003"}),
+		kindOf("large", webhook.ValidateServicesPath, admissionv1.Create, large, nil, answer{}),
+	}
+}
+
+// shares are how many there are of each kind among twenty reviews.
+var shares = map[string]int{"default": 6, "allow": 4, "update": 6, "warn": 2, "deny": 1, "large": 1}
+
+// mix is of all kinds, one after the other as long as there are any left of a kind.
+func mix(t testing.TB) kind {
+	mixed := kind{name: "mix"}
+	for turn := 0; len(mixed.reviews) < 20; turn++ {
+		for _, kind := range kinds(t) {
+			if turn < shares[kind.name] {
+				mixed.reviews = append(mixed.reviews, kind.reviews...)
+			}
+		}
+	}
+	return mixed
+}
+
+func newReview(t testing.TB, path string, operation admissionv1.Operation, now, old []byte, answer answer) review {
+	t.Helper()
+	asked := admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID:             reviewID,
+			Kind:            metav1.GroupVersionKind{Version: "v1", Kind: "Service"},
+			Resource:        metav1.GroupVersionResource{Version: "v1", Resource: "services"},
+			RequestKind:     &metav1.GroupVersionKind{Version: "v1", Kind: "Service"},
+			RequestResource: &metav1.GroupVersionResource{Version: "v1", Resource: "services"},
+			Name:            "web", Namespace: namespace, Operation: operation,
+			UserInfo: authenticationv1.UserInfo{Username: "alice", Groups: []string{"system:authenticated"}},
+			Object:   runtime.RawExtension{Raw: now}, OldObject: runtime.RawExtension{Raw: old},
+			DryRun:  new(bool),
+			Options: runtime.RawExtension{Raw: []byte(`{"kind":"CreateOptions","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}`)},
+		},
+	}
+	body := marshal(t, asked)
+	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\nHost: %s:443\r\nUser-Agent: kube-apiserver-admission\r\n"+
+		"Content-Length: %d\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n",
+		path, serverName, len(body))
+	return review{request: append([]byte(head), body...), size: len(body), answer: answer}
+}
+
+// service is a Service that was applied with kubectl, as an API server hands it on: with its defaults, and its field managers.
+func service(t testing.TB, ports int, annotations map[string]string) []byte {
+	t.Helper()
+	made := &corev1.Service{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: namespace, Annotations: map[string]string{},
+			Labels: map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/part-of": namespace},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app.kubernetes.io/name": "web"},
+			SessionAffinity: corev1.ServiceAffinityNone, InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyCluster),
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
+		},
+	}
+	for port := range ports {
+		made.Spec.Ports = append(made.Spec.Ports, corev1.ServicePort{
+			Name: fmt.Sprintf("port-%d", port), Port: int32(firstPort + port), Protocol: corev1.ProtocolTCP,
+		})
+	}
+	maps.Copy(made.Annotations, annotations)
+	made.Annotations[corev1.LastAppliedConfigAnnotation] = string(marshal(t, made))
+	now := metav1.Unix(1_700_000_000, 0)
+	made.UID, made.ResourceVersion, made.CreationTimestamp = "0b1c6f3e-7c5a-4a9e-9d59-2f6b6f0f7a52", "4711", now
+	for _, manager := range []string{"kubectl-client-side-apply", "helm"} {
+		made.ManagedFields = append(made.ManagedFields, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(managedFields(ports)),
+		})
+	}
+	return marshal(t, made)
+}
+
+func managedFields(ports int) string {
+	var text strings.Builder
+	text.WriteString(`{"f:metadata":{"f:annotations":{".":{},"f:kubectl.kubernetes.io/last-applied-configuration":{}},` +
+		`"f:labels":{".":{},"f:app.kubernetes.io/name":{},"f:app.kubernetes.io/part-of":{}}},` +
+		`"f:spec":{"f:internalTrafficPolicy":{},"f:selector":{},"f:sessionAffinity":{},"f:type":{},"f:ports":{".":{}`)
+	for port := range ports {
+		fmt.Fprintf(&text, `,"k:{\"port\":%d,\"protocol\":\"TCP\"}":`, firstPort+port)
+		text.WriteString(`{".":{},"f:name":{},"f:port":{},"f:protocol":{},"f:targetPort":{}}`)
+	}
+	text.WriteString("}}}")
+	return text.String()
+}
+
+func marshal(t testing.TB, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,124 @@
+package webhook_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+)
+
+// server is one that is measured.
+type server struct {
+	name    string
+	address string
+	metrics string // where its metrics are; empty if it has none
+	process *process.Process
+	tls     *tls.Config
+	asked   int // reviews so far
+}
+
+// ticksPerSecond is the unit of /proc/PID/stat: USER_HZ is 100 on all architectures that Go knows but Alpha (proc(5)).
+const ticksPerSecond = 100
+
+// processorTime is utime and stime of /proc/PID/stat: fields 14 and 15.
+func (s *server) processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	text := s.proc(t, "stat")
+	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may hold anything
+	var ticks int64
+	for _, field := range fields[14-3 : 15-3+1] {
+		number, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += number
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
+// resident is the server's memory, in bytes.
+func (s *server) resident(t testing.TB) int64 {
+	t.Helper()
+	for line := range strings.Lines(s.proc(t, "status")) {
+		var kibibytes int64
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kibibytes); err == nil {
+			return kibibytes << 10
+		}
+	}
+	t.Fatalf("/proc/%d/status has no VmRSS", s.process.PID())
+	return 0
+}
+
+func (s *server) proc(t testing.TB, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.process.PID()), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// metric returns the values of metrics without labels.
+func (s *server) metric(t testing.TB, names ...string) []float64 {
+	t.Helper()
+	found := map[string]float64{}
+	err := get("http://"+s.metrics+"/metrics", func(body io.Reader) error {
+		lines := bufio.NewScanner(body)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), " ")
+			if number, err := strconv.ParseFloat(value, 64); err == nil {
+				found[name] = number
+			}
+		}
+		return lines.Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float64, len(names))
+	for i, name := range names {
+		value, exists := found[name]
+		if !exists {
+			t.Fatalf("the %s has no metric %s", s.name, name)
+		}
+		values[i] = value
+	}
+	return values
+}
+
+// get reads what is at a URL, which must be well.
+func get(url string, read func(io.Reader) error) error {
+	client := &http.Client{Timeout: 10 * time.Second}
+	answer, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	if read == nil {
+		return nil
+	}
+	return read(answer.Body)
+}
+
+// load is how many processes want a processor of this machine, on average over a minute.
+func load(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	minute, _, _ := strings.Cut(string(text), " ")
+	return minute
+}

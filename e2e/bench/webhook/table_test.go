@@ -1,0 +1,111 @@
+package webhook_test
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+// found is what the benchmark found, for the tables.
+type found struct {
+	loadBefore, loadAfter string
+	costs                 []costRow
+	steady                []steadyRow
+	memory                []remembered
+}
+
+var results found
+
+// costRow is what reviews of one kind cost.
+type costRow struct {
+	kind           kind
+	floor, webhook cost
+}
+
+// steadyRow is what a server's reviews took at the steady rate, in all rounds.
+type steadyRow struct {
+	server      string
+	times, late []time.Duration
+	p99s        []time.Duration // of each round
+	cost        cost
+}
+
+func (r *steadyRow) add(round steady) {
+	r.times, r.late = append(r.times, round.times...), append(r.late, round.late...)
+	r.p99s = append(r.p99s, percentile(slices.Sorted(slices.Values(round.times)), 990))
+	r.cost.reviews += round.reviews
+	r.cost.took += round.took
+	r.cost.processor += round.processor
+}
+
+const costHeading = `
+The webhook as a process of its own, over TLS on loopback with %d connections that are kept; floor: a server of net/http that reads each
+body and answers the same, in turn with it. The load of the machine was %s before, and %s after
+
+As fast as it goes. reviews/s/core: reviews for a second of the server's processor time (wanted of the mix: %d)
+
+`
+
+const steadyHeading = `
+%d reviews a second of the mix, whatever becomes of those before. Times are from when a review was due (wanted: p99 below %s); late: how
+long after that it was sent, which is what the machine and the clients add; p99 of rounds: lowest, middle and highest, which is the noise
+
+`
+
+const memoryHeading = `
+What the webhook holds; live: of the heap, when it was last collected
+
+`
+
+func (f *found) print(to io.Writer) {
+	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, costHeading, connections, f.loadBefore, f.loadAfter, wantPerCore)
+	f.printCosts(w)
+	fmt.Fprintf(w, steadyHeading, ratePerSecond, wantP99)
+	f.printSteady(w)
+	fmt.Fprint(w, memoryHeading)
+	f.printMemory(w)
+	if err := w.Flush(); err != nil {
+		panic(err)
+	}
+}
+
+func (f *found) printCosts(w io.Writer) {
+	fmt.Fprintln(w, "review\tbody\treviews/s\tfloor's\treviews/s/core\tfloor's\tprocessor time a review\tof the floor's\t")
+	for _, row := range f.costs {
+		each := row.webhook.processor / time.Duration(row.webhook.reviews)
+		fmt.Fprintf(w, "%s\t%.1f kB\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.1f\t\n", row.kind.name, float64(row.kind.size())/1000,
+			row.webhook.perSecond(), row.floor.perSecond(), row.webhook.perCore(), row.floor.perCore(),
+			each.Round(time.Microsecond), row.floor.perCore()/row.webhook.perCore())
+	}
+}
+
+func (f *found) printSteady(w io.Writer) {
+	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tof a core\t")
+	for _, row := range f.steady {
+		p99s := slices.Sorted(slices.Values(row.p99s))
+		times, late := slices.Sorted(slices.Values(row.times)), slices.Sorted(slices.Values(row.late))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s, %s, %s\t%s\t%s\t%.0f %%\t\n", row.server, len(times),
+			millis(percentile(times, 500)), millis(percentile(times, 990)), millis(percentile(times, 999)),
+			millis(p99s[0]), millis(percentile(p99s, 500)), millis(p99s[len(p99s)-1]),
+			millis(percentile(late, 500)), millis(percentile(late, 990)), 100*row.cost.processor.Seconds()/row.cost.took.Seconds())
+	}
+}
+
+func (f *found) printMemory(w io.Writer) {
+	fmt.Fprintln(w, "after reviews\tresident\theap in use\tlive\t")
+	for _, row := range f.memory {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t\n", row.reviews, mebibytes(row.resident), mebibytes(row.inUse), mebibytes(row.live))
+	}
+}
+
+func millis(t time.Duration) string { return fmt.Sprintf("%.2f ms", t.Seconds()*1000) }
+
+func mebibytes(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+// percentile is the time that so many of a thousand do not exceed.
+func percentile(sorted []time.Duration, permille int) time.Duration {
+	return sorted[min(len(sorted)*permille/1000, len(sorted)-1)]
+}

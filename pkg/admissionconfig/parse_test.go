@@ -111,7 +111,7 @@ func TestWhatIsWrongIsRefusedWithLineAndField(t *testing.T) {
 		"a rule set twice": {
 			"rules:\n  SVC027: off\n  SVC027: warn\n", []string{`5: rules.SVC027: duplicate field; line 4 sets it already`},
 		},
-		"an unknown field": {"defauls: {}\n", []string{`3: defauls: unknown field; did you mean defaults?`}},
+		"an unknown field": {"defaultz: {}\n", []string{`3: defaultz: unknown field; did you mean defaults?`}},
 		"an unknown field below": {
 			"defaults:\n  trafficDistributoin: PreferSameZone\n",
 			[]string{`4: defaults.trafficDistributoin: unknown field; did you mean defaults.trafficDistribution?`},

@@ -133,7 +133,9 @@ func (f *Files) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if ended != nil {
-				_ = <-ended // it ends as it was told to
+				if err := <-ended; err != nil {
+					f.settings.Log.Debug("ending to watch a certificate's files", "error", err)
+				}
 			}
 			return nil
 		case err := <-ended: // files that are not there for ten seconds; they are looked at all the same

@@ -1,0 +1,122 @@
+package admission_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// asked is how often each webhook is asked.
+type asked struct{ defaults, services, namespaces float64 }
+
+func (in *installation) asked() asked {
+	in.t.Helper()
+	return asked{in.reviews("/default-services"), in.reviews("/validate-services"), in.reviews("/validate-namespaces")}
+}
+
+// askedSince counts again, once there are as many as there should be: a review is counted after it was answered.
+func (in *installation) askedSince(before, want asked) (got asked) {
+	in.t.Helper()
+	eventually(in.t, "the reviews are counted", func() error {
+		now := in.asked()
+		got = asked{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
+		if got.defaults < want.defaults || got.services < want.services || got.namespaces < want.namespaces {
+			return fmt.Errorf("the webhooks were asked %s, want %s", got, want)
+		}
+		return nil
+	})
+	return got
+}
+
+// TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay counts calls. Each of them is time that somebody waits.
+func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
+	in := install(t, manifests, 1)
+	in.namespace("asking", nil, nil)
+	in.namespace("silent", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
+	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // which is warned of
+	services := in.admin.CoreV1().Services("asking")
+	create := func(namespace string, service *corev1.Service) error {
+		_, err := in.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+		return err
+	}
+	patch := func(name, text string, subresources ...string) error {
+		_, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
+		return err
+	}
+	labelled := serviceOf("labelled", wrong)
+	labelled.Labels = map[string]string{"vicinity.dev/admission": "disabled"}
+	outside := serviceOf("outside", nil)
+	outside.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}
+	headless := serviceOf("headless", nil)
+	headless.Spec.ClusterIP = corev1.ClusterIPNone
+
+	for _, step := range []struct {
+		what string
+		do   func() error
+		want asked
+	}{
+		{"a create that says nothing", func() error { return create("asking", serviceOf("plain", nil)) }, asked{defaults: 1}},
+		{"its update", func() error { return patch("plain", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, asked{}},
+		{"its labels", func() error { return patch("plain", `{"metadata": {"labels": {"app": "x"}}}`) }, asked{}},
+		{"its deletion", func() error { return services.Delete(t.Context(), "plain", metav1.DeleteOptions{}) }, asked{}},
+		{"a create that says something", func() error { return create("asking", serviceOf("keyed", wrong)) }, asked{services: 1}},
+		{"an update that changes nothing", func() error { return patch("keyed", `{}`) }, asked{}},
+		{"its finalizers", func() error { return patch("keyed", `{"metadata": {"finalizers": ["example.com/wait"]}}`) }, asked{}},
+		{"its status", func() error {
+			return patch("keyed", `{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "x", "message": "",
+				"lastTransitionTime": "2026-01-01T00:00:00Z"}]}}`, "status")
+		}, asked{}},
+		{"its update", func() error { return patch("keyed", `{"spec": {"sessionAffinity": "ClientIP"}}`) }, asked{services: 1}},
+		{"its annotations", func() error {
+			return patch("keyed", `{"metadata": {"annotations": {"example.com/note": "x"}}}`)
+		}, asked{services: 1}},
+		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, asked{}},
+		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, asked{}},
+		{"a Service that opts out", func() error { return create("asking", labelled) }, asked{}},
+		// What the label's removal shows is judged: a label does not make what is wrong right.
+		{"one that opts in again", func() error {
+			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
+		}, asked{services: 1}},
+		{"a Namespace that opts out", func() error { return create("silent", serviceOf("keyed", wrong)) }, asked{}},
+		{"and says nothing", func() error { return create("silent", serviceOf("plain", nil)) }, asked{}},
+		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, asked{}},
+		{"kube-public", func() error { return create("kube-public", serviceOf("plain", nil)) }, asked{}},
+		{"the webhook's own Namespace", func() error { return create(installedNamespace, serviceOf("keyed", wrong)) }, asked{}},
+		{"an ExternalName", func() error { return create("asking", outside) }, asked{}},
+		{"a headless Service", func() error { return create("asking", headless) }, asked{}},
+		{"an EndpointSlice", func() error { return in.putSlice(t.Context(), []string{in.running()[0].pod.IPv4.String()}) }, asked{}},
+		{"a Namespace that says nothing", func() error { in.namespace("quiet", nil, nil); return nil }, asked{}},
+		{"a Namespace that says something", func() error {
+			in.namespace("talking", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+			return nil
+		}, asked{namespaces: 1}},
+		{"a Namespace that opts out and says something", func() error {
+			in.namespace("mute", map[string]string{"vicinity.dev/admission": "disabled"}, map[string]string{"vicinity.dev/x": "y"})
+			return nil
+		}, asked{}},
+		{"another label of a Namespace", func() error {
+			_, err := in.admin.CoreV1().Namespaces().Patch(t.Context(), "quiet", types.MergePatchType,
+				[]byte(`{"metadata": {"labels": {"team": "a"}}}`), metav1.PatchOptions{})
+			return err
+		}, asked{}},
+	} {
+		before := in.asked()
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if got := in.askedSince(before, step.want); got != step.want {
+			t.Errorf("%s: the webhooks were asked %s, want %s", step.what, got, step.want)
+		}
+	}
+	for _, namespace := range []string{"kube-system", installedNamespace} {
+		must(t, in.admin.CoreV1().Services(namespace).Delete(t.Context(), "keyed", metav1.DeleteOptions{}))
+	}
+	must(t, in.admin.CoreV1().Services("kube-public").Delete(t.Context(), "plain", metav1.DeleteOptions{}))
+}
+
+func (a asked) String() string {
+	return fmt.Sprintf("(defaults %v, Services %v, Namespaces %v)", a.defaults, a.services, a.namespaces)
+}

@@ -1,0 +1,96 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const fileHead = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
+
+func TestAnInvalidConfigurationIsRefusedAtTheStart(t *testing.T) {
+	in := apply(t, manifests)
+	for name, test := range map[string]struct{ text, want string }{
+		"an unknown field":  {fileHead + "stict: true\n", "config.yaml:3: stict: unknown field; did you mean strict?"},
+		"an unknown rule":   {fileHead + "rules:\n  SVC999: deny\n", "config.yaml:4: rules.SVC999: "},
+		"an unknown action": {fileHead + "rules:\n  SVC003: deny\n  SVC027: dney\n", "config.yaml:5: rules.SVC027: "},
+		"two defaults":      {fileHead + "defaults:\n  topologyMode: Auto\n  topologyKeys: '*'\n", "config.yaml:5: defaults.topologyKeys: "},
+		"another kind":      {"apiVersion: v1\nkind: ConfigMap\n", "config.yaml:2: kind: "},
+		"no YAML":           {fileHead + "rules: {\n", "config.yaml:"},
+		"nothing":           {"", "config.yaml:1: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in.mount(test.text)
+			r, err := in.run(in.from)
+			must(t, err)
+			if state := func() string { _ = r.process.Wait(); return r.process.State() }(); state != "exit status 1" {
+				t.Errorf("it ended with %s, want exit status 1", state)
+			}
+			if said := r.log.String(); !strings.Contains(said, test.want) || strings.Contains(said, "serving") {
+				t.Errorf("it said:\n%s\nwant %q", said, test.want)
+			}
+		})
+	}
+}
+
+func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T) {
+	in := install(t, manifests, 2)
+	pids := in.pids()
+	valid := func(want float64) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("the metric is %v", want), func() error {
+			for _, r := range in.running() {
+				got, err := r.metric("vicinity_webhook_configuration_valid")
+				if err != nil || got != want {
+					return errors.Join(err, fmt.Errorf("%s says %v", r.pod.Name, got))
+				}
+			}
+			return nil
+		})
+	}
+	// Every replica is asked some time.
+	denied := func(want ...string) {
+		t.Helper()
+		services := in.admin.CoreV1().Services(probedNamespace)
+		for range 20 {
+			_, err := services.Create(t.Context(), serviceOf("unknown-mode", map[string]string{modeAnnotation: "foo"}),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if got := isDenied(err); !slices.Equal(got, want) || err != nil && want == nil {
+				t.Fatalf("denied by %v, want %v: %v", got, want, err)
+			}
+		}
+	}
+	valid(1)
+	denied()
+	in.configure(fileHead + "strict: true\n")
+	denied("SVC022")
+
+	in.mount(fileHead + "strict: true\nrules:\n  SVC022: of\n")
+	valid(0)
+	denied("SVC022")
+	for _, r := range in.running() {
+		if said := r.log.String(); !strings.Contains(said, "stays in force") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
+			t.Errorf("%s said:\n%s", r.pod.Name, said)
+		}
+		must(t, r.isReady())
+	}
+
+	in.configure(fileHead + "strict: true\nrules:\n  SVC022: \"off\"\n")
+	valid(1)
+	denied()
+	if now := in.pids(); !slices.Equal(now, pids) {
+		t.Errorf("the processes are %v, and were %v", now, pids)
+	}
+}
+
+func (in *installation) pids() []int {
+	var pids []int
+	for _, r := range in.running() {
+		pids = append(pids, r.process.PID())
+	}
+	return pids
+}

@@ -1,0 +1,407 @@
+package admission_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+)
+
+// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before anybody judged it.
+func TestEveryCaseThroughAnAPIServer(t *testing.T) {
+	c := newCorpus(t)
+	c.store()
+	c.in = install(t, manifests, 1)
+	for _, group := range c.groups() {
+		c.prepare(group)
+		for _, placed := range group.cases {
+			t.Run(placed.Name, func(t *testing.T) { c.run(t, placed) })
+		}
+	}
+}
+
+// corpus is the cases, and the cluster in which each has a Namespace.
+type corpus struct {
+	*site
+	t     *testing.T
+	in    *installation
+	cases []placedCase
+
+	configs int                 // how many there were
+	marks   int                 // how often there were other Nodes
+	mark    string              // a label of one of the present ones
+	nodes   []map[string]string // of the group
+}
+
+// placedCase is a case, and its Namespace; or what a Namespace that is the object is called.
+type placedCase struct {
+	admissiontest.Case
+	namespace string
+}
+
+// group is cases that need the same settings and Nodes.
+type group struct {
+	settings *admissiontest.Settings
+	nodes    []map[string]string // nil: nothing that a case asks for is missing
+	cases    []placedCase
+}
+
+func newCorpus(t *testing.T) *corpus {
+	t.Helper()
+	c := &corpus{site: newSite(t), t: t}
+	for i, one := range admissiontest.Cases(t) {
+		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // other kinds are for the policies alone
+			c.cases = append(c.cases, placedCase{one, fmt.Sprintf("case-%03d", i)})
+		}
+	}
+	return c
+}
+
+// object is an object of a case in its place.
+func (p placedCase) object(t *testing.T, from map[string]any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(from)
+	must(t, err)
+	var object map[string]any
+	must(t, json.Unmarshal(text, &object))
+	metadata, _ := object["metadata"].(map[string]any)
+	if p.Kind() == "Namespace" {
+		metadata["name"] = p.namespace
+	} else {
+		metadata["namespace"] = p.namespace
+	}
+	return object
+}
+
+// request creates the object, or replaces one.
+func (c *corpus) request(p placedCase, isUpdate bool) *rest.Request {
+	client := c.admin.CoreV1().RESTClient()
+	request := client.Post()
+	if isUpdate {
+		request = client.Put()
+	}
+	if p.Kind() == "Namespace" {
+		request = request.Resource("namespaces")
+	} else {
+		request = request.Resource("services").Namespace(p.namespace)
+	}
+	if isUpdate {
+		name := p.namespace
+		if p.Kind() == "Service" {
+			name = p.Object["metadata"].(map[string]any)["name"].(string)
+		}
+		request = request.Name(name)
+	}
+	return request
+}
+
+// store makes the Namespaces and the old objects while there is no webhook.
+func (c *corpus) store() {
+	c.t.Helper()
+	for _, one := range c.cases {
+		if one.Kind() == "Service" {
+			meta := metav1.ObjectMeta{Name: one.namespace}
+			if one.Namespace != nil {
+				meta.Labels, meta.Annotations = one.Namespace.Labels, one.Namespace.Annotations
+			}
+			_, err := c.admin.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+			must(c.t, err)
+		}
+		if one.Old != nil && one.APIServer == "" {
+			if got := ask(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
+				c.t.Fatalf("%s: storing the old object: %v", one.Name, got.err)
+			}
+		}
+	}
+}
+
+// groups sorts the cases so that little is changed between them. Those that need another webhook configuration come last.
+func (c *corpus) groups() []*group {
+	byNeed := map[string]*group{}
+	for _, one := range c.cases {
+		settings, err := json.Marshal(one.Settings)
+		must(c.t, err)
+		nodes, err := json.Marshal(one.Nodes)
+		must(c.t, err)
+		need := fmt.Sprintf("%v %s %s", needsUpdates(one.Settings), nodes, settings)
+		if byNeed[need] == nil {
+			byNeed[need] = &group{settings: one.Settings, nodes: one.Nodes}
+		}
+		byNeed[need].cases = append(byNeed[need].cases, one)
+	}
+	var groups []*group
+	for _, need := range slices.Sorted(maps.Keys(byNeed)) { // "false" sorts before "true"
+		groups = append(groups, byNeed[need])
+	}
+	return groups
+}
+
+func needsUpdates(settings *admissiontest.Settings) bool { return settings != nil && settings.OnUpdate }
+
+// prepare gives the webhook the settings and the Nodes of a group. Which Nodes it knows shows without settings only.
+func (c *corpus) prepare(g *group) {
+	c.t.Helper()
+	nodes := slices.Clone(g.nodes)
+	if g.nodes == nil {
+		nodes = []map[string]string{c.everyKey()}
+	}
+	if c.marks == 0 || !gocmp.Equal(nodes, c.nodes) {
+		c.configure(nil)
+		c.replaceNodes(nodes)
+		c.nodes = nodes
+	}
+	c.configure(g.settings)
+	if needsUpdates(g.settings) {
+		c.in.mustKubectl("apply", "-k", defaultOnUpdate)
+		c.in.awaitUpdatesGiven()
+	}
+}
+
+func (c *corpus) configure(settings *admissiontest.Settings) {
+	c.t.Helper()
+	c.configs++
+	c.in.configure(configOf(c.t, settings, c.configs))
+}
+
+// configOf is the file that says what the settings of a case say. The number makes it another one than the last.
+func configOf(t *testing.T, settings *admissiontest.Settings, number int) string {
+	t.Helper()
+	file := map[string]any{"apiVersion": "vicinity.dev/v1alpha1", "kind": "TopologyAdmissionConfiguration"}
+	if settings != nil {
+		defaults := map[string]any{"onUpdate": settings.OnUpdate, "withSessionAffinity": settings.WithAffinity}
+		if given := settings.Default; given != nil {
+			field := map[admission.Setting]string{
+				admission.TopologyMode: "topologyMode", admission.TrafficDistribution: "trafficDistribution", admission.TopologyKeys: "topologyKeys",
+			}[given.Setting]
+			defaults[field] = given.Value
+		}
+		file["defaults"], file["strict"], file["proxyName"], file["rules"] = defaults, settings.Strict, settings.ProxyName, settings.Actions
+	}
+	text, err := yaml.Marshal(file)
+	must(t, err)
+	return fmt.Sprintf("# %d\n%s", number, text)
+}
+
+// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: a key that nobody knows to be
+// missing and one that is there are the same to the rules. It is in one zone.
+func (c *corpus) everyKey() map[string]string {
+	labels := map[string]string{}
+	for _, one := range c.cases {
+		for _, annotations := range []map[string]string{annotationsOf(one.Object), annotationsOf(one.Old)} {
+			for key := range strings.SplitSeq(annotations[keysAnnotation], ",") {
+				if key = strings.TrimSpace(key); one.Nodes == nil && len(content.IsLabelKey(key)) == 0 {
+					labels[key] = "x"
+				}
+			}
+		}
+	}
+	return labels
+}
+
+// replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them tells.
+func (c *corpus) replaceNodes(labels []map[string]string) {
+	c.t.Helper()
+	nodes := c.admin.CoreV1().Nodes()
+	must(c.t, nodes.DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	before := cmp.Or(c.mark, "group.example.com/never")
+	c.marks++
+	c.mark = fmt.Sprintf("group.example.com/g%d", c.marks)
+	for i := range labels {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d-%d", c.marks, i), Labels: maps.Clone(labels[i])}}
+		if i == 0 {
+			node.Labels[c.mark] = "x"
+		}
+		_, err := nodes.Create(c.t.Context(), node, metav1.CreateOptions{})
+		must(c.t, err)
+	}
+	eventually(c.t, "the webhook knows the Nodes", func() error {
+		// Without Nodes no key is held to be missing.
+		if !c.misses(c.mark) && (len(labels) == 0 || c.misses(before)) {
+			return nil
+		}
+		return errors.New("it knows others")
+	})
+}
+
+// misses says whether the webhook thinks that no Node has a label.
+func (c *corpus) misses(key string) bool {
+	c.t.Helper()
+	request := c.admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
+	got := ask(c.t.Context(), c.t, request, map[string]any{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": map[string]any{"name": "keyed", "annotations": map[string]any{keysAnnotation: key + ", *"}},
+		"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
+	})
+	must(c.t, got.err)
+	return slices.ContainsFunc(got.found, func(want admissiontest.Want) bool { return want.Rule == "SVC030" })
+}
+
+// run makes the request of a case and compares what comes of it.
+func (c *corpus) run(t *testing.T, one placedCase) {
+	if one.APIServer != "" {
+		c.runAPIServer(t, one)
+		return
+	}
+	got := ask(t.Context(), t, c.request(one, one.Old != nil), one.object(t, one.Object))
+	if diff := gocmp.Diff(one.Want, got.found, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
+		t.Errorf("what is found (-want +got):\n%s\n%s", diff, got)
+	}
+	isToDeny := slices.ContainsFunc(one.Want, func(want admissiontest.Want) bool { return want.Action == admission.Deny })
+	switch {
+	case isToDeny && isDenied(got.err) == nil:
+		t.Errorf("it must be invalid by our rules: %v", got.err)
+	case !isToDeny && got.err != nil:
+		t.Errorf("it must be admitted: %v", got.err)
+	case !isToDeny && one.Kind() == "Service":
+		checkStored(t, one, got.object)
+	}
+	if one.Default != nil {
+		c.checkAudit(t, one)
+	}
+}
+
+func byRuleAndPath(a, b admissiontest.Want) bool {
+	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path)) < 0
+}
+
+// checkStored compares the topology settings of what is stored with those that were asked for and the default.
+func checkStored(t *testing.T, one placedCase, stored map[string]any) {
+	t.Helper()
+	want := settingsOf(one.Object)
+	if one.Default != nil && one.Default.Setting != "" {
+		want[one.Default.Setting] = one.Default.Value
+	}
+	if diff := gocmp.Diff(want, settingsOf(stored)); diff != "" {
+		t.Errorf("the settings that are stored (-want +got):\n%s", diff)
+	}
+	annotations, given := annotationsOf(stored), annotationsOf(one.Object)
+	for key, value := range given {
+		if annotations[key] != value {
+			t.Errorf("the annotation %s became %q, and was %q", key, annotations[key], value)
+		}
+	}
+}
+
+// settingsOf are the topology settings of a Service.
+func settingsOf(service map[string]any) map[admission.Setting]string {
+	settings := map[admission.Setting]string{}
+	annotations := annotationsOf(service)
+	if mode, set := annotations[modeAnnotation]; set {
+		settings[admission.TopologyMode] = mode
+	}
+	if keys, set := annotations[keysAnnotation]; set {
+		settings[admission.TopologyKeys] = keys
+	}
+	spec, _ := service["spec"].(map[string]any)
+	if distribution, set := spec["trafficDistribution"].(string); set {
+		settings[admission.TrafficDistribution] = distribution
+	}
+	return settings
+}
+
+func annotationsOf(object map[string]any) map[string]string {
+	metadata, _ := object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	texts := map[string]string{}
+	for key, value := range annotations {
+		texts[key], _ = value.(string)
+	}
+	return texts
+}
+
+// checkAudit looks for the decision about the default in the API server's audit log. Nobody decides where the match conditions and
+// selectors keep the API server from asking.
+func (c *corpus) checkAudit(t *testing.T, one placedCase) {
+	t.Helper()
+	verb := "create"
+	if one.Old != nil {
+		verb = "update"
+	}
+	said := givenBy(c.auditOf(t, verb, one.namespace))
+	if isLeftOut(one) {
+		if said != "" {
+			t.Errorf("the API server asked about it: %q", said)
+		}
+		return
+	}
+	want := "none"
+	if one.Default.Setting != "" {
+		want = fmt.Sprintf("%s=%s", one.Default.Setting, one.Default.Value)
+	}
+	want += "; source: " + string(one.Default.Source)
+	if !strings.HasPrefix(said, want) || one.Nodes != nil && !strings.Contains(said, one.Default.Reason) {
+		t.Errorf("the audit log says %q; want %q and %q", said, want, one.Default.Reason)
+	}
+}
+
+// isLeftOut says whether the mutating configuration leaves a case out.
+func isLeftOut(one placedCase) bool {
+	switch {
+	case one.Default.Source == admission.FromService, one.Default.Source == admission.FromOptOut:
+		return true
+	case one.Old != nil && !needsUpdates(one.Settings):
+		return true
+	}
+	return one.Default.Reason == "ExternalName" || one.Default.Reason == "headless"
+}
+
+// runAPIServer shows what there is to show of a case about which a real API server does not ask.
+func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
+	got := func() answer { return ask(t.Context(), t, c.request(one, false), one.object(t, one.Object)) }
+	switch reason := one.APIServer; {
+	case strings.HasPrefix(reason, "it refuses"):
+		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
+			t.Errorf("the API server must refuse it by itself: %s", got)
+		}
+	case strings.HasPrefix(reason, "it drops"):
+		if got := got(); got.err != nil || len(got.found) > 0 {
+			t.Errorf("it must be admitted without a word of ours: %s", got)
+		}
+	case strings.HasPrefix(reason, "the configuration of the webhook leaves kube-system out"):
+		one.namespace = "kube-system"
+		got := got()
+		must(t, got.err)
+		checkStored(t, one, got.object)
+		must(t, c.admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestNobodyIsKeptFromDeleting
+	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is known"):
+	default:
+		t.Errorf("nobody knows how to show that %s", reason)
+	}
+}
+
+// awaitUpdatesGiven waits until updates are given defaults too.
+func (in *installation) awaitUpdatesGiven() {
+	in.t.Helper()
+	services := in.admin.CoreV1().Services(probedNamespace)
+	const name = "updated"
+	_, err := services.Create(in.t.Context(), serviceOf(name, map[string]string{modeAnnotation: "Auto"}), metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		must(in.t, err)
+	}
+	drop := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, modeAnnotation)
+	eventually(in.t, "updates are given defaults", func() error {
+		got, err := services.Patch(in.t.Context(), name, types.MergePatchType, drop, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil && got.Annotations[modeAnnotation] != "Disabled" {
+			err = errors.New("it is given nothing")
+		}
+		return err
+	})
+}

@@ -1,0 +1,182 @@
+package admission_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What is given to whom is in the corpus. Here is how it goes together with the ways in which objects are written.
+
+// givingNamespace has a default that needs no zones.
+func givingNamespace(in *installation, name string) {
+	in.namespace(name, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+}
+
+func TestAFreshInstallationChangesNothing(t *testing.T) {
+	// Stored once before there is a webhook, and once after.
+	s := newSite(t)
+	var stored [2][]corev1.Service
+	store := func(i int, namespace string) {
+		_, err := s.admin.CoreV1().Namespaces().Create(t.Context(),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+		must(t, err)
+		for name, change := range map[string]func(*corev1.Service){
+			"plain":    func(*corev1.Service) {},
+			"nodeport": func(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeNodePort },
+			"headless": func(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone },
+			"mode":     func(service *corev1.Service) { service.Annotations = map[string]string{modeAnnotation: "Auto"} },
+			"keys":     func(service *corev1.Service) { service.Annotations = map[string]string{keysAnnotation: "*"} },
+			"distribution": func(service *corev1.Service) {
+				service.Spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferSameZone)
+			},
+		} {
+			service := serviceOf(name, nil)
+			change(service)
+			made, err := s.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+			must(t, err)
+			stored[i] = append(stored[i], *made)
+		}
+	}
+	store(0, "fresh-before")
+	install(t, manifests, 1)
+	store(1, "fresh-after")
+
+	for _, services := range stored {
+		slices.SortFunc(services, func(a, b corev1.Service) int { return strings.Compare(a.Name, b.Name) })
+	}
+	ownEach := []gocmp.Option{
+		cmpopts.IgnoreFields(metav1.ObjectMeta{}, "Namespace", "UID", "ResourceVersion", "CreationTimestamp", "ManagedFields"),
+		cmpopts.IgnoreFields(corev1.ServiceSpec{}, "ClusterIP", "ClusterIPs"),
+		cmpopts.IgnoreFields(corev1.ServicePort{}, "NodePort"),
+	}
+	if diff := gocmp.Diff(stored[0], stored[1], ownEach...); diff != "" {
+		t.Errorf("Services (-without +with the webhook):\n%s", diff)
+	}
+}
+
+func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
+	in := install(t, manifests, 1)
+	givingNamespace(in, "giving")
+	services := in.admin.CoreV1().Services("giving")
+	wantMode := func(t *testing.T, service *corev1.Service, err error, want string) {
+		t.Helper()
+		must(t, err)
+		if got := service.Annotations[modeAnnotation]; got != want {
+			t.Errorf("the mode of %s is %q, want %q", service.Name, got, want)
+		}
+	}
+
+	t.Run("server-side apply again keeps it, and nobody owns it", func(t *testing.T) {
+		object := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "applied", "labels": {"round": "%d"}},
+			"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}`
+		for round := range 3 {
+			applied, err := services.Patch(t.Context(), "applied", types.ApplyPatchType, fmt.Appendf(nil, object, round),
+				metav1.PatchOptions{FieldManager: "somebody"})
+			wantMode(t, applied, err, "Disabled")
+			for _, manager := range applied.ManagedFields {
+				if strings.Contains(manager.FieldsV1.GetRawString(), "topology-mode") {
+					t.Errorf("it belongs to %s", manager.Manager)
+				}
+			}
+		}
+	})
+	t.Run("client-side apply again keeps it", func(t *testing.T) {
+		manifest := in.file("applied-again.yaml", `{apiVersion: v1, kind: Service, metadata: {name: applied-again, namespace: giving},
+			spec: {selector: {app: web}, ports: [{port: 80}]}}`)
+		for range 2 {
+			in.mustKubectl("apply", "-f", manifest)
+			applied, err := services.Get(t.Context(), "applied-again", metav1.GetOptions{})
+			wantMode(t, applied, err, "Disabled")
+		}
+	})
+	t.Run("a PUT that leaves it out drops it", func(t *testing.T) {
+		made, err := services.Create(t.Context(), serviceOf("put", nil), metav1.CreateOptions{})
+		wantMode(t, made, err, "Disabled")
+		put, err := services.Update(t.Context(), serviceOf("put", nil), metav1.UpdateOptions{})
+		wantMode(t, put, err, "")
+	})
+	t.Run("a PUT of a Service that does not exist is a create", func(t *testing.T) {
+		put, err := services.Update(t.Context(), serviceOf("put-anew", nil), metav1.UpdateOptions{})
+		wantMode(t, put, err, "Disabled")
+		wrong := serviceOf("put-wrong", map[string]string{keysAnnotation: "a b"})
+		if _, err := services.Update(t.Context(), wrong, metav1.UpdateOptions{}); !slices.Equal(isDenied(err), []string{"SVC003"}) {
+			t.Errorf("a PUT of a new Service with a mistake: %v", err)
+		}
+	})
+	t.Run("a name that is made up", func(t *testing.T) {
+		generated := serviceOf("", nil)
+		generated.GenerateName = "made-up-"
+		made, err := services.Create(t.Context(), generated, metav1.CreateOptions{})
+		wantMode(t, made, err, "Disabled")
+		if !strings.HasPrefix(made.Name, "made-up-") {
+			t.Errorf("its name is %q", made.Name)
+		}
+		generated = serviceOf("", map[string]string{keysAnnotation: "a b"})
+		generated.GenerateName = "made-up-"
+		_, err = services.Create(t.Context(), generated, metav1.CreateOptions{})
+		if !slices.Equal(isDenied(err), []string{"SVC003"}) || !strings.Contains(err.Error(), "made-up-") {
+			t.Errorf("with a mistake: %v", err)
+		}
+	})
+	t.Run("other annotations stay", func(t *testing.T) {
+		made, err := services.Create(t.Context(), serviceOf("annotated", map[string]string{"example.com/note": "x"}), metav1.CreateOptions{})
+		wantMode(t, made, err, "Disabled")
+		if made.Annotations["example.com/note"] != "x" {
+			t.Errorf("the annotations are %v", made.Annotations)
+		}
+	})
+	t.Run("a new Service in a new Namespace", func(t *testing.T) {
+		manifest := in.file("both.yaml", `{apiVersion: v1, kind: List, items: [
+			{apiVersion: v1, kind: Namespace, metadata: {name: giving-anew, annotations: {vicinity.dev/default-topology-mode: Disabled}}},
+			{apiVersion: v1, kind: Service, metadata: {name: web, namespace: giving-anew}, spec: {selector: {app: web}, ports: [{port: 80}]}}]}`)
+		in.mustKubectl("create", "-f", manifest)
+		made, err := in.admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
+		wantMode(t, made, err, "Disabled")
+	})
+	t.Run("the audit log says why", func(t *testing.T) {
+		_, err := services.Create(t.Context(), serviceOf("audited", nil), metav1.CreateOptions{})
+		must(t, err)
+		if got, want := givenBy(in.auditOf(t, "create", "giving")), "topology-mode=Disabled; source: namespace"; got != want {
+			t.Errorf("the audit log says %q, want %q", got, want)
+		}
+	})
+}
+
+func TestADryRunIsAnsweredAndHasNoEffects(t *testing.T) {
+	in := install(t, manifests, 1)
+	givingNamespace(in, "giving-dry")
+	services, dryRun := in.admin.CoreV1().Services("giving-dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+
+	given, err := services.Create(t.Context(), serviceOf("given", nil), dryRun)
+	must(t, err)
+	if given.Annotations[modeAnnotation] != "Disabled" {
+		t.Errorf("it would be given %v", given.Annotations)
+	}
+	_, err = services.Create(t.Context(), serviceOf("denied", map[string]string{keysAnnotation: "a b"}), dryRun)
+	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
+		t.Errorf("a mistake: %v", err)
+	}
+	warned := ask(t.Context(), t, in.admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
+		map[string]any{
+			"apiVersion": "v1", "kind": "Service",
+			"metadata": map[string]any{"name": "warned", "annotations": map[string]any{keysAnnotation: "topology.kubernetes.io/zone"}},
+			"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
+		})
+	if warned.err != nil || len(warned.found) == 0 || warned.found[0].Rule != "SVC027" {
+		t.Errorf("something to warn of: %s", warned)
+	}
+	for _, name := range []string{"given", "denied", "warned"} {
+		if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is there: %v", name, err)
+		}
+	}
+}

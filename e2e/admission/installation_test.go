@@ -1,0 +1,412 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// The names in the manifests.
+const (
+	installedNamespace = "vicinity-system"
+	installedName      = "vicinity-webhook"
+	installedSecret    = "vicinity-webhook-tls"
+	accountUser        = "system:serviceaccount:" + installedNamespace + ":" + installedName
+)
+
+// installation is the webhook as the manifests have it, with some replicas.
+type installation struct {
+	*site
+	t      *testing.T // a subtest puts itself here
+	from   podOf
+	volume configVolume
+	// audited is how much there was in the audit log before. Once the roles are removed, there is nothing to check any more.
+	audited         int
+	areRolesRemoved bool
+
+	mutex    sync.Mutex
+	replicas []*replica
+	written  []string // the addresses in the EndpointSlice
+	pause    func()   // ends kubelet, until it is resumed
+}
+
+// install applies the manifests in a folder and starts replicas, and returns when all of them are ready and the API server asks them.
+func install(t *testing.T, folder string, replicas int) *installation {
+	t.Helper()
+	in := apply(t, folder)
+	for range replicas {
+		in.startReplica()
+	}
+	in.awaitReady()
+	in.awaitJudgement()
+	return in
+}
+
+// apply applies the manifests in a folder, and starts nothing but kubelet.
+func apply(t *testing.T, folder string) *installation {
+	t.Helper()
+	in := &installation{site: newSite(t), t: t, volume: configVolume{dir: t.TempDir()}}
+	in.makeProbed()
+	before, err := in.auditLog()
+	must(t, err)
+	in.audited = len(before)
+	t.Cleanup(in.end)
+	in.mustKubectl("apply", "-k", folder)
+	in.prepare()
+	in.resumeKubelet()
+	return in
+}
+
+func (in *installation) mustKubectl(arguments ...string) string {
+	in.t.Helper()
+	printed, err := in.runKubectl(arguments...)
+	must(in.t, err)
+	return printed
+}
+
+// prepare does what is done in a cluster before a pod starts: its Deployment is read, its ConfigMap mounted, its token made.
+func (in *installation) prepare() {
+	in.t.Helper()
+	deployment, err := in.admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must(in.t, err)
+	in.from = podOf{deployment: deployment, volume: in.volume.dir, kubeconfig: filepath.Join(in.t.TempDir(), "kubeconfig")}
+	checkPorts(in.t, deployment)
+	config, err := in.admin.CoreV1().ConfigMaps(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must(in.t, err)
+	must(in.t, in.volume.write(config))
+	must(in.t, in.accountKubeconfig(in.t.Context(), in.from.kubeconfig))
+	in.awaitPermission()
+}
+
+// checkPorts holds the ports that the tests speak to against those of the Deployment.
+func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
+	t.Helper()
+	want := map[string]int32{"webhook": webhookPort, "health": healthPort, "metrics": metricsPort}
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		if want[port.Name] != port.ContainerPort {
+			t.Fatalf("the Deployment's port %s is %d, want %d", port.Name, port.ContainerPort, want[port.Name])
+		}
+	}
+}
+
+// awaitPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to start.
+func (in *installation) awaitPermission() {
+	in.t.Helper()
+	config, err := in.plane.ServiceAccountConfig(in.t.Context(), installedNamespace, installedName)
+	must(in.t, err)
+	client, err := kubernetes.NewForConfig(config)
+	must(in.t, err)
+	for _, attributes := range []authorizationv1.ResourceAttributes{
+		{Verb: "list", Resource: "nodes"},
+		{Verb: "create", Resource: "secrets", Namespace: installedNamespace},
+	} {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
+		eventually(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
+			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
+			if err == nil && !answer.Status.Allowed {
+				err = errors.New("it is not allowed")
+			}
+			return err
+		})
+	}
+}
+
+// startReplica starts one more. It is not ready yet.
+func (in *installation) startReplica() *replica {
+	in.t.Helper()
+	in.mutex.Lock()
+	defer in.mutex.Unlock()
+	r, err := in.run(in.from)
+	must(in.t, err)
+	in.replicas = append(in.replicas, r)
+	return r
+}
+
+// running are the replicas that have not ended.
+func (in *installation) running() []*replica {
+	in.mutex.Lock()
+	defer in.mutex.Unlock()
+	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).hasEnded)
+}
+
+// awaitReady waits for every replica, and until the EndpointSlice says so.
+func (in *installation) awaitReady() {
+	in.t.Helper()
+	eventually(in.t, "all replicas are ready", func() error {
+		in.mutex.Lock()
+		defer in.mutex.Unlock()
+		for _, r := range in.replicas {
+			if r.hasEnded() {
+				in.t.Fatalf("replica %s ended (%s):\n%s", r.pod.Name, r.process.State(), r.log)
+			}
+			if err := r.isReady(); err != nil {
+				return err
+			}
+			if !slices.Contains(in.written, r.pod.IPv4.String()) {
+				return fmt.Errorf("%s is not in the EndpointSlice", r.pod.IPv4)
+			}
+		}
+		return nil
+	})
+}
+
+// resumeKubelet probes the replicas and writes the EndpointSlice, until pauseKubelet or the end of the test.
+func (in *installation) resumeKubelet() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var loop sync.WaitGroup
+	in.pause = func() {
+		cancel()
+		loop.Wait()
+	}
+	loop.Go(func() {
+		for ctx.Err() == nil {
+			in.probeAll()
+			if err := in.writeSlice(ctx); err != nil && ctx.Err() == nil {
+				in.t.Errorf("writing the EndpointSlice: %v", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(probeInterval):
+			}
+		}
+	})
+}
+
+func (in *installation) probeAll() {
+	var probes sync.WaitGroup
+	for _, r := range in.running() {
+		probes.Go(r.probe)
+	}
+	probes.Wait()
+}
+
+// writeSlice does the work of the EndpointSlice controller.
+func (in *installation) writeSlice(ctx context.Context) error {
+	var ready []string
+	for _, r := range in.running() {
+		if r.isReady() == nil {
+			ready = append(ready, r.pod.IPv4.String())
+		}
+	}
+	in.mutex.Lock()
+	isWritten := in.written != nil && slices.Equal(in.written, ready)
+	in.mutex.Unlock()
+	if isWritten {
+		return nil
+	}
+	if err := in.putSlice(ctx, ready); err != nil {
+		return err
+	}
+	in.mutex.Lock()
+	defer in.mutex.Unlock()
+	in.written = append([]string{}, ready...)
+	return nil
+}
+
+func (in *installation) putSlice(ctx context.Context, addresses []string) error {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: installedName + "-test", Labels: map[string]string{discoveryv1.LabelServiceName: installedName},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(webhookPort))}},
+		Endpoints:   []discoveryv1.Endpoint{},
+	}
+	for _, address := range addresses {
+		endpoint := discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}
+		slice.Endpoints = append(slice.Endpoints, endpoint)
+	}
+	slices := in.admin.DiscoveryV1().EndpointSlices(installedNamespace)
+	_, err := slices.Update(ctx, slice, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
+	}
+	return err
+}
+
+// end removes what would be in the way of the next test, and looks at what the webhook was not allowed to do.
+func (in *installation) end() {
+	if in.pause != nil {
+		in.pause()
+	}
+	for _, r := range in.replicas {
+		r.kill()
+		if in.t.Failed() {
+			lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
+			in.t.Logf("the last that %s said:\n%s", r.pod.Name, strings.Join(lines[max(0, len(lines)-20):], "\n"))
+		}
+		if strings.Contains(r.log.String(), "PRIVATE KEY") {
+			in.t.Errorf("%s has a key in its log", r.pod.Name)
+		}
+	}
+	in.removeConfigurations()
+	ctx := context.Background()
+	err := in.admin.CoreV1().Secrets(installedNamespace).Delete(ctx, installedSecret, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		in.t.Error(err)
+	}
+	if err := in.putSlice(ctx, nil); err != nil && !apierrors.IsNotFound(err) {
+		in.t.Error(err)
+	}
+	in.checkForbidden()
+}
+
+// removeConfigurations makes the API server ask nobody, and waits until it does.
+func (in *installation) removeConfigurations() {
+	in.t.Helper()
+	ctx := context.Background()
+	registration := in.admin.AdmissionregistrationV1()
+	err1 := registration.MutatingWebhookConfigurations().Delete(ctx, installedName, metav1.DeleteOptions{})
+	err2 := registration.ValidatingWebhookConfigurations().Delete(ctx, installedName, metav1.DeleteOptions{})
+	for _, err := range []error{err1, err2} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			in.t.Error(err)
+		}
+	}
+	in.awaitNoJudgement()
+}
+
+// configure changes the ConfigMap to a text, mounts it, and waits until every replica has taken it over.
+func (in *installation) configure(text string) {
+	in.t.Helper()
+	before := in.configured()
+	in.mount(text)
+	eventually(in.t, "the configuration is in force", func() error {
+		if now := in.configured(); slices.ContainsFunc(now, func(at float64) bool { return slices.Contains(before, at) }) {
+			return errors.New("it is still the one before")
+		}
+		return nil
+	})
+}
+
+// mount changes the ConfigMap, and the files that kubelet keeps of it.
+func (in *installation) mount(text string) {
+	in.t.Helper()
+	configs := in.admin.CoreV1().ConfigMaps(installedNamespace)
+	config, err := configs.Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must(in.t, err)
+	config.Data = map[string]string{"config.yaml": text}
+	config, err = configs.Update(in.t.Context(), config, metav1.UpdateOptions{})
+	must(in.t, err)
+	must(in.t, in.volume.write(config))
+}
+
+// configured is when each replica last took over a configuration.
+func (in *installation) configured() []float64 {
+	in.t.Helper()
+	var times []float64
+	for _, r := range in.running() {
+		at, err := r.metric("vicinity_webhook_configuration_last_success_timestamp_seconds")
+		must(in.t, err)
+		times = append(times, at)
+	}
+	return times
+}
+
+// reviews is how many reviews of a path all running replicas have answered.
+func (in *installation) reviews(path string) float64 {
+	in.t.Helper()
+	var sum float64
+	for _, r := range in.running() {
+		for _, outcome := range []string{"allowed", "denied", "error"} {
+			count, err := r.metric(fmt.Sprintf("vicinity_webhook_reviews_total{outcome=%q,path=%q}", outcome, path))
+			must(in.t, err)
+			sum += count
+		}
+	}
+	return sum
+}
+
+// probedNamespace is for requests that show whether the webhook is asked. It has a default that needs no zones.
+const probedNamespace = "probed"
+
+func (in *installation) makeProbed() {
+	in.t.Helper()
+	in.namespace(probedNamespace, nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
+}
+
+// namespace makes a Namespace, unless it is there already.
+func (in *installation) namespace(name string, labels, annotations map[string]string) {
+	in.t.Helper()
+	meta := metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}
+	_, err := in.admin.CoreV1().Namespaces().Create(in.t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		must(in.t, err)
+	}
+}
+
+// judges says whether a mistake is denied, and defaults whether a default is given.
+func (in *installation) judges(ctx context.Context) (judges, defaults bool, err error) {
+	services := in.admin.CoreV1().Services(probedNamespace)
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	_, err = services.Create(ctx, serviceOf("wrong", map[string]string{keysAnnotation: "a b"}), dryRun)
+	judges = apierrors.IsInvalid(err)
+	if err != nil && !judges {
+		return judges, false, err
+	}
+	made, err := services.Create(ctx, serviceOf("plain", nil), dryRun)
+	if err != nil {
+		return judges, false, err
+	}
+	return judges, made.Annotations[modeAnnotation] == "Disabled", nil
+}
+
+// awaitJudgement waits until the API server knows the configurations and where to call.
+func (in *installation) awaitJudgement() {
+	in.t.Helper()
+	eventually(in.t, "both webhooks are asked", func() error {
+		judges, defaults, err := in.judges(in.t.Context())
+		if err == nil && (!judges || !defaults) {
+			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
+		}
+		return err
+	})
+}
+
+func (in *installation) awaitNoJudgement() {
+	in.t.Helper()
+	eventually(in.t, "no webhook is asked", func() error {
+		judges, defaults, err := in.judges(context.Background())
+		if err == nil && (judges || defaults) {
+			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
+		}
+		return err
+	})
+}
+
+// file writes a file for kubectl.
+func (in *installation) file(name, text string) string {
+	in.t.Helper()
+	path := filepath.Join(in.t.TempDir(), name)
+	must(in.t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// finalize does what the Namespace controller does last.
+func (s *site) finalize(ctx context.Context, name string) error {
+	namespace, err := s.admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if namespace.DeletionTimestamp == nil {
+		return fmt.Errorf("Namespace %s is not being deleted", name)
+	}
+	namespace.Spec.Finalizers = nil
+	_, err = s.admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,180 @@
+package admission_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// timeout is timeoutSeconds in the manifests.
+const timeout = 2 * time.Second
+
+// outages are the ways in which nobody answers. Each begins with a replica that works, while kubelet tells nothing new.
+var outages = map[string]func(t *testing.T, in *installation){
+	"the processes are gone": func(_ *testing.T, in *installation) {
+		for _, r := range in.running() {
+			r.kill()
+		}
+	},
+	// As long as a connection is open, an API server goes on using it.
+	"there are no endpoints": func(t *testing.T, in *installation) {
+		must(t, in.putSlice(t.Context(), nil))
+		for _, r := range in.running() {
+			r.kill()
+		}
+	},
+	"the processes hang": func(t *testing.T, in *installation) {
+		for _, r := range in.running() {
+			must(t, r.process.Signal(syscall.SIGSTOP))
+		}
+	},
+}
+
+// breakDown begins an outage, and waits until the API server has noticed.
+func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *installation)) {
+	t.Helper()
+	in.pause()
+	begin(t, in)
+	eventually(t, "the API server has noticed", func() error {
+		judges, defaults, err := in.judges(t.Context())
+		if err == nil && (judges || defaults) {
+			err = errors.New("somebody answers")
+		}
+		if apierrors.IsInternalError(err) { // as the overlay enforce wants it
+			return nil
+		}
+		return err
+	})
+}
+
+// TestNobodyWaitsLongForAWebhookThatIsAway is about failurePolicy: Ignore, as shipped.
+func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
+	for name, begin := range outages {
+		t.Run(name, func(t *testing.T) {
+			in := install(t, manifests, 1)
+			in.breakDown(t, begin)
+			services := in.admin.CoreV1().Services(probedNamespace)
+			hangs := name == "the processes hang"
+			for name, annotations := range map[string]map[string]string{
+				"plain": nil, "right": {keysAnnotation: "*"}, "wrong": {keysAnnotation: "a b"},
+			} {
+				begin := time.Now()
+				made, err := services.Create(t.Context(), serviceOf(name, annotations), metav1.CreateOptions{})
+				took := time.Since(begin)
+				must(t, err)
+				must(t, services.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
+				t.Logf("a create of a %s Service took %s", name, took)
+				// One webhook is asked about each. What the machine itself needs is added to the time.
+				if hangs && took < timeout/2 || took > timeout+5*time.Second {
+					t.Errorf("a create of a %s Service took %s; the webhook's timeout is %s", name, took, timeout)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced is about the overlay. Nothing else is held up.
+func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
+	in := install(t, enforce, 1)
+	in.breakDown(t, outages["the processes are gone"])
+	ctx, services := t.Context(), in.admin.CoreV1().Services(probedNamespace)
+
+	_, err := services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
+	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate.services.vicinity.dev") {
+		t.Errorf("a Service with keys: %v; want an error that names the webhook", err)
+	}
+	_, err = in.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "unchecked", Annotations: map[string]string{"vicinity.dev/default-topology-mode": "Auto"},
+	}}, metav1.CreateOptions{})
+	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate.namespaces.vicinity.dev") {
+		t.Errorf("a Namespace with a default: %v; want an error that names the webhook", err)
+	}
+
+	plain, err := services.Create(ctx, serviceOf("plain", nil), metav1.CreateOptions{})
+	must(t, err)
+	if plain.Annotations[modeAnnotation] != "" {
+		t.Errorf("somebody gave it a default: %v", plain.Annotations)
+	}
+	plain.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+	_, err = services.Update(ctx, plain, metav1.UpdateOptions{})
+	must(t, err)
+	must(t, services.Delete(ctx, "plain", metav1.DeleteOptions{}))
+	_, err = in.admin.CoreV1().Services("kube-system").Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	must(t, err)
+	must(t, in.putSlice(ctx, []string{"10.244.1.250"}))
+	_, err = in.admin.CoreV1().ConfigMaps(probedNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	must(t, err)
+	// The webhook itself can be mended.
+	in.mustKubectl("apply", "-k", enforce)
+
+	in.mustKubectl(emergencyCommand(t)...)
+	in.awaitNoJudgement()
+	_, err = services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
+	must(t, err)
+	must(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
+}
+
+// emergencyCommand is the one that the README has for who is in a hurry.
+func emergencyCommand(t *testing.T) []string {
+	t.Helper()
+	readme, err := os.ReadFile(manifests + "/README.md")
+	must(t, err)
+	for line := range strings.Lines(string(readme)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration ") {
+			return strings.Fields(line)[1:]
+		}
+	}
+	t.Fatal("the README has no such command")
+	return nil
+}
+
+func TestAnUninstallationLeavesNothingBehind(t *testing.T) {
+	in := install(t, manifests, 1)
+	in.pause()
+	in.uninstall()
+	for _, kinds := range []string{
+		"mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,namespaces",
+		"deployments,services,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets",
+	} {
+		printed := in.mustKubectl("get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/name="+installedName, "-o", "name")
+		if printed = strings.ReplaceAll(printed, "No resources found\n", ""); printed != "" {
+			t.Errorf("there are still:\n%s", printed)
+		}
+	}
+	in.awaitNoJudgement()
+}
+
+// uninstall deletes what the manifests made, and does the work of the Namespace controller, on which kubectl waits.
+func (in *installation) uninstall() {
+	in.t.Helper()
+	ctx := in.t.Context()
+	in.areRolesRemoved = true
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := in.runKubectl("delete", "-k", manifests)
+		deleted <- err
+	}()
+	secrets := in.admin.CoreV1().Secrets(installedNamespace)
+	eventually(in.t, "kubectl has deleted everything", func() error {
+		select {
+		case err := <-deleted:
+			must(in.t, err)
+			return nil
+		default:
+		}
+		if err := in.finalize(ctx, installedNamespace); err != nil {
+			return err
+		}
+		return errors.Join(secrets.Delete(ctx, installedSecret, metav1.DeleteOptions{}), errors.New("kubectl still waits"))
+	})
+}

@@ -1,0 +1,187 @@
+package admission_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+)
+
+const (
+	keysAnnotation = "vicinity.dev/topology-keys"
+	modeAnnotation = "service.kubernetes.io/topology-mode"
+)
+
+// serviceOf is an ordinary Service.
+func serviceOf(name string, annotations map[string]string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: maps.Clone(annotations)},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+}
+
+// answer is what a client gets.
+type answer struct {
+	object map[string]any // what is stored
+	err    error
+	found  []admissiontest.Want // what the webhook says, as a case writes it
+}
+
+// ask makes a request as kubectl does, and reads the answer.
+func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[string]any) answer {
+	t.Helper()
+	body, err := json.Marshal(object)
+	must(t, err)
+	result := request.SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
+	var got answer
+	if got.err = result.Error(); got.err == nil {
+		text, err := result.Raw()
+		must(t, err)
+		must(t, json.Unmarshal(text, &got.object))
+	}
+	got.found = deniedBy(got.err)
+	for _, warning := range result.Warnings() {
+		if want, ours := toldIn(warning.Text, admission.Warn); ours {
+			got.found = append(got.found, want)
+		}
+	}
+	return got
+}
+
+// told is how a message of ours ends. API servers have other warnings, and they are no concern of ours.
+var told = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
+
+// toldIn reads a warning: `<path>: ... [SVC006]`.
+func toldIn(text string, action admission.Action) (want admissiontest.Want, ours bool) {
+	rule := told.FindStringSubmatch(text)
+	if rule == nil {
+		return want, false
+	}
+	path, _, _ := strings.Cut(text, ": ")
+	return admissiontest.Want{Rule: admission.ID(rule[1]), Action: action, Path: path}, true
+}
+
+// deniedBy reads the causes of a refusal.
+func deniedBy(err error) []admissiontest.Want {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Details == nil {
+		return nil
+	}
+	var found []admissiontest.Want
+	for _, cause := range status.ErrStatus.Details.Causes {
+		if rule := told.FindStringSubmatch(cause.Message); rule != nil {
+			found = append(found, admissiontest.Want{Rule: admission.ID(rule[1]), Action: admission.Deny, Path: cause.Field})
+		}
+	}
+	return found
+}
+
+// isDenied says whether a request was refused as the API server refuses what is invalid, and by which of our rules.
+func isDenied(err error) []string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.ErrStatus.Code != http.StatusUnprocessableEntity || status.ErrStatus.Reason != metav1.StatusReasonInvalid {
+		return nil
+	}
+	var rules []string
+	for _, found := range deniedBy(err) {
+		rules = append(rules, string(found.Rule))
+	}
+	return rules
+}
+
+// audited is a line of the audit log (k8s.io/apiserver/pkg/apis/audit/v1), as far as it matters here.
+type audited struct {
+	Verb           string
+	RequestURI     string
+	User           struct{ Username string }
+	ObjectRef      *struct{ Resource, Namespace, Name, Subresource string }
+	ResponseStatus struct{ Code int }
+	Annotations    map[string]string
+}
+
+// auditLog returns what is in the audit log. Its last line may be being written.
+func (s *site) auditLog() ([]audited, error) {
+	file, err := os.Open(s.audit)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	var all []audited
+	for lines.Scan() {
+		var next audited
+		if json.Unmarshal(lines.Bytes(), &next) == nil {
+			all = append(all, next)
+		}
+	}
+	return all, lines.Err()
+}
+
+// auditOf returns what the audit log says of the last request of a verb for a Service of a Namespace.
+func (s *site) auditOf(t *testing.T, verb, namespace string) audited {
+	t.Helper()
+	var found audited
+	eventually(t, "the audit log has the "+verb+" of a Service in "+namespace, func() error {
+		all, err := s.auditLog()
+		if err != nil {
+			return err
+		}
+		for _, line := range slices.Backward(all) {
+			if ref := line.ObjectRef; line.Verb == verb && ref != nil && ref.Resource == "services" && ref.Namespace == namespace {
+				found = line
+				return nil
+			}
+		}
+		return errors.New("it is not there")
+	})
+	return found
+}
+
+// checkForbidden fails if the webhook was kept from anything.
+func (in *installation) checkForbidden() {
+	in.t.Helper()
+	if in.areRolesRemoved {
+		return
+	}
+	all, err := in.auditLog()
+	if err != nil {
+		in.t.Error(err)
+	}
+	seen := 0
+	for _, line := range all[min(in.audited, len(all)):] {
+		if line.User.Username != accountUser {
+			continue
+		}
+		seen++
+		if code := line.ResponseStatus.Code; code == http.StatusForbidden || code == http.StatusUnauthorized {
+			in.t.Errorf("the webhook was answered %d: %s %s", code, line.Verb, line.RequestURI)
+		}
+	}
+	if seen == 0 {
+		in.t.Error("the audit log has no request of the webhook")
+	}
+}
+
+// givenBy is what the audit log is told of a default.
+func givenBy(line audited) string {
+	return line.Annotations["default.services.vicinity.dev/default"]
+}
+
+func (a answer) String() string { return fmt.Sprintf("error %v, found %v", a.err, a.found) }

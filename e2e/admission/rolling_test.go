@@ -1,0 +1,136 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestARollingRestartFailsNoRequest replaces two replicas as the Deployment says: a new one is ready before an old one is asked to end.
+// What is asked of them meanwhile is enforced, so that a call that fails is a request that fails.
+func TestARollingRestartFailsNoRequest(t *testing.T) {
+	in := install(t, enforce, 2)
+	in.beGenerous()
+	load := in.startLoad(100)
+	old := in.running()
+	in.callEveryReplica()
+	for _, leaving := range old {
+		before := load.answered.Load()
+		coming := in.startReplica()
+		eventually(t, "the new replica is ready", coming.isReady)
+		must(t, leaving.process.Signal(syscall.SIGTERM))
+		eventually(t, "requests go on", func() error {
+			if load.answered.Load() < before+100 {
+				return errors.New("not enough of them")
+			}
+			return nil
+		})
+	}
+	for _, left := range old {
+		err := left.process.Wait()
+		if said := left.log.String(); err != nil || !strings.Contains(said, "draining") || !strings.Contains(said, "msg=ended") {
+			t.Errorf("%s ended (%v) and said:\n%s", left.pod.Name, err, said)
+		}
+	}
+	in.callEveryReplica()
+	load.end(t)
+	if now := in.running(); len(now) != 2 || slices.Contains(now, old[0]) || slices.Contains(now, old[1]) {
+		t.Errorf("%d replicas run", len(now))
+	}
+}
+
+// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call that nobody answers fails all the same.
+func (in *installation) beGenerous() {
+	in.t.Helper()
+	in.mustKubectl("patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
+		{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 20},
+		{"op": "replace", "path": "/webhooks/1/timeoutSeconds", "value": 20}]`)
+}
+
+// load is a steady stream of requests about each of which the API server asks.
+type load struct {
+	began    time.Time
+	answered atomic.Int64
+	stop     context.CancelFunc
+	workers  sync.WaitGroup
+
+	mutex  sync.Mutex
+	failed []error
+}
+
+// startLoad begins so many requests a second, creates and updates in turn, as far as the machine keeps up.
+func (in *installation) startLoad(perSecond int) *load {
+	in.t.Helper()
+	const stored = "loaded"
+	services := in.admin.CoreV1().Services(probedNamespace)
+	_, err := services.Create(in.t.Context(), serviceOf(stored, map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
+	must(in.t, err)
+	in.t.Cleanup(func() { must(in.t, services.Delete(context.Background(), stored, metav1.DeleteOptions{})) })
+
+	ctx, stop := context.WithCancel(context.Background())
+	l := &load{began: time.Now(), stop: stop}
+	dryRun := []string{metav1.DryRunAll}
+	requests := []func(i int64) error{
+		func(i int64) error {
+			_, err := services.Create(context.Background(), serviceOf(fmt.Sprintf("new-%d", i), map[string]string{keysAnnotation: "*"}),
+				metav1.CreateOptions{DryRun: dryRun})
+			return err
+		},
+		func(i int64) error {
+			changed := serviceOf(stored, map[string]string{keysAnnotation: "*", "example.com/round": fmt.Sprint(i)})
+			_, err := services.Update(context.Background(), changed, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		},
+	}
+	ticks := time.NewTicker(time.Second / time.Duration(perSecond))
+	var number atomic.Int64
+	const workers = 16
+	for range workers {
+		l.workers.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-ticks.C:
+				}
+				i := number.Add(1)
+				if err := requests[i%2](i); err != nil {
+					l.fail(fmt.Errorf("%s: request %d: %w", time.Now().Format(time.StampMilli), i, err))
+				}
+				l.answered.Add(1)
+			}
+		})
+	}
+	in.t.Cleanup(func() {
+		stop()
+		l.workers.Wait()
+		ticks.Stop()
+	})
+	return l
+}
+
+func (l *load) fail(err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.failed = append(l.failed, err)
+}
+
+// end ends the requests and fails for each that failed.
+func (l *load) end(t *testing.T) {
+	t.Helper()
+	l.stop()
+	l.workers.Wait()
+	t.Logf("%d requests in %s", l.answered.Load(), time.Since(l.began))
+	for _, err := range l.failed {
+		t.Error(err)
+	}
+}

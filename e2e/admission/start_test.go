@@ -1,0 +1,109 @@
+package admission_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestReplicasThatStartAtOnceAgree(t *testing.T) {
+	for _, count := range []int{2, 3} {
+		t.Run(fmt.Sprintf("%d replicas", count), func(t *testing.T) {
+			in := install(t, enforce, count)
+			bundles := in.bundles()
+			if len(bundles) != 3 {
+				t.Fatalf("there are %d caBundles, want 3", len(bundles))
+			}
+			secret, err := in.admin.CoreV1().Secrets(installedNamespace).Get(t.Context(), installedSecret, metav1.GetOptions{})
+			must(t, err)
+			for i, bundle := range bundles {
+				if !bytes.Equal(bytes.TrimSpace(bundle), bytes.TrimSpace(secret.Data["ca.crt"])) || bytes.Count(bundle, []byte("BEGIN")) != 1 {
+					t.Errorf("caBundle %d is not the one CA of the Secret:\n%s", i, bundle)
+				}
+			}
+			block, _ := pem.Decode(secret.Data["tls.crt"])
+			for _, r := range in.running() {
+				served, err := in.shake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
+				must(t, err)
+				if !bytes.Equal(served.PeerCertificates[0].Raw, block.Bytes) {
+					t.Errorf("%s serves another certificate than that of the Secret", r.pod.Name)
+				}
+			}
+			in.callEveryReplica()
+		})
+	}
+}
+
+// bundles are the caBundles of all webhooks.
+func (in *installation) bundles() [][]byte {
+	in.t.Helper()
+	registration := in.admin.AdmissionregistrationV1()
+	mutating, err := registration.MutatingWebhookConfigurations().Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must(in.t, err)
+	validating, err := registration.ValidatingWebhookConfigurations().Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must(in.t, err)
+	var all [][]byte
+	for _, webhook := range mutating.Webhooks {
+		all = append(all, webhook.ClientConfig.CABundle)
+	}
+	for _, webhook := range validating.Webhooks {
+		all = append(all, webhook.ClientConfig.CABundle)
+	}
+	return all
+}
+
+// shake makes a handshake with a replica as an API server with this caBundle does.
+func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tls.ConnectionState, error) {
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(bundle) {
+		return tls.ConnectionState{}, errors.New("the caBundle has no certificate")
+	}
+	config.ServerName = installedName + "." + installedNamespace + ".svc"
+	plain, err := in.node.Dial("tcp", r.address(webhookPort), patience)
+	if err != nil {
+		return tls.ConnectionState{}, err
+	}
+	defer plain.Close()
+	connection := tls.Client(plain, config)
+	if err := errors.Join(plain.SetDeadline(time.Now().Add(patience)), connection.Handshake()); err != nil {
+		return tls.ConnectionState{}, err
+	}
+	return connection.ConnectionState(), nil
+}
+
+// callEveryReplica makes requests at once until the API server has asked each replica: it opens a connection to any of them when all it
+// has are in use. With failurePolicy: Fail a call that fails would be told.
+func (in *installation) callEveryReplica() {
+	in.t.Helper()
+	services := in.admin.CoreV1().Services(probedNamespace)
+	eventually(in.t, "every replica is asked", func() error {
+		var requests sync.WaitGroup
+		errs := make(chan error, 16)
+		for range cap(errs) {
+			requests.Go(func() {
+				_, err := services.Create(in.t.Context(), serviceOf("right", map[string]string{keysAnnotation: "*"}),
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				errs <- err
+			})
+		}
+		requests.Wait()
+		for range cap(errs) {
+			must(in.t, <-errs)
+		}
+		for _, r := range in.running() {
+			count, err := r.metric(`vicinity_webhook_reviews_total{outcome="allowed",path="/validate-services"}`)
+			if err != nil || count == 0 {
+				return errors.Join(err, fmt.Errorf("%s is not asked", r.pod.Name))
+			}
+		}
+		return nil
+	})
+}

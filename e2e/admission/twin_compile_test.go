@@ -1,0 +1,112 @@
+package admission_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// The first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server refuses a policy that uses what later ones can do in CEL.
+var oldestTwin = version.MajorMinor(1, 30)
+
+func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
+	compiled := 0
+	for _, policy := range twinPolicies(t) {
+		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldestTwin))
+		twinMust(t, err)
+		options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+		check := func(what string, result plugincel.CompilationResult) {
+			if compiled++; result.Error != nil {
+				t.Errorf("%s: %s: %v", policy.Name, what, result.Error)
+			}
+		}
+		for i := range policy.Spec.MatchConditions {
+			condition := (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i])
+			check(condition.Name, compiler.CompileCELExpression(condition, options, environment.NewExpressions))
+		}
+		for _, one := range policy.Spec.Variables {
+			variable := &validating.Variable{Name: one.Name, Expression: one.Expression}
+			check(one.Name, compiler.CompileAndStoreVariable(variable, options, environment.NewExpressions))
+		}
+		for _, one := range policy.Spec.Validations {
+			condition := &validating.ValidationCondition{Expression: one.Expression}
+			check(one.Expression, compiler.CompileCELExpression(condition, options, environment.NewExpressions))
+			message := &validating.MessageExpressionCondition{MessageExpression: one.MessageExpression}
+			check(one.MessageExpression, compiler.CompileCELExpression(message, options, environment.NewExpressions))
+		}
+	}
+	if compiled == 0 {
+		t.Error("no policy has an expression")
+	}
+}
+
+// Several policies are about Services. What they call the same is the same.
+func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
+	type definition struct{ expression, policy string }
+	kinds := map[string]map[string]definition{}
+	for _, policy := range twinPolicies(t) {
+		kind := policy.Spec.MatchConstraints.ResourceRules[0].Resources[0]
+		if kinds[kind] == nil {
+			kinds[kind] = map[string]definition{}
+		}
+		for _, variable := range policy.Spec.Variables {
+			other, defined := kinds[kind][variable.Name]
+			if defined && other.expression != variable.Expression {
+				t.Errorf("%s and %s differ in %s", other.policy, policy.Name, variable.Name)
+			}
+			kinds[kind][variable.Name] = definition{variable.Expression, policy.Name}
+		}
+	}
+}
+
+// twinPolicies are the ValidatingAdmissionPolicies as shipped. A field that Kubernetes does not know fails the test.
+func twinPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(twinFolder, "*.yaml"))
+	twinMust(t, err)
+	var policies []*admissionregistrationv1.ValidatingAdmissionPolicy
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		twinMust(t, err)
+		reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+		for {
+			document, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			twinMust(t, err)
+			if policy := twinPolicy(t, document); policy != nil {
+				policies = append(policies, policy)
+			}
+		}
+	}
+	if len(policies) == 0 {
+		t.Fatalf("there are no policies in %v", files)
+	}
+	return policies
+}
+
+// twinPolicy reads a policy; nil if the document is something else.
+func twinPolicy(t *testing.T, document []byte) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	twinMust(t, yaml.Unmarshal(document, policy))
+	if policy.Kind != "ValidatingAdmissionPolicy" {
+		return nil
+	}
+	twinMust(t, yaml.UnmarshalStrict(document, policy))
+	return policy
+}

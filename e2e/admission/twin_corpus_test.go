@@ -1,0 +1,168 @@
+package admission_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// twinCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
+type twinCase struct {
+	admissiontest.Case
+	place string
+}
+
+// place gives each case that reaches an API server its place.
+func (w *twin) place() []twinCase {
+	var cases []twinCase
+	for i, c := range admissiontest.Cases(w.t) {
+		if c.APIServer == "" {
+			cases = append(cases, twinCase{c, fmt.Sprintf("case-%d", i)})
+		}
+	}
+	return cases
+}
+
+// isPlain: the case is about the policies as they are shipped.
+func (c twinCase) isPlain() bool { return c.Settings == nil }
+
+// put is an object of the case at its place.
+func (c twinCase) put(t *testing.T, object map[string]any) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	twinMust(t, err)
+	var put map[string]any
+	twinMust(t, json.Unmarshal(text, &put))
+	metadata := put["metadata"].(map[string]any)
+	switch c.Kind() {
+	case "Namespace", "Node":
+		metadata["name"] = c.place
+	default:
+		metadata["namespace"] = c.place
+	}
+	return put
+}
+
+// storeOld makes the Namespaces and the old objects as long as nobody judges them.
+func (w *twin) storeOld(cases []twinCase) {
+	for _, c := range cases {
+		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
+			w.namespace(w.t, c.place, c.Namespace)
+		}
+		if c.Old != nil {
+			if answer := w.create(w.t, c.put(w.t, c.Old)); answer.err != nil {
+				w.t.Fatalf("%s: storing the old object: %v", c.Name, answer.err)
+			}
+		}
+	}
+}
+
+func (w *twin) testCases(t *testing.T, cases []twinCase) {
+	count := 0
+	for _, c := range cases {
+		if c.isPlain() {
+			count++
+			t.Run(c.Name, func(t *testing.T) { w.testCase(t, c) })
+		}
+	}
+	if count == 0 {
+		t.Error("no case is for the policies")
+	}
+}
+
+// testCase makes the request of a case. A case that CEL cannot express is admitted without a word.
+func (w *twin) testCase(t *testing.T, c twinCase) {
+	answer := w.request(t, c)
+	want := c.Want
+	if c.Twin != "" {
+		want = nil
+	}
+	checkTwinWords(t, want, answer)
+	if answer.err == nil && c.Kind() == "Service" {
+		if diff := cmp.Diff(c.wantSettings(t), twinSettings(t, answer.stored)); diff != "" {
+			t.Errorf("topology settings of what is stored (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func (w *twin) request(t *testing.T, c twinCase, parameters ...string) twinAnswer {
+	t.Helper()
+	if c.Old == nil {
+		return w.create(t, c.put(t, c.Object), parameters...)
+	}
+	return w.replace(t, c.put(t, c.Object), parameters...)
+}
+
+// checkTwinWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in its text.
+func checkTwinWords(t *testing.T, want []admissiontest.Want, answer twinAnswer) {
+	t.Helper()
+	wanted, said := map[string]bool{}, map[string]bool{}
+	isDenied := false
+	for _, one := range want {
+		wanted[string(one.Action)+" "+string(one.Rule)] = true
+		isDenied = isDenied || one.Action == admission.Deny
+		isFound := func(word twinWord) bool {
+			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
+		}
+		if !slices.ContainsFunc(answer.said, isFound) {
+			t.Errorf("%s is not said of %s", one.Rule, one.Path)
+		}
+	}
+	for _, word := range answer.said {
+		said[string(word.action)+" "+string(word.rule)] = true
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(wanted)), slices.Sorted(maps.Keys(said))); diff != "" || isDenied != (answer.err != nil) {
+		t.Errorf("rules (-want +got):\n%s%v", diff, answer)
+	}
+}
+
+// wantSettings are the topology settings of the object of a case once it is stored.
+func (c twinCase) wantSettings(t *testing.T) map[admission.Setting]string {
+	t.Helper()
+	settings := twinSettings(t, c.Object)
+	switch {
+	case c.Default == nil:
+	case c.Twin != "": // then what the Namespace says is given whatever the Nodes are
+		for setting, key := range twinDefaultAnnotations {
+			if value, says := c.Namespace.Annotations[key]; says {
+				settings[setting] = value
+			}
+		}
+	case c.Default.Setting != "":
+		settings[c.Default.Setting] = c.Default.Value
+	}
+	return settings
+}
+
+var twinDefaultAnnotations = map[admission.Setting]string{
+	admission.TopologyMode:        policy.DefaultTopologyModeAnnotation,
+	admission.TopologyKeys:        policy.DefaultTopologyKeysAnnotation,
+	admission.TrafficDistribution: policy.DefaultTrafficDistributionAnnotation,
+}
+
+// twinSettings are the topology settings of a Service.
+func twinSettings(t *testing.T, object map[string]any) map[admission.Setting]string {
+	t.Helper()
+	service := admissiontest.Service(t, object)
+	settings := map[admission.Setting]string{}
+	for setting, key := range map[admission.Setting]string{
+		admission.TopologyMode: policy.TopologyModeAnnotation, admission.TopologyKeys: policy.TopologyKeysAnnotation,
+	} {
+		if value, present := service.Metadata.Annotations[key]; present {
+			settings[setting] = value
+		}
+	}
+	if service.Spec.TrafficDistribution != nil {
+		settings[admission.TrafficDistribution] = *service.Spec.TrafficDistribution
+	}
+	return settings
+}

@@ -1,0 +1,250 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// testApply applies the plain files, and then what kustomize makes of the folders, which changes nothing.
+func (w *twin) testApply(t *testing.T) {
+	first := w.run(t, "apply", "-f", twinFolder) + w.run(t, "apply", "-f", twinDefaults)
+	if n := strings.Count(first, " created\n"); n == 0 || n != strings.Count(first, "\n") {
+		t.Errorf("apply -f:\n%s", first)
+	}
+	again := w.mustDo(t, twinInstall)
+	if strings.Count(again, " unchanged\n") != strings.Count(first, "\n") || strings.Count(again, "\n") != strings.Count(first, "\n") {
+		t.Errorf("apply -k:\n%s", again)
+	}
+	// They say themselves whether they work.
+	twinAwait(t, "what the README says is refused", func() error {
+		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(output, "[NS001]") {
+			return errors.New("kubectl says: " + output)
+		}
+		return nil
+	})
+}
+
+// twinInstall is in the README's commands that install everything.
+const twinInstall = "kubectl apply -k manifests/webhook-cel/defaults"
+
+// twinProbed is where policies are asked whether they work.
+const twinProbed = "probed"
+
+// awaitAll waits until each policy does what it is for.
+func (w *twin) awaitAll() {
+	w.namespaceWith(w.t, twinProbed, policy.DefaultTopologyModeAnnotation, "Auto")
+	for rule, object := range w.knownBad() {
+		w.awaitRule(w.t, rule, object)
+	}
+	twinAwait(w.t, "Services are given defaults", func() error {
+		answer := w.create(w.t, twinService(twinProbed, "web"), "dryRun=All")
+		twinMust(w.t, answer.err)
+		if twinSettings(w.t, answer.stored)[admission.TopologyMode] != "Auto" {
+			return fmt.Errorf("this one is not")
+		}
+		return nil
+	})
+}
+
+func (w *twin) awaitRule(t *testing.T, rule admission.ID, object map[string]any) {
+	t.Helper()
+	twinAwait(t, string(rule)+" is in force", func() error {
+		if answer := w.create(t, object, "dryRun=All"); !answer.says(rule) {
+			return fmt.Errorf("answer: %v", answer)
+		}
+		return nil
+	})
+}
+
+func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
+	t.Helper()
+	answer := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+		"name": name, "annotations": map[string]any{annotation: value},
+	}})
+	twinMust(t, answer.err)
+}
+
+// knownBad has an object for each policy.
+func (w *twin) knownBad() map[admission.ID]map[string]any {
+	slice := func(endpoints ...any) map[string]any {
+		return map[string]any{
+			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+			"metadata": map[string]any{"namespace": twinProbed, "name": "web-1"}, "endpoints": endpoints,
+		}
+	}
+	named := func(kind string, metadata map[string]any) map[string]any {
+		metadata["name"] = "bad"
+		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}
+	}
+	return map[admission.ID]map[string]any{
+		"SVC001": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, "")),
+		"SVC022": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyModeAnnotation, "foo")),
+		"SVC027": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, policy.TopologyKeysAnnotation)),
+		"NS001":  named("Namespace", map[string]any{"annotations": map[string]any{policy.DefaultTopologyModeAnnotation: "x"}}),
+		"EPS001": slice(map[string]any{"addresses": []any{"10.0.0.1"}, "zone": ""}),
+		"EPS003": slice(map[string]any{"addresses": []any{"10.0.0.1"}},
+			map[string]any{"addresses": []any{"10.0.0.2"}, "zone": "a", "hints": map[string]any{"forZones": []any{map[string]any{"name": "a"}}}}),
+		"NODE001": named("Node", map[string]any{"labels": map[string]any{"topology.kubernetes.io/zone": ""}}),
+	}
+}
+
+// testTypes: kube-controller-manager checks each expression against the schema of what it is about.
+func (w *twin) testTypes(t *testing.T) {
+	policies := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	var list *admissionregistrationv1.ValidatingAdmissionPolicyList
+	twinAwait(t, "the types in all policies are checked", func() (err error) {
+		if list, err = policies.List(t.Context(), metav1.ListOptions{LabelSelector: twinLabel}); err != nil {
+			return err
+		}
+		for _, one := range list.Items {
+			if one.Status.TypeChecking == nil || one.Status.ObservedGeneration != one.Generation {
+				return fmt.Errorf("those in %s are not", one.Name)
+			}
+		}
+		return nil
+	})
+	if len(list.Items) != len(w.knownBad()) {
+		t.Errorf("there are %d policies, and a known bad object for %d", len(list.Items), len(w.knownBad()))
+	}
+	for _, one := range list.Items {
+		for _, warning := range one.Status.TypeChecking.ExpressionWarnings {
+			t.Errorf("%s: %s: %s", one.Name, warning.FieldRef, warning.Warning)
+		}
+	}
+}
+
+// testNoExpressionFails: one that fails lets the object pass, so only the API server's metrics tell. They count no object that passes
+// for another reason.
+func (w *twin) testNoExpressionFails(t *testing.T) {
+	metrics, err := w.client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	twinMust(t, err)
+	checks := 0
+	for line := range strings.Lines(string(metrics)) {
+		if !twinChecks.MatchString(line) {
+			continue
+		}
+		checks++
+		isMutating := strings.Contains(line, "_mutating_")
+		if strings.Contains(line, `enforcement_action="allow"`) || isMutating && !strings.Contains(line, `error_type="no_error"`) {
+			t.Errorf("an expression has failed: %s", line)
+		}
+	}
+	if checks == 0 {
+		t.Error("there are no metrics of policies")
+	}
+}
+
+// twinChecks are the metrics that count what policies did.
+var twinChecks = regexp.MustCompile(`^apiserver_(validating|mutating)_admission_policy_check_total\{`)
+
+// testRuleOff turns a rule off as the README says, and on again.
+func (w *twin) testRuleOff(t *testing.T) {
+	w.mustDo(t, "name: SVC027")
+	w.awaitSilence(t, "SVC027", w.knownBad()["SVC027"])
+	w.mustDo(t, twinInstall)
+	w.awaitRule(t, "SVC027", w.knownBad()["SVC027"])
+}
+
+func (w *twin) awaitSilence(t *testing.T, rule admission.ID, object map[string]any) {
+	t.Helper()
+	twinAwait(t, string(rule)+" is out of force", func() error {
+		if answer := w.create(t, object, "dryRun=All"); answer.says(rule) {
+			return fmt.Errorf("answer: %v", answer)
+		}
+		return nil
+	})
+}
+
+// testNamedProxy gives the proxy a name as the README says, and takes it away.
+func (w *twin) testNamedProxy(t *testing.T, cases []twinCase) {
+	w.mustDo(t, "name: proxyName")
+	foreign := w.knownBad()["SVC027"]
+	w.awaitRule(t, "SVC035", foreign)
+	twinAwait(t, "Services of the default proxy are given nothing", func() error {
+		if answer := w.create(t, twinService(twinProbed, "web"), "dryRun=All"); len(twinSettings(t, answer.stored)) > 0 {
+			return fmt.Errorf("this one is: %v", twinSettings(t, answer.stored))
+		}
+		return nil
+	})
+	count := 0
+	for _, c := range cases {
+		if c.Settings != nil && c.Settings.ProxyName == "vicinity" {
+			count++
+			t.Run(c.Name, func(t *testing.T) { w.testCase(t, c) })
+		}
+	}
+	if count == 0 {
+		t.Error("no case has a proxy with a name")
+	}
+	w.mustDo(t, twinInstall)
+	w.awaitSilence(t, "SVC035", foreign)
+}
+
+// twinLabel is what all the policies have, and with which they are removed.
+const twinLabel = "app.kubernetes.io/name=vicinity-webhook-cel"
+
+// testStrict: the overlay denies what it says, and nothing else changes.
+func (w *twin) testStrict(t *testing.T, cases []twinCase) {
+	w.run(t, "apply", "-k", twinStrict)
+	twinAwait(t, "an unknown mode is denied", func() error {
+		if answer := w.create(t, w.knownBad()["SVC022"], "dryRun=All"); answer.err == nil {
+			return fmt.Errorf("answer: %v", answer)
+		}
+		return nil
+	})
+	count := 0
+	for _, c := range cases {
+		if c.Settings == nil || !c.Settings.Strict || len(c.Settings.Actions) > 0 {
+			continue
+		}
+		count++
+		t.Run(c.Name, func(t *testing.T) {
+			// Whether the policy is in force with its new variable: a rule that is no new mistake is not denied.
+			twinAwait(t, "the overlay is in force", func() error {
+				answer := w.request(t, c, "dryRun=All")
+				if (answer.err != nil) != twinDenies(c) {
+					return fmt.Errorf("answer: %v", answer)
+				}
+				return nil
+			})
+			checkTwinWords(t, c.Want, w.request(t, c))
+		})
+	}
+	if count == 0 {
+		t.Error("no case is about strict mode")
+	}
+}
+
+func twinDenies(c twinCase) bool {
+	for _, want := range c.Want {
+		if want.Action == admission.Deny {
+			return true
+		}
+	}
+	return false
+}
+
+// testRemoval removes all policies as the README says.
+func (w *twin) testRemoval(t *testing.T) {
+	w.mustDo(t, "kubectl delete validatingadmissionpolicies")
+	for rule, object := range w.knownBad() {
+		w.awaitSilence(t, rule, object)
+	}
+	twinAwait(t, "no Service is given a default", func() error {
+		answer := w.create(t, twinService(twinProbed, "web"), "dryRun=All")
+		twinMust(t, answer.err)
+		if settings := twinSettings(t, answer.stored); len(settings) > 0 {
+			return fmt.Errorf("this one is: %v", settings)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,69 @@
+package admission_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+)
+
+// The table of rules in the README is what the cases and the policies say.
+func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
+	policies := map[admission.ID]string{}
+	for _, policy := range twinPolicies(t) {
+		for _, variable := range policy.Spec.Variables {
+			if _, isRule := admission.RuleOf(admission.ID(variable.Name)); isRule {
+				policies[admission.ID(variable.Name)] = policy.Name
+			}
+		}
+	}
+	var want []string
+	for _, rule := range admission.Rules() {
+		want = append(want, twinRow(rule, policies[rule.ID], twinReasons(t, rule.ID)))
+	}
+	text, err := os.ReadFile(filepath.Join(twinFolder, "README.md"))
+	twinMust(t, err)
+	var got []string
+	for line := range strings.Lines(string(text)) {
+		if id, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " "); strings.HasPrefix(line, "| ") && isTwinRule(id) {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows of the table (-want +got):\n%s", diff)
+	}
+}
+
+func isTwinRule(id string) bool {
+	_, isRule := admission.RuleOf(admission.ID(id))
+	return isRule
+}
+
+// twinRow is the line of a rule. A rule that is in no policy must have a reason in every case that breaks it.
+func twinRow(rule admission.Rule, policy string, reasons []string) string {
+	what := "`" + policy + "`"
+	if policy == "" {
+		what = "no: " + strings.Join(reasons, "; ")
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s |", rule.ID, rule.Default, what, rule.Summary)
+}
+
+// twinReasons are why CEL cannot express a rule, in the cases that break it.
+func twinReasons(t *testing.T, rule admission.ID) []string {
+	t.Helper()
+	var reasons []string
+	for _, c := range admissiontest.Cases(t) {
+		breaks := slices.ContainsFunc(c.Want, func(want admissiontest.Want) bool { return want.Rule == rule })
+		if breaks && c.Twin != "" && !slices.Contains(reasons, c.Twin) {
+			reasons = append(reasons, c.Twin)
+		}
+	}
+	return reasons
+}

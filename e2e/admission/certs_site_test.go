@@ -178,8 +178,14 @@ type certsReplica struct {
 	stop    func()
 }
 
-// start starts a replica, in the shape that settings have.
-func (s *certsSite) start(settings certs.Settings) *certsReplica {
+// start starts a replica that the configurations name, with these durations.
+func (s *certsSite) start(settings certs.Settings) {
+	s.t.Helper()
+	s.replicas = append(s.replicas, s.launch(settings))
+}
+
+// launch starts a replica of which nobody knows yet.
+func (s *certsSite) launch(settings certs.Settings) *certsReplica {
 	s.t.Helper()
 	config := s.accountConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &forbiddenSpy{next, &s.forbidden} })
@@ -218,7 +224,6 @@ func (s *certsSite) start(settings certs.Settings) *certsReplica {
 		}
 	})
 	r.serve(s.t)
-	s.replicas = append(s.replicas, r)
 	return r
 }
 

@@ -100,12 +100,10 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := slices.Clone(s.replicas)
 	s.underTraffic(func() {
 		certsEventually(t, "another CA", func() error {
 			// One that comes, and is killed at whatever it is doing. It serves nobody.
-			other := s.start(settings)
-			s.replicas = served
+			other := s.launch(settings)
 			time.Sleep(time.Second)
 			other.stop()
 			now, err := s.trusted()

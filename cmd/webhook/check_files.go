@@ -83,6 +83,11 @@ func (c *check) readFile(name string, stdin io.Reader) {
 		c.cannotRead(name, err)
 		return
 	}
+	if name == stdinName && len(bytes.TrimSpace(text)) == 0 {
+		// In a pipeline only the last command's exit status counts: whoever wrote into it may have failed.
+		c.fail(place{file: name}, "", "there is nothing on standard input")
+		return
+	}
 	c.readText(name, text)
 }
 

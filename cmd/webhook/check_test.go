@@ -260,6 +260,12 @@ func TestOddFilesAreReadAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestNothingOnStandardInputIsNothingThatWasChecked(t *testing.T) {
+	got := webhookCommand(t, " \n", "check", "-f", "-")
+	wantFindings(t, got, "<stdin>: there is nothing on standard input (error)")
+	wantEnd(t, got, 2, "0 objects checked, 0 denied, 0 warnings, 1 error")
+}
+
 func TestFoldersFilesAndStandardInputAreReadInTheirOrderAndOnce(t *testing.T) {
 	inFolder(t, map[string]string{
 		"deploy/b.yml": serviceText("b", badKeys), "deploy/sub/a.yaml": serviceText("a", badKeys),

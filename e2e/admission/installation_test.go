@@ -26,15 +26,16 @@ const (
 	installedNamespace = "vicinity-system"
 	installedName      = "vicinity-webhook"
 	installedSecret    = "vicinity-webhook-tls"
+	configVolume       = "config"
 	accountUser        = "system:serviceaccount:" + installedNamespace + ":" + installedName
 )
 
 // installation is the webhook as the manifests have it, with some replicas.
 type installation struct {
 	*site
-	t      *testing.T // a subtest puts itself here
-	from   podOf
-	volume configVolume
+	t    *testing.T // a subtest puts itself here
+	dir  string     // for the volumes; it is there for longer than the replicas
+	from podOf
 	// audited is how much there was in the audit log before. Once the roles are removed, there is nothing to check any more.
 	audited         int
 	areRolesRemoved bool
@@ -60,7 +61,7 @@ func install(t *testing.T, folder string, replicas int) *installation {
 // apply applies the manifests in a folder, and starts nothing but kubelet.
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
-	in := &installation{site: newSite(t), t: t, volume: configVolume{dir: t.TempDir()}}
+	in := &installation{site: newSite(t), t: t, dir: t.TempDir()}
 	in.makeProbed()
 	before, err := in.auditLog()
 	must(t, err)
@@ -84,11 +85,14 @@ func (in *installation) prepare() {
 	in.t.Helper()
 	deployment, err := in.admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
 	must(in.t, err)
-	in.from = podOf{deployment: deployment, volume: in.volume.dir, kubeconfig: filepath.Join(in.t.TempDir(), "kubeconfig")}
+	in.from = podOf{deployment: deployment, volumes: map[string]*volume{}, kubeconfig: filepath.Join(in.t.TempDir(), "kubeconfig")}
+	for _, mounted := range deployment.Spec.Template.Spec.Volumes {
+		in.from.volumes[mounted.Name] = &volume{dir: filepath.Join(in.dir, mounted.Name)}
+	}
 	checkPorts(in.t, deployment)
 	config, err := in.admin.CoreV1().ConfigMaps(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
 	must(in.t, err)
-	must(in.t, in.volume.write(config))
+	must(in.t, in.from.volumes[configVolume].write(filesOf(config)))
 	must(in.t, in.accountKubeconfig(in.t.Context(), in.from.kubeconfig))
 	in.awaitPermission()
 }
@@ -111,10 +115,11 @@ func (in *installation) awaitPermission() {
 	must(in.t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must(in.t, err)
-	for _, attributes := range []authorizationv1.ResourceAttributes{
-		{Verb: "list", Resource: "nodes"},
-		{Verb: "create", Resource: "secrets", Namespace: installedNamespace},
-	} {
+	awaited := []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "nodes"}}
+	if !in.servesFiles() {
+		awaited = append(awaited, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: installedNamespace})
+	}
+	for _, attributes := range awaited {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 		eventually(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
 			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
@@ -124,6 +129,11 @@ func (in *installation) awaitPermission() {
 			return err
 		})
 	}
+}
+
+// servesFiles says whether the Deployment leaves it to somebody else to make the certificate.
+func (in *installation) servesFiles() bool {
+	return slices.Contains(in.from.deployment.Spec.Template.Spec.Containers[0].Args, "--cert-source=files")
 }
 
 // startReplica starts one more. It is not ready yet.
@@ -303,7 +313,7 @@ func (in *installation) mount(text string) {
 	config.Data = map[string]string{"config.yaml": text}
 	config, err = configs.Update(in.t.Context(), config, metav1.UpdateOptions{})
 	must(in.t, err)
-	must(in.t, in.volume.write(config))
+	must(in.t, in.from.volumes[configVolume].write(filesOf(config)))
 }
 
 // configured is when each replica last took over a configuration.

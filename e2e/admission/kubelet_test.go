@@ -37,7 +37,7 @@ type replica struct {
 // podOf is what a replica is made from.
 type podOf struct {
 	deployment *appsv1.Deployment
-	volume     string // the folder of the mounted ConfigMap
+	volumes    map[string]*volume // of the Deployment, by their names
 	kubeconfig string
 }
 
@@ -45,7 +45,11 @@ type podOf struct {
 // place, and a kubeconfig stands for the token that every pod has mounted.
 func (p podOf) command(program string) *exec.Cmd {
 	container := p.deployment.Spec.Template.Spec.Containers[0]
-	place := strings.NewReplacer("$(POD_NAMESPACE)", p.deployment.Namespace, container.VolumeMounts[0].MountPath+"/", p.volume+"/")
+	places := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
+	for _, mount := range container.VolumeMounts {
+		places = append(places, mount.MountPath+"/", p.volumes[mount.Name].dir+"/")
+	}
+	place := strings.NewReplacer(places...)
 	command := exec.Command(program)
 	for _, argument := range container.Args {
 		command.Args = append(command.Args, place.Replace(argument))
@@ -153,26 +157,38 @@ func (r *replica) kill() {
 	_ = r.process.Wait()                  // it was killed
 }
 
-// configVolume is a mounted ConfigMap as kubelet keeps it: the files are links through another link, ..data, which an update replaces.
-type configVolume struct {
+// volume is a mounted ConfigMap or Secret as kubelet keeps it: the files are links through another link, ..data, which an update replaces.
+type volume struct {
 	dir     string
 	version int
 }
 
-// write puts the data of a ConfigMap in place at once.
-func (v *configVolume) write(config *corev1.ConfigMap) error {
+// write puts the data of an object in place at once, and removes what was there before, as kubelet does.
+func (v *volume) write(data map[string][]byte) error {
+	before := v.folder()
 	v.version++
-	version := fmt.Sprintf("..%d", v.version)
-	errs := []error{os.MkdirAll(filepath.Join(v.dir, version), 0o755)}
-	for name, text := range config.Data {
-		errs = append(errs, os.WriteFile(filepath.Join(v.dir, version, name), []byte(text), 0o644))
+	errs := []error{os.MkdirAll(v.folder(), 0o755)}
+	for name, text := range data {
+		errs = append(errs, os.WriteFile(filepath.Join(v.folder(), name), text, 0o644))
 		if _, err := os.Lstat(filepath.Join(v.dir, name)); errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, os.Symlink(filepath.Join("..data", name), filepath.Join(v.dir, name)))
 		}
 	}
 	next := filepath.Join(v.dir, "..data_tmp")
-	errs = append(errs, os.Symlink(version, next), os.Rename(next, filepath.Join(v.dir, "..data")))
+	errs = append(errs, os.Symlink(filepath.Base(v.folder()), next), os.Rename(next, filepath.Join(v.dir, "..data")), os.RemoveAll(before))
 	return errors.Join(errs...)
+}
+
+// folder has the files of the version that is in place.
+func (v *volume) folder() string { return filepath.Join(v.dir, fmt.Sprintf("..%d", v.version)) }
+
+// filesOf are the files of a mounted ConfigMap.
+func filesOf(config *corev1.ConfigMap) map[string][]byte {
+	files := map[string][]byte{}
+	for name, text := range config.Data {
+		files[name] = []byte(text)
+	}
+	return files
 }
 
 // accountKubeconfig writes a kubeconfig of the ServiceAccount's token.

@@ -28,9 +28,10 @@ const patience = 2 * time.Minute
 
 // The manifests and their overlays, unchanged.
 const (
-	manifests       = "../../manifests/webhook"
-	enforce         = manifests + "/enforce"
-	defaultOnUpdate = manifests + "/default-on-update"
+	manifests        = "../../manifests/webhook"
+	enforce          = manifests + "/enforce"
+	defaultOnUpdate  = manifests + "/default-on-update"
+	certificateFiles = manifests + "/certificate-files"
 )
 
 // site is a cluster for the webhook: a control plane on a node, and pods there for replicas. All tests share it, one after the other: a

@@ -1,0 +1,272 @@
+package admission_test
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/authority"
+)
+
+// TestCertificateFilesThatSomebodyElseRenewsAreServed is about the overlay certificate-files. The test does what cert-manager does: it
+// issues certificates, keeps them in the Secret, and writes their authority into the configurations.
+func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
+	in := applyForFiles(t)
+	issuer, err := authority.New("somebody else's")
+	must(t, err)
+	first, trusted := serverPair(t, issuer), issuer.Certificate()
+	in.keep(first)
+	r := in.startReplica()
+	in.awaitReady()
+	in.trust(trusted)
+	in.awaitJudgement()
+	in.wantServed(r, first)
+	in.wantUntouched(trusted)
+	pids := in.pids()
+
+	// From here on a call that fails is a request that fails.
+	in.failUnanswered()
+	load := in.startLoad(20)
+	load.goOn(t)
+	second := serverPair(t, issuer)
+	in.keep(second)
+	in.awaitServed(r, trusted, second)
+	load.goOn(t)
+
+	failed := in.failedReads(r)
+	in.keep(authority.Pair{Certificate: serverPair(t, issuer).Certificate, Key: second.Key})
+	eventually(t, "a pair that does not fit is counted", func() error {
+		if now := in.failedReads(r); now <= failed {
+			return fmt.Errorf("%v failures, and %v before", now, failed)
+		}
+		return nil
+	})
+	if said := r.log.String(); !strings.Contains(said, "private key does not match public key") {
+		t.Errorf("the log does not say what is wrong with the pair:\n%s", said)
+	}
+	in.wantServed(r, second)
+	must(t, r.isReady())
+	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one connects anew.
+	trusted = slices.Concat(trusted, foreignCA(t))
+	in.trust(trusted)
+	load.goOn(t)
+
+	third := serverPair(t, issuer)
+	in.keep(third)
+	in.awaitServed(r, trusted, third)
+	load.end(t)
+	if now := in.pids(); !slices.Equal(now, pids) {
+		t.Errorf("the processes are %v, and were %v", now, pids)
+	}
+	in.wantDenial()
+	in.wantUntouched(trusted)
+	in.wantNoRights()
+	in.wantNothingAskedOfCertificates()
+}
+
+// applyForFiles applies the overlay. What other tests have applied has roles that the overlay only leaves out; so has an installation
+// that comes from there, and the README has the same command.
+func applyForFiles(t *testing.T) *installation {
+	t.Helper()
+	_, err := newSite(t).runKubectl("--namespace", installedNamespace, "delete", "role,rolebinding", installedName, "--ignore-not-found")
+	must(t, err)
+	return apply(t, certificateFiles)
+}
+
+// serverPair is a certificate for the webhook.
+func serverPair(t *testing.T, issuer *authority.Authority) authority.Pair {
+	t.Helper()
+	pair, err := issuer.Server(installedName, []string{installedName + "." + installedNamespace + ".svc"}, nil)
+	must(t, err)
+	return pair
+}
+
+// keep writes a pair into the Secret as cert-manager does, and mounts it as kubelet does.
+func (in *installation) keep(pair authority.Pair) {
+	in.t.Helper()
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: installedSecret}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key},
+	}
+	secrets := in.admin.CoreV1().Secrets(installedNamespace)
+	stored, err := secrets.Update(in.t.Context(), secret, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		stored, err = secrets.Create(in.t.Context(), secret, metav1.CreateOptions{})
+	}
+	must(in.t, err)
+	for _, volume := range in.from.deployment.Spec.Template.Spec.Volumes {
+		if volume.Secret != nil && volume.Secret.SecretName == stored.Name {
+			must(in.t, in.from.volumes[volume.Name].write(stored.Data))
+			return
+		}
+	}
+	in.t.Fatalf("no volume of the Deployment is the Secret %s", stored.Name)
+}
+
+// trust writes a caBundle into both configurations as cert-manager's cainjector does.
+func (in *installation) trust(bundle []byte) {
+	in.t.Helper()
+	registration, ctx := in.admin.AdmissionregistrationV1(), in.t.Context()
+	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, installedName, metav1.GetOptions{})
+	must(in.t, err)
+	for i := range mutating.Webhooks {
+		mutating.Webhooks[i].ClientConfig.CABundle = bundle
+	}
+	_, err = registration.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
+	must(in.t, err)
+	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, installedName, metav1.GetOptions{})
+	must(in.t, err)
+	for i := range validating.Webhooks {
+		validating.Webhooks[i].ClientConfig.CABundle = bundle
+	}
+	_, err = registration.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
+	must(in.t, err)
+}
+
+// wantUntouched fails if a caBundle is another than the one that was written.
+func (in *installation) wantUntouched(bundle []byte) {
+	in.t.Helper()
+	bundles := in.bundles()
+	if len(bundles) != 3 {
+		in.t.Fatalf("there are %d caBundles, want 3", len(bundles))
+	}
+	for i, found := range bundles {
+		if !bytes.Equal(found, bundle) {
+			in.t.Errorf("caBundle %d is\n%s\nand was written as\n%s", i, found, bundle)
+		}
+	}
+}
+
+// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that clients are told of a call that fails.
+func (in *installation) failUnanswered() {
+	in.t.Helper()
+	in.beGenerous()
+	in.mustKubectl("patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
+		{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
+		{"op": "replace", "path": "/webhooks/1/failurePolicy", "value": "Fail"}]`)
+}
+
+// goOn waits for some more requests.
+func (l *load) goOn(t *testing.T) {
+	t.Helper()
+	before := l.answered.Load()
+	eventually(t, "requests go on", func() error {
+		if now := l.answered.Load(); now < before+40 {
+			return fmt.Errorf("%d requests", now-before)
+		}
+		return nil
+	})
+}
+
+// isServed makes a handshake, which must not fail, and says whether a pair's certificate is the one that is shown.
+func (in *installation) isServed(r *replica, bundle []byte, pair authority.Pair) bool {
+	in.t.Helper()
+	state, err := in.shake(r, bundle, &tls.Config{MinVersion: tls.VersionTLS13})
+	must(in.t, err)
+	block, _ := pem.Decode(pair.Certificate)
+	return bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes)
+}
+
+func (in *installation) awaitServed(r *replica, bundle []byte, pair authority.Pair) {
+	in.t.Helper()
+	eventually(in.t, "the new certificate is served", func() error {
+		if !in.isServed(r, bundle, pair) {
+			return errors.New("it is still the one before")
+		}
+		return nil
+	})
+}
+
+// wantServed fails unless a pair is served, and a mistake is denied.
+func (in *installation) wantServed(r *replica, pair authority.Pair) {
+	in.t.Helper()
+	if !in.isServed(r, in.bundles()[0], pair) {
+		in.t.Error("another certificate is served")
+	}
+	in.wantDenial()
+}
+
+func (in *installation) wantDenial() {
+	in.t.Helper()
+	wrong := serviceOf("wrong", map[string]string{keysAnnotation: "a b"})
+	_, err := in.admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), wrong, metav1.CreateOptions{})
+	if got := isDenied(err); !slices.Equal(got, []string{"SVC003"}) {
+		in.t.Errorf("a Service with a mistake is denied by %v, want SVC003: %v", got, err)
+	}
+}
+
+// failedReads is how often the files could not be used.
+func (in *installation) failedReads(r *replica) float64 {
+	in.t.Helper()
+	count, err := r.metric(`vicinity_webhook_internal_errors_total{reason="certificate-read-files"}`)
+	must(in.t, err)
+	return count
+}
+
+// wantNoRights fails if the ServiceAccount may do what only a webhook that makes its certificate needs.
+func (in *installation) wantNoRights() {
+	in.t.Helper()
+	if !in.may(authorizationv1.ResourceAttributes{Verb: "list", Resource: "nodes"}) {
+		in.t.Error("it may not list Nodes")
+	}
+	var rights []authorizationv1.ResourceAttributes
+	for _, verb := range []string{"get", "list", "watch", "create", "update", "patch", "delete"} {
+		rights = append(rights, authorizationv1.ResourceAttributes{
+			Verb: verb, Resource: "secrets", Name: installedSecret, Namespace: installedNamespace,
+		})
+		for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+			rights = append(rights, authorizationv1.ResourceAttributes{
+				Verb: verb, Group: "admissionregistration.k8s.io", Resource: resource, Name: installedName,
+			})
+		}
+	}
+	for _, right := range rights {
+		if in.may(right) {
+			in.t.Errorf("it may %s %s", right.Verb, right.Resource)
+		}
+	}
+}
+
+// may asks the API server what the ServiceAccount may do.
+func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
+	in.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: accountUser, ResourceAttributes: &right,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + installedNamespace, "system:authenticated"},
+	}}
+	answer, err := in.admin.AuthorizationV1().SubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
+	must(in.t, err)
+	return answer.Status.Allowed
+}
+
+// wantNothingAskedOfCertificates fails if the webhook asked for a Secret or a configuration, whatever it was answered.
+func (in *installation) wantNothingAskedOfCertificates() {
+	in.t.Helper()
+	all, err := in.auditLog()
+	must(in.t, err)
+	sawNodes := false
+	for _, line := range all[in.audited:] {
+		if line.User.Username != accountUser || line.ObjectRef == nil {
+			continue
+		}
+		switch line.ObjectRef.Resource {
+		case "nodes":
+			sawNodes = true
+		case "secrets", "mutatingwebhookconfigurations", "validatingwebhookconfigurations":
+			in.t.Errorf("the webhook asked: %s %s", line.Verb, line.RequestURI)
+		}
+	}
+	if !sawNodes {
+		in.t.Error("the audit log does not have that the webhook asked for Nodes")
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -42,6 +44,7 @@ type server struct {
 // serve answers reviews until stop ends, and then drains.
 func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	log := cli.NewLogger(stderr, flags.logFormat, flags.level)
+	saveTime()
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	apiserver.LogTo(log)
 	log.Info("starting", "version", thisBuild().Version, "certificate", flags.certSource)
@@ -53,6 +56,18 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.runManager)
 	log.Info("ended")
 	return err
+}
+
+// gcPercent is how much the heap may grow before it is collected, in percent of what is in use. That is 4 MB and each review makes
+// some 30 kB of garbage: with Go's own 100 the collector takes a seventh of the processor time under load, and 13 MB are no price.
+// GOMEMLIMIT holds all the same.
+const gcPercent = 400
+
+// saveTime trades a little memory for processor time, unless somebody has decided that already.
+func saveTime() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 }
 
 // newServer prepares the parts in the order in which they need each other.

@@ -2,12 +2,10 @@ package apiserver_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 )
 
@@ -15,28 +13,15 @@ import (
 var api *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
-	code, err := runWithAPI(context.Background(), m)
+	code := 1
+	err := controlplane.During(context.Background(), os.Stderr, func(plane *controlplane.ControlPlane) error {
+		api = plane
+		code = m.Run()
+		return nil
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-func runWithAPI(ctx context.Context, m *testing.M) (code int, err error) {
-	programs, err := binaries.Build(ctx, os.Stderr, binaries.Etcd, binaries.Kubernetes)
-	if err != nil {
-		return 1, err
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "vicinity-apiserver-") // etcd is fast on a tmpfs
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	api, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Programs: programs})
-	if err != nil {
-		return 1, err
-	}
-	defer api.Stop()
-	return m.Run(), nil
 }

@@ -2,7 +2,6 @@ package metadata_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 )
 
@@ -20,28 +18,15 @@ var api *controlplane.ControlPlane
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // it would complain of being given none
-	code, err := runWithAPI(context.Background(), m)
+	code := 1
+	err := controlplane.During(context.Background(), os.Stderr, func(plane *controlplane.ControlPlane) error {
+		api = plane
+		code = m.Run()
+		return nil
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
-}
-
-func runWithAPI(ctx context.Context, m *testing.M) (code int, err error) {
-	programs, err := binaries.Build(ctx, os.Stderr, binaries.Etcd, binaries.Kubernetes)
-	if err != nil {
-		return 1, err
-	}
-	dir, err := os.MkdirTemp("/dev/shm", "vicinity-metadata-") // etcd is fast on a tmpfs
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	api, err = controlplane.Start(ctx, controlplane.Config{Dir: dir, Programs: programs})
-	if err != nil {
-		return 1, err
-	}
-	defer api.Stop()
-	return m.Run(), nil
 }

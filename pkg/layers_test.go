@@ -22,7 +22,7 @@ var layers = []layer{
 	{
 		folder: "pkg/admission",
 		ours:   []string{"pkg/policy"},
-		others: []string{"k8s.io/apimachinery/pkg/util/validation/field"},
+		others: []string{"k8s.io/apimachinery/pkg/util/validation/field", "k8s.io/apimachinery/pkg/util/version"},
 		pure:   true,
 		why:    "a webhook, a file and a test must judge alike, so a judgement depends on nothing but what it is given",
 	},
@@ -184,7 +184,7 @@ var layers = []layer{
 	{
 		folder: "pkg/admissiontest",
 		ours:   []string{"pkg/admission"},
-		others: []string{"sigs.k8s.io/yaml"},
+		others: []string{"k8s.io/apimachinery/pkg/util/version", "sigs.k8s.io/yaml"},
 		why:    "one corpus of cases drives the rules, the webhook and the policies, so it knows only what they have in common",
 	},
 	{

@@ -53,7 +53,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all beside it end only when nobody is answered any more.
-	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.runManager)
+	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.runManager)
 	log.Info("ended")
 	return err
 }
@@ -113,6 +113,11 @@ func (s *server) newManager(connection apiserver.Connection) (manager.Manager, e
 	return made, nil
 }
 
+// followVersion follows the version of the API server until ctx ends.
+func (s *server) followVersion(ctx context.Context) error {
+	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
+}
+
 // runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API server that does not
 // answer (its Start gives the cache another context), and is not waited for then: no review has come to a process that was never ready.
 func (s *server) runManager(ctx context.Context) error {
@@ -150,7 +155,7 @@ func (s *server) listen(ctx context.Context) (*webhook.Server, error) {
 func (s *server) register() error {
 	knowledge := webhook.Knowledge{
 		Settings:  s.settings.current,
-		Cluster:   func() admission.Cluster { return admission.Cluster{Nodes: s.cluster.Nodes()} },
+		Cluster:   func() admission.Cluster { return admission.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()} },
 		Namespace: s.cluster.Namespace,
 	}
 	for path, handler := range webhook.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {

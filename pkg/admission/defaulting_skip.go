@@ -1,6 +1,10 @@
 package admission
 
-import "github.com/vicinity-proxy/vicinity/pkg/policy"
+import (
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
 
 // Words of Kubernetes in the fields of a Service.
 const (
@@ -37,6 +41,8 @@ var obstacles = []obstacle{
 	{situation.staysOnItsNode, "internalTrafficPolicy=Local overrides it"},
 	{situation.contradictsExternalLocal, "topology keys may not be used with externalTrafficPolicy=Local"},
 	{situation.hasAffinity, "sessionAffinity=ClientIP would be kept within fewer endpoints"},
+	{situation.lacksVersion, "the version of Kubernetes is not known yet"},
+	{situation.isTooEarly, "Kubernetes before 1.34 does not know this trafficDistribution"},
 	{situation.lacksNodes, "the Nodes are not known yet"},
 	{situation.lacksZones, "the Nodes are in fewer than two zones"},
 }
@@ -86,6 +92,19 @@ func (s situation) contradictsExternalLocal() bool {
 
 func (s situation) hasAffinity() bool {
 	return s.service.Spec.SessionAffinity == affinityByClient && !s.settings.DefaultWithAffinity
+}
+
+// knowsDistributions is the version from which API servers take PreferSameZone and PreferSameNode without a feature gate (KEP-3015).
+// Those before refuse a Service that has them.
+var knowsDistributions = version.MajorMinor(1, 34)
+
+// lacksVersion and isTooEarly: a default must never be why a Service is refused.
+func (s situation) lacksVersion() bool {
+	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes == nil
+}
+
+func (s situation) isTooEarly() bool {
+	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes.LessThan(knowsDistributions)
 }
 
 // lacksNodes and lacksZones guard settings about zones alone. With a single zone, topology-mode=Auto makes the EndpointSlice controller

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
@@ -45,13 +46,13 @@ func saying(keysAndValues ...string) NamespaceDefaults {
 	return NamespaceDefaults{Known: true, Annotations: annotations}
 }
 
-// inZones is a cluster with one Node in each zone.
+// inZones is a cluster of today with one Node in each zone.
 func inZones(zones ...string) Cluster {
 	nodes := NewNodeLabels()
 	for _, zone := range zones {
 		nodes.Put("node-"+zone, map[string]string{string(policy.Zone): zone})
 	}
-	return Cluster{Nodes: nodes}
+	return Cluster{Nodes: nodes, Kubernetes: version.MustParseSemantic("v1.36.3")}
 }
 
 var (
@@ -215,6 +216,8 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 		noSelector    = "without a selector nobody writes EndpointSlice hints"
 		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
 		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
+		noVersion     = "the version of Kubernetes is not known yet"
+		tooEarly      = "Kubernetes before 1.34 does not know this trafficDistribution"
 		oneZone       = "the Nodes are in fewer than two zones"
 	)
 	const proxyName = "service.kubernetes.io/service-proxy-name"
@@ -258,7 +261,18 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},
 		"unknown Nodes": {
-			cluster: Cluster{}, want: []string{"the Nodes are not known yet", "", "the Nodes are not known yet", "", "", ""},
+			cluster: Cluster{Kubernetes: version.MustParseSemantic("v1.36.3")},
+			want:    []string{"the Nodes are not known yet", "", "the Nodes are not known yet", "", "", ""},
+		},
+		"unknown version": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes}, want: []string{"", "", noVersion, noVersion, "", ""},
+		},
+		"the last version without PreferSameZone": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.33.12-vendor.1+2")},
+			want:    []string{"", "", tooEarly, tooEarly, "", ""},
+		},
+		"the first version with it": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.34.0-vendor.1")}, want: all(""),
 		},
 		"no Nodes": {cluster: inZones(), want: []string{oneZone, "", oneZone, "", "", ""}},
 		"one zone": {cluster: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},

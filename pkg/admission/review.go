@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/version"
+
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
@@ -11,6 +13,8 @@ import (
 type Cluster struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
+	// Kubernetes is the version of the API server; nil as long as it is not known.
+	Kubernetes *version.Version
 }
 
 // MaxTold is how many violations a list of a Judgement has at most: more than anybody reads. Who mends these is told of the others next.

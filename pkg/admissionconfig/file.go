@@ -35,14 +35,25 @@ func Read(path string) (*File, error) {
 }
 
 // Follow reads the file again whenever it says something else, until the context ends. New settings are handed to updated, and why a new
-// text cannot be used to failed, each text once. Either may be called although nothing differs, such as when a mistake is taken back.
+// text cannot be used to failed, each text once; also why the file cannot be read. Either may be called although nothing differs, such as
+// when a mistake is taken back.
 //
 // A file that is away is being replaced, as far as anybody can tell: nothing happens until it is back.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*admission.Settings), failed func(error)) error {
-	text := f.content
+	text, settings, wrong := f.content, f.Settings, error(nil)
+	tell := func(unreadable error) {
+		switch {
+		case unreadable != nil:
+			failed(unreadable)
+		case wrong != nil:
+			failed(wrong)
+		default:
+			updated(settings)
+		}
+	}
 	for {
 		now := text
-		watched := filewatch.File{Path: f.Path, Content: text, Check: func() (err error) {
+		watched := filewatch.File{Path: f.Path, Content: text, Failed: tell, Check: func() (err error) {
 			now, err = os.ReadFile(f.Path)
 			return err
 		}}
@@ -50,13 +61,11 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*admis
 			return err
 		}
 		text = now
-		settings, err := Parse(f.Path, text)
-		if err != nil {
-			log.Error("the configuration was updated and cannot be used; what it said before stays in force", "file", f.Path, "error", err)
-			failed(err)
-			continue
+		if settings, wrong = Parse(f.Path, text); wrong != nil {
+			log.Error("the configuration was updated and cannot be used; what it said before stays in force", "file", f.Path, "error", wrong)
+		} else {
+			log.Info("the configuration was updated", "file", f.Path)
 		}
-		log.Info("the configuration was updated", "file", f.Path)
-		updated(settings)
+		tell(nil)
 	}
 }

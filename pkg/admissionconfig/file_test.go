@@ -161,6 +161,31 @@ func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
 	}
 }
 
+func TestAFileThatCannotBeReadIsToldAndSoIsWhatItSaysAfterThat(t *testing.T) {
+	f := follow(t, header+"strict: true\n")
+	version, err := os.Readlink(filepath.Join(f.dir, "..data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.dir, version, "config.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // root may read anything but a folder
+		t.Fatal(err)
+	}
+	if err := next(t, f.failures); !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("the failure is %v", err)
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, f.updates); !got.Strict {
+		t.Errorf("the update is %v", got)
+	}
+}
+
 func TestTheSameTextInANewFileIsNotTold(t *testing.T) {
 	f := follow(t, header)
 	f.write(header)

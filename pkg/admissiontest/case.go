@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/version"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
@@ -141,14 +142,16 @@ func NamespaceOf(t testing.TB, object map[string]any) *admission.Namespace {
 
 // Cluster is what a case knows of the cluster.
 func (c Case) Cluster() admission.Cluster {
+	cluster := admission.Cluster{Kubernetes: version.MajorMinor(1, 36)}
 	if c.Nodes == nil {
-		return admission.Cluster{}
+		return cluster
 	}
 	nodes := admission.NewNodeLabels()
 	for i, labels := range c.Nodes {
 		nodes.Put("node-"+string(rune('a'+i)), labels)
 	}
-	return admission.Cluster{Nodes: nodes}
+	cluster.Nodes = nodes
+	return cluster
 }
 
 // Admission is the settings of the webhook.

@@ -26,6 +26,8 @@ type File struct {
 	Content []byte
 	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
 	Check func() error
+	// Failed, unless it is nil, hears each new reason for which the file cannot be used, and nil when there is none any more.
+	Failed func(error)
 }
 
 // Read returns a file with what it says now.
@@ -53,11 +55,13 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 		switch {
 		case changed:
 			return fmt.Errorf("%w: %s", ErrUpdated, f.Path)
-		case err == nil:
+		case err == nil && told != "":
 			told = ""
-		case err.Error() != told: // once, and not with every look
+			f.tell(nil)
+		case err != nil && err.Error() != told: // once, and not with every look
 			told = err.Error()
 			log.Error("a configuration file was updated and cannot be used; what it said before stays in force", "error", err)
+			f.tell(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -67,6 +71,12 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 			log.Debug("changes of a configuration file may have been missed; looking at it", "error", err)
 		case <-ticker.C:
 		}
+	}
+}
+
+func (f File) tell(reason error) {
+	if f.Failed != nil {
+		f.Failed(reason)
 	}
 }
 

@@ -137,6 +137,33 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	}
 }
 
+func TestWhyAFileCannotBeUsedIsToldOnceAndSoIsThatItCanBe(t *testing.T) {
+	file := &mounted{t: t, dir: t.TempDir()}
+	file.write("one")
+	read := readIt(t, file.path())
+	told := make(chan error, 100)
+	read.Failed = func(err error) { told <- err }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- read.Watch(ctx, slog.New(slog.DiscardHandler)) }()
+
+	for _, step := range []struct{ write, want string }{{"wrong", "it says wrong"}, {"wrong again", "it says wrong again"}, {"one", ""}} {
+		file.write(step.write)
+		select {
+		case err := <-told:
+			if err == nil && step.want != "" || err != nil && err.Error() != step.want {
+				t.Errorf("%q is told of with %v", step.write, err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("%q is not told of", step.write)
+		}
+	}
+	cancel()
+	if err := end(t, ended); err != nil || len(told) > 0 {
+		t.Errorf("the watch ends with %v, and %d more were told", err, len(told))
+	}
+}
+
 func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 	file := &mounted{t: t, dir: t.TempDir()}
 	file.write("one")

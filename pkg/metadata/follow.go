@@ -3,18 +3,21 @@ package metadata
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 )
 
-// Cluster is what is known of a cluster's Namespaces and Nodes. Its methods may be called at the same time from several goroutines.
+// Cluster is what is known of a cluster's Namespaces, Nodes and version. Its methods may be called at the same time from several goroutines.
 type Cluster struct {
 	namespaces namespaces
 	nodes      nodes
+	version    atomic.Pointer[version.Version]
 }
 
 // Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made with ByObject. It

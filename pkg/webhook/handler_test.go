@@ -16,20 +16,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	apiserver "k8s.io/apiserver/pkg/admission"
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// knowing is what a webhook knows in a cluster of two zones, where Namespaces have these annotations.
+// knowing is what a webhook knows in a cluster of today with two zones, where Namespaces have these annotations.
 func knowing(settings admission.Settings, annotations map[string]string) Knowledge {
 	nodes := admission.NewNodeLabels()
 	nodes.Put("a", map[string]string{"kubernetes.io/hostname": "a", "topology.kubernetes.io/zone": "zone-a"})
 	nodes.Put("b", map[string]string{"kubernetes.io/hostname": "b", "topology.kubernetes.io/zone": "zone-b"})
 	return Knowledge{
 		Settings: func() *admission.Settings { return &settings },
-		Cluster:  func() admission.Cluster { return admission.Cluster{Nodes: nodes} },
+		Cluster:  func() admission.Cluster { return admission.Cluster{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)} },
 		Namespace: func(string) admission.NamespaceDefaults {
 			return admission.NamespaceDefaults{Known: true, Annotations: annotations}
 		},

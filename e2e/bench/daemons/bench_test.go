@@ -42,7 +42,7 @@ func BenchmarkDaemons(b *testing.B) {
 
 // rounds is how many changes are followed: a proxy that takes seconds for one would take all day for many.
 func rounds(took time.Duration) int {
-	const budget = 90 * time.Second
+	const budget = 30 * time.Second
 	return max(10, min(200, int(budget/(took+pauseBetween))))
 }
 

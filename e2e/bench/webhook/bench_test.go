@@ -32,7 +32,7 @@ const (
 	warmUp    = 2000 // reviews of each server before anything is measured
 	saturated = 3 * time.Second
 	// rounds are of each server in turn, at the steady rate: many and short, so that some of both are left alone by whatever else the
-	// machine does.
+	// machine does. Processors may halt in one half of them, and are kept awake in the other.
 	rounds     = 20
 	roundTakes = 3 * time.Second
 )
@@ -60,20 +60,22 @@ func BenchmarkWebhook(b *testing.B) {
 func measureSteady(b *testing.B, s *site) {
 	b.Helper()
 	reviews := mix(b)
-	rows := map[*server]*steadyRow{}
-	for _, server := range s.servers() {
-		rows[server] = &steadyRow{server: server.name}
-	}
-	for round := range rounds {
-		fmt.Fprintf(os.Stderr, "%d reviews a second, round %d of %d ...\n", ratePerSecond, round+1, rounds)
+	rows := make([]steadyRow, 0, 2*len(s.servers()))
+	for _, processors := range []string{mayHalt, awake} {
 		for _, server := range s.servers() {
-			rows[server].add(server.steady(b, reviews, roundTakes))
+			rows = append(rows, steadyRow{processors: processors, server: server})
 		}
-		if (round+1)%(rounds/4) == 0 {
+	}
+	for round := range rounds / 2 {
+		for i := range rows {
+			row := &rows[i]
+			fmt.Fprintf(os.Stderr, "%d reviews a second, round %d of %d: %s, processors %s ...\n", ratePerSecond, round+1, rounds/2,
+				row.server.name, row.processors)
+			row.measure(b, s, reviews)
+		}
+		if (round+1)%2 == 0 {
 			results.memory = append(results.memory, s.webhook.remember(b))
 		}
 	}
-	for _, server := range s.servers() {
-		results.steady = append(results.steady, *rows[server])
-	}
+	results.steady = rows
 }

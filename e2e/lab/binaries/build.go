@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// OfYours is the environment variable with a folder of Kubernetes' programs that are used instead of those that would be built, such as
+// those of another release. Their names are Kubernetes' own: kube-apiserver, kubectl and so on.
+const OfYours = "KUBERNETES_PROGRAMS"
+
 // Build returns the programs of the modules. What is not in the cache is built first, which takes minutes; progress says so.
 // It may run any number of times at once: each module is built by one of them, and the others wait.
 func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs, error) {
@@ -26,6 +30,11 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 	}
 	programs := Programs{folders: map[string]string{}}
 	for _, module := range modules {
+		if folder := os.Getenv(OfYours); folder != "" && module.name == Kubernetes.name {
+			fmt.Fprintf(progress, "Kubernetes' programs are those in %s (%s)\n", folder, OfYours)
+			programs.folders[module.name] = folder
+			continue
+		}
 		builder := builder{
 			module:   module,
 			source:   filepath.Join(sources(root), module.name),

@@ -52,7 +52,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			case flags.initOnly:
 				return prepareOnly(cli.NewLogger(command.ErrOrStderr(), flags.settings.LogFormat, flags.level), &flags)
 			}
-			return serve(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			return serve(cli.UntilSignalled(command.Context()), command.OutOrStdout(), command.ErrOrStderr(), &flags)
 		},
 	}
 	flags.register(command.Flags())

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -74,7 +74,7 @@ fields are always there. A line is 0 if it is about a file as a whole, a rule is
 			if err := flags.Validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return runCheck(command.Context(), command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			return runCheck(command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
 		},
 	}
 	flags.register(command.Flags())
@@ -126,18 +126,22 @@ func (f *checkFlags) settings() (*admission.Settings, error) {
 	return &changed, nil
 }
 
-func runCheck(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) error {
+// unchecked tells why nobody knows what the files hold. The status of any other failure would say that an object is denied.
+func unchecked(stderr io.Writer, err error) error {
+	fmt.Fprintf(stderr, "webhook: %s\n", err)
+	return cli.Exit(exitUnchecked)
+}
+
+func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) error {
 	settings, err := flags.settings()
 	if err != nil {
-		return cli.UsageError{Err: err}
+		return unchecked(stderr, err)
 	}
 	var check check
-	if err := check.readAll(ctx, flags.files, stdin); err != nil {
-		return err
-	}
+	check.readAll(flags.files, stdin)
 	report := check.judge(settings)
 	if err := reportWriters[flags.output](stdout, stderr, &report); err != nil {
-		return err
+		return unchecked(stderr, err)
 	}
 	switch {
 	case report.Summary.Errors > 0:

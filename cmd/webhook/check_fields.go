@@ -63,7 +63,7 @@ func (c *check) mistyped(at place, fault manifest.Fault) {
 		isTold := false
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value != "null" && value[0] != '"' {
-				c.fail(at, fault.Field+"["+key+"]", fmt.Sprintf("must be a string, not %.40s; put it in quotes", value))
+				c.fail(at, fault.Field+"["+key+"]", fmt.Sprintf("must be a string, not %.40s; %s", value, asString(value)))
 				isTold = true
 			}
 		}
@@ -72,4 +72,12 @@ func (c *check) mistyped(at place, fault manifest.Fault) {
 		}
 	}
 	c.fail(at, fault.Field, fault.Reason)
+}
+
+// asString says how to write a value as a string. Quotes around a list would make its brackets part of the text.
+func asString(value string) string {
+	if value[0] == '[' || value[0] == '{' {
+		return `write one string, such as "topology.kubernetes.io/zone, *"`
+	}
+	return "put it in quotes"
 }

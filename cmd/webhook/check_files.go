@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -21,21 +19,17 @@ const (
 	stdinName = "<stdin>" // and in the output
 )
 
-// readAll reads files, folders and standard input, in their order, each file once. It fails only if the context ends.
-func (c *check) readAll(ctx context.Context, names []string, stdin io.Reader) error {
+// readAll reads files, folders and standard input, in their order, each file once.
+func (c *check) readAll(names []string, stdin io.Reader) {
 	seen := map[string]bool{}
 	for _, name := range names {
 		for _, file := range c.filesOf(name) {
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("checking files: %w", context.Cause(ctx))
-			}
 			if clean := filepath.Clean(file); !seen[clean] {
 				seen[clean] = true
 				c.readFile(file, stdin)
 			}
 		}
 	}
-	return nil
 }
 
 // filesOf returns the files that an argument stands for.

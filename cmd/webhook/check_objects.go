@@ -80,7 +80,8 @@ func explainTemplate(fault *manifest.Fault, text []byte) {
 		}
 	}
 	if bytes.Contains(text, []byte(template)) {
-		fault.Reason += "; " + renderFirst
+		reason, _, _ := strings.Cut(fault.Reason, ": map[") // how Go prints {{ .Values }}, which YAML takes for a mapping
+		fault.Reason = reason + "; " + renderFirst
 	}
 }
 

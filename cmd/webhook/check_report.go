@@ -59,7 +59,7 @@ func (c *check) judge(settings *admission.Settings) report {
 	return report
 }
 
-// isExempt reports whether the webhook would not be asked about an object.
+// isExempt reports whether the webhook would not be asked about an object because of its labels, or those of its Namespace.
 func (c *check) isExempt(o *object) bool {
 	if o.namespace != nil {
 		return isOptedOut(&o.namespace.Metadata)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -184,7 +185,7 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsPlace(t *testing.T) {
 			"a.yaml:7: Service web: spec.topologyKeys: must be []string, not string"},
 		"no name": {"apiVersion: v1\nkind: Service\nmetadata: {}\n", "a.yaml:3: Service: metadata.name: Required value"},
 		"a template": {"kind: Service\nmetadata:\n  name: {{ .Release.Name }}\n",
-			`a.yaml:3: invalid map key: ... ; a template must be rendered first, as 'helm template' does`},
+			`a.yaml:3: invalid map key; a template must be rendered first, as 'helm template' does`},
 		"a template between lines": {"apiVersion: v1\n{{- if .Values.on }}\nkind: Service\n{{- end }}\n",
 			`a.yaml:4: could not find expected ':'; a template must be rendered first, as 'helm template' does`},
 		"a template that is text": {"apiVersion: v1\nkind: Service\nmetadata:\n  name: \"{{ .Release.Name }}\"\n",
@@ -367,7 +368,6 @@ func TestAWrongCommandLineOfCheckIsToldWithItsUsage(t *testing.T) {
 		"no file":              {nil, "-f FILE is required"},
 		"a bad format":         {[]string{"-f", "a", "-o", "xml"}, `--output "xml" is none of: text, json`},
 		"standard input twice": {[]string{"-f", "-", "-"}, "-f - is given twice"},
-		"no configuration":     {[]string{"-f", "-", "--config", "missing.yaml"}, "missing.yaml: no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFolder(t, nil)
@@ -421,4 +421,39 @@ func processorTime(t *testing.T) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func TestAConfigurationThatCannotBeUsedIsTold(t *testing.T) {
+	wrong := "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\nstrict: 1\nrule: {}\n"
+	inFolder(t, map[string]string{"wrong.yaml": wrong, "a.yaml": ""})
+	for name, want := range map[string][]string{
+		"missing.yaml": {"webhook: read the configuration: open missing.yaml: no such file or directory\n"},
+		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: ", "\nwrong.yaml:4: rule: unknown field; did you mean rules?\n"},
+	} {
+		got := webhookCommand(t, "", "check", "-f", "a.yaml", "--config", name)
+		if got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, "usage") {
+			t.Errorf("%s: %+v; want status 2 without the usage", name, got)
+		}
+		for _, part := range want {
+			if !strings.Contains(got.stderr, part) {
+				t.Errorf("%s: %q lacks %q", name, got.stderr, part)
+			}
+		}
+	}
+}
+
+// fullDisk takes nothing.
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestAReportThatCannotBeWrittenIsNotTakenForADenial(t *testing.T) {
+	inFolder(t, map[string]string{"a.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web, annotations: {openyurt.io/topologyKeys: x}}\n"})
+	for _, format := range []string{"text", "json"} {
+		var stderr bytes.Buffer
+		status := cli.Run(t.Context(), newRoot(), []string{"check", "a.yaml", "-o", format}, strings.NewReader(""), fullDisk{}, &stderr)
+		if status != exitUnchecked || !strings.Contains(stderr.String(), "webhook: writing the findings: no space left on device") {
+			t.Errorf("%s: status %d, %s", format, status, stderr.String())
+		}
+	}
 }

@@ -26,7 +26,7 @@ and ends.`,
 			if err := flags.check(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return serve(command.Context(), command.ErrOrStderr(), &flags)
+			return serve(cli.UntilSignalled(command.Context()), command.ErrOrStderr(), &flags)
 		},
 	}
 	flags.register(command.Flags())

@@ -104,7 +104,7 @@ func (s situation) lacksVersion() bool {
 }
 
 func (s situation) isTooEarly() bool {
-	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes.LessThan(knowsDistributions)
+	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes != nil && s.cluster.Kubernetes.LessThan(knowsDistributions)
 }
 
 // lacksNodes and lacksZones guard settings about zones alone. With a single zone, topology-mode=Auto makes the EndpointSlice controller
@@ -113,5 +113,5 @@ func (s situation) lacksNodes() bool { return s.setting.isAboutZones() && s.clus
 
 func (s situation) lacksZones() bool {
 	const enough = 2
-	return s.setting.isAboutZones() && s.cluster.Nodes.Zones() < enough
+	return s.setting.isAboutZones() && s.cluster.Nodes != nil && s.cluster.Nodes.Zones() < enough
 }

@@ -13,7 +13,7 @@ import (
 type Cluster struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
-	// Kubernetes is the version of the API server; nil as long as it is not known.
+	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
 	Kubernetes *version.Version
 }
 

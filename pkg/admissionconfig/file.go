@@ -29,7 +29,7 @@ func Read(path string) (*File, error) {
 	}
 	settings, err := Parse(path, content)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration:\n%w", err)
+		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	return &File{Path: path, Settings: settings, content: content}, nil
 }

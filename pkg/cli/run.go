@@ -33,12 +33,17 @@ type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// Main carries out the command line of this process, and ends it. The first SIGTERM or interrupt asks for an orderly end; a second
-// one, of somebody impatient, ends the process at once.
+// Main carries out the command line of this process, and ends it.
 func Main(ctx context.Context, root *cobra.Command) {
+	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the context. A second
+// one, of somebody impatient, ends the process at once, as the first does in all other commands.
+func UntilSignalled(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
-	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	return ctx
 }
 
 // Run carries out one command line and returns the exit status.

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 )
 
-// Cluster is what is known of a cluster's Namespaces, Nodes and version. Its methods may be called at the same time from several goroutines.
+// Cluster is what is known of a cluster's Namespaces and Nodes, and its version. Its methods may be called at the same time from several
+// goroutines.
 type Cluster struct {
 	namespaces namespaces
 	nodes      nodes

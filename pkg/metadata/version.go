@@ -38,8 +38,7 @@ func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *s
 			c.version.Store(found)
 		case err.Error() != told: // once, and not with every question
 			told = err.Error()
-			log.Warn("the version of Kubernetes cannot be asked for; no defaults of trafficDistribution are given until it is known",
-				"known", c.Version(), "error", err)
+			c.warn(log, err)
 		}
 		interval := versionInterval
 		if c.Version() == nil {
@@ -53,6 +52,14 @@ func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *s
 	}
 }
 
+func (c *Cluster) warn(log *slog.Logger, err error) {
+	if known := c.Version(); known != nil {
+		log.Warn("the version of Kubernetes cannot be asked for; it is taken to be what it was", "known", known.String(), "error", err)
+		return
+	}
+	log.Warn("the version of Kubernetes cannot be asked for; no defaults of trafficDistribution are given until it is known", "error", err)
+}
+
 func askVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionPatience)
 	defer cancel()
@@ -64,13 +71,21 @@ func askVersion(ctx context.Context, api rest.Interface) (*version.Version, erro
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
-	// Vendors add words of theirs behind the numbers.
-	found, err := version.ParseGeneric(answer.GitVersion)
+	found, err := behavesAs(answer)
 	if err != nil {
 		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
 	}
 	return found, nil
 }
 
-// Version returns the version of the API server; nil as long as it is not known.
+// behavesAs is the version as which an API server behaves: during an upgrade it may emulate an older one, and then refuses what that
+// one did not know (KEP-4330).
+func behavesAs(answer apiversion.Info) (*version.Version, error) {
+	if answer.EmulationMajor != "" && answer.EmulationMinor != "" {
+		return version.ParseGeneric(answer.EmulationMajor + "." + answer.EmulationMinor)
+	}
+	return version.ParseGeneric(answer.GitVersion) // vendors add words of theirs behind the numbers
+}
+
+// Version returns the version as which the API server behaves; nil as long as it is not known.
 func (c *Cluster) Version() *version.Version { return c.version.Load() }

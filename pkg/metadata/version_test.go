@@ -59,7 +59,8 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 		c, server, log := newTold(t), &versions{}, &logged{}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- c.FollowVersion(ctx, &rest.Config{Host: "https://api.example", Transport: server}, slog.New(slog.NewTextHandler(log, nil))) }()
+		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, slog.New(slog.NewTextHandler(log, nil))
+		go func() { ended <- c.FollowVersion(ctx, config, logger) }()
 
 		for _, step := range []struct {
 			says string
@@ -68,6 +69,7 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 		}{
 			{says: "", wait: 10 * time.Second, want: "<nil>"},
 			{says: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
+			{says: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
 			{says: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
 			{says: `{"gitVersion": "who knows"}`, wait: 10 * time.Minute, want: "1.34.0"},
 			{says: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
@@ -87,6 +89,11 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 		}
 		if told := strings.Count(log.String(), "cannot be asked for"); told != 3 {
 			t.Errorf("the log says %d times that it cannot be asked for, want once for each reason:\n%s", told, log)
+		}
+		for _, known := range []string{"until it is known", "known=1.34.0"} {
+			if !strings.Contains(log.String(), known) {
+				t.Errorf("the log does not say %s:\n%s", known, log)
+			}
 		}
 		stop()
 		if err := <-ended; err != nil {

@@ -1,0 +1,79 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+// In a process with asCommand in its environment the program is a command that waits for ever, and one that drains if it says so.
+const asCommand = "VICINITY_CLI_TEST"
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(asCommand); kind != "" {
+		os.Args = os.Args[:1]
+		cli.Main(context.Background(), &cobra.Command{Use: "wait", SilenceUsage: true, RunE: func(command *cobra.Command, _ []string) error {
+			return wait(command.Context(), kind)
+		}})
+	}
+	os.Exit(m.Run())
+}
+
+func wait(ctx context.Context, kind string) error {
+	if kind != "drains" {
+		fmt.Println("waiting")
+		select {}
+	}
+	ctx = cli.UntilSignalled(ctx)
+	fmt.Println("waiting")
+	<-ctx.Done()
+	fmt.Println("draining")
+	return errors.New("drained")
+}
+
+func TestASignalEndsACommandUnlessItDrains(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[string]string{"drains": "exit status 1", "plain": "signal: terminated"} {
+		t.Run(kind, func(t *testing.T) {
+			command := exec.CommandContext(t.Context(), self)
+			command.Env = append(os.Environ(), asCommand+"="+kind)
+			output, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(output)
+			if !lines.Scan() || lines.Text() != "waiting" {
+				t.Fatalf("it says %q", lines.Text())
+			}
+			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			var said []string
+			for lines.Scan() {
+				said = append(said, lines.Text())
+			}
+			if err := command.Wait(); err == nil || err.Error() != want {
+				t.Errorf("it ends with %v, want %s", err, want)
+			}
+			if got := strings.Join(said, " "); (got == "draining") != (kind == "drains") {
+				t.Errorf("after the signal it says %q", got)
+			}
+		})
+	}
+}

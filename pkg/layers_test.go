@@ -188,6 +188,11 @@ var layers = []layer{
 		why:    "one corpus of cases drives the rules, the webhook and the policies, so it knows only what they have in common",
 	},
 	{
+		folder: "pkg/monitoringtest",
+		others: []string{"github.com/prometheus/client_golang", "sigs.k8s.io/yaml"},
+		why:    "it compares files with whatever metrics it is given, of any program",
+	},
+	{
 		folder: "cmd/webhook",
 		ours:   []string{"pkg/..."},
 		others: []string{
@@ -225,7 +230,7 @@ var layers = []layer{
 }
 
 // testOnly is what no program contains, whoever may import it in a test.
-var testOnly = []string{"pkg/netnstest", "pkg/admissiontest"}
+var testOnly = []string{"pkg/netnstest", "pkg/admissiontest", "pkg/monitoringtest"}
 
 // impure are the packages of the standard library that a pure package may not import, and why.
 var impure = map[string]string{

@@ -223,24 +223,6 @@ func TestThePrometheusLinterHasNothingToSay(t *testing.T) {
 	}
 }
 
-func TestTheAlertsOfTheREADMENameMetricsThatExist(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, alerts, _ := strings.Cut(string(text), "What to be told of")
-	named := regexp.MustCompile(`vicinity_webhook_[a-z_]+`).FindAllString(alerts, -1)
-	if len(named) == 0 {
-		t.Error("no metric is named")
-	}
-	known := documented(t)
-	for _, name := range named {
-		if _, ok := known[name]; !ok {
-			t.Errorf("there is no %s", name)
-		}
-	}
-}
-
 func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
 	r, registry := newRecorder(t)
 	r.Reviewed("/one", "allowed", 200*time.Microsecond)

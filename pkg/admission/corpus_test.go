@@ -124,7 +124,8 @@ func TestEveryCaseIsInOrder(t *testing.T) {
 			if !known || rule.Kind != c.Kind() {
 				t.Errorf("%s: %s is a rule about a %s", c.Name, want.Rule, rule.Kind)
 			}
-			if c.Settings == nil && want.Action != rule.Default {
+			isKept := c.Old != nil && c.Twin != "" && want.Action == admission.Warn // something was wrong before, and is otherwise now
+			if c.Settings == nil && want.Action != rule.Default && !isKept {
 				t.Errorf("%s: without settings %s has the action %s", c.Name, want.Rule, rule.Default)
 			}
 		}

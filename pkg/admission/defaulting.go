@@ -46,6 +46,9 @@ func DecideDefault(
 	if reason := situation.standsInTheWay(); reason != "" {
 		return DefaultDecision{Source: candidate.Source, Reason: reason}
 	}
+	if rule := situation.deniedBy(); rule != "" {
+		return DefaultDecision{Source: candidate.Source, Reason: string(rule) + " would deny the Service with it"}
+	}
 	return candidate
 }
 

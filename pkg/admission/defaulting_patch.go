@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -39,3 +40,21 @@ func annotate(service *Service, key, value string) []PatchOperation {
 
 // escapePointer writes a name as a part of a JSON Pointer (RFC 6901).
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// on is a copy of a Service that has the default.
+func (d Default) on(service *Service) *Service {
+	given := *service
+	given.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)
+	if given.Metadata.Annotations == nil {
+		given.Metadata.Annotations = map[string]string{}
+	}
+	switch d.Setting {
+	case TrafficDistribution:
+		given.Spec.TrafficDistribution = &d.Value
+	case TopologyMode:
+		given.Metadata.Annotations[policy.TopologyModeAnnotation] = d.Value
+	case TopologyKeys:
+		given.Metadata.Annotations[policy.TopologyKeysAnnotation] = d.Value
+	}
+	return &given
+}

@@ -250,10 +250,8 @@ func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDeci
 	if hints, hasHints := is.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
 		faults = append(faults, "the API server refuses the Service: two modes")
 	}
-	settings := *w.settings
-	settings.Actions = nil
-	denied := ReviewService(nil, was, w.cluster, &settings).Denied
-	for _, violation := range ReviewService(nil, is, w.cluster, &settings).Denied {
+	denied := ReviewService(nil, was, w.cluster, w.settings).Denied
+	for _, violation := range ReviewService(nil, is, w.cluster, w.settings).Denied {
 		if !contains(denied, violation) {
 			faults = append(faults, fmt.Sprintf("%v is denied because of the default %v", violation.Error, *decision.Add))
 		}

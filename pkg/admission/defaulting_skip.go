@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -114,4 +116,18 @@ func (s situation) lacksNodes() bool { return s.setting.isAboutZones() && s.clus
 func (s situation) lacksZones() bool {
 	const enough = 2
 	return s.setting.isAboutZones() && s.cluster.Nodes != nil && s.cluster.Nodes.Zones() < enough
+}
+
+// deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one to deny that
+// defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is none.
+func (s situation) deniedBy() ID {
+	without := ReviewService(nil, s.service, s.cluster, s.settings)
+	with := ReviewService(nil, s.setting.on(s.service), s.cluster, s.settings)
+	for _, violation := range with.Denied {
+		isSame := func(other Violation) bool { return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field }
+		if !slices.ContainsFunc(without.Denied, isSame) {
+			return violation.Rule
+		}
+	}
+	return ""
 }

@@ -312,3 +312,15 @@ func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
 	}
 }
+
+func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
+	rack := saying(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
+	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
+	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with it"), got); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {
+		t.Errorf("where the rule only warns: %v", got)
+	}
+}

@@ -14,7 +14,7 @@ type finding struct {
 	err  *field.Error
 	// value is the bad value in full. A finding with the same rule, field and value is the same mistake.
 	value string
-	// inputs is all the rest on which the finding depends. If it changes, the author is warned again, and not denied.
+	// inputs is all the rest on which the finding depends. If it changes, the author is warned, and not denied.
 	inputs string
 	// advice ends the error's detail; nil if that has its end. It is asked for only if somebody is told: an object has room for a hundred
 	// thousand mistakes, and to look for what was meant is most of the work.

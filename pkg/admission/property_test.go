@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -106,6 +107,38 @@ func reviewed(service *corev1.Service) *admission.Service {
 		Name: service.Name, Namespace: service.Namespace, Labels: service.Labels, Annotations: service.Annotations,
 	}
 	return &admission.Service{Metadata: metadata, Spec: spec}
+}
+
+// An update that leaves the proxy ignoring keys is told of, unless somebody was told of just these before.
+func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(7, 11))}
+	ignored, kept := 0, 0
+	for range 20_000 {
+		before, now := w.service(), w.service()
+		if w.IntN(2) > 0 { // so that some stay as they were
+			now.Annotations = maps.Clone(before.Annotations)
+		}
+		served, _ := source.Service(now, "")
+		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
+		if !hasKeys || served != nil && served.Topology.Ignored == "" {
+			continue
+		}
+		ignored++
+		judgement := admission.ReviewService(reviewed(before), reviewed(now), admission.Cluster{}, nil)
+		if len(judgement.Denied)+len(judgement.Warned) > 0 {
+			continue
+		}
+		kept++
+		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
+			t.Fatalf("nobody is told that the proxy ignores the keys of %v, which were those of %v", now, before)
+		}
+		if served, _ := source.Service(before, ""); served != nil && served.Topology.Ignored == "" {
+			t.Fatalf("nobody is told that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
+		}
+	}
+	if ignored < 1000 || kept < 100 {
+		t.Errorf("%d ignored, %d of them as before: the test has tested little", ignored, kept)
+	}
 }
 
 // What is admitted without a word the proxy does as it is written; and what the proxy would not do somebody is told.

@@ -31,7 +31,8 @@ type Judgement struct {
 // ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
 //
 // Only what is new is denied: whoever edits an object that was wrong before need not mend it, and whoever mends one of two mistakes may
-// leave the other. A Service that is being deleted, or has the label vicinity.dev/admission: disabled, is not judged.
+// leave the other. Of a mistake that stays while something changes on which it depends, its author is warned. A Service that is being
+// deleted, or has the label vicinity.dev/admission: disabled, is not judged; of what is wrong when the label goes its author is warned.
 func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Judgement {
 	if isExempt(&now.Metadata) {
 		return Judgement{}
@@ -39,9 +40,9 @@ func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Ju
 	if settings == nil {
 		settings = &Settings{}
 	}
-	var old []finding
+	var old past
 	if before != nil {
-		old = append(examineService(before, cluster, settings), inLongList(before)...)
+		old = pastOf(&before.Metadata, append(examineService(before, cluster, settings), inLongList(before)...))
 	}
 	current := append(examineService(now, cluster, settings), findProxyName(before, now)...)
 	return judge(old, current, settings)
@@ -55,9 +56,9 @@ func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
 	if settings == nil {
 		settings = &Settings{}
 	}
-	var old []finding
+	var old past
 	if before != nil {
-		old = append(examineNamespace(before), inLongDefault(before)...)
+		old = pastOf(&before.Metadata, append(examineNamespace(before), inLongDefault(before)...))
 	}
 	return judge(old, examineNamespace(now), settings)
 }
@@ -67,29 +68,59 @@ func isExempt(metadata *Metadata) bool {
 	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
 }
 
-// judge sorts what was found by what follows from it, without what was there before.
-func judge(old, current []finding, settings *Settings) Judgement {
-	known := make(map[mistake][]string, len(old)) // the inputs of each
-	for _, finding := range old {
-		known[finding.mistake()] = append(known[finding.mistake()], finding.inputs)
+// past is what was wrong with the object before.
+type past struct {
+	inputs map[mistake][]string // of each
+	// isTold: somebody was told of it when it came.
+	isTold bool
+}
+
+func pastOf(metadata *Metadata, findings []finding) past {
+	p := past{inputs: make(map[mistake][]string, len(findings)), isTold: !isExempt(metadata)}
+	for _, finding := range findings {
+		p.inputs[finding.mistake()] = append(p.inputs[finding.mistake()], finding.inputs)
 	}
+	return p
+}
+
+func (p past) has(f finding) bool {
+	_, has := p.inputs[f.mistake()]
+	return has
+}
+
+// hasToldOf reports whether a mistake was there with all on which it depends.
+func (p past) hasToldOf(f finding) bool { return p.isTold && slices.Contains(p.inputs[f.mistake()], f.inputs) }
+
+// judge sorts what was found by what follows from it, without what was there before.
+func judge(old past, current []finding, settings *Settings) Judgement {
+	findings := slices.DeleteFunc(inOrder(current), func(f finding) bool { return settings.actionOf(f) == Off || old.hasToldOf(f) })
 	var judgement Judgement
-	for _, finding := range inOrder(current) {
-		rule, _ := RuleOf(finding.rule)
-		inputs, isOld := known[finding.mistake()]
-		switch settings.Action(rule) {
-		case Deny:
-			if !isOld && len(judgement.Denied) < MaxTold {
-				judgement.Denied = append(judgement.Denied, finding.violation())
-			}
-		case Warn:
-			if !slices.Contains(inputs, finding.inputs) && len(judgement.Warned) < MaxTold {
-				judgement.Warned = append(judgement.Warned, finding.violation())
-			}
-		case Off:
+	for _, finding := range findings {
+		if settings.actionOf(finding) == Deny && !old.has(finding) {
+			judgement.Denied = told(judgement.Denied, finding)
+		}
+	}
+	isRefused := len(judgement.Denied) > 0 // and then nothing becomes of what was there before
+	for _, finding := range findings {
+		if settings.actionOf(finding) == Warn || old.has(finding) && !isRefused {
+			judgement.Warned = told(judgement.Warned, finding)
 		}
 	}
 	return judgement.withoutRepetition()
+}
+
+// actionOf is what follows from a finding that is new.
+func (s *Settings) actionOf(f finding) Action {
+	rule, _ := RuleOf(f.rule)
+	return s.Action(rule)
+}
+
+// told adds a violation to those that its author is told of, unless there are many already.
+func told(violations []Violation, f finding) []Violation {
+	if len(violations) == MaxTold {
+		return violations
+	}
+	return append(violations, f.violation())
 }
 
 // inOrder sorts findings by rule, then path, then as they were found, and leaves one of those that are the same.

@@ -64,8 +64,8 @@ const deprecatedPrefix = "failure-domain.beta.kubernetes.io/"
 func findDeprecatedKeys(s *subject) []finding {
 	var findings []finding
 	for _, key := range s.obeyed() {
-		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found {
-			detail := "deprecated label key; use topology.kubernetes.io/" + shown(name)
+		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found && (name == "zone" || name == "region") {
+			detail := "deprecated label key; use topology.kubernetes.io/" + name
 			findings = append(findings, aboutKeys("SVC029", key, detail))
 		}
 	}

@@ -47,7 +47,7 @@ func keyFinding(fault policy.KeyError, text string, path *field.Path, ruleOf fun
 	if fault.Rule == policy.AtMostMaxKeys {
 		value = strconv.Itoa(countKeys(text))
 	}
-	return findingOf(ruleOf(fault.Rule), err, value)
+	return findingOf(ruleOf(fault.Rule), err, value, text)
 }
 
 // keyError says with Kubernetes' own kinds of errors what is wrong with a list of that many keys.

@@ -100,7 +100,11 @@ func findInternalLocal(s *subject) []finding {
 	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {
 		return nil
 	}
-	detail := "Local overrides " + listed(settings) + " in-cluster; use trafficDistribution=PreferSameNode instead"
+	remedy := "use trafficDistribution=PreferSameNode instead"
+	if value, _ := s.distribution(); value == policy.PreferSameNode {
+		remedy = "set Cluster"
+	}
+	detail := "Local overrides " + listed(settings) + " in-cluster; " + remedy
 	return []finding{findingOf("SVC026", errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
 		localPolicy, inputsOf(settings)...)}
 }

@@ -48,6 +48,11 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 	}
 	labelled := serviceOf("labelled", wrong)
 	labelled.Labels = map[string]string{"vicinity.dev/admission": "disabled"}
+	crowded := serviceOf("crowded", nil)
+	crowded.Labels = map[string]string{}
+	for i := range 1001 {
+		crowded.Labels[fmt.Sprintf("example.com/label-%d", i)] = ""
+	}
 	outside := serviceOf("outside", nil)
 	outside.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "db.example.com"}
 	headless := serviceOf("headless", nil)
@@ -76,10 +81,14 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, asked{}},
 		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, asked{}},
 		{"a Service that opts out", func() error { return create("asking", labelled) }, asked{}},
-		// What the label's removal shows is judged: a label does not make what is wrong right.
+		// Whoever takes the label away is told what it has hidden.
 		{"one that opts in again", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
 		}, asked{services: 1}},
+		{"one that opts out", func() error {
+			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}}`)
+		}, asked{}},
+		{"more names than an API server searches soon", func() error { return create("asking", crowded) }, asked{defaults: 1, services: 1}},
 		{"a Namespace that opts out", func() error { return create("silent", serviceOf("keyed", wrong)) }, asked{}},
 		{"and says nothing", func() error { return create("silent", serviceOf("plain", nil)) }, asked{}},
 		{"kube-system", func() error { return create("kube-system", serviceOf("keyed", wrong)) }, asked{}},

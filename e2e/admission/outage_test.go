@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // timeout is timeoutSeconds in the manifests.
@@ -83,10 +84,17 @@ func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
 // TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced is about the overlay. Nothing else is held up.
 func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
 	in := install(t, enforce, 1)
-	in.breakDown(t, outages["the processes are gone"])
 	ctx, services := t.Context(), in.admin.CoreV1().Services(probedNamespace)
+	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
+	must(t, err)
+	in.breakDown(t, outages["the processes are gone"])
 
-	_, err := services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
+	optOut := []byte(`{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}, "spec": {"sessionAffinity": "ClientIP"}}`)
+	_, err = services.Patch(ctx, "kept", types.MergePatchType, optOut, metav1.PatchOptions{})
+	must(t, err)
+	must(t, services.Delete(ctx, "kept", metav1.DeleteOptions{}))
+
+	_, err = services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate.services.vicinity.dev") {
 		t.Errorf("a Service with keys: %v; want an error that names the webhook", err)
 	}

@@ -154,8 +154,10 @@ func (s *server) listen(ctx context.Context) (*webhook.Server, error) {
 // register names what is answered, and the two probes.
 func (s *server) register() error {
 	knowledge := webhook.Knowledge{
-		Settings:  s.settings.current,
-		Cluster:   func() admission.Cluster { return admission.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()} },
+		Settings: s.settings.current,
+		Cluster: func() admission.Cluster {
+			return admission.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
+		},
 		Namespace: s.cluster.Namespace,
 	}
 	for path, handler := range webhook.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {

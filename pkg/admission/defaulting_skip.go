@@ -124,7 +124,9 @@ func (s situation) deniedBy() ID {
 	without := ReviewService(nil, s.service, s.cluster, s.settings)
 	with := ReviewService(nil, s.setting.on(s.service), s.cluster, s.settings)
 	for _, violation := range with.Denied {
-		isSame := func(other Violation) bool { return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field }
+		isSame := func(other Violation) bool {
+			return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field
+		}
 		if !slices.ContainsFunc(without.Denied, isSame) {
 			return violation.Rule
 		}

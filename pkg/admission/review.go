@@ -89,7 +89,9 @@ func (p past) has(f finding) bool {
 }
 
 // hasToldOf reports whether a mistake was there with all on which it depends.
-func (p past) hasToldOf(f finding) bool { return p.isTold && slices.Contains(p.inputs[f.mistake()], f.inputs) }
+func (p past) hasToldOf(f finding) bool {
+	return p.isTold && slices.Contains(p.inputs[f.mistake()], f.inputs)
+}
 
 // judge sorts what was found by what follows from it, without what was there before.
 func judge(old past, current []finding, settings *Settings) Judgement {

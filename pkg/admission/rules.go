@@ -59,7 +59,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
-		Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; a value with a domain before it belongs to a vendor, and passes.",
+		Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
 	},
 	{
 		ID: "SVC023", Kind: kindService, Default: Warn,

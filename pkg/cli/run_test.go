@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -23,21 +24,21 @@ func TestMain(m *testing.M) {
 	if kind := os.Getenv(asCommand); kind != "" {
 		os.Args = os.Args[:1]
 		cli.Main(context.Background(), &cobra.Command{Use: "wait", SilenceUsage: true, RunE: func(command *cobra.Command, _ []string) error {
-			return wait(command.Context(), kind)
+			return wait(command.Context(), command.OutOrStdout(), kind)
 		}})
 	}
 	os.Exit(m.Run())
 }
 
-func wait(ctx context.Context, kind string) error {
+func wait(ctx context.Context, out io.Writer, kind string) error {
 	if kind != "drains" {
-		fmt.Println("waiting")
+		fmt.Fprintln(out, "waiting")
 		select {}
 	}
 	ctx = cli.UntilSignalled(ctx)
-	fmt.Println("waiting")
+	fmt.Fprintln(out, "waiting")
 	<-ctx.Done()
-	fmt.Println("draining")
+	fmt.Fprintln(out, "draining")
 	return errors.New("drained")
 }
 

@@ -31,12 +31,10 @@ func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *s
 	for {
 		found, err := askVersion(ctx, client.RESTClient())
 		switch {
-		case ctx.Err() != nil:
-			return nil
 		case err == nil:
 			told = ""
 			c.version.Store(found)
-		case err.Error() != told: // once, and not with every question
+		case err.Error() != told && ctx.Err() == nil: // once, and not with every question
 			told = err.Error()
 			c.warn(log, err)
 		}

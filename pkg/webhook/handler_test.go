@@ -30,7 +30,9 @@ func knowing(settings admission.Settings, annotations map[string]string) Knowled
 	nodes.Put("b", map[string]string{"kubernetes.io/hostname": "b", "topology.kubernetes.io/zone": "zone-b"})
 	return Knowledge{
 		Settings: func() *admission.Settings { return &settings },
-		Cluster:  func() admission.Cluster { return admission.Cluster{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)} },
+		Cluster: func() admission.Cluster {
+			return admission.Cluster{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)}
+		},
 		Namespace: func(string) admission.NamespaceDefaults {
 			return admission.NamespaceDefaults{Known: true, Annotations: annotations}
 		},

@@ -48,7 +48,7 @@ func occupy(processor int) error {
 	if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE}, 0); err != nil {
 		return fmt.Errorf("giving way on processor %d: %w", processor, err)
 	}
-	for { //nolint:revive,staticcheck // to be busy is all it is for
+	for { //nolint:staticcheck // to be busy is all it is for
 	}
 }
 

@@ -101,7 +101,8 @@ var layers = []layer{
 		folder: "pkg/webhook",
 		ours:   []string{"pkg/admission"},
 		others: []string{
-			"golang.org/x/sync/semaphore", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/json",
+			"golang.org/x/net/netutil", "golang.org/x/sync/semaphore", "k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/controller-runtime",
+			"sigs.k8s.io/json",
 		},
 		why: "it brings reviews to whoever decides them, and decides nothing; whoever observes it does so through an interface that it declares",
 	},

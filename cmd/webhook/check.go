@@ -141,7 +141,7 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 	check.readAll(flags.files, stdin)
 	report := check.judge(settings)
 	if err := reportWriters[flags.output](stdout, stderr, &report); err != nil {
-		return unchecked(stderr, err)
+		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
 	switch {
 	case report.Summary.Errors > 0:

@@ -144,7 +144,7 @@ func writeReportAsText(stdout, stderr io.Writer, report *report) error {
 		fmt.Fprintln(buffered, report.Findings[i].String())
 	}
 	if err := buffered.Flush(); err != nil {
-		return fmt.Errorf("writing the findings: %w", err)
+		return err
 	}
 	fmt.Fprintln(stderr, report.Summary.String())
 	return nil

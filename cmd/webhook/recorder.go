@@ -11,7 +11,9 @@ import (
 
 // newRecorder returns what counts for the metrics that the manager serves, with every count at zero that may come.
 func newRecorder() (*webhookmetrics.Recorder, error) {
-	words := webhookmetrics.Words{Paths: webhook.Paths(), Failures: webhook.Failures(), Refusals: webhook.Refusals()}
+	words := webhookmetrics.Words{
+		Paths: webhook.Paths(), Outcomes: webhook.Outcomes(), Failures: webhook.Failures(), Refusals: webhook.Refusals(),
+	}
 	for _, rule := range admission.Rules() {
 		words.Rules = append(words.Rules, string(rule.ID))
 	}

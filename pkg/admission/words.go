@@ -14,7 +14,7 @@ import (
 // vocabulary is which annotations of ours a kind of object has.
 type vocabulary struct {
 	rule        ID
-	kind        string // in the plural
+	meaningless string // what an error says of another one
 	annotations []string
 	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if none is.
 	elsewhere map[string]string
@@ -22,7 +22,7 @@ type vocabulary struct {
 }
 
 var serviceWords = vocabulary{
-	rule: "SVC009", kind: "Services", otherKind: "Namespaces",
+	rule: "SVC009", meaningless: "has no meaning on Services; ", otherKind: "Namespaces",
 	annotations: []string{policy.TopologyKeysAnnotation},
 	elsewhere: map[string]string{
 		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
@@ -32,7 +32,7 @@ var serviceWords = vocabulary{
 }
 
 var namespaceWords = vocabulary{
-	rule: "NS005", kind: "Namespaces", otherKind: "Services",
+	rule: "NS005", meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
 	annotations: []string{
 		policy.DefaultTopologyModeAnnotation, policy.DefaultTopologyKeysAnnotation, policy.DefaultTrafficDistributionAnnotation,
 	},
@@ -48,7 +48,9 @@ func (v *vocabulary) findIn(metadata *Metadata) []finding {
 	var findings []finding
 	for _, key := range ours(metadata.Annotations) {
 		if !slices.Contains(v.annotations, key) {
-			findings = append(findings, v.refuse(annotation(key), key, metadata.Annotations[key], v.adviseAnnotation))
+			found := v.refuse("metadata.annotations", key, metadata.Annotations[key])
+			found.advice = func() string { return v.adviseAnnotation(key) }
+			findings = append(findings, found)
 		}
 	}
 	for _, key := range ours(metadata.Labels) {
@@ -59,7 +61,9 @@ func (v *vocabulary) findIn(metadata *Metadata) []finding {
 			findings = append(findings, findingOf(v.rule, field.NotSupported(label(key), shown(value), []string{policy.AdmissionDisabled}), value))
 		case isTopologySetting(key) && v.rule == serviceWords.rule:
 		default:
-			findings = append(findings, v.refuse(label(key), key, value, v.adviseLabel))
+			found := v.refuse("metadata.labels", key, value)
+			found.advice = func() string { return v.adviseLabel(key) }
+			findings = append(findings, found)
 		}
 	}
 	return findings
@@ -77,11 +81,12 @@ func ours(all map[string]string) []string {
 	return keys
 }
 
-// refuse makes a finding about a key that means nothing, whatever its value is.
-func (v *vocabulary) refuse(path *field.Path, key, value string, advise func(key string) string) finding {
-	refused := findingOf(v.rule, errorOf(field.ErrorTypeNotSupported, path, value, "has no meaning on "+v.kind+"; "), key)
-	refused.advice = func() string { return advise(key) }
-	return refused
+// refuse makes a finding about a key that means nothing, whatever its value is. An object has room for a hundred thousand of them, so that
+// each has no more of its own than it needs: field.Path would be several allocations more, and a detail that is put together another.
+func (v *vocabulary) refuse(in, key, value string) finding {
+	return findingOf(v.rule, &field.Error{
+		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,
+	}, key)
 }
 
 func (v *vocabulary) adviseAnnotation(key string) string {

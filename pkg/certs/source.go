@@ -13,10 +13,6 @@ import (
 type Source interface {
 	// GetCertificate is for tls.Config. It returns an error as long as there is no certificate.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// Expiry says until when what is served is valid. It is zero as long as there is no certificate.
-	Expiry() Expiry
-	// Ready returns why nobody can be served: nothing is loaded, or it is not valid now.
-	Ready() error
 	// Run keeps the certificate up to date until the context ends, and then returns nil.
 	Run(ctx context.Context) error
 }

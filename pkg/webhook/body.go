@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -10,22 +9,17 @@ import (
 
 // read returns the body of a request, and what to call once it is needed no more. Errors are refusals; then there is nothing to call.
 //
-// A body is read before its review is in flight: whoever sends slowly holds the bytes that were announced, and no review's place.
+// A body is read before its review is in flight: whoever sends slowly holds the bytes that have arrived, and no review's place.
 func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err
 	}
-	weight := a.limits.weight(r.ContentLength)
-	if !a.bodies.TryAcquire(weight) {
-		return nil, nil, refuse(http.StatusServiceUnavailable, NoMemory,
-			"the requests that are being read fill %d bytes already", a.limits.Bodies)
-	}
-	body, err = readAll(http.MaxBytesReader(w, r.Body, a.limits.Body), r.ContentLength)
-	if err != nil {
-		a.bodies.Release(weight)
+	held := &holding{admitted: a}
+	if body, err = held.read(http.MaxBytesReader(w, r.Body, a.limits.Body), r.ContentLength); err != nil {
+		held.release()
 		return nil, nil, a.unreadable(err)
 	}
-	return body, func() { a.bodies.Release(weight) }, nil
+	return body, held.release, nil
 }
 
 // acceptable looks at the headers.
@@ -50,17 +44,10 @@ func (a *admitted) tooLarge() error {
 	return refuse(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, which is more than any review", a.limits.Body)
 }
 
-// readAll reads a body of that length; -1 if it was not announced. net/http hands out no more than was announced.
-func readAll(from io.Reader, length int64) ([]byte, error) {
-	if length < 0 {
-		return io.ReadAll(from)
-	}
-	body := make([]byte, length)
-	_, err := io.ReadFull(from, body)
-	return body, err
-}
-
 func (a *admitted) unreadable(err error) error {
+	if _, ok := errors.AsType[*refusal](err); ok {
+		return err
+	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return a.tooLarge()
 	}

@@ -43,9 +43,9 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// closesWhileDraining asks the client of each answer that is written while draining to close its connection. The next one that it opens
-// goes to a server that stays.
-func (s *Server) closesWhileDraining(next http.Handler) http.Handler {
+// closesConnections asks the client of each answer that is written while draining to close its connection. The next one that it opens
+// goes to a server that stays. It asks so too while there are too many connections (see maxConnections).
+func (s *Server) closesConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&farewell{ResponseWriter: w, server: s}, r)
 	})
@@ -72,7 +72,7 @@ func (f *farewell) Write(body []byte) (int, error) {
 func (f *farewell) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
 func (f *farewell) decide() {
-	if !f.decided && f.server.isDraining() {
+	if !f.decided && (f.server.isDraining() || f.server.isCrowded()) {
 		f.Header().Set("Connection", "close")
 	}
 	f.decided = true

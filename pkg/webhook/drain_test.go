@@ -73,7 +73,7 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 
 	begin := time.Now()
 	cancel()
-	eventually(t, "the server drains", func() bool { return r.Readiness().Draining })
+	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("readiness is %v", err)
 	}
@@ -125,7 +125,7 @@ func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	r := start(t, knowing(admission.Settings{}, nil), DefaultLimits(), delayed(delay))
 	begin := time.Now()
 	r.stop()
-	eventually(t, "the server drains", func() bool { return r.Readiness().Draining })
+	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
@@ -233,7 +233,7 @@ func TestDrainEndsNothingBeforeTheSignal(t *testing.T) {
 	defer cancel()
 	serving := r.Drain(stop)
 	time.Sleep(20 * time.Millisecond)
-	if serving.Err() != nil || r.Readiness().Draining {
+	if serving.Err() != nil || r.readiness().Draining {
 		t.Error("the server drains without a signal")
 	}
 }

@@ -80,11 +80,10 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, 
 		return h.refused(err), release
 	}
 	release = held
-	if !h.admitted.flying.TryAcquire(1) {
-		return h.refused(refuse(http.StatusServiceUnavailable, Busy,
-			"%d reviews are being worked on already, and no more are taken", h.admitted.limits.InFlight)), release
+	if err := h.admitted.enter(r.Context(), len(body)); err != nil {
+		return h.refused(err), release
 	}
-	defer h.admitted.flying.Release(1)
+	defer h.admitted.leave(len(body))
 	h.observer.InFlight(1)
 	defer h.observer.InFlight(-1)
 	return h.review(r.Context(), body), release
@@ -117,7 +116,7 @@ func (h *handler) refused(err error) reply {
 		return h.failed(err)
 	}
 	h.observer.Refused(refusal.reason)
-	h.log.Debug("refused a request", "reason", refusal.reason, "error", refusal.text)
+	h.log.Debug("refused a request", "reason", refusal.reason, "error", cut(refusal.text, maxLoggedError))
 	return status(refusal.code, refusal.text)
 }
 
@@ -128,7 +127,7 @@ func (h *handler) failed(err error, attributes ...any) reply {
 		reason = failure.reason
 	}
 	h.observer.Failed(reason)
-	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", err}, attributes...)...)
+	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", cut(err.Error(), maxLoggedError)}, attributes...)...)
 	return status(http.StatusInternalServerError, "vicinity's admission webhook failed inside; its log says why")
 }
 

@@ -5,6 +5,7 @@ import (
 	"log"
 	"log/slog"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 )
@@ -37,11 +38,31 @@ func (h *handler) logVerdict(ctx context.Context, v *verdict) {
 		return
 	}
 	attributes := []slog.Attr{
-		slog.String("operation", v.Operation), slog.String("kind", v.Kind.Kind),
-		slog.String("namespace", v.Namespace), slog.String("name", v.name),
-		slog.String("user", v.User.Name), slog.String("uid", v.UID), slog.Bool("dryRun", v.DryRun),
+		logged("operation", v.Operation), logged("kind", v.Kind.Kind), logged("namespace", v.Namespace), logged("name", v.name),
+		logged("user", v.User.Name), logged("uid", v.UID), slog.Bool("dryRun", v.DryRun),
 	}
 	h.log.LogAttrs(ctx, level, message, append(attributes, v.outcome()...)...)
+}
+
+const (
+	// maxLogged is how many bytes the log repeats of what a caller writes, which need not be an API server: no name is longer in Kubernetes.
+	maxLogged = 253
+	// maxLoggedError is of an error's text, which may repeat several of these.
+	maxLoggedError = 1024
+)
+
+// logged is something that a caller wrote.
+func logged(key, value string) slog.Attr { return slog.String(key, cut(value, maxLogged)) }
+
+// cut cuts a text after that many bytes at most, between two characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + "…"
 }
 
 // outcome is what the log says of a verdict: the rules of a denial, or what the audit log is told.
@@ -51,7 +72,7 @@ func (v *verdict) outcome() []slog.Attr {
 	}
 	var attributes []slog.Attr
 	for key, value := range v.audit() {
-		attributes = append(attributes, slog.String(key, value))
+		attributes = append(attributes, slog.String(key, cut(value, maxLoggedError)))
 	}
 	return attributes
 }

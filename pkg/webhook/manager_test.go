@@ -69,7 +69,7 @@ func TestTheManagersPartsLastAsLongAsReviewsAreAnswered(t *testing.T) {
 	}
 	stop()
 	signalled := time.Now()
-	eventually(t, "the server drains", func() bool { return server.Readiness().Draining })
+	eventually(t, "the server drains", func() bool { return server.readiness().Draining })
 	answer, err := ask()
 	if err != nil || answer.StatusCode != http.StatusOK || !answer.Close {
 		t.Fatalf("while draining: %v, %v", answer, err)

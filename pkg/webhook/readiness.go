@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Readiness is what decides whether reviews should come here.
-type Readiness struct {
+// readiness is what decides whether reviews should come here.
+type readiness struct {
 	Listening bool
 	Draining  bool
 	// Certificate is the one that is served, and CertificateError why there is none.
@@ -19,8 +19,8 @@ type Readiness struct {
 	Unsynced error
 }
 
-// Check is why no reviews should come at this moment; nil if they should.
-func (r Readiness) Check(now time.Time) error {
+// check is why no reviews should come at this moment; nil if they should.
+func (r readiness) check(now time.Time) error {
 	switch {
 	case r.Draining:
 		return errors.New("the server is draining: it answers what still comes, and is about to end")
@@ -40,16 +40,16 @@ func (r Readiness) Check(now time.Time) error {
 
 // Ready is why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new process would have the
 // same certificate and know less.
-func (s *Server) Ready() error { return s.Readiness().Check(time.Now()) }
+func (s *Server) Ready() error { return s.readiness().check(time.Now()) }
 
-// Readiness is what Ready judges.
-func (s *Server) Readiness() Readiness {
-	readiness := Readiness{Listening: s.listening.Load(), Draining: s.isDraining()}
-	readiness.Certificate, readiness.CertificateError = served(s.options.Certificate)
+// readiness is what Ready judges.
+func (s *Server) readiness() readiness {
+	now := readiness{Listening: s.listening.Load(), Draining: s.isDraining()}
+	now.Certificate, now.CertificateError = served(s.options.Certificate)
 	if s.options.Synced != nil {
-		readiness.Unsynced = s.options.Synced()
+		now.Unsynced = s.options.Synced()
 	}
-	return readiness
+	return now
 }
 
 // served is the certificate that a client gets.

@@ -14,30 +14,30 @@ import (
 
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	good := Readiness{Listening: true, Certificate: &x509.Certificate{NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}}
+	good := readiness{Listening: true, Certificate: &x509.Certificate{NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}}
 	for name, c := range map[string]struct {
-		change func(*Readiness)
+		change func(*readiness)
 		want   string
 	}{
-		"nothing":                  {func(*Readiness) {}, ""},
-		"the listener":             {func(r *Readiness) { r.Listening = false }, "does not listen yet"},
-		"time":                     {func(r *Readiness) { r.Draining = true }, "draining"},
-		"time, of an ended server": {func(r *Readiness) { r.Draining, r.Listening = true, false }, "draining"},
-		"a certificate":            {func(r *Readiness) { r.CertificateError = errors.New("no Secret") }, "no certificate to serve: no Secret"},
+		"nothing":                  {func(*readiness) {}, ""},
+		"the listener":             {func(r *readiness) { r.Listening = false }, "does not listen yet"},
+		"time":                     {func(r *readiness) { r.Draining = true }, "draining"},
+		"time, of an ended server": {func(r *readiness) { r.Draining, r.Listening = true, false }, "draining"},
+		"a certificate":            {func(r *readiness) { r.CertificateError = errors.New("no Secret") }, "no certificate to serve: no Secret"},
 		"a certificate of today": {
-			func(r *Readiness) { r.Certificate = &x509.Certificate{NotAfter: now.Add(-time.Second)} }, "expired at 2026-03-01T11:59:59Z",
+			func(r *readiness) { r.Certificate = &x509.Certificate{NotAfter: now.Add(-time.Second)} }, "expired at 2026-03-01T11:59:59Z",
 		},
 		"patience": {
-			func(r *Readiness) {
+			func(r *readiness) {
 				r.Certificate = &x509.Certificate{NotBefore: now.Add(time.Second), NotAfter: now.Add(time.Hour)}
 			}, "valid only from 2026-03-01T12:00:01Z on",
 		},
-		"the cluster": {func(r *Readiness) { r.Unsynced = errors.New("namespaces") }, "the cluster is not known yet: namespaces"},
+		"the cluster": {func(r *readiness) { r.Unsynced = errors.New("namespaces") }, "the cluster is not known yet: namespaces"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			readiness := good
 			c.change(&readiness)
-			err := readiness.Check(now)
+			err := readiness.check(now)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

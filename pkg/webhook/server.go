@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/netutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
@@ -24,6 +25,16 @@ const (
 	// the first to close one, a review that is just being sent on it would be lost: a POST is not sent again.
 	idleTimeout = 150 * time.Second
 	headerBytes = 16 << 10
+
+	// maxConnections is how many there are at the same moment; each takes some 30 KB. More wait in the kernel, unanswered, until one of
+	// them closes: the API server gives up after timeoutSeconds, and goes by failurePolicy. An API server keeps 25 connections that idle
+	// (MaxIdleConnsPerHost of its client).
+	//
+	// If connections could idle for as long as idleTimeout up to that number, whoever opens so many would shut out all others for as
+	// long. So answers ask for their connection to be closed while there are more than keptConnections of them, and what is beyond
+	// that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
+	maxConnections  = 1000
+	keptConnections = maxConnections / 2
 
 	// shutdownTimeout is how long running answers may take at the very end. None takes longer, with the timeouts above.
 	shutdownTimeout = readTimeout + 2*time.Second
@@ -56,10 +67,11 @@ type Server struct {
 	http    *http.Server
 	grace   time.Duration // shutdownTimeout
 
-	listening atomic.Bool
-	drainOnce sync.Once
-	draining  chan struct{} // closed when draining begins
-	drained   chan struct{} // closed when its delay is over
+	listening   atomic.Bool
+	connections atomic.Int64
+	drainOnce   sync.Once
+	draining    chan struct{} // closed when draining begins
+	drained     chan struct{} // closed when its delay is over
 }
 
 // NewServer returns a server that Start starts.
@@ -72,7 +84,7 @@ func NewServer(options ServerOptions) *Server {
 		drained:  make(chan struct{}),
 	}
 	s.http = &http.Server{
-		Handler:           s.closesWhileDraining(s.mux),
+		Handler:           s.closesConnections(s.mux),
 		TLSConfig:         tlsConfig(options),
 		Protocols:         onlyHTTP1(),
 		ReadHeaderTimeout: headerTimeout,
@@ -80,6 +92,7 @@ func NewServer(options ServerOptions) *Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,
+		ConnState:         s.countConnection,
 		ErrorLog:          connectionLog{options.Log}.logger(),
 	}
 	return s
@@ -103,6 +116,20 @@ func onlyHTTP1() *http.Protocols {
 	protocols.SetHTTP1(true)
 	return &protocols
 }
+
+// countConnection is told what becomes of each connection. The server hands none over to anybody.
+func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		s.connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		s.connections.Add(-1)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// isCrowded reports whether there are more connections than may idle.
+func (s *Server) isCrowded() bool { return s.connections.Load() > keptConnections }
 
 // NeedLeaderElection is part of webhook.Server: every replica answers.
 func (*Server) NeedLeaderElection() bool { return false }
@@ -128,7 +155,8 @@ func (s *Server) StartedChecker() healthz.Checker {
 func (s *Server) Start(ctx context.Context) error {
 	address := s.options.Listener.Addr().String()
 	ended := make(chan error, 1)
-	go func() { ended <- s.http.ServeTLS(s.options.Listener, "", "") }()
+	listener := netutil.LimitListener(s.options.Listener, maxConnections)
+	go func() { ended <- s.http.ServeTLS(listener, "", "") }()
 	s.listening.Store(true)
 	defer s.listening.Store(false)
 	s.options.Log.Info("serving admission reviews", "address", address)

@@ -451,7 +451,7 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 }
 
 func TestBodiesAreHeldUpToALimit(t *testing.T) {
-	limits := Limits{Body: 1 << 20, Bodies: 1 << 20, InFlight: 64}
+	limits := Limits{Body: 1 << 20, Bodies: largeBytes, InFlight: 64}
 	r := start(t, knowing(admission.Settings{}, nil), limits, nil)
 	connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
 	if err != nil {
@@ -460,7 +460,7 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 	defer connection.Close()
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
 		ValidateServicesPath, 1<<20)
-	if _, err := io.WriteString(connection, head); err != nil {
+	if _, err := io.WriteString(connection, head+strings.Repeat(" ", largeBytes)); err != nil {
 		t.Fatal(err)
 	}
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
@@ -472,7 +472,7 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 		}
 		return answer.StatusCode
 	}
-	eventually(t, "the announced body counts", func() bool { return ask() == http.StatusServiceUnavailable })
+	eventually(t, "what has arrived of a body counts", func() bool { return ask() == http.StatusServiceUnavailable })
 	if r.observer.count("refused "+NoMemory) == 0 {
 		t.Error("nobody was told")
 	}

@@ -50,7 +50,7 @@ func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
 func webhookServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
-	words := Words{Paths: webhook.Paths(), Failures: webhook.Failures(), Refusals: webhook.Refusals()}
+	words := Words{Paths: webhook.Paths(), Outcomes: webhook.Outcomes(), Failures: webhook.Failures(), Refusals: webhook.Refusals()}
 	for _, operation := range certs.Operations() {
 		words.Failures = append(words.Failures, "certificate-"+string(operation))
 	}

@@ -42,7 +42,7 @@ const (
 // The labels.
 const (
 	PathLabel    = "path"    // on which a review came, such as /validate-services
-	OutcomeLabel = "outcome" // one of Outcomes
+	OutcomeLabel = "outcome" // what became of a review, such as denied
 	RuleLabel    = "rule"    // the name of a rule, such as SVC001
 	ActionLabel  = "action"  // one of Actions
 	SourceLabel  = "source"  // who decided about a default, such as namespace
@@ -52,9 +52,6 @@ const (
 
 // Nothing is the value of SettingLabel if nothing was added.
 const Nothing = "none"
-
-// Outcomes are the values of OutcomeLabel.
-var Outcomes = []string{"allowed", "denied", "error"}
 
 // Actions are the values of ActionLabel: a rule that is off is not counted.
 var Actions = []string{"deny", "warn"}

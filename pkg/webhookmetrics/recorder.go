@@ -25,6 +25,7 @@ type Recorder struct {
 // Words are the values of labels that belong to others. Every count of them exists from the start. Others may still come.
 type Words struct {
 	Paths    []string
+	Outcomes []string // what becomes of a review
 	Rules    []string
 	Sources  []string // who can decide about defaults
 	Settings []string // what can be added
@@ -67,7 +68,7 @@ func (r *Recorder) startSeries(words Words) {
 	for _, path := range words.Paths {
 		r.reviewDuration.WithLabelValues(path)
 	}
-	start(r.reviews, words.Paths, Outcomes)
+	start(r.reviews, words.Paths, words.Outcomes)
 	start(r.decisions, words.Rules, Actions)
 	start(r.defaulted, words.Sources, append([]string{Nothing}, words.Settings...))
 	for _, reason := range words.Failures {
@@ -87,7 +88,7 @@ func start(counts *prometheus.CounterVec, firsts, seconds []string) {
 	}
 }
 
-// Reviewed counts a request that was answered. The outcome is one of Outcomes.
+// Reviewed counts a request that was answered.
 func (r *Recorder) Reviewed(path, outcome string, took time.Duration) {
 	r.reviewDuration.WithLabelValues(path).Observe(took.Seconds())
 	r.reviews.WithLabelValues(path, outcome).Inc()

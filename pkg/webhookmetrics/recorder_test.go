@@ -19,6 +19,7 @@ import (
 
 var words = Words{
 	Paths:    []string{"/one"},
+	Outcomes: []string{"allowed", "denied", "error"},
 	Rules:    []string{"R1", "R2"},
 	Sources:  []string{"cluster", "namespace"},
 	Settings: []string{"mode"},

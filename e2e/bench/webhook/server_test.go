@@ -48,13 +48,25 @@ func (s *server) processorTime(t testing.TB) time.Duration {
 // resident is the server's memory, in bytes.
 func (s *server) resident(t testing.TB) int64 {
 	t.Helper()
+	return s.memory(t, "VmRSS")
+}
+
+// peak is the most that resident has ever been.
+func (s *server) peak(t testing.TB) int64 {
+	t.Helper()
+	return s.memory(t, "VmHWM")
+}
+
+// memory is a field of /proc/PID/status, in bytes.
+func (s *server) memory(t testing.TB, field string) int64 {
+	t.Helper()
 	for line := range strings.Lines(s.proc(t, "status")) {
 		var kibibytes int64
-		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kibibytes); err == nil {
+		if _, err := fmt.Sscanf(line, field+": %d kB", &kibibytes); err == nil {
 			return kibibytes << 10
 		}
 	}
-	t.Fatalf("/proc/%d/status has no VmRSS", s.process.PID())
+	t.Fatalf("/proc/%d/status has no %s", s.process.PID(), field)
 	return 0
 }
 

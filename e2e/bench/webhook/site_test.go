@@ -106,8 +106,8 @@ func (s *site) certify(t testing.TB) {
 	s.tls = &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS13}
 }
 
-// startWebhook builds the webhook as it is shipped, and starts it.
-func (s *site) startWebhook(t testing.TB) *server {
+// startWebhook builds the webhook as it is shipped, and starts it, with more variables of the environment if there are any.
+func (s *site) startWebhook(t testing.TB, environment ...string) *server {
 	t.Helper()
 	program := filepath.Join(s.dir, "webhook")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../../cmd/webhook")
@@ -117,9 +117,11 @@ func (s *site) startWebhook(t testing.TB) *server {
 	}
 	webhook := &server{name: "webhook", address: freeAddress(t), metrics: freeAddress(t)}
 	health := freeAddress(t)
-	s.start(t, webhook, exec.Command(program, "run", "--kubeconfig", s.plane.AdminKubeconfig(),
+	command := exec.Command(program, "run", "--kubeconfig", s.plane.AdminKubeconfig(),
 		"--webhook-bind-address", webhook.address, "--metrics-bind-address", webhook.metrics, "--health-probe-bind-address", health,
-		"--cert-source", "files", "--tls-cert-file", s.certificate, "--tls-private-key-file", s.key, "--shutdown-delay", "0s"))
+		"--cert-source", "files", "--tls-cert-file", s.certificate, "--tls-private-key-file", s.key, "--shutdown-delay", "0s")
+	command.Env = append(os.Environ(), environment...)
+	s.start(t, webhook, command)
 	webhook.await(t, "it is ready", func() error { return get("http://"+health+"/readyz", nil) })
 	return webhook
 }

@@ -448,7 +448,8 @@ type fullDisk struct{}
 func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 func TestAReportThatCannotBeWrittenIsNotTakenForADenial(t *testing.T) {
-	inFolder(t, map[string]string{"a.yaml": "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {openyurt.io/topologyKeys: x}}}"})
+	warned := "{apiVersion: v1, kind: Service, metadata: {name: web, annotations: {openyurt.io/topologyKeys: x}}}"
+	inFolder(t, map[string]string{"a.yaml": warned})
 	for _, format := range []string{"text", "json"} {
 		var stderr bytes.Buffer
 		status := cli.Run(t.Context(), newRoot(), []string{"check", "a.yaml", "-o", format}, strings.NewReader(""), fullDisk{}, &stderr)

@@ -66,7 +66,7 @@ type group struct {
 func newCorpus(t *testing.T) *corpus {
 	t.Helper()
 	c := &corpus{site: newSite(t), t: t}
-	for i, one := range admissiontest.Cases(t) {
+	for i, one := range casesForServer(t) {
 		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // other kinds are for the policies alone
 			c.cases = append(c.cases, placedCase{one, fmt.Sprintf("case-%03d", i)})
 		}
@@ -284,7 +284,7 @@ func byRuleAndPath(a, b admissiontest.Want) bool {
 // checkStored compares the topology settings of what is stored with those that were asked for and the default.
 func checkStored(t *testing.T, one placedCase, stored map[string]any) {
 	t.Helper()
-	want := settingsOf(one.Object)
+	want := storedSettings(settingsOf(one.Object))
 	if one.Default != nil && one.Default.Setting != "" {
 		want[one.Default.Setting] = one.Default.Value
 	}

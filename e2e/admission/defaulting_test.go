@@ -36,7 +36,7 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 			"mode":     func(service *corev1.Service) { service.Annotations = map[string]string{modeAnnotation: "Auto"} },
 			"keys":     func(service *corev1.Service) { service.Annotations = map[string]string{keysAnnotation: "*"} },
 			"distribution": func(service *corev1.Service) {
-				service.Spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferSameZone)
+				service.Spec.TrafficDistribution = new(corev1.ServiceTrafficDistributionPreferClose) // which all releases know
 			},
 		} {
 			service := serviceOf(name, nil)
@@ -90,8 +90,12 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		}
 	})
 	t.Run("client-side apply again keeps it", func(t *testing.T) {
-		manifest := in.file("applied-again.yaml", `{apiVersion: v1, kind: Service, metadata: {name: applied-again, namespace: giving},
-			spec: {selector: {app: web}, ports: [{port: 80}]}}`)
+		manifest := in.file("applied-again.yaml", `# Some kubectl take a file that begins with a brace for JSON.
+apiVersion: v1
+kind: Service
+metadata: {name: applied-again, namespace: giving}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+`)
 		for range 2 {
 			in.mustKubectl("apply", "-f", manifest)
 			applied, err := services.Get(t.Context(), "applied-again", metav1.GetOptions{})
@@ -135,9 +139,12 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		}
 	})
 	t.Run("a new Service in a new Namespace", func(t *testing.T) {
-		manifest := in.file("both.yaml", `{apiVersion: v1, kind: List, items: [
-			{apiVersion: v1, kind: Namespace, metadata: {name: giving-anew, annotations: {vicinity.dev/default-topology-mode: Disabled}}},
-			{apiVersion: v1, kind: Service, metadata: {name: web, namespace: giving-anew}, spec: {selector: {app: web}, ports: [{port: 80}]}}]}`)
+		manifest := in.file("both.yaml", `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Namespace, metadata: {name: giving-anew, annotations: {vicinity.dev/default-topology-mode: Disabled}}}
+- {apiVersion: v1, kind: Service, metadata: {name: web, namespace: giving-anew}, spec: {selector: {app: web}, ports: [{port: 80}]}}
+`)
 		in.mustKubectl("create", "-f", manifest)
 		made, err := in.admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
 		wantMode(t, made, err, "Disabled")

@@ -246,7 +246,10 @@ func (in *installation) putSlice(ctx context.Context, addresses []string) error 
 	if apierrors.IsNotFound(err) {
 		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
 	}
-	return err
+	if err != nil || isAtLeast(readsEndpointSlices) {
+		return err
+	}
+	return in.putEndpoints(ctx, addresses)
 }
 
 // end removes what would be in the way of the next test, and looks at what the webhook was not allowed to do.

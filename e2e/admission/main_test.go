@@ -15,6 +15,9 @@ var api *controlplane.ControlPlane
 func TestMain(m *testing.M) {
 	code := 1
 	err := controlplane.During(context.Background(), os.Stderr, func(plane *controlplane.ControlPlane) error {
+		if err := learnVersion(plane.AdminConfig()); err != nil {
+			return err
+		}
 		api = plane
 		code = m.Run()
 		return theSite.close()

@@ -18,7 +18,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-var twinAuto = map[admission.Setting]string{admission.TopologyMode: "Auto"}
+// twinAuto is what a Service is given where the default is Auto.
+func twinAuto() map[admission.Setting]string {
+	if !isAtLeast(hasMutatingPolicies) {
+		return map[admission.Setting]string{}
+	}
+	return map[admission.Setting]string{admission.TopologyMode: "Auto"}
+}
 
 func checkTwinSettings(t *testing.T, what string, want map[admission.Setting]string, answer twinAnswer) {
 	t.Helper()
@@ -33,23 +39,23 @@ func (w *twin) testWriting(t *testing.T) {
 	w.namespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
 	none := map[admission.Setting]string{}
 
-	checkTwinSettings(t, "a dry run", twinAuto, w.create(t, twinService("writing", "dry"), "dryRun=All"))
+	checkTwinSettings(t, "a dry run", twinAuto(), w.create(t, twinService("writing", "dry"), "dryRun=All"))
 	if _, err := w.client.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
 		t.Error("a dry run stores the Service")
 	}
 	generated := twinService("writing", "")
 	generated["metadata"] = map[string]any{"namespace": "writing", "generateName": "web-"}
-	checkTwinSettings(t, "generateName", twinAuto, w.create(t, generated))
+	checkTwinSettings(t, "generateName", twinAuto(), w.create(t, generated))
 
 	applied := w.apply(t, twinService("writing", "applied"))
-	checkTwinSettings(t, "server-side apply", twinAuto, applied)
+	checkTwinSettings(t, "server-side apply", twinAuto(), applied)
 	again := w.apply(t, twinService("writing", "applied"))
-	checkTwinSettings(t, "the same once more", twinAuto, again)
+	checkTwinSettings(t, "the same once more", twinAuto(), again)
 	if diff := cmp.Diff(twinVersion(applied), twinVersion(again)); diff != "" {
 		t.Errorf("a repeated apply changes something (-before +after):\n%s", diff)
 	}
 
-	checkTwinSettings(t, "a create", twinAuto, w.create(t, twinService("writing", "web")))
+	checkTwinSettings(t, "a create", twinAuto(), w.create(t, twinService("writing", "web")))
 	checkTwinSettings(t, "a PUT without the annotation", none, w.replace(t, twinService("writing", "web")))
 	own := twinService("writing", "own", twinAnnotated(policy.TopologyModeAnnotation, "Disabled"))
 	disabled := map[admission.Setting]string{admission.TopologyMode: "Disabled"}
@@ -69,7 +75,7 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	}
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
 	mode := w.run(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
-	if mode != "Auto" {
+	if mode != twinAuto()[admission.TopologyMode] {
 		t.Errorf("after two applies topology-mode is %q", mode)
 	}
 }
@@ -211,6 +217,7 @@ func (w *twin) testLargeSlice(t *testing.T) {
 
 // testClusterDefaults gives the policy each default of the cluster that the cases have, as the README says.
 func (w *twin) testClusterDefaults(t *testing.T, cases []twinCase) {
+	needs(t, hasMutatingPolicies, "a policy that gives defaults")
 	byDefault := map[admissiontest.Setting][]twinCase{}
 	for _, c := range cases {
 		if s := c.Settings; s != nil && s.Default != nil && !s.OnUpdate && !s.WithAffinity && s.ProxyName == "" {

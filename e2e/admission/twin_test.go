@@ -88,14 +88,21 @@ func newTwin(t *testing.T) *twin {
 // run runs kubectl as an administrator, and returns what it prints on standard output.
 func (w *twin) run(t *testing.T, arguments ...string) string {
 	t.Helper()
+	output, err := w.tryRun(t, arguments...)
+	twinMust(t, err)
+	return output
+}
+
+func (w *twin) tryRun(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), w.kubectl, append([]string{"--kubeconfig", w.plane.AdminKubeconfig()}, arguments...)...)
 	var complaints strings.Builder
 	command.Stderr = &complaints
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, &complaints)
+		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(arguments, " "), err, &complaints)
 	}
-	return string(output)
+	return string(output), nil
 }
 
 // do does what the README says: the commands of its block that has a text, after changes. It returns what they print.
@@ -107,7 +114,7 @@ func (w *twin) do(t *testing.T, text string, changes ...string) (string, error) 
 		if !strings.Contains(block[1], text) {
 			continue
 		}
-		commands := strings.NewReplacer(changes...).Replace(block[1])
+		commands := strings.NewReplacer(changes...).Replace(forServer(block[1]))
 		shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", commands)
 		shell.Dir = "../.."
 		shell.Env = append(os.Environ(), "KUBECONFIG="+w.plane.AdminKubeconfig(), "PATH="+filepath.Dir(w.kubectl)+":"+os.Getenv("PATH"))

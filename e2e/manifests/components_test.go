@@ -7,6 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 )
 
 // marks are words by which a component shows, and how often they are there without it and with it.
@@ -17,6 +23,7 @@ var marks = map[string]struct {
 	"enforce":           {"failurePolicy: Fail\n", 0, 2},
 	"default-on-update": {"- UPDATE\n", 2, 3},
 	"certificate-files": {"- --cert-source=files\n", 0, 1},
+	"network-policy":    {"kind: NetworkPolicy\n", 0, 1},
 }
 
 // TestTheWebhooksComponentsGoTogether makes a kustomization of each choice of components, as the README has one.
@@ -70,4 +77,57 @@ func kustomization(t *testing.T, components []string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// TestTheNetworkPolicyNamesThePortsOfTheDeployment: a name that no container has allows nothing, and API servers would be kept out.
+func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
+	var policy networkingv1.NetworkPolicy
+	var deployed appsv1.Deployment
+	text := kubectl(t, "kustomize", kustomization(t, []string{"network-policy"}))
+	theOnly(t, text, "NetworkPolicy", &policy)
+	theOnly(t, text, "Deployment", &deployed)
+	named := map[string]bool{}
+	for _, rule := range policy.Spec.Ingress {
+		for _, port := range rule.Ports {
+			named[port.Port.StrVal] = len(rule.From) == 0 // for everybody
+		}
+	}
+	want := map[string]bool{}
+	for _, port := range deployed.Spec.Template.Spec.Containers[0].Ports {
+		want[port.Name] = port.Name != "metrics"
+	}
+	if diff := cmp.Diff(want, named); diff != "" {
+		t.Errorf("ports that are open, and whether they are so for everybody (-want +got):\n%s", diff)
+	}
+	chosen := policy.Spec.PodSelector.MatchLabels
+	for key, value := range chosen {
+		if deployed.Spec.Template.Labels[key] != value {
+			t.Errorf("the policy chooses pods with %s=%s, and the Deployment's have %v", key, value, deployed.Spec.Template.Labels)
+		}
+	}
+	if policy.Namespace != deployed.Namespace || len(chosen) == 0 {
+		t.Errorf("the policy is in %q and chooses %v", policy.Namespace, chosen)
+	}
+}
+
+// theOnly reads the one object of a kind, strictly.
+func theOnly(t *testing.T, text, kind string, into any) {
+	t.Helper()
+	found := 0
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var of metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &of); err != nil {
+			t.Fatal(err)
+		}
+		if of.Kind != kind {
+			continue
+		}
+		found++
+		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found != 1 {
+		t.Fatalf("there are %d objects of kind %s, want one", found, kind)
+	}
 }

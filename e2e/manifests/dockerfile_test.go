@@ -14,8 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // images are those that users build, by the name of their program.
@@ -33,22 +31,9 @@ func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	pods := map[string]corev1.PodSpec{}
 	for _, name := range []string{"base", "enforce", "certificate-files", "default-on-update"} {
-		for document := range strings.SplitSeq(kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "\n---\n") {
-			var of metav1.TypeMeta
-			if err := yaml.Unmarshal([]byte(document), &of); err != nil {
-				t.Fatal(err)
-			}
-			if of.Kind == "Deployment" {
-				var deployment appsv1.Deployment
-				if err := yaml.UnmarshalStrict([]byte(document), &deployment); err != nil {
-					t.Fatal(err)
-				}
-				pods[name] = deployment.Spec.Template.Spec
-			}
-		}
-		if _, found := pods[name]; !found {
-			t.Fatalf("manifests/webhook/%s has no Deployment", name)
-		}
+		var deployment appsv1.Deployment
+		theOnly(t, kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "Deployment", &deployment)
+		pods[name] = deployment.Spec.Template.Spec
 	}
 	return pods
 }

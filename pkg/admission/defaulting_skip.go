@@ -121,8 +121,11 @@ func (s situation) lacksZones() bool {
 // deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one to deny that
 // defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is none.
 func (s situation) deniedBy() ID {
-	without := ReviewService(nil, s.service, s.cluster, s.settings)
 	with := ReviewService(nil, s.setting.on(s.service), s.cluster, s.settings)
+	if len(with.Denied) == 0 { // nearly always
+		return ""
+	}
+	without := ReviewService(nil, s.service, s.cluster, s.settings)
 	for _, violation := range with.Denied {
 		isSame := func(other Violation) bool {
 			return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field

@@ -65,7 +65,7 @@ const maxShown = 100
 const maxKey = 253 + 1 + 63
 
 // shown is a value as messages repeat it.
-func shown(value string) string { return cut(value, maxShown) }
+func shown(value string) string { return Cut(value, maxShown) }
 
 // annotation and label are the paths of an object's. Whoever reads a file may have keys there that an API server would refuse, so
 // what is not printable does not get into the path.
@@ -82,11 +82,11 @@ func printable(key string) string {
 		}
 		return r
 	}
-	return strings.Map(isShown, cut(key, maxKey))
+	return strings.Map(isShown, Cut(key, maxKey))
 }
 
-// cut cuts a text after that many bytes at most, between two characters.
-func cut(text string, most int) string {
+// Cut cuts a text of somebody, so that it can be repeated, after that many bytes at most, between two characters.
+func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

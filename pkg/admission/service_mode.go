@@ -47,9 +47,9 @@ func judgeMode(value string) (ID, string) {
 		return "", ""
 	}
 	if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled); meant != "" {
-		return "SVC022", fmt.Sprintf("%q is treated as Disabled; did you mean %q?", cut(value, maxWord), meant)
+		return "SVC022", fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), meant)
 	}
-	return "SVC022", fmt.Sprintf("%q is treated as Disabled; use Auto or Disabled", cut(value, maxWord))
+	return "SVC022", fmt.Sprintf("%q is treated as Disabled; use Auto or Disabled", Cut(value, maxWord))
 }
 
 // maxWord is how much of a value a warning repeats, beside its path.

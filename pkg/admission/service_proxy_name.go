@@ -37,7 +37,7 @@ func findForeignKeys(s *subject) []finding {
 		return nil
 	}
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
-	detail := fmt.Sprintf("this Service is handled by proxy %q, which does not read it", cut(name, maxWord))
+	detail := fmt.Sprintf("this Service is handled by proxy %q, which does not read it", Cut(name, maxWord))
 	switch {
 	case !labelled:
 		detail = fmt.Sprintf("this Service is handled by the default proxy, which does not read it; set label %s=%s",

@@ -116,7 +116,7 @@ func (h *handler) refused(err error) reply {
 		return h.failed(err)
 	}
 	h.observer.Refused(refusal.reason)
-	h.log.Debug("refused a request", "reason", refusal.reason, "error", cut(refusal.text, maxLoggedError))
+	h.log.Debug("refused a request", "reason", refusal.reason, "error", loggedText(refusal.text))
 	return status(refusal.code, refusal.text)
 }
 
@@ -127,7 +127,7 @@ func (h *handler) failed(err error, attributes ...any) reply {
 		reason = failure.reason
 	}
 	h.observer.Failed(reason)
-	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", cut(err.Error(), maxLoggedError)}, attributes...)...)
+	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", loggedText(err.Error())}, attributes...)...)
 	return status(http.StatusInternalServerError, "vicinity's admission webhook failed inside; its log says why")
 }
 

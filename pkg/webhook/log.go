@@ -5,7 +5,6 @@ import (
 	"log"
 	"log/slog"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/vicinity-proxy/vicinity/pkg/admission"
 )
@@ -52,18 +51,10 @@ const (
 )
 
 // logged is something that a caller wrote.
-func logged(key, value string) slog.Attr { return slog.String(key, cut(value, maxLogged)) }
+func logged(key, value string) slog.Attr { return slog.String(key, admission.Cut(value, maxLogged)) }
 
-// cut cuts a text after that many bytes at most, between two characters.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
-}
+// loggedText is a text of ours that may repeat several things that a caller wrote.
+func loggedText(text string) string { return admission.Cut(text, maxLoggedError) }
 
 // outcome is what the log says of a verdict: the rules of a denial, or what the audit log is told.
 func (v *verdict) outcome() []slog.Attr {
@@ -72,7 +63,7 @@ func (v *verdict) outcome() []slog.Attr {
 	}
 	var attributes []slog.Attr
 	for key, value := range v.audit() {
-		attributes = append(attributes, slog.String(key, cut(value, maxLoggedError)))
+		attributes = append(attributes, slog.String(key, loggedText(value)))
 	}
 	return attributes
 }

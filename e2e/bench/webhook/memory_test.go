@@ -3,12 +3,15 @@ package webhook_test
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook"
 )
 
 // remembered is what a server holds after so many reviews, in bytes.
@@ -78,56 +81,44 @@ const (
 	podGarbage = "GOMEMLIMIT=200MiB"
 )
 
-// flood is a request about a Service with as many labels as have room in an object, and each of them is wrong; so are others in the
-// old one if it is an update.
-func flood(operation string) []byte {
-	body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":%q,"operation":%q,`+
-		`"kind":{"group":"","version":"v1","kind":"Service"},"resource":{"group":"","version":"v1","resource":"services"},`+
-		`"namespace":%q,"name":"web","object":%s`, reviewID, operation, namespace, flooded("x"))
-	if operation == "UPDATE" {
-		body += `,"oldObject":` + flooded("y")
+// flood is a review of a Service with as many labels as have room in an object, and each of them is wrong; so are others in the old one
+// if it is an update.
+func flood(t testing.TB, operation admissionv1.Operation) review {
+	t.Helper()
+	var old []byte
+	if operation == admissionv1.Update {
+		old = flooded("y")
 	}
-	body += "}}"
-	return fmt.Appendf(nil, "POST /validate-services HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\n\r\n%s", len(body), body)
+	return newReview(t, webhook.ValidateServicesPath, operation, flooded("x"), old, answer{denied: "SVC009"})
 }
 
 // flooded is an object whose labels begin with that letter.
-func flooded(letter string) string {
+func flooded(letter string) []byte {
 	const objectBytes = 3<<20 - 1<<10
 	var labels strings.Builder
 	for number := 0; labels.Len() < objectBytes; number++ {
 		fmt.Fprintf(&labels, `"vicinity.dev/%s%d":"",`, letter, number)
 	}
-	return `{"metadata":{"name":"web","labels":{` + labels.String() + `"a":"b"}}}`
+	return []byte(`{"metadata":{"name":"web","labels":{` + labels.String() + `"a":"b"}}}`)
 }
 
 func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 	s := newCluster(t)
 	for _, c := range []struct {
-		operation string
+		operation admissionv1.Operation
 		atOnce    int
-	}{{"CREATE", 8}, {"UPDATE", 4}} {
+	}{{admissionv1.Create, 8}, {admissionv1.Update, 4}} {
 		t.Run(fmt.Sprintf("%d %s", c.atOnce, c.operation), func(t *testing.T) {
-			webhook := s.startWebhook(t, podGarbage)
-			request := flood(c.operation)
+			server := s.startWebhook(t, podGarbage)
+			asked := flood(t, c.operation)
 			var answered atomic.Int64
 			var running sync.WaitGroup
 			for range c.atOnce {
-				connection := webhook.dial(t)
+				connection := server.dial(t)
 				running.Go(func() {
 					// On a busy machine the last ones may wait for longer than the server writes; how long is no matter here.
 					_ = connection.SetDeadline(time.Now().Add(patience))
-					if _, err := connection.Write(request); err != nil {
-						return
-					}
-					answer, err := http.ReadResponse(connection.reader, nil)
-					if err != nil {
-						return
-					}
-					defer answer.Body.Close()
-					_, _ = io.Copy(io.Discard, answer.Body)
-					if answer.StatusCode == http.StatusOK {
+					if connection.ask(asked, io.Discard) == nil {
 						answered.Add(1)
 					}
 				})
@@ -136,10 +127,10 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 			if answered.Load() == 0 {
 				t.Error("none is answered")
 			}
-			if peak := webhook.peak(t); peak > podLimit {
+			if peak := server.peak(t); peak > podLimit {
 				t.Errorf("the process had %d MiB, and the pod may have %d", peak>>20, podLimit>>20)
 			}
-			t.Logf("%d of %d were answered, with %d MiB at most", answered.Load(), c.atOnce, webhook.peak(t)>>20)
+			t.Logf("%d of %d were answered, with %d MiB at most", answered.Load(), c.atOnce, server.peak(t)>>20)
 		})
 	}
 }

@@ -29,7 +29,7 @@ type feed struct {
 	said     map[about][]string
 
 	// complete is for objects and interfaces, which are told by goroutines of their own.
-	complete completion
+	complete *completion
 }
 
 func newFeed(
@@ -38,7 +38,7 @@ func newFeed(
 ) *feed {
 	return &feed{
 		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, teller: teller,
-		said: map[about][]string{},
+		said: map[about][]string{}, complete: newCompletion(origins),
 	}
 }
 

@@ -24,8 +24,14 @@ const (
 type AffinityMap struct {
 	Family    model.Family
 	Set       Set
-	Port      uint16 // of all its endpoints
-	Endpoints []netip.Addr
+	Port      uint16       // of all its endpoints
+	Endpoints []netip.Addr // sorted, each once however many slots it owns
+}
+
+// leadsTo reports whether the map may lead to an endpoint.
+func (m *AffinityMap) leadsTo(endpoint netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(m.Endpoints, endpoint, netip.Addr.Compare)
+	return found
 }
 
 // affinityView is what a Service port remembers for some of its frontends.
@@ -65,18 +71,19 @@ func (p *Port) AffinityMaps() []AffinityMap {
 }
 
 // affinityMaps returns the maps of a view, by the endpoints' port.
-func (p *Port) affinityMaps(suffix string, endpoints []netip.AddrPort) []AffinityMap {
+func (p *Port) affinityMaps(suffix string, slots []netip.AddrPort) []AffinityMap {
+	endpoints := slices.SortedFunc(slices.Values(slots), func(a, b netip.AddrPort) int {
+		return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr()))
+	})
 	var maps []AffinityMap
-	for _, endpoint := range endpoints {
-		at := slices.IndexFunc(maps, func(m AffinityMap) bool { return m.Port == endpoint.Port() })
-		if at < 0 {
-			at = len(maps)
+	for _, endpoint := range slices.Compact(endpoints) {
+		if last := len(maps) - 1; last < 0 || maps[last].Port != endpoint.Port() {
 			name := p.objectName("affinity-") + "/" + strconv.Itoa(int(endpoint.Port())) + suffix
 			maps = append(maps, AffinityMap{Family: p.ID.Family, Set: Affinity(name), Port: endpoint.Port()})
 		}
-		maps[at].Endpoints = append(maps[at].Endpoints, endpoint.Addr())
+		last := &maps[len(maps)-1]
+		last.Endpoints = append(last.Endpoints, endpoint.Addr())
 	}
-	slices.SortFunc(maps, func(a, b AffinityMap) int { return cmp.Compare(a.Port, b.Port) })
 	return maps
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,11 +37,25 @@ func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 	for _, name := range names {
 		service := ruleset.Service{Name: name}
 		for _, decision := range selection.Decide(h.cluster, name, model.Families) {
+			decision.Selection.Cluster.Endpoints = weighted(decision.Selection.Cluster.Endpoints)
+			if local := decision.Selection.Local; local != nil {
+				local.Endpoints = weighted(local.Endpoints)
+			}
 			service.Ports = append(service.Ports, ruleset.NewPort(decision, node1))
 		}
 		owned = append(owned, service)
 	}
 	return owned
+}
+
+// weighted repeats some endpoints. How often depends on what else is chosen, so that slots come and go with others' endpoints.
+func weighted(endpoints []model.PortEndpoint) []model.PortEndpoint {
+	var repeated []model.PortEndpoint
+	for _, endpoint := range endpoints {
+		bytes := endpoint.Addr.Addr().As16()
+		repeated = append(repeated, slices.Repeat([]model.PortEndpoint{endpoint}, 1+int(bytes[15])*len(endpoints)%4)...)
+	}
+	return repeated
 }
 
 // randomService has some of the frontends of everyKind, any policies, and may claim addresses that others claim too.

@@ -121,6 +121,26 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 	}
 }
 
+// TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is one endpoint on this node all the same.
+func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
+	service := keepingLocal(everyKind("web", 1))
+	for _, decision := range decided(service, slices.Concat(on1(1, 2), on2(3))...) {
+		here, alsoHere, there := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
+		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{alsoHere, alsoHere, there, there, alsoHere}
+		decision.Selection.Local.Endpoints = []model.PortEndpoint{here, here, alsoHere}
+		port := ruleset.NewPort(decision, node1)
+		want := [][]netip.AddrPort{
+			addrsOf(port, []int{2, 2, 3, 3, 2}), addrsOf(port, []int{1, 1, 2}), addrsOf(port, []int{1, 2}),
+		}
+		if diff := cmp.Diff(want, [][]netip.AddrPort{port.Cluster, port.Local, port.OnNode}, comparePorts); diff != "" {
+			t.Errorf("endpoints of all nodes, kept local, and on this node in %s (-want +got):\n%s", port.ID.Family, diff)
+		}
+		if diff := cmp.Diff(external("class/5", "class/5-local/3"), classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
+			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
+		}
+	}
+}
+
 func addrsOf(port ruleset.Port, numbers []int) []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for _, number := range numbers {

@@ -215,11 +215,13 @@ func leftBehind(have, want Service) []AffinityMap {
 		if !ok {
 			continue
 		}
-		before := old.AffinityMaps()
+		before := map[string]AffinityMap{}
+		for _, affinity := range old.AffinityMaps() {
+			before[affinity.Set.Name] = affinity
+		}
 		for _, affinity := range port.AffinityMaps() {
-			at := slices.IndexFunc(before, func(m AffinityMap) bool { return m.Set.Name == affinity.Set.Name })
-			leaves := func(endpoint netip.Addr) bool { return !slices.Contains(affinity.Endpoints, endpoint) }
-			if at >= 0 && slices.ContainsFunc(before[at].Endpoints, leaves) {
+			leaves := func(endpoint netip.Addr) bool { return !affinity.leadsTo(endpoint) }
+			if slices.ContainsFunc(before[affinity.Set.Name].Endpoints, leaves) {
 				left = append(left, affinity)
 			}
 		}

@@ -129,6 +129,10 @@ func TestLeftNamesTheMapsThatAnEndpointLeaves(t *testing.T) {
 		"every map that an endpoint leaves": {
 			port(first, second, third, "10.244.4.4:9090"), port(second, third), []string{clients + "8080", clients + "9090"},
 		},
+		"none, if an endpoint keeps one of its slots": {port(first, second, first, first), port(second, first), nil},
+		"the map, if an endpoint gives all its slots to another": {
+			port(first, second, first), port(second, second, second), []string{clients + "8080"},
+		},
 		"none, if all endpoints leave":          {port(first, second), serviceOf(portOf("web", "10.96.0.1")), nil},
 		"none, if affinity is switched off":     {port(first, second), serviceOf(portOf("web", "10.96.0.1", first)), nil},
 		"none, if affinity is switched on":      {serviceOf(portOf("web", "10.96.0.1", first, second)), port(first), nil},

@@ -16,10 +16,10 @@ type Port struct {
 	ClusterIP netip.Addr
 	// Frontends are the addresses that lead to the port. Empty if other Services own them all.
 	Frontends []Frontend
-	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. Their order is the
-	// mirror's business: see Reslot.
+	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint may own
+	// several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
-	// OnNode are the endpoints on this node, which may dial themselves.
+	// OnNode are the endpoints on this node, which may dial themselves: sorted, each once however many slots it owns.
 	OnNode []netip.AddrPort
 	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
 	Affinity time.Duration
@@ -50,6 +50,8 @@ func NewPort(decision selection.Decision, node model.Node) Port {
 		port.Local = slotsOf(local.Endpoints, MaxLocalSlots)
 		port.addOnNode(local.Endpoints, node.Name)
 	}
+	slices.SortFunc(port.OnNode, netip.AddrPort.Compare)
+	port.OnNode = slices.Compact(port.OnNode)
 	port.Frontends = make([]Frontend, len(decision.Owned))
 	for i, owned := range decision.Owned {
 		port.Frontends[i] = port.newFrontend(owned, decision, node)
@@ -67,7 +69,7 @@ func slotsOf(endpoints []model.PortEndpoint, atMost int) []netip.AddrPort {
 
 func (p *Port) addOnNode(endpoints []model.PortEndpoint, node string) {
 	for i := range endpoints {
-		if endpoints[i].Node == node && !slices.Contains(p.OnNode, endpoints[i].Addr) {
+		if endpoints[i].Node == node {
 			p.OnNode = append(p.OnNode, endpoints[i].Addr)
 		}
 	}

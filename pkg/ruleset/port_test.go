@@ -115,6 +115,24 @@ func TestWhatAPortOwns(t *testing.T) {
 			},
 			Chains: []string{"lb-2"},
 		}},
+		"a sticky port, one of whose endpoints owns three slots: it is remembered once": {
+			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), property{
+				Elements: map[string][]string{
+					"services": {dialled + " => class/4"},
+					"dispatch": {"class/4 => jump lb-4"},
+					"endpoints": {
+						dialled + " slot/0 => 10.244.2.2 8080", dialled + " slot/1 => 10.244.1.1 8080",
+						dialled + " slot/2 => 10.244.2.2 8080", dialled + " slot/3 => 10.244.2.2 8080",
+					},
+					"sticky":           {dialled + " => jump sticky-default/web/tcp/http"},
+					"learn":            {dialled + " => goto learn-default/web/tcp/http"},
+					"sticky-endpoints": {dialled + " 10.244.1.1", dialled + " 10.244.2.2"},
+					"cluster-ips":      clusterIP,
+				},
+				Chains:   []string{"lb-4", "sticky-default/web/tcp/http", "learn-default/web/tcp/http"},
+				Affinity: map[string][]string{"affinity-default/web/tcp/http/8080": {first, second}},
+			},
+		},
 		"a port whose frontends all belong to others leads nowhere": {
 			withoutFrontends(sticky(portOf("web", "10.96.0.1", first), time.Hour)),
 			property{Elements: map[string][]string{"cluster-ips": clusterIP}},

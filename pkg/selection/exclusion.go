@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -10,29 +11,22 @@ import (
 // Exclusions returns the endpoints that neither choice contains, in the order given, each with the reason. The endpoints and
 // the viewpoint must be those that the selection was made from.
 func (s Selection) Exclusions(endpoints []model.PortEndpoint, from Viewpoint) []Exclusion {
-	var exclusions []Exclusion
-	cluster, local := s.Cluster.Endpoints, []model.PortEndpoint(nil)
-	if s.Local != nil {
-		local = s.Local.Endpoints
+	chosen := map[netip.AddrPort]bool{}
+	for _, endpoint := range s.Cluster.Endpoints {
+		chosen[endpoint.Addr] = true
 	}
+	if s.Local != nil {
+		for _, endpoint := range s.Local.Endpoints {
+			chosen[endpoint.Addr] = true
+		}
+	}
+	var exclusions []Exclusion
 	for i := range endpoints {
-		endpoint := &endpoints[i]
-		inCluster, inLocal := next(&cluster, endpoint), next(&local, endpoint)
-		if !inCluster && !inLocal {
+		if endpoint := &endpoints[i]; !chosen[endpoint.Addr] {
 			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: s.whyExcluded(endpoint, from)})
 		}
 	}
 	return exclusions
-}
-
-// next reports whether an endpoint is the first of those chosen, and takes it off if so. Choices keep the order of the
-// endpoints, so walking both side by side finds them all.
-func next(chosen *[]model.PortEndpoint, endpoint *model.PortEndpoint) bool {
-	if len(*chosen) == 0 || (*chosen)[0].Addr != endpoint.Addr {
-		return false
-	}
-	*chosen = (*chosen)[1:]
-	return true
 }
 
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each policy

@@ -125,3 +125,18 @@ func TestExclusions(t *testing.T) {
 		})
 	}
 }
+
+// TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut, wherever in the choice it is repeated.
+func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut(t *testing.T) {
+	endpoints, from := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
+	selection := choose(&externalLocal, endpoints, from)
+	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")
+	selection.Local.Endpoints = parseEndpoints(t, "1* 1* 2*")
+	var left []model.PortEndpoint
+	for _, exclusion := range selection.Exclusions(endpoints, from) {
+		left = append(left, model.PortEndpoint{Addr: exclusion.Endpoint})
+	}
+	if got := numbers(left); got != "4 5" {
+		t.Errorf("%s are left out, want 4 5", got)
+	}
+}

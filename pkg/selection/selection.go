@@ -29,7 +29,8 @@ type Selection struct {
 
 // Choice is a set of endpoints, the tier they form, and the reason.
 type Choice struct {
-	// Endpoints are in the order in which they were given. They may be the given slice itself: do not write to them.
+	// Endpoints are in the order in which they were given, each once for every part of the connections that it gets: one that is
+	// there twice gets twice as many as one that is there once. They may be the given slice itself: do not write to them.
 	Endpoints []model.PortEndpoint
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
 	// are no endpoints.

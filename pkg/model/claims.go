@@ -88,3 +88,9 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 	}
 	return owned, lost
 }
+
+// Owns reports whether a Service owns a frontend.
+func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
+	claimants := c.claims.of[frontend]
+	return len(claimants) > 0 && claimants[0].Name == service
+}

@@ -6,42 +6,65 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
-const (
-	// keptBuffer is how much of the memory of a batch is kept for the next one.
-	keptBuffer = 1 << 20
-	// shownFailures is how many failures of a batch an error lists.
-	shownFailures = 3
-)
+// keptBuffer is how much of the memory of a batch is kept for the next one.
+const keptBuffer = 1 << 20
 
 // Commit puts a batch into the kernel in one transaction: whole, or if an error is returned, not at all. The exception is
 // ErrUnknownOutcome. An empty batch does nothing.
 //
-// A refused batch gives a *BatchError, or an *OwnedError if a table belongs to another process; errors.Is finds the kernel's
-// unix.Errno in both.
+// A refused batch gives a *ruleset.RefusedError that names each refused element, or an *OwnedError if a table belongs to another
+// process; errors.Is finds the kernel's unix.Errno in both.
 func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	encoded, err := c.encode(batch, c.buffer)
+	encoded, err := c.encode(batch, c.buffer, false)
 	if err != nil {
 		return err
 	}
 	if cap(encoded.bytes) <= keptBuffer {
 		c.buffer = encoded.bytes
 	}
-	return c.send(ctx, encoded)
+	err = c.send(ctx, encoded)
+	if refused, ok := errors.AsType[*ruleset.RefusedError](err); ok && namesNoElement(refused) {
+		return c.commitSingly(ctx, batch, err)
+	}
+	return err
+}
+
+// commitSingly sends a batch that was refused again, with a message for each element: the kernel names every message that it refuses, but
+// of the elements in a message the first at most, and none before Linux 6.0. It costs a multiple of the batch, after a refusal only.
+func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
+	encoded, err := c.encode(batch, nil, true)
+	if err != nil {
+		return err
+	}
+	err = c.send(ctx, encoded)
+	if _, ok := errors.AsType[*ruleset.RefusedError](err); err == nil || ok {
+		return err
+	}
+	return first // so many were refused that there was no room for the answers
+}
+
+// namesNoElement reports whether it is unknown which elements were refused.
+func namesNoElement(refused *ruleset.RefusedError) bool {
+	return slices.ContainsFunc(refused.Refusals, func(refusal ruleset.Refusal) bool {
+		_, ofElements := refusal.Op.Object.(ruleset.ElementsObject)
+		return ofElements && refusal.Element == nil
+	})
 }
 
 // Encode returns the bytes that Commit would send for a batch.
 func (c *Conn) Encode(batch ruleset.Batch) (*Encoded, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	return c.encode(batch, nil)
+	return c.encode(batch, nil, false)
 }
 
 // Send sends a batch that was encoded before. It does what Commit does.
@@ -51,8 +74,8 @@ func (c *Conn) Send(ctx context.Context, encoded *Encoded) error {
 	return c.send(ctx, encoded)
 }
 
-func (c *Conn) encode(batch ruleset.Batch, buffer []byte) (*Encoded, error) {
-	encoded, err := encode(batch, c.owned, c.sequence, buffer)
+func (c *Conn) encode(batch ruleset.Batch, buffer []byte, singly bool) (*Encoded, error) {
+	encoded, err := encode(batch, c.owned, c.sequence, buffer, singly)
 	if err != nil {
 		return nil, err
 	}
@@ -87,21 +110,25 @@ func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
 	return c.refusal(ctx, encoded, failures)
 }
 
-// refusal makes an error of failures.
+// refusal makes an error of failures, which are in the order of their messages.
 func (c *Conn) refusal(ctx context.Context, encoded *Encoded, failures []failure) error {
-	refused := &BatchError{More: max(0, len(failures)-shownFailures)}
-	for _, failure := range failures[:len(failures)-refused.More] {
-		op, position, ok := encoded.operationOf(failure.sequence)
+	refused := &ruleset.RefusedError{Refusals: make([]ruleset.Refusal, len(failures))}
+	elements := encoded.elementsOf(failures)
+	for i, failure := range failures {
+		number, position, ok := encoded.operationOf(failure.sequence)
 		if !ok {
-			refused.Failures = append(refused.Failures, explain("committing the batch", failure))
+			refused.Refusals[i].Err = explain("committing the batch", failure)
 			continue
 		}
+		op := encoded.ops[number]
 		if errors.Is(failure.errno, unix.EPERM) {
 			if owned := c.ownedByOther(ctx, op.Family); owned != nil {
 				return owned
 			}
 		}
-		refused.Failures = append(refused.Failures, explain(encoded.describe(op, position, failure), failure))
+		refused.Refusals[i] = ruleset.Refusal{
+			Op: op, Element: elements[i], Err: explain(describePart(op, position, elements[i]), failure),
+		}
 	}
 	return refused
 }
@@ -117,38 +144,35 @@ func explain(operation string, failure failure) error {
 	return fmt.Errorf("%s: %w", operation, failure.errno)
 }
 
-// describe says which operation failed, down to the element if the kernel points at it.
-func (e *Encoded) describe(op ruleset.Op, position int, failure failure) string {
-	object, ok := op.Object.(ruleset.ElementsObject)
-	if !ok {
-		return describePart(op, position, "")
+// elementsOf returns the elements of the messages that failed, if each element has a message; nil for a message about something else.
+// It walks each operation once, however many of its elements failed.
+func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
+	found := make([]*ruleset.Element, len(failures))
+	if !e.singly {
+		return found
 	}
-	for m, err := range parseMessages(e.bytes) {
-		if err == nil && m.sequence == failure.sequence {
-			return describePart(op, position, elementAt(m, failure.offset, op, object.Set))
+	at := make(map[uint32]int, len(failures))
+	for i, failure := range failures {
+		at[failure.sequence] = i
+	}
+	walked := -1
+	for _, failure := range failures {
+		number, _, ok := e.operationOf(failure.sequence)
+		if !ok || number == walked {
+			continue
 		}
-	}
-	return describePart(op, position, "")
-}
-
-// elementAt names the element that lies at an offset in a message. Without an offset it is the first, if there is no other.
-func elementAt(m message, offset uint32, op ruleset.Op, set ruleset.Set) string {
-	_, body := m.family()
-	list := attribute(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS)
-	// The list is the message's last attribute.
-	end := headerSize + len(m.body)
-	at := end - len(list)
-	for _, element := range attributes(list) {
-		size := align(attributeSize + len(element))
-		alone := offset == 0 && at+size == end && size == len(list)
-		if offset >= uint32(at) && offset < uint32(at+size) || alone {
-			key, err := parseKey(element, op.Family, set)
-			if err != nil {
-				return ""
+		walked = number
+		object, isElements := e.ops[number].Object.(ruleset.ElementsObject)
+		if !isElements {
+			continue
+		}
+		sequence := e.starts[number]
+		for element := range object.Elements {
+			if i, failed := at[sequence]; failed {
+				found[i] = new(element)
 			}
-			return key.Text(set.Key)
+			sequence++
 		}
-		at += size
 	}
-	return ""
+	return found
 }

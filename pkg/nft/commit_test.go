@@ -145,7 +145,7 @@ func TestAnElementCostsNoAllocation(t *testing.T) {
 		o.elements(ruleset.Add, model.IPv4, element.set, slices.Repeat(element.elements, 10_000)...)
 		buffer := make([]byte, 0, 4<<20)
 		allocations := testing.AllocsPerRun(3, func() {
-			if _, err := encode(o.Batch, false, 1, buffer); err != nil {
+			if _, err := encode(o.Batch, false, 1, buffer, false); err != nil {
 				t.Fatal(err)
 			}
 		})

@@ -29,14 +29,14 @@ func describe(op ruleset.Op) string {
 }
 
 // describePart says what one message of an operation does: which rule or, if it is known, which element.
-func describePart(op ruleset.Op, position int, element string) string {
+func describePart(op ruleset.Op, position int, element *ruleset.Element) string {
 	text := describe(op)
-	switch op.Object.(type) {
+	switch object := op.Object.(type) {
 	case ruleset.RulesObject:
 		return strings.Replace(text, "rules", fmt.Sprintf("rule %d", position+1), 1)
 	case ruleset.ElementsObject:
-		if element != "" {
-			return strings.Replace(text, "elements", "element "+element, 1)
+		if element != nil {
+			return strings.Replace(text, "elements", "element "+element.Key.Text(object.Set.Key), 1)
 		}
 	}
 	return text

@@ -18,6 +18,8 @@ type Encoded struct {
 	first  uint32   // sequence number of the batch's opening message
 	last   uint32   // of the last message between opening and end: the only one that is acknowledged
 
+	singly bool // each element has a message of its own
+
 	bytes    []byte
 	elements int
 }
@@ -29,14 +31,16 @@ func (e *Encoded) Size() int { return len(e.bytes) }
 type encoder struct {
 	messages
 	owned    bool   // whether tables are added with the flags of an owner
+	singly   bool   // whether each element gets a message of its own
 	sets     uint32 // how many sets were added, each of which needs a number of its own within the batch
 	elements int
 }
 
-// encode turns a batch into messages: one frame, and in it the operations in their order. The buffer is used up.
-func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte) (*Encoded, error) {
-	e := &encoder{messages: messages{b: buffer[:0], sequence: sequence}, owned: owned}
-	encoded := &Encoded{ops: batch.Ops, starts: make([]uint32, len(batch.Ops)), first: sequence}
+// encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a message as it
+// takes or, singly, with one. The buffer is used up.
+func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, singly bool) (*Encoded, error) {
+	e := &encoder{messages: messages{b: buffer[:0], sequence: sequence}, owned: owned, singly: singly}
+	encoded := &Encoded{ops: batch.Ops, starts: make([]uint32, len(batch.Ops)), first: sequence, singly: singly}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)
 	for i, op := range batch.Ops {
 		encoded.starts[i] = e.sequence
@@ -77,12 +81,12 @@ func (e *encoder) operation(op ruleset.Op) error {
 	return errNoSuchOperation
 }
 
-// operationOf returns the operation to which a message belongs, and the message's position in it.
-func (e *Encoded) operationOf(sequence uint32) (op ruleset.Op, position int, ok bool) {
+// operationOf returns the number of the operation to which a message belongs, and the message's position in it.
+func (e *Encoded) operationOf(sequence uint32) (number, position int, ok bool) {
 	// The subtractions keep the order when the numbers wrap around.
 	offset := sequence - e.first
 	if offset == 0 || offset > e.last-e.first {
-		return ruleset.Op{}, 0, false
+		return 0, 0, false
 	}
 	after, _ := slices.BinarySearchFunc(e.starts, offset, func(start, offset uint32) int {
 		if start-e.first <= offset {
@@ -90,5 +94,5 @@ func (e *Encoded) operationOf(sequence uint32) (op ruleset.Op, position int, ok 
 		}
 		return 1
 	})
-	return e.ops[after-1], int(sequence - e.starts[after-1]), true
+	return after - 1, int(sequence - e.starts[after-1]), true
 }

@@ -62,7 +62,7 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 }
 
 func (w *elementWriter) add(element *ruleset.Element) error {
-	if w.open && w.size() > maxElementsMessage {
+	if w.open && (w.singly || w.size() > maxElementsMessage) {
 		w.close()
 	}
 	if !w.open {

@@ -25,30 +25,6 @@ var (
 // ErrUnknownOutcome says that the kernel did not answer: the batch may or may not be in force.
 var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
 
-// BatchError says why the kernel refused a batch. It took no part of it.
-type BatchError struct {
-	// Failures are the first few of the failing operations, in their order. Each wraps the kernel's unix.Errno.
-	Failures []error
-	// More counts the failing operations that are not among Failures.
-	More int
-}
-
-// Error names the failing operations.
-func (e *BatchError) Error() string {
-	texts := make([]string, len(e.Failures))
-	for i, failure := range e.Failures {
-		texts[i] = failure.Error()
-	}
-	text := strings.Join(texts, "; ")
-	if e.More > 0 {
-		text += fmt.Sprintf("; and %d more", e.More)
-	}
-	return text
-}
-
-// Unwrap returns the failures.
-func (e *BatchError) Unwrap() []error { return e.Failures }
-
 // OwnedError says that a table belongs to a living process other than this one, so that the kernel lets nobody else touch it.
 type OwnedError struct {
 	Family model.Family

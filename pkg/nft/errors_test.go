@@ -75,10 +75,44 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 			if !errors.Is(err, test.errno) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %v in %q", err, test.errno, test.want)
 			}
-			if _, ok := errors.AsType[*BatchError](err); !ok {
-				t.Errorf("%T is no BatchError", err)
+			if _, ok := errors.AsType[*ruleset.RefusedError](err); !ok {
+				t.Errorf("%T is no RefusedError", err)
 			}
 		})
+	}
+}
+
+// TestEachRefusedElementIsNamed, wherever it is in a message, and however many there are in one.
+func TestEachRefusedElementIsNamed(t *testing.T) {
+	c := dial(t, netnstest.New(t), Options{})
+	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
+	elements := slices.Collect(slots(4000))
+	var there, want []ruleset.Element
+	for i, element := range elements {
+		if i == 0 || i == 1999 || i == 2000 || i == 3999 || i%700 == 5 {
+			other := element
+			other.Value.Port++
+			there, want = append(there, other), append(want, element)
+		}
+	}
+	commit(t, c, new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, there...).Batch)
+	err := c.Commit(t.Context(), new(operations).elements(ruleset.Add, model.IPv4, ruleset.Endpoints, elements...).Batch)
+	refused, ok := errors.AsType[*ruleset.RefusedError](err)
+	if !ok {
+		t.Fatalf("got %v, want a RefusedError", err)
+	}
+	var got []ruleset.Element
+	for _, refusal := range refused.Refusals {
+		if refusal.Element == nil || !errors.Is(refusal.Err, unix.EEXIST) {
+			t.Fatalf("refusal %+v names no element, or another cause than that it is there", refusal)
+		}
+		got = append(got, *refusal.Element)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if left := elementsOf(t, c, model.IPv4, ruleset.Endpoints); len(left) != len(there) {
+		t.Errorf("%d elements are there, want the %d of before", len(left), len(there))
 	}
 }
 
@@ -90,9 +124,8 @@ func TestOfManyErrorsTheFirstFewAreListed(t *testing.T) {
 		o.elements(ruleset.Delete, model.IPv4, ruleset.Endpoints, slot(i, "10.244.0.2"))
 	}
 	err := c.Commit(t.Context(), o.Batch)
-	var refused *BatchError
-	if !errors.As(err, &refused) || len(refused.Failures) != 3 || refused.More != 497 {
-		t.Fatalf("got %v, want a BatchError with 3 failures and 497 more", err)
+	if refused, ok := errors.AsType[*ruleset.RefusedError](err); !ok || len(refused.Refusals) != 500 {
+		t.Fatalf("got %v, want a RefusedError with 500 refusals", err)
 	}
 	if want := "80 . fd00:2 of map ip vicinity endpoints: no such file or directory; and 497 more"; !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want it to end in %q", err, want)
@@ -135,7 +168,7 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 			good := ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}
 			batch := new(operations).elements(ruleset.Add, model.IPv6, ruleset.ClusterIPs, good).
 				do(test.verb, model.IPv6, test.object)
-			if _, err := encode(batch.Batch, false, 1, nil); !errors.Is(err, test.want) {
+			if _, err := encode(batch.Batch, false, 1, nil, false); !errors.Is(err, test.want) {
 				t.Errorf("encoding gave %v, want %v", err, test.want)
 			}
 		})

@@ -16,7 +16,6 @@ type failure struct {
 	sequence uint32
 	errno    unix.Errno
 	text     string // the kernel's own explanation, rarely given
-	offset   uint32 // where in the message the kernel found the fault; zero if it does not say
 }
 
 // outcome reads the kernel's answers to a batch whose last operation asked for an acknowledgement, and returns the failures, in
@@ -76,8 +75,5 @@ func parseFailure(m message) failure {
 		extra = m.body[min(4+size, len(m.body)):]
 	}
 	parsed.text = textOf(extra, unix.NLMSGERR_ATTR_MSG)
-	if offset := attribute(extra, unix.NLMSGERR_ATTR_OFFS); len(offset) == 4 {
-		parsed.offset = binary.NativeEndian.Uint32(offset)
-	}
 	return parsed
 }

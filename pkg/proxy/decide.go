@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
@@ -18,8 +19,30 @@ type decided struct {
 	conflicts []Conflict // at most MaxConflicts
 }
 
-// decide decides about the named Services.
+// decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried again alone.
 func (p *Proxy) decide(names []model.ObjectName) decided {
+	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
+		if p.refused[name] != nil && p.cluster.Service(name) == nil {
+			delete(p.refused, name) // there is nothing left to refuse
+			p.unreported[name] = true
+		}
+		return p.refused[name] != nil
+	})
+	all := p.decideAnew(fit)
+	if len(fit) == len(names) {
+		return all
+	}
+	for _, name := range names {
+		if refused := p.refused[name]; refused != nil {
+			all.hold(p, refused)
+		}
+	}
+	slices.SortFunc(all.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
+	return all
+}
+
+// decideAnew decides about the named Services, whatever the kernel thinks of them.
+func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 	self := p.cluster.Self()
 	from := selection.Viewpoint{Node: self, Labels: p.cluster.NodeLabels}
 	all := decided{

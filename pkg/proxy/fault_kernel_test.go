@@ -27,7 +27,7 @@ type fault struct {
 
 // refusal is what package nft makes of the kernel's error for an operation of a batch.
 func refusal(errno syscall.Errno) error {
-	return &nft.BatchError{Failures: []error{fmt.Errorf("adding element: %w", errno)}}
+	return &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Err: fmt.Errorf("adding element: %w", errno)}}}
 }
 
 // unknown is what package nft makes of an answer that did not come, or that cannot be read.

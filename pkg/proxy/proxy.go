@@ -42,6 +42,11 @@ type Proxy struct {
 	mirror *ruleset.Mirror
 	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
 	dirty map[model.ObjectName]bool
+	// refused are the Services whose newest version the kernel does not take, unreported those of which there is something new to
+	// report. lastVersions are what the kernel took last of Services that were about to change when the mirror was given up.
+	refused      map[model.ObjectName]*refusal
+	unreported   map[model.ObjectName]bool
+	lastVersions map[model.ObjectName]ruleset.Service
 	// failures counts the complete syncs that failed in a row but for shortages, unswept the sweeps that did.
 	failures, unswept int
 
@@ -75,6 +80,10 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		checks:  map[model.ObjectName]selection.HealthCheck{},
 		reasons: newReasons(),
 
+		refused:      map[model.ObjectName]*refusal{},
+		unreported:   map[model.ObjectName]bool{},
+		lastVersions: map[model.ObjectName]ruleset.Service{},
+
 		triggers: triggers{},
 	}
 }
@@ -85,15 +94,30 @@ func (p *Proxy) Apply(change model.Change) {
 	p.triggers.note(p.cluster, change)
 	for _, name := range p.cluster.Apply(change) {
 		p.dirty[name] = true
+		if refused := p.refused[name]; refused != nil {
+			refused.changed = true
+		}
 	}
 }
 
 // Distrust makes the next Sync a complete one, because the kernel may hold something else than we put there.
-func (p *Proxy) Distrust() { p.mirror = nil }
+func (p *Proxy) Distrust() { p.forget() }
 
 // Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force, the report says only
-// whether it would have been complete, and the caller tries again.
+// whether it would have been complete, and the caller tries again. A Service that the kernel refuses is no error: the report names
+// it, and the others are in force.
 func (p *Proxy) Sync(ctx context.Context) (Report, error) {
+	for {
+		report, err := p.sync(ctx)
+		refused, ok := errors.AsType[*servicesRefused](err)
+		if !ok {
+			return report, err
+		}
+		p.setAside(refused, time.Now()) // it ends: each time a Service has less left to refuse
+	}
+}
+
+func (p *Proxy) sync(ctx context.Context) (Report, error) {
 	config := p.resolve()
 	if p.mirror == nil || !slices.Equal(config.LocalTraffic.Prefixes, p.inForce.LocalTraffic.Prefixes) {
 		return p.syncAll(ctx, config)
@@ -105,17 +129,23 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 	names := slices.SortedFunc(maps.Keys(p.dirty), model.ObjectName.Compare)
 	decided, around := p.decide(names), p.surroundings()
 	plan := p.mirror.Plan(decided.owned, around)
-	if err := p.commit(ctx, plan); err != nil {
+	if err := p.commit(ctx, plan, false); err != nil {
 		return Report{}, err
 	}
+	report := p.newReport(len(names))
+	p.accept(plan, decided, &report)
+	return p.finish(ctx, report, plan)
+}
+
+// accept takes over what the kernel took.
+func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.udp.accept(decided.flows)
 	p.reasons.accept(decided.reasons)
 	p.mirror.Accept(plan)
-	report := p.report(plan, len(names), decided.conflicts)
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
-	return p.finish(ctx, report, plan)
+	report.add(plan, decided.conflicts)
 }
 
 func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
@@ -132,20 +162,22 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		}
 	}
 	mirror, plan := ruleset.Resync(config, decided.owned, p.surroundings(), found)
-	if err := p.commit(ctx, plan); err != nil {
-		if !isShortage(err) {
+	if err := p.commit(ctx, plan, true); err != nil {
+		if _, refused := errors.AsType[*servicesRefused](err); !refused && !isShortage(err) {
 			p.failures++
 		}
 		return Report{Complete: true}, err
 	}
 	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
+	p.lastVersions = map[model.ObjectName]ruleset.Service{}
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()
 	p.reasons.accept(decided.reasons)
-	report := p.report(plan, len(names), decided.conflicts)
+	report := p.newReport(len(names))
+	report.add(plan, decided.conflicts)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
 	return p.finish(ctx, report, plan)
 }
@@ -166,29 +198,40 @@ func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, er
 	return found, nil
 }
 
-// commit puts a plan into the kernel. After an error the mirror is unknown.
-func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan) error {
+// commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan because it
+// refused Services.
+func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) error {
 	err := p.kernel.Commit(ctx, plan.Prepare)
+	prepared := err == nil && len(plan.Prepare.Ops) > 0
 	if err == nil {
 		err = p.commitForgetting(ctx, plan.Batch, plan.Left)
 	}
 	if err != nil {
-		p.mirror = nil
-		return fmt.Errorf("commit %d Services: %w", plan.Services(), err)
+		err = p.blame(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
+		if _, refused := errors.AsType[*servicesRefused](err); !refused || prepared || complete {
+			p.forget()
+		}
+		return err
 	}
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of all.
 	p.dirty = map[model.ObjectName]bool{}
 	return nil
 }
 
-// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, sweeps, and has flows looked at.
+// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, tries refused Services again, sweeps,
+// and has flows looked at.
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
 	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
-		p.mirror = nil
+		p.forget()
 		return Report{Complete: report.Complete}, fmt.Errorf("forget clients of endpoints that left: %w", err)
 	}
+	if err := p.tryRefused(ctx, &report); err != nil {
+		return Report{Complete: report.Complete}, err
+	}
+	p.count(&report)
 	report.Triggered, p.triggers = p.triggers.byFamily(), triggers{}
 	report.Unswept = p.sweep(ctx, &report)
+	p.reportRefused(&report)
 	p.noteFlows()
 	return report, nil
 }
@@ -203,9 +246,10 @@ func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
 		if err := p.kernel.Commit(ctx, batch); err != nil {
 			if p.unswept++; p.unswept >= distrustAfter {
-				p.mirror, p.unswept, p.failures = nil, 0, rebuildAfter
-			} else if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ruleset.ErrNotExist) {
-				p.mirror = nil
+				p.forget()
+				p.unswept, p.failures = 0, rebuildAfter
+			} else if errors.Is(err, fs.ErrNotExist) {
+				p.forget()
 			}
 			return fmt.Errorf("sweep: %w", err)
 		}

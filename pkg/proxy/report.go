@@ -30,6 +30,11 @@ type Report struct {
 	Contested int
 	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of them.
 	Conflicts []Conflict
+	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name; NoLongerRefused those that
+	// it took now, or that are gone. RefusedTotal is the number of all that it does not take.
+	Refused         []Refused
+	NoLongerRefused []model.ObjectName
+	RefusedTotal    int
 	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
 	// the addresses on which they ask.
 	HealthChecks map[model.ObjectName]selection.HealthCheck
@@ -39,25 +44,30 @@ type Report struct {
 	Deleted map[model.Family]int
 }
 
-func (p *Proxy) report(plan *ruleset.Plan, services int, conflicts []Conflict) Report {
-	report := Report{
-		Services:     services,
-		Total:        p.mirror.Services(),
-		Ports:        map[model.Family]int{},
-		Reasons:      p.reasons.counts(),
-		Added:        map[model.Family]int{},
-		Deleted:      map[model.Family]int{},
-		Contested:    p.cluster.Contested(),
-		Conflicts:    conflicts,
-		Surroundings: p.mirror.Surroundings(),
-	}
+// newReport returns the report of a sync that decided about some Services.
+func (p *Proxy) newReport(services int) Report {
+	report := Report{Services: services, Added: map[model.Family]int{}, Deleted: map[model.Family]int{}}
 	for _, family := range p.config.Families {
-		report.Ports[family] = p.mirror.Ports(family)
 		report.Added[family], report.Deleted[family] = 0, 0
 	}
-	report.count(plan.Prepare)
-	report.count(plan.Batch)
 	return report
+}
+
+// add counts what a plan wrote.
+func (r *Report) add(plan *ruleset.Plan, conflicts []Conflict) {
+	r.Conflicts = append(r.Conflicts, conflicts...)
+	r.count(plan.Prepare)
+	r.count(plan.Batch)
+}
+
+// count fills in what is in force now.
+func (p *Proxy) count(report *Report) {
+	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
+	report.Reasons, report.Surroundings = p.reasons.counts(), p.mirror.Surroundings()
+	report.Ports = map[model.Family]int{}
+	for _, family := range p.config.Families {
+		report.Ports[family] = p.mirror.Ports(family)
+	}
 }
 
 func (r *Report) count(batch ruleset.Batch) {

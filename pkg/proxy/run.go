@@ -34,7 +34,8 @@ const syncInterval = 40 * time.Millisecond
 // way, or within syncInterval of its beginning, is synced together. The first sync waits for the first change, which must be the
 // complete state.
 //
-// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait for it.
+// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait for it. A Service
+// that the kernel refuses is tried again in the same way, and nothing waits for it.
 // Neither channel may be closed.
 func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
 	select {
@@ -74,18 +75,20 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	case err != nil:
 		next := pause{after: retryMin, failed: true}
 		if last.failed {
-			next.after = min(2*last.after, cmp.Or(p.RetryMax, DefaultRetryMax))
+			next.after = min(2*last.after, p.retryMax())
 		}
 		observer.Failed(err, report, started, time.Now(), next.after)
 		return next
 	}
 	observer.Synced(report, started, time.Now())
-	next := pause{earliest: started.Add(syncInterval)}
-	if report.Unswept != nil {
+	next := pause{earliest: started.Add(syncInterval), after: p.untilNextTry(time.Now())}
+	if report.Unswept != nil && (next.after == 0 || next.after > time.Second) {
 		next.after = time.Second
 	}
 	return next
 }
+
+func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetryMax) }
 
 // wait returns when it is time to sync again, or false when ctx has ended. A disturbance does not wait: after a failure, what stood in
 // the way may be gone with it.

@@ -55,9 +55,6 @@ func (p *Port) Elements(set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { p.each(set, yield) }
 }
 
-// Service returns what a Service owns; nothing if it owns nothing.
-func (m *Mirror) Service(name model.ObjectName) Service { return m.services[name] }
-
 // Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.
 func (m *Mirror) Equal(other *Mirror) bool {
 	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withSortedSlots(), b.withSortedSlots()) }

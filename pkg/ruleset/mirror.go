@@ -70,6 +70,13 @@ func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 
+// Service returns what a Service owns; without ports if that is nothing.
+func (m *Mirror) Service(name model.ObjectName) Service {
+	service := m.services[name]
+	service.Name = name
+	return service
+}
+
 // Surroundings returns what the tables hold for no single Service.
 func (m *Mirror) Surroundings() Surroundings { return m.around }
 

@@ -18,6 +18,7 @@ type Plan struct {
 	// Left are the affinity maps that may still send a client to an endpoint that is no longer used.
 	Left []AffinityMap
 
+	config Config
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
 	services []Service
 	around   Surroundings
@@ -48,6 +49,7 @@ func (m *Mirror) draft() *draft {
 	return &draft{
 		mirror: m,
 		plan: &Plan{
+			config:   m.config,
 			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]*Set{},

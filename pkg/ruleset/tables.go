@@ -3,18 +3,31 @@ package ruleset
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY.
+// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY. Like those, the first two are fs.ErrNotExist and fs.ErrExist.
 var (
-	ErrNotExist = errors.New("no such object")
-	ErrExist    = errors.New("exists with another value")
-	ErrBusy     = errors.New("in use")
+	ErrNotExist error = tablesError{"no such object", fs.ErrNotExist}
+	ErrExist    error = tablesError{"exists with another value", fs.ErrExist}
+	ErrBusy           = errors.New("in use")
 )
+
+// tablesError is a sentence of our own for an error that the standard library has.
+type tablesError struct {
+	text string
+	is   error
+}
+
+// Error returns the sentence.
+func (e tablesError) Error() string { return e.text }
+
+// Unwrap returns the error of the standard library.
+func (e tablesError) Unwrap() error { return e.is }
 
 // Tables are our tables in memory: what the kernel would hold after the same batches, as far as it concerns us. They print
 // as text that nft loads.
@@ -34,12 +47,13 @@ type filledSet struct {
 	elements map[Tuple]Element
 }
 
-// Apply does what a batch says, whole or not at all.
+// Apply does what a batch says, whole or not at all. The error is a *RefusedError with the first operation that cannot be done.
 func (t *Tables) Apply(batch Batch) error {
 	next := t.clone()
 	for number, op := range batch.Ops {
-		if err := next.apply(op); err != nil {
-			return fmt.Errorf("operation %d of %d: %w", number+1, len(batch.Ops), err)
+		if refused, err := next.apply(op); err != nil {
+			err = fmt.Errorf("operation %d of %d: %w", number+1, len(batch.Ops), err)
+			return &RefusedError{Refusals: []Refusal{{Op: op, Element: refused, Err: err}}}
 		}
 	}
 	t.tables = next.tables
@@ -89,16 +103,17 @@ func (t *Tables) clone() *Tables {
 	return next
 }
 
-func (t *Tables) apply(op Op) error {
+// apply returns the element at fault with the error, if it is about one.
+func (t *Tables) apply(op Op) (refused *Element, err error) {
 	switch object := op.Object.(type) {
 	case TableObject:
-		return t.applyTable(op)
+		return nil, t.applyTable(op)
 	case SetObject:
-		return t.applySet(op, object.Set)
+		return nil, t.applySet(op, object.Set)
 	case ChainObject:
-		return t.applyChain(op, object.Chain)
+		return nil, t.applyChain(op, object.Chain)
 	case RulesObject:
-		return t.addRules(op, object.Chain)
+		return nil, t.addRules(op, object.Chain)
 	case ElementsObject:
 		return t.applyElements(op, object)
 	}
@@ -189,31 +204,31 @@ func (t *Tables) addRules(op Op, chain Chain) error {
 	return nil
 }
 
-func (t *Tables) applyElements(op Op, object ElementsObject) error {
+func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, err error) {
 	filled, err := t.set(op.Family, object.Set.Name)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for element := range object.Elements {
 		existing, exists := filled.elements[element.Key]
 		switch {
 		case op.Verb == Delete && !exists:
-			return fmt.Errorf("delete element %s of %s: %w", element.Key.Text(filled.Key), filled.Name, ErrNotExist)
+			return &element, fmt.Errorf("delete element %s of %s: %w", element.Key.Text(filled.Key), filled.Name, ErrNotExist)
 		case op.Verb == Delete:
 			delete(filled.elements, element.Key)
 		case exists && existing != element:
-			return fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
+			return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
 		default:
 			if err := t.tables[op.Family].leads(element.Verdict); err != nil {
-				return fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
+				return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
 			}
 			filled.elements[element.Key] = element
 		}
 	}
-	if err := filled.checkRanges(); err != nil {
-		return fmt.Errorf("add elements to %s: %w", filled.Name, err)
+	if overlaps, err := filled.checkRanges(); err != nil {
+		return overlaps, fmt.Errorf("add elements to %s: %w", filled.Name, err)
 	}
-	return nil
+	return nil, nil
 }
 
 func (t *Tables) table(family model.Family) (*table, error) {

@@ -1,0 +1,221 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Refused is a Service whose newest version the kernel does not take. All other Services go on changing. What the kernel took of it
+// before stays in force, as far as the Service still owns the frontends; it is tried again alone, after growing pauses and whenever
+// it changes.
+type Refused struct {
+	Service model.ObjectName
+	// Err names the operation, the object and the kernel's reason.
+	Err error
+	// Since is when the kernel first refused it, Tries how often it has since then, and Next when it is tried again.
+	Since, Next time.Time
+	Tries       int
+	// InForce: an earlier version is.
+	InForce bool
+}
+
+// manyRefused is how many Services may be refused in one sync before the tables themselves are suspected: a set that is full refuses
+// them all, and is made anew after rebuildAfter failures.
+const manyRefused = 100
+
+// triesInASync is how many Services are tried again in one sync. The others wait for the next one, and not everybody else for them.
+const triesInASync = 10
+
+// refusal is a Refused, and what of it is in force.
+type refusal struct {
+	Refused
+	pause time.Duration
+	// held is the version in force. It has no ports if there is none.
+	held ruleset.Service
+	// changed: the Service was decided anew since it was last tried.
+	changed bool
+}
+
+// servicesRefused is the error of a commit that Services are the reason of.
+type servicesRefused struct {
+	error
+	owners map[model.ObjectName]error
+}
+
+// Unwrap returns what the kernel said.
+func (e *servicesRefused) Unwrap() error { return e.error }
+
+// blame returns the error of a commit, a *servicesRefused if the kernel refused what Services of the plan asked for.
+//
+// Unless the plan is for a complete sync, the reason may as well be that the tables are not as we believe. A complete sync finds
+// that out.
+func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
+	refused, ok := errors.AsType[*ruleset.RefusedError](err)
+	if !ok || isShortage(err) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ERESTART) {
+		return err
+	}
+	if !complete && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY)) {
+		return err
+	}
+	owners, all := plan.Owners(refused.Refusals)
+	if !all || len(owners) > manyRefused && p.failures <= rebuildAfter {
+		return err
+	}
+	return &servicesRefused{err, owners}
+}
+
+// setAside has the Services that the kernel refused keep the version that it took last or, if that is what it refused, none.
+func (p *Proxy) setAside(refused *servicesRefused, now time.Time) {
+	for name, err := range refused.owners {
+		known := p.refused[name]
+		if known == nil {
+			known = &refusal{Refused: Refused{Service: name, Since: now}, held: p.lastTaken(name)}
+			p.refused[name] = known
+			p.postpone(known, err, now)
+			continue
+		}
+		known.held = ruleset.Service{Name: name}
+		p.unreported[name] = true
+	}
+}
+
+// postpone notes that the kernel refuses a Service.
+func (p *Proxy) postpone(r *refusal, err error, now time.Time) {
+	r.pause = min(max(2*r.pause, retryMin), p.retryMax())
+	r.Err, r.Next, r.changed = err, now.Add(r.pause), false
+	r.Tries++
+	p.unreported[r.Service] = true
+}
+
+// lastTaken returns the version of a Service that the kernel took last, as far as it is known.
+func (p *Proxy) lastTaken(name model.ObjectName) ruleset.Service {
+	if p.mirror != nil {
+		return p.mirror.Service(name)
+	}
+	taken := p.lastVersions[name]
+	taken.Name = name
+	return taken
+}
+
+// forget gives the mirror up. Of the Services that are about to change it keeps the versions in force.
+func (p *Proxy) forget() {
+	if p.mirror == nil {
+		return
+	}
+	for name := range p.dirty {
+		p.lastVersions[name] = p.mirror.Service(name)
+	}
+	p.mirror = nil
+}
+
+// holding returns what stays in force of a Service that the kernel refuses: of what it took last, the frontends that the Service
+// still owns. Another one may own the rest by now.
+func (p *Proxy) holding(r *refusal) ruleset.Service {
+	var ports []ruleset.Port
+	for _, port := range r.held.Ports {
+		port.Frontends = slices.DeleteFunc(slices.Clone(port.Frontends), func(frontend ruleset.Frontend) bool {
+			return !p.cluster.Owns(r.Service, frontend.Frontend)
+		})
+		if len(port.Frontends) > 0 {
+			ports = append(ports, port)
+		}
+	}
+	r.held.Ports = ports
+	return r.held
+}
+
+// hold enters what stays in force of a Service that the kernel refuses in place of a decision.
+func (d *decided) hold(p *Proxy, r *refusal) {
+	held, name := p.holding(r), r.Service
+	d.owned, d.reasons[name] = append(d.owned, held), nil
+	if len(held.Ports) == 0 {
+		d.flows[name], d.checks[name] = nil, selection.HealthCheck{}
+		return
+	}
+	d.checks[name] = p.checks[name]
+	d.flows[name] = slices.DeleteFunc(slices.Clone(p.udp.inForce[name]), func(flows selection.Flows) bool {
+		return !p.cluster.Owns(name, flows.Frontend)
+	})
+}
+
+// tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or fails with it. An
+// error says nothing of them.
+func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
+	for _, name := range p.due(time.Now()) {
+		decided := p.decideAnew([]model.ObjectName{name})
+		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
+		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come again.
+		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
+		err := p.commitForgetting(ctx, both, plan.Left)
+		if err == nil {
+			delete(p.refused, name)
+			p.unreported[name] = true
+			p.accept(plan, decided, report)
+			err = p.commitForgetting(ctx, ruleset.Batch{}, plan.Left)
+		} else if refused, ok := errors.AsType[*servicesRefused](p.blame(plan, err, true)); ok {
+			p.postpone(p.refused[name], refused.owners[name], time.Now())
+			continue
+		}
+		if err != nil {
+			p.forget()
+			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// due returns the Services to try again now: those whose pause is over and those that changed, the one that waits longest first.
+func (p *Proxy) due(now time.Time) []model.ObjectName {
+	var due []*refusal
+	for _, r := range p.refused {
+		if r.changed || !now.Before(r.Next) {
+			due = append(due, r)
+		}
+	}
+	slices.SortFunc(due, func(a, b *refusal) int { return cmp.Or(a.Next.Compare(b.Next), a.Service.Compare(b.Service)) })
+	var names []model.ObjectName
+	for _, r := range due[:min(len(due), triesInASync)] {
+		names = append(names, r.Service)
+	}
+	return names
+}
+
+// untilNextTry returns how long it is until a Service is tried again that the kernel refused; zero if there is none.
+func (p *Proxy) untilNextTry(now time.Time) time.Duration {
+	var until time.Duration
+	for _, r := range p.refused {
+		this := r.Next.Sub(now)
+		if r.changed {
+			this = 0
+		}
+		if this = max(this, syncInterval); until == 0 || this < until {
+			until = this
+		}
+	}
+	return until
+}
+
+// reportRefused adds what became known of refused Services since it was last reported.
+func (p *Proxy) reportRefused(report *Report) {
+	report.RefusedTotal = len(p.refused)
+	for _, name := range slices.SortedFunc(maps.Keys(p.unreported), model.ObjectName.Compare) {
+		if r := p.refused[name]; r != nil {
+			r.InForce = len(r.held.Ports) > 0
+			report.Refused = append(report.Refused, r.Refused)
+		} else {
+			report.NoLongerRefused = append(report.NoLongerRefused, name)
+		}
+	}
+	p.unreported = map[model.ObjectName]bool{}
+}

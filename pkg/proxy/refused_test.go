@@ -1,0 +1,534 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+)
+
+// thing is something in the tables that belongs to Services: an element of a set or, without a key, a chain or a set.
+type thing struct {
+	family model.Family
+	name   string
+	key    ruleset.Tuple
+}
+
+// pickyKernel refuses some things, and names all of them that are in a batch, as package nft does.
+type pickyKernel struct {
+	memoryKernel
+	refused map[thing]bool
+	commits int // that were tried
+}
+
+func (k *pickyKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if len(batch.Ops) == 0 {
+		return nil
+	}
+	k.commits++
+	var refusals []ruleset.Refusal
+	for _, op := range batch.Ops {
+		eachThing(op, func(this thing, element *ruleset.Element) {
+			if k.refused[this] && op.Verb == ruleset.Add {
+				err := fmt.Errorf("adding %+v: %w", this, syscall.EINVAL)
+				refusals = append(refusals, ruleset.Refusal{Op: op, Element: element, Err: err})
+			}
+		})
+	}
+	if len(refusals) > 0 {
+		return &ruleset.RefusedError{Refusals: refusals}
+	}
+	return k.memoryKernel.Commit(ctx, batch)
+}
+
+func eachThing(op ruleset.Op, yield func(thing, *ruleset.Element)) {
+	switch object := op.Object.(type) {
+	case ruleset.ElementsObject:
+		for element := range object.Elements {
+			yield(thing{op.Family, object.Set.Name, element.Key}, &element)
+		}
+	case ruleset.SetObject:
+		yield(thing{op.Family, object.Set.Name, ruleset.Tuple{}}, nil)
+	case ruleset.ChainObject:
+		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+	case ruleset.RulesObject:
+		yield(thing{op.Family, object.Chain.Name, ruleset.Tuple{}}, nil)
+	case ruleset.TableObject:
+	}
+}
+
+// motley returns Services that own elements of every set, between them, in both families.
+func motley(count int) model.Change {
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for i := range count {
+		name := model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", i)}
+		high, low := byte(i/250), byte(1+i%250)
+		v6 := func(prefix string) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("%s::%x", prefix, i+1)) }
+		service := &model.Service{
+			Name: name, Created: time.Unix(int64(i), 0),
+			ClusterIPs:           []netip.Addr{netip.AddrFrom4([4]byte{10, 96, high, low}), v6("fd00:96")},
+			ExternalTrafficLocal: i%2 == 1, InternalTrafficLocal: i%11 == 10,
+			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
+		}
+		if i%4 == 0 {
+			service.Ports = append(service.Ports, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53})
+		}
+		if i%3 != 2 {
+			service.Ports[0].NodePort = uint16(30000 + i)
+		}
+		if i%3 == 1 {
+			service.ExternalIPs = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, high, low}), v6("2001:db8:1")}
+		}
+		if i%5 < 2 {
+			service.LoadBalancerIPs = []netip.Addr{netip.AddrFrom4([4]byte{203, 0, high, low}), v6("2001:db8:2")}
+			service.SourceRanges = prefixes("198.51.100.0/24", "2001:db8:3::/64")
+		}
+		if i%7 < 3 {
+			service.AffinityTimeout = time.Hour
+		}
+		change.Services[name] = service
+		for _, family := range model.Families {
+			endpoints := 1 + i%5
+			if i%100 == 99 {
+				endpoints += 5 + i/100 // a number that few have
+			}
+			slice := endpointsOf(name, family, endpoints, i)
+			change.Slices[slice.Name] = slice
+		}
+	}
+	return change
+}
+
+// endpointsOf returns a slice whose first endpoint is on this node.
+func endpointsOf(service model.ObjectName, family model.Family, endpoints, offset int) *model.EndpointSlice {
+	slice := &model.EndpointSlice{
+		Name:    model.ObjectName{Namespace: service.Namespace, Name: service.Name + "-" + strings.ToLower(family.String())},
+		Service: service, Family: family,
+		Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 53}},
+	}
+	for e := range endpoints {
+		number := offset*20 + e
+		addr := netip.AddrFrom4([4]byte{10, 244, byte(number / 250), byte(1 + number%250)})
+		if family == model.IPv6 {
+			addr = netip.MustParseAddr(fmt.Sprintf("fd00:244::%x", number+1))
+		}
+		node := "elsewhere"
+		if e == 0 {
+			node = self
+		}
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addr, Endpoint: model.Endpoint{Node: node, Ready: true, Serving: true}})
+	}
+	return slice
+}
+
+// ownersOf returns which Services ask for each thing, found by asking for one Service after the other.
+func ownersOf(t *testing.T, everything model.Change) map[thing][]model.ObjectName {
+	t.Helper()
+	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
+	mustSync(t, starting(nothing)) // what the tables have anyway
+	static := map[thing]bool{}
+	for _, batch := range nothing.batches {
+		for _, op := range batch.Ops {
+			eachThing(op, func(this thing, _ *ruleset.Element) { static[this] = true })
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(everything.Services), model.ObjectName.Compare) {
+		kernel, seen := &memoryKernel{}, map[thing]bool{}
+		p := starting(kernel)
+		p.Apply(oneOf(everything, name))
+		mustSync(t, p)
+		for _, batch := range kernel.batches {
+			for _, op := range batch.Ops {
+				eachThing(op, func(this thing, _ *ruleset.Element) {
+					if !static[this] && !seen[this] {
+						seen[this] = true
+						owners[this] = append(owners[this], name)
+					}
+				})
+			}
+		}
+	}
+	return owners
+}
+
+// oneOf returns what a change says of one Service.
+func oneOf(everything model.Change, name model.ObjectName) model.Change {
+	one := model.Change{
+		Services: map[model.ObjectName]*model.Service{name: everything.Services[name]}, Slices: map[model.ObjectName]*model.EndpointSlice{},
+	}
+	for _, slice := range everything.Slices {
+		if slice.Service == name {
+			one.Slices[slice.Name] = slice
+		}
+	}
+	return one
+}
+
+// withoutServices returns a change as if some Services had never been.
+func withoutServices(everything model.Change, names []model.ObjectName) model.Change {
+	everything.Services = maps.Clone(everything.Services)
+	for _, name := range names {
+		delete(everything.Services, name)
+	}
+	return everything
+}
+
+func namesOf(refused []proxy.Refused) []model.ObjectName {
+	var names []model.ObjectName
+	for _, one := range refused {
+		names = append(names, one.Service)
+	}
+	return names
+}
+
+// pick returns a random thing of each kind: of each set an element, and of each kind of chain and set that Services have one.
+func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
+	t.Helper()
+	kinds := map[string][]thing{}
+	for this := range owners {
+		kind, _, _ := strings.Cut(this.name, "/")
+		if this.key == (ruleset.Tuple{}) {
+			kind, _, _ = strings.Cut(kind, "-") // lb, sticky, learn, affinity
+			kind = "object " + kind
+		}
+		kinds[kind] = append(kinds[kind], this)
+	}
+	picked := map[string]thing{}
+	for kind, things := range kinds {
+		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		picked[kind] = things[random.IntN(len(things))]
+	}
+	for _, set := range ruleset.StaticSets {
+		if _, ok := picked[set.Name]; !ok && set.Name != ruleset.NodePortIPs.Name { // which belongs to no Service
+			t.Errorf("no Service has anything in %s, so that is not tested", set.Name)
+		}
+	}
+	return picked
+}
+
+// held returns everything that the tables hold.
+func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
+	t.Helper()
+	all := map[thing]ruleset.Element{}
+	for _, family := range model.Families {
+		objects := kernel.Tables.Objects(family)
+		for _, name := range slices.Concat(objects.Chains, objects.Sets) {
+			all[thing{family: family, name: name}] = ruleset.Element{}
+		}
+		for _, set := range ruleset.StaticSets {
+			for _, element := range elementsOf(t, kernel, family, set) {
+				all[thing{family, set.Name, element.Key}] = element
+			}
+		}
+	}
+	return all
+}
+
+// TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther: among 1,000 Services one thing of each kind is refused, picked at random,
+// and two things at once. All other Services are served as if the refused one did not exist, and go on changing; when the kernel takes
+// it, nothing is left of the trouble.
+func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
+	everything := motley(1000)
+	owners := ownersOf(t, everything)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	cases := map[string][]thing{}
+	for kind, this := range pick(t, random, owners) {
+		cases[kind] = []thing{this}
+	}
+	first, second := pick(t, random, owners), pick(t, random, owners)
+	cases["two at once"] = []thing{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
+	cases["two of one kind at once"] = []thing{first[ruleset.Services.Name], second[ruleset.Services.Name]}
+	complete := &memoryKernel{}
+	p := starting(complete)
+	p.Apply(everything)
+	mustSync(t, p)
+	all := held(t, complete)
+	for kind, things := range cases {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { refusing(t, everything, all, things, owners) })
+		})
+	}
+}
+
+func refusing(
+	t *testing.T, everything model.Change, all map[thing]ruleset.Element, things []thing, owners map[thing][]model.ObjectName,
+) {
+	kernel, out := &pickyKernel{refused: map[thing]bool{}}, map[model.ObjectName]bool{}
+	for _, this := range things {
+		kernel.refused[this] = true
+		for _, owner := range owners[this] {
+			out[owner] = true
+		}
+	}
+	want := slices.SortedFunc(maps.Keys(out), model.ObjectName.Compare)
+	p := starting(kernel)
+	p.Apply(everything)
+	for range 3 { // a class that very many have: the tables are made anew first
+		if len(want) > 100 {
+			if _, err := p.Sync(t.Context()); err == nil {
+				t.Fatalf("a sync succeeds though %d Services are refused", len(want))
+			}
+		}
+	}
+	report := mustSync(t, p)
+	if diff := cmp.Diff(want, namesOf(report.Refused)); diff != "" || report.RefusedTotal != len(want) {
+		t.Fatalf("with %+v refused these Services are out (-want +got):\n%s", things, diff)
+	}
+	without := maps.Clone(all)
+	maps.DeleteFunc(without, func(this thing, _ ruleset.Element) bool {
+		return len(owners[this]) > 0 && !slices.ContainsFunc(owners[this], func(owner model.ObjectName) bool { return !out[owner] })
+	})
+	if got := held(t, &kernel.memoryKernel); !maps.Equal(got, without) {
+		t.Errorf("the tables hold %d things without the refused Services, want %d, and the same", len(got), len(without))
+	}
+
+	// The others go on changing, each by itself.
+	for name, service := range everything.Services {
+		if out[name] || len(service.ExternalIPs) == 0 {
+			continue
+		}
+		changed := *service
+		changed.ExternalIPs = nil
+		for _, version := range []*model.Service{&changed, service} {
+			p.Apply(model.Change{Services: map[model.ObjectName]*model.Service{name: version}})
+			report := mustSync(t, p)
+			if report.Complete || report.Services != 1 || len(report.Refused) > 0 || report.Added[model.IPv4]+report.Deleted[model.IPv4] == 0 {
+				t.Errorf("a change of another Service reports %+v, want it written alone", report)
+			}
+		}
+		break
+	}
+
+	clear(kernel.refused)
+	time.Sleep(proxy.DefaultRetryMax)
+	var taken []model.ObjectName
+	for range 1 + len(want)/10 { // ten in a sync
+		taken = append(taken, mustSync(t, p).NoLongerRefused...)
+	}
+	slices.SortFunc(taken, model.ObjectName.Compare)
+	if diff := cmp.Diff(want, taken); diff != "" {
+		t.Errorf("served again (-want +got):\n%s", diff)
+	}
+	if got := held(t, &kernel.memoryKernel); !maps.Equal(got, all) {
+		t.Errorf("the tables hold %d things in the end, want %d, and the same", len(got), len(all))
+	}
+}
+
+// lastSlot returns the element of the last of so many slots of a Service of motley that leads to an endpoint there.
+func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
+	clusterIP := everything.Services[name].ClusterIPs[0]
+	return thing{model.IPv4, ruleset.Endpoints.Name, ruleset.Tuple{
+		Addr: clusterIP, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(endpoints-1),
+	}}
+}
+
+// TestTheLastGoodVersionStaysInForce while the kernel refuses a newer one, as far as the Service still owns its frontends.
+func TestTheLastGoodVersionStaysInForce(t *testing.T) {
+	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
+	for title, test := range map[string]struct {
+		endpoints int // of the version that is refused: with a number that another Service has too, or with a new one
+		complete  bool
+	}{
+		"a change":                             {endpoints: 3},
+		"a change that needs a new chain":      {endpoints: 50},
+		"a change that comes with distrust":    {endpoints: 3, complete: true},
+		"a change that needs both, a complete": {endpoints: 50, complete: true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				everything := motley(20)
+				kernel := &pickyKernel{refused: map[thing]bool{lastSlot(everything, name, test.endpoints): true}}
+				p := starting(kernel)
+				p.Apply(everything)
+				mustSync(t, p)
+
+				bad := answers(endpointsOf(name, model.IPv4, test.endpoints, 1))
+				other := answers(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1, 2))
+				p.Apply(bad.Then(other))
+				if test.complete {
+					p.Distrust()
+				}
+				report := mustSync(t, p)
+				if len(report.Refused) != 1 || report.Refused[0].Service != name || !report.Refused[0].InForce {
+					t.Fatalf("refused: %+v, want %s with its last version in force", report.Refused, name)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other))
+
+				// Another Service takes one of its frontends; it is older.
+				thief := *everything.Services[name]
+				thief.Ports = slices.Clone(thief.Ports)
+				thief.Name.Name, thief.Created, thief.ClusterIPs = "thief", time.Unix(0, 0), addrs("10.96.200.1", "fd00:96::200:1")
+				for i := range thief.Ports {
+					thief.Ports[i].NodePort = 0
+				}
+				taken := model.Change{Services: map[model.ObjectName]*model.Service{thief.Name: &thief}}
+				p.Apply(taken)
+				if report := mustSync(t, p); len(report.NoLongerRefused) > 0 {
+					t.Errorf("no longer refused: %v, want none", report.NoLongerRefused)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other).Then(taken))
+
+				// What it does not want any more is not held, and when it is gone, neither is the rest.
+				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
+				p.Apply(gone)
+				if report := mustSync(t, p); !slices.Equal(report.NoLongerRefused, []model.ObjectName{name}) || report.RefusedTotal != 0 {
+					t.Errorf("a refused Service that is deleted is reported as %+v", report)
+				}
+				likeFreshStart(t, &kernel.memoryKernel, everything.Then(bad).Then(other).Then(taken).Then(gone))
+			})
+		})
+	}
+}
+
+// TestARefusedServiceIsTriedAgainAfterGrowingPauses, alone, and whenever it changes. Nothing waits for it.
+func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
+	everything := motley(20)
+	name := model.ObjectName{Namespace: "default", Name: "service-1"}
+	bad := lastSlot(everything, name, 1)
+	running(t, func(t *testing.T, r *run) {
+		tries, others := 0, 0
+		r.refuse(func(batch ruleset.Batch) error {
+			for _, op := range batch.Ops {
+				var refusal error
+				eachThing(op, func(this thing, element *ruleset.Element) {
+					if this == bad && op.Verb == ruleset.Add {
+						tries++
+						refusal = &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Op: op, Element: element, Err: syscall.EINVAL}}}
+					}
+				})
+				if refusal != nil {
+					return refusal
+				}
+			}
+			others++
+			return nil
+		})
+		r.changes <- everything
+		r.later(0)
+		at, pause := time.Duration(0), 100*time.Millisecond
+		for try := 1; try < 14; try++ {
+			if tries != try {
+				t.Fatalf("after %s it was tried %d times, want %d", at, tries, try)
+			}
+			r.later(pause - time.Nanosecond)
+			if tries != try {
+				t.Fatalf("it was tried before its pause of %s was over", pause)
+			}
+			r.later(time.Nanosecond)
+			at, pause = at+pause, min(2*pause, proxy.DefaultRetryMax)
+		}
+		r.take()
+
+		before := tries
+		r.changes <- answers(endpointsOf(name, model.IPv6, 3, 1))
+		r.later(proxy.SyncInterval)
+		if tries != before+1 {
+			t.Errorf("when it changed it was tried %d times, want once", tries-before)
+		}
+		tries, others = 0, 0
+		for i := range 10 {
+			r.changes <- answers(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
+			r.later(proxy.SyncInterval)
+		}
+		if tries != 0 || others < 10 {
+			t.Errorf("while another Service changed 10 times, it was tried %d times, and %d other batches were written", tries, others)
+		}
+		for _, sync := range r.take() {
+			if sync.RetryIn > 0 || sync.Complete {
+				t.Errorf("a sync failed or was complete: %+v", sync)
+			}
+		}
+	})
+}
+
+// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that somebody else made too small refuses whatever is new in it.
+func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
+	everything := motley(300)
+	kernel := &pickyKernel{refused: map[thing]bool{}}
+	for name := range everything.Services {
+		kernel.refused[lastSlot(everything, name, 1)] = true
+	}
+	p := starting(kernel)
+	p.Apply(everything)
+	for range 3 { // twice as it is, then anew
+		if _, err := p.Sync(t.Context()); err == nil {
+			t.Fatal("a sync in which every Service is refused succeeds, want the tables to be made anew first")
+		}
+	}
+	report := mustSync(t, p)
+	if report.RefusedTotal < 250 {
+		t.Errorf("%d Services are refused, want nearly all", report.RefusedTotal)
+	}
+	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Refused)))
+}
+
+// strictKernel is the real kernel where it refuses more than the one in memory knows of.
+type strictKernel struct{ *realKernel }
+
+func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
+	if err := k.conn.Commit(ctx, batch); err != nil {
+		return err
+	}
+	return k.memory.Commit(ctx, batch)
+}
+
+// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a range inside another one that begins with it, and a name
+// that is too long. Package source lets neither through.
+func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
+	kernel := strictKernel{newRealKernel(t)}
+	everything := manyServices(50, 3)
+	overlapping := restricted("overlapping", 1, 0, 3)
+	overlapping.SourceRanges = prefixes("20.0.0.0/8", "20.0.0.0/9", "21.0.0.0/8")
+	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { service.AffinityTimeout = time.Hour })
+	bad := oneService(overlapping, answeredBy("overlapping", 1)).Then(oneService(long, answeredBy(long.Name.Name, 2)))
+	want := []model.ObjectName{long.Name, overlapping.Name}
+
+	for title, together := range map[string]bool{"from the start": true, "later": false} {
+		t.Run(title, func(t *testing.T) {
+			p := starting(kernel)
+			p.Apply(everything)
+			if !together {
+				mustSync(t, p)
+			}
+			p.Apply(bad)
+			report, err := p.Sync(t.Context())
+			for range 3 { // the other file exists: the kernel's words for an overlap, and for tables that are not as believed
+				if err == nil {
+					break
+				}
+				report, err = p.Sync(t.Context())
+			}
+			if diff := cmp.Diff(want, namesOf(report.Refused)); err != nil || diff != "" {
+				t.Fatalf("error %v, and these are refused (-want +got):\n%s", err, diff)
+			}
+			for _, refused := range report.Refused {
+				t.Log(refused.Err)
+			}
+			kernel.agree(t)
+			likeFreshStart(t, &kernel.memory, everything)
+			p.Apply(resized(1))
+			if report := mustSync(t, p); report.Complete || report.Services != 1 {
+				t.Errorf("a change of another Service reports %+v, want it written alone", report)
+			}
+			p.Apply(resized(3))
+			p.Apply(without("overlapping", long.Name.Name))
+			mustSync(t, p)
+			likeFreshStart(t, &kernel.memory, everything)
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package ruleset
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// shownRefusals is how many refusals the text of a RefusedError lists.
+const shownRefusals = 3
+
+// RefusedError says which operations of a batch were refused. No part of the batch was taken.
+type RefusedError struct{ Refusals []Refusal }
+
+// Refusal is an operation that was refused, and why.
+type Refusal struct {
+	// Op has no object if it is not known which operation it was.
+	Op Op
+	// Element is the one that was refused, of an operation on elements; nil if it is not known which.
+	Element *Element
+	// Err names the operation, its object and the cause.
+	Err error
+}
+
+// Error lists the first few refusals.
+func (e *RefusedError) Error() string {
+	var texts []string
+	for _, refusal := range e.Refusals[:min(len(e.Refusals), shownRefusals)] {
+		texts = append(texts, refusal.Err.Error())
+	}
+	text := strings.Join(texts, "; ")
+	if more := len(e.Refusals) - shownRefusals; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// Unwrap returns the causes.
+func (e *RefusedError) Unwrap() []error {
+	causes := make([]error, len(e.Refusals))
+	for i, refusal := range e.Refusals {
+		causes[i] = refusal.Err
+	}
+	return causes
+}
+
+// Owners returns the Services of the plan that asked for what was refused, each with the first cause. It reports false if a refusal is
+// about something that no Service of the plan asked for: then the Services are not the reason.
+//
+// The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there are.
+func (p *Plan) Owners(refusals []Refusal) (owners map[model.ObjectName]error, all bool) {
+	causes := map[refusedKey]error{}
+	sets := map[objectKey]bool{} // in which elements were refused
+	for _, refusal := range refusals {
+		key, ok := keyOf(refusal)
+		if !ok {
+			return nil, false
+		}
+		if causes[key] == nil {
+			causes[key] = refusal.Err
+		}
+		if refusal.Element != nil {
+			sets[objectKey{key.family, key.name}] = true
+		}
+	}
+	owners, owned := map[model.ObjectName]error{}, map[refusedKey]bool{}
+	for _, service := range p.services {
+		service.eachKey(sets, p.config, func(key refusedKey) {
+			if cause := causes[key]; cause != nil {
+				owned[key] = true
+				owners[service.Name] = cmp.Or(owners[service.Name], cause)
+			}
+		})
+	}
+	return owners, len(owned) == len(causes)
+}
+
+// refusedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its own.
+type refusedKey struct {
+	family  model.Family
+	name    string // of the set or chain; no chain has the name of a set of a Service's own
+	element Tuple
+}
+
+func keyOf(refusal Refusal) (key refusedKey, ok bool) {
+	key.family = refusal.Op.Family
+	switch object := refusal.Op.Object.(type) {
+	case ElementsObject:
+		if refusal.Element == nil {
+			return key, false
+		}
+		key.name, key.element = object.Set.Name, refusal.Element.Key
+	case ChainObject:
+		key.name = object.Chain.Name
+	case RulesObject:
+		key.name = object.Chain.Name
+	case SetObject:
+		key.name = object.Set.Name
+	default:
+		return key, false
+	}
+	return key, true
+}
+
+// eachKey yields what a Service asks for in some sets, and its chains and sets.
+func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refusedKey)) {
+	for in := range sets {
+		if rank := staticRank(in.name); rank >= 0 {
+			s.each(in.family, StaticSets[rank], func(element Element) bool {
+				yield(refusedKey{in.family, in.name, element.Key})
+				return true
+			})
+		}
+	}
+	for i := range s.Ports {
+		port := &s.Ports[i]
+		for _, chain := range port.Chains(config) {
+			yield(refusedKey{family: port.ID.Family, name: chain.Name})
+		}
+		for _, affinity := range port.AffinityMaps() {
+			yield(refusedKey{family: affinity.Family, name: affinity.Set.Name})
+		}
+	}
+}

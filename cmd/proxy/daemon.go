@@ -25,7 +25,7 @@ import (
 
 // daemon holds the parts of a running proxy.
 type daemon struct {
-	flags    *runFlags
+	options  *daemonOptions
 	config   ruleset.Config
 	conn     *nft.Conn
 	flows    *conntrack.Reconciler
@@ -45,16 +45,16 @@ type daemon struct {
 	disturbed, repairs chan struct{}
 }
 
-func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
-	config := flags.config(conn.Families())
+func newDaemon(options *daemonOptions, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+	config := options.Settings.Tables(conn.Families())
 	recorder := metrics.NewRecorder()
-	files, err := flags.configurationFiles(log)
+	files, err := options.configurationFiles(log)
 	if err != nil {
 		return nil, err
 	}
 	d := &daemon{
-		files: files, config: config, flags: flags, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
-		status:  &health.Status{PendingTimeout: 2 * flags.settings.SyncPeriod, Answered: recorder.HealthAnswered},
+		files: files, config: config, options: options, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
+		status:  &health.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
 	if err := d.connect(); err != nil {
@@ -65,26 +65,26 @@ func newDaemon(flags *runFlags, conn *nft.Conn, flows *conntrack.Conn, stdout io
 		config: config, wanted: make(chan wantedChecks, 1),
 	}
 	d.observer = &observer{
-		node: flags.node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
+		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
 	}
-	recorder.Build(thisBuild().Version, thisBuild().GoVersion)
-	d.feed = newFeed(flags.node, config, d.changes, log, d.status, recorder, d.teller)
+	recorder.Build(options.Build.Version, options.Build.GoVersion)
+	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.teller)
 	return d, nil
 }
 
 // connect finds where the objects come from, and who is to be told about them.
 func (d *daemon) connect() error {
-	if d.flags.manifests != "" {
-		d.objects = manifests{source.NewManifests(d.flags.manifests, d.log)}
+	if d.options.Manifests != "" {
+		d.objects = manifests{source.NewManifests(d.options.Manifests, d.log)}
 		return nil
 	}
 	d.recorder.CountAPIRequests()
-	cluster, recorder, err := d.flags.connect(apiserver.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	cluster, recorder, err := d.options.connect(apiserver.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
 	if err != nil {
 		return err
 	}
 	d.recorder.EventsDropped(recorder.Dropped)
-	d.objects, d.teller = cluster, &eventTeller{node: d.flags.node, recorder: recorder, cluster: cluster}
+	d.objects, d.teller = cluster, &eventTeller{node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster}
 	return nil
 }
 
@@ -105,10 +105,10 @@ func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy 
 func (d *daemon) run(ctx context.Context) error {
 	return cli.Together(ctx,
 		func(ctx context.Context) error {
-			return d.listenAndServe(ctx, "--healthz-bind-address", d.flags.settings.HealthzBindAddress, d.status.Handler(time.Now))
+			return d.listenAndServe(ctx, "--healthz-bind-address", d.options.Settings.HealthzBindAddress, d.status.Handler(time.Now))
 		},
 		func(ctx context.Context) error {
-			return d.listenAndServe(ctx, "--metrics-bind-address", d.flags.settings.MetricsBindAddress, d.pages())
+			return d.listenAndServe(ctx, "--metrics-bind-address", d.options.Settings.MetricsBindAddress, d.pages())
 		},
 		func(ctx context.Context) error {
 			return d.objects.Run(ctx, func(update source.Update) { d.feed.deliver(ctx, update) })
@@ -129,8 +129,8 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 		func(ctx context.Context) error {
-			p := proxy.New(d.flags.node, d.config, d.conn, d.flows)
-			p.RetryMax = d.flags.settings.SyncPeriod
+			p := proxy.New(d.options.Node, d.config, d.conn, d.flows)
+			p.RetryMax = d.options.Settings.SyncPeriod
 			p.Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},

@@ -18,6 +18,7 @@ import (
 // it is nil.
 type eventTeller struct {
 	node     string
+	version  string // of this program
 	recorder *events.Recorder
 	cluster  *apiserver.Cluster
 }
@@ -27,7 +28,7 @@ func (t *eventTeller) run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	t.recorder.Tell(events.Started(t.node, thisBuild().Version))
+	t.recorder.Tell(events.Started(t.node, t.version))
 	return t.recorder.Run(ctx)
 }
 

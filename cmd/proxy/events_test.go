@@ -8,17 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/events"
 	"github.com/vicinity-proxy/vicinity/pkg/metrics"
 )
 
 // TestDroppedEventsAreInTheMetrics tells more than may wait while nobody makes the queue shorter. No API server is asked.
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
-	flags, err := parseRunFlags(t, "--node node-a --master http://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &daemon{flags: flags, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
+	options := &daemonOptions{Node: "node-a", Connection: apiserver.Connection{Server: "http://127.0.0.1:1"}}
+	d := &daemon{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
 	if err := d.connect(); err != nil {
 		t.Fatal(err)
 	}

@@ -14,17 +14,17 @@ import (
 //
 // Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself, a token after
 // a minute, and certificates and the authority's after five.
-func (f *runFlags) configurationFiles(log *slog.Logger) ([]filewatch.File, error) {
+func (o *daemonOptions) configurationFiles(log *slog.Logger) ([]filewatch.File, error) {
 	var files []filewatch.File
-	if f.file != nil {
-		files = append(files, f.file.Watched())
+	if o.ConfigFile != nil {
+		files = append(files, o.ConfigFile.Watched())
 	}
-	path := f.settings.Connection.Kubeconfig
-	if f.manifests != "" || path == "" {
+	path := o.Connection.Kubeconfig
+	if o.Manifests != "" || path == "" {
 		return files, nil
 	}
 	kubeconfig, err := filewatch.Read(path, func() error {
-		_, _, err := f.connect(apiserver.Options{Log: log})
+		_, _, err := o.connect(apiserver.Options{Log: log})
 		return err
 	})
 	if err != nil {

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
 )
 
 // clientSettings say who the clients are and which of them are masqueraded. All commands that tell what happens to connections have
@@ -45,17 +42,4 @@ func (f *stateFlags) clients(node *model.Node) explain.Clients {
 		}
 	}
 	return clients
-}
-
-// podsUnknown says why pods of a family are not told from others on a node; empty if they are.
-func podsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
-	switch {
-	case detector.Interface != "" || detector.InterfacePrefix != "":
-		return ""
-	case !detector.PodCIDRs && !anyOf(family, detector.Prefixes):
-		return fmt.Sprintf("no %s --cluster-cidr tells them apart", family)
-	case detector.PodCIDRs && (node == nil || !anyOf(family, node.PodCIDRs)):
-		return fmt.Sprintf("the Node names no %s podCIDR that tells them apart", family)
-	}
-	return ""
 }

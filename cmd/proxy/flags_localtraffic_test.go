@@ -65,7 +65,7 @@ func TestThePodsAreToldFromOthersInOneWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			flags, err := parseTableFlags(t, words(test.args)...)
 			expectError(t, err, "")
-			if diff := cmp.Diff(test.want, flags.config(nil).LocalTraffic, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			if diff := cmp.Diff(test.want, flags.settings.Tables(nil).LocalTraffic, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("local traffic (-want +got):\n%s", diff)
 			}
 		})
@@ -127,7 +127,7 @@ func TestAWrongWayToTellPodsIsRefused(t *testing.T) {
 func TestMasqueradeAllIsOffUnlessGiven(t *testing.T) {
 	for args, want := range map[string]bool{"": false, "--masquerade-all": true, "--masquerade-all=false": false} {
 		flags, err := parseTableFlags(t, words(args)...)
-		if got := flags.config(nil).MasqueradeAll; err != nil || got != want {
+		if got := flags.settings.Tables(nil).MasqueradeAll; err != nil || got != want {
 			t.Errorf("%q: %v, error %v; want %v", args, got, err, want)
 		}
 	}

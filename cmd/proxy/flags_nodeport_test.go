@@ -3,10 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 func TestWhereNodePortsAreServed(t *testing.T) {
@@ -43,7 +39,7 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			flags, err := parseTableFlags(t, test.args...)
 			expectError(t, err, test.err)
-			served := flags.config(nil).NodePorts
+			served := flags.settings.Tables(nil).NodePorts
 			got := strings.Join(texts(served.Prefixes), ",")
 			if served.Primary {
 				got += "primary"
@@ -52,22 +48,5 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 				t.Errorf("served on %q, want %q", got, test.want)
 			}
 		})
-	}
-}
-
-func TestAFamilyWithoutACIDRIsOpen(t *testing.T) {
-	for args, want := range map[string][]model.Family{
-		"":                                       nil,
-		"--nodeport-addresses 192.0.2.0/24":      {model.IPv6},
-		"--nodeport-addresses 2001:db8::/32":     {model.IPv4},
-		"--nodeport-addresses 192.0.2.0/24,::/0": nil,
-		"--nodeport-addresses 192.0.2.0/24,2001::/16": nil,
-		"--nodeport-addresses 0.0.0.0/0":              {model.IPv6},
-	} {
-		flags, err := parseTableFlags(t, words(args)...)
-		expectError(t, err, "")
-		if diff := cmp.Diff(want, openFamilies(flags.settings.NodePorts, model.Families)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", args, diff)
-		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 
@@ -121,4 +122,36 @@ func (f *runFlags) parseLevel() error {
 		return err
 	}
 	return f.level.UnmarshalText([]byte(f.logLevel))
+}
+
+func (f *runFlags) logger(stderr io.Writer) *slog.Logger {
+	return cli.NewLogger(stderr, f.settings.LogFormat, f.level)
+}
+
+// options are what the flags ask of the daemon, after Validate.
+func (f *runFlags) options() *daemonOptions {
+	return &daemonOptions{
+		Node:             f.node,
+		Manifests:        f.manifests,
+		Connection:       f.connection(),
+		ServiceProxyName: f.serviceProxyName,
+		Settings:         f.settings,
+		Configuration:    f.effective(),
+		ConfigFile:       f.file,
+		Notes:            f.notes,
+		Flags:            valuesOf(f.all),
+		OwnTables:        f.ownTables == "auto",
+		Build:            thisBuild(),
+	}
+}
+
+// valuesOf returns the values of all flags that --help shows.
+func valuesOf(flags *pflag.FlagSet) map[string]string {
+	values := map[string]string{}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			values[flag.Name] = flag.Value.String()
+		}
+	})
+	return values
 }

@@ -1,32 +1,17 @@
 package main
 
-import (
-	"github.com/spf13/pflag"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-)
+import "github.com/spf13/pflag"
 
 // tableFlags say what the tables are made from: the state, who the clients are, and where node ports are served. 'explain' does
 // without the last, because no endpoint is chosen by it. Their names and defaults are kube-proxy's.
 type tableFlags struct{ stateFlags }
 
 var nodePortSettings = []settingFlag{{
-	nodePortFlag, "nodePortAddresses",
+	"nodeport-addresses", "nodePortAddresses",
 	"`ADDRESSES` of this node that serve node ports: primary for those that the Node object names, or CIDRs, comma-separated. " +
 		"A family without a CIDR serves them on all addresses, so name both; 0.0.0.0/0,::/0 is all addresses. Loopback never serves any",
 }}
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, clientSettings, nodePortSettings)
-}
-
-// config is how the tables of some families are to be made.
-func (f *tableFlags) config(families []model.Family) ruleset.Config {
-	return ruleset.Config{
-		Families:      families,
-		LocalTraffic:  f.settings.LocalTraffic,
-		MasqueradeAll: f.settings.MasqueradeAll,
-		NodePorts:     f.settings.NodePorts,
-	}
 }

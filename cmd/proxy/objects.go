@@ -8,27 +8,9 @@ import (
 	"log/slog"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/events"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/source"
 )
-
-// objects is where the cluster's objects come from: a folder of manifests, or an API server.
-type objects interface {
-	// Run delivers everything first, and then what changes, until ctx ends.
-	Run(ctx context.Context, deliver func(source.Update)) error
-}
-
-// manifests is the folder as a source for the daemon.
-type manifests struct{ *source.Manifests }
-
-// Run is that of the folder, with what it was about in the error.
-func (m manifests) Run(ctx context.Context, deliver func(source.Update)) error {
-	if err := m.Manifests.Run(ctx, deliver); err != nil {
-		return fmt.Errorf("load manifests: %w", err)
-	}
-	return nil
-}
 
 // origin names where the objects come from, for messages.
 func (f *stateFlags) origin() string { return cmp.Or(f.manifests, "the cluster") }
@@ -47,22 +29,13 @@ func (f *stateFlags) connection() apiserver.Connection {
 	}
 }
 
-// connect returns the cluster, and a recorder of Events for it. Nothing is asked yet.
-func (f *stateFlags) connect(options apiserver.Options) (*apiserver.Cluster, *events.Recorder, error) {
+// connect returns the cluster. Nothing is asked yet.
+func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Cluster, error) {
 	config, err := f.connection().Config()
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, err
 	}
-	options.Node, options.ServiceProxyName = f.node, f.serviceProxyName
-	cluster, err := apiserver.New(config, options)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	recorder, err := events.Connect(config, f.node, options.Log)
-	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	return cluster, recorder, nil
+	return apiserver.New(config, apiserver.Options{Node: f.node, ServiceProxyName: f.serviceProxyName, Log: log})
 }
 
 // load reads everything once. What had to be left out is a warning: everything else can still be answered.
@@ -81,9 +54,9 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apise
 	if f.manifests == "" {
 		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		apiserver.LogTo(log)
-		cluster, _, err := f.connect(apiserver.Options{Log: log})
+		cluster, err := f.connect(log)
 		if err != nil {
-			return source.Update{}, err
+			return source.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
 		return cluster.Load(ctx, nodes)
 	}

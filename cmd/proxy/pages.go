@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/vicinity-proxy/vicinity/pkg/config"
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 	"github.com/vicinity-proxy/vicinity/pkg/zpages"
@@ -23,7 +21,7 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handl
 		if err == nil {
 			return httpserve.Serve(ctx, listener, handler, d.log)
 		}
-		if d.flags.settings.BindAddressHardFail {
+		if d.options.Settings.BindAddressHardFail {
 			return err
 		}
 		if !told && ctx.Err() == nil {
@@ -39,27 +37,15 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handl
 
 // pages are what the address of metrics serves.
 func (d *daemon) pages() http.Handler {
-	build := thisBuild()
 	return zpages.Pages{
 		Metrics:   d.recorder.Handler(),
-		Mode:      string(d.flags.effective().Mode),
-		Config:    func() map[string]any { return config.Configz(d.flags.effective()) },
-		Flags:     valuesOf(d.flags.all),
-		Build:     zpages.Build{Name: "vicinity-proxy", Version: build.Version, GoVersion: build.GoVersion},
+		Mode:      string(d.options.Configuration.Mode),
+		Config:    func() map[string]any { return config.Configz(d.options.Configuration) },
+		Flags:     d.options.Flags,
+		Build:     zpages.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,
 		Now:       time.Now,
 		Logged:    func(err error) { d.log.Error("a page could not be shown", "error", err) },
-		Profiling: d.flags.settings.Profiling,
+		Profiling: d.options.Settings.Profiling,
 	}.Handler()
-}
-
-// valuesOf returns the values of all flags that --help shows.
-func valuesOf(flags *pflag.FlagSet) map[string]string {
-	values := map[string]string{}
-	flags.VisitAll(func(flag *pflag.Flag) {
-		if !flag.Hidden {
-			values[flag.Name] = flag.Value.String()
-		}
-	})
-	return values
 }

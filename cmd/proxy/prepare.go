@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/vicinity-proxy/vicinity/pkg/config"
 	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/sysctl"
@@ -19,10 +20,10 @@ const oomScoreFile = "/proc/self/oom_score_adj"
 // some families. Nothing of it stops the proxy: a container with no more than CAP_NET_ADMIN may do some of it, or nothing.
 //
 // It comes after conntrack was reached: the kernel has no settings for it before.
-func prepareNode(log *slog.Logger, flags *runFlags, families []model.Family) {
+func prepareNode(log *slog.Logger, settings *config.Settings, families []model.Family) {
 	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless somebody has pinned
 	// it, and then less is asked for, which lowers nothing.
-	wants := flags.settings.Conntrack.Wants(runtime.NumCPU())
+	wants := settings.Conntrack.Wants(runtime.NumCPU())
 	for _, result := range sysctl.Apply(sysctl.Root, wants...) {
 		logSysctl(log, result)
 	}
@@ -32,7 +33,7 @@ func prepareNode(log *slog.Logger, flags *runFlags, families []model.Family) {
 	if slices.Contains(families, model.IPv6) {
 		warnOfForwarding(log, sysctl.ForwardingIPv6)
 	}
-	if score := flags.settings.OOMScoreAdj; score != nil {
+	if score := settings.OOMScoreAdj; score != nil {
 		if err := os.WriteFile(oomScoreFile, []byte(strconv.Itoa(int(*score))), 0); err != nil {
 			log.Warn("the kernel's choice when memory is short stays as it was", "oom-score-adj", *score, "error", err)
 		}
@@ -40,12 +41,12 @@ func prepareNode(log *slog.Logger, flags *runFlags, families []model.Family) {
 }
 
 // prepareOnly is --init-only.
-func prepareOnly(log *slog.Logger, flags *runFlags) error {
+func prepareOnly(log *slog.Logger, settings *config.Settings) error {
 	flows, err := conntrack.Dial()
 	if err != nil {
 		return err
 	}
-	prepareNode(log, flags, model.Families)
+	prepareNode(log, settings, model.Families)
 	return flows.Close()
 }
 

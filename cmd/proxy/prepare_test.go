@@ -35,7 +35,7 @@ func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
 
 func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 	score := func() int {
-		text, err := os.ReadFile(oomScoreFile)
+		text, err := os.ReadFile("/proc/self/oom_score_adj")
 		if err != nil {
 			t.Fatal(err)
 		}

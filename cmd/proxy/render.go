@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +58,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		return err
 	}
 	flags.warnOfUnknownNode(stderr, change.Nodes)
-	config := flags.config(model.Families)
+	config := flags.settings.Tables(model.Families)
 	node := change.Nodes[flags.node]
 	if node != nil {
 		change.LocalAddrs = node.Addresses
@@ -86,6 +87,16 @@ func warnOfRendering(stderr io.Writer, config ruleset.Config, change model.Chang
 			fmt.Fprintf(stderr, "warning: %s\n", sentence)
 		}
 	}
+}
+
+// hasNodePort reports whether a change brings a Service with a node port.
+func hasNodePort(change model.Change) bool {
+	for _, service := range change.Services {
+		if service != nil && slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool { return port.NodePort != 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // paperKernel holds the tables in memory, to be printed.

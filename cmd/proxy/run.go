@@ -50,9 +50,10 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			case flags.writeConfigTo != "":
 				return config.Write(flags.writeConfigTo, flags.effective())
 			case flags.initOnly:
-				return prepareOnly(cli.NewLogger(command.ErrOrStderr(), flags.settings.LogFormat, flags.level), &flags)
+				return prepareOnly(flags.logger(command.ErrOrStderr()), &flags.settings)
 			}
-			return serve(cli.UntilSignalled(command.Context()), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			log := flags.logger(command.ErrOrStderr())
+			return serve(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, flags.options())
 		},
 	}
 	flags.register(command.Flags())

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/nft"
 )
@@ -17,11 +17,10 @@ import (
 // serve is the daemon: it works until ctx ends, and leaves the rules in the kernel.
 //
 // What the daemon cannot do without is tried before anything changes: nftables and conntrack.
-func serve(ctx context.Context, stdout, stderr io.Writer, flags *runFlags) (err error) {
-	log := cli.NewLogger(stderr, flags.settings.LogFormat, flags.level)
+func serve(ctx context.Context, stdout io.Writer, log *slog.Logger, options *daemonOptions) (err error) {
 	saveMemory()
 	apiserver.LogTo(log)
-	conn, err := nft.Dial(nft.Options{Owned: flags.ownTables == "auto"})
+	conn, err := nft.Dial(nft.Options{Owned: options.OwnTables})
 	if err != nil {
 		return err
 	}
@@ -31,12 +30,12 @@ func serve(ctx context.Context, stdout, stderr io.Writer, flags *runFlags) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, flows.Close()) }()
-	log.Info("starting", "version", thisBuild().Version, "node", flags.node, "objects", flags.origin(), "owned-tables", conn.Owned())
-	for _, note := range flags.notes {
+	log.Info("starting", "version", options.Build.Version, "node", options.Node, "objects", options.origin(), "owned-tables", conn.Owned())
+	for _, note := range options.Notes {
 		log.Info("a setting has no meaning here", "setting", note)
 	}
-	prepareNode(log, flags, conn.Families())
-	d, err := newDaemon(flags, conn, flows, stdout, log)
+	prepareNode(log, &options.Settings, conn.Families())
+	d, err := newDaemon(options, conn, flows, stdout, log)
 	if err != nil {
 		return err
 	}

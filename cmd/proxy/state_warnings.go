@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -14,8 +15,8 @@ import (
 func ofSettings(config ruleset.Config) []string {
 	var sentences []string
 	for _, family := range openFamilies(config.NodePorts, config.Families) {
-		sentences = append(sentences, fmt.Sprintf("--%s has no %s CIDR, so node ports are served on all %s addresses of this node",
-			nodePortFlag, family, family))
+		sentences = append(sentences, fmt.Sprintf("--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node",
+			family, family))
 	}
 	return sentences
 }
@@ -36,12 +37,35 @@ func ofPods(config ruleset.Config, node *model.Node) string {
 	return ""
 }
 
-// hasNodePort reports whether a change brings a Service with a node port.
-func hasNodePort(change model.Change) bool {
-	for _, service := range change.Services {
-		if service != nil && slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool { return port.NodePort != 0 }) {
-			return true
+// podsUnknown says why pods of a family are not told from others on a node; empty if they are.
+func podsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
+	switch {
+	case detector.Interface != "" || detector.InterfacePrefix != "":
+		return ""
+	case !detector.PodCIDRs && !anyOf(family, detector.Prefixes):
+		return fmt.Sprintf("no %s --cluster-cidr tells them apart", family)
+	case detector.PodCIDRs && (node == nil || !anyOf(family, node.PodCIDRs)):
+		return fmt.Sprintf("the Node names no %s podCIDR that tells them apart", family)
+	}
+	return ""
+}
+
+// openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the family: node
+// ports are served on all addresses there, which hardly anybody means who gave a CIDR of the other family.
+func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
+	if len(nodePorts.Prefixes) == 0 {
+		return nil
+	}
+	var open []model.Family
+	for _, family := range families {
+		if !anyOf(family, nodePorts.Prefixes) {
+			open = append(open, family)
 		}
 	}
-	return false
+	return open
+}
+
+// anyOf reports whether one of the prefixes is of a family.
+func anyOf(family model.Family, prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOfPrefix(prefix) == family })
 }

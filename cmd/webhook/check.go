@@ -137,17 +137,23 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 	if err != nil {
 		return unchecked(stderr, err)
 	}
-	var check check
-	check.readAll(flags.files, stdin)
-	report := check.judge(settings)
-	if err := reportWriters[flags.output](stdout, stderr, &report); err != nil {
+	var files check
+	files.readAll(flags.files, stdin)
+	found := files.judge(settings)
+	if err := reportWriters[flags.output](stdout, stderr, &found); err != nil {
 		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
 	switch {
-	case report.Summary.Errors > 0:
+	case found.Summary.Errors > 0:
 		return cli.Exit(exitUnchecked)
-	case report.Summary.Denied > 0:
+	case found.Summary.Denied > 0:
 		return cli.Exit(exitDenied)
 	}
 	return nil
+}
+
+// reportWriters are the formats of check -o.
+var reportWriters = map[string]func(stdout, stderr io.Writer, found *report) error{
+	"text": func(stdout, stderr io.Writer, found *report) error { return found.writeText(stdout, stderr) },
+	"json": func(stdout, _ io.Writer, found *report) error { return writeJSON(stdout, found) },
 }

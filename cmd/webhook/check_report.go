@@ -131,22 +131,16 @@ func (r *report) sort(files map[string]int) {
 	}
 }
 
-// reportWriters are the formats of check -o.
-var reportWriters = map[string]func(stdout, stderr io.Writer, report *report) error{
-	"text": writeReportAsText,
-	"json": func(stdout, _ io.Writer, report *report) error { return writeJSON(stdout, report) },
-}
-
-// writeReportAsText writes a line for each finding, as editors read the messages of compilers, and then the summary.
-func writeReportAsText(stdout, stderr io.Writer, report *report) error {
+// writeText writes a line for each finding, as editors read the messages of compilers, and then the summary.
+func (r *report) writeText(stdout, stderr io.Writer) error {
 	buffered := bufio.NewWriter(stdout)
-	for i := range report.Findings {
-		fmt.Fprintln(buffered, report.Findings[i].String())
+	for i := range r.Findings {
+		fmt.Fprintln(buffered, r.Findings[i].String())
 	}
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, report.Summary.String())
+	fmt.Fprintln(stderr, r.Summary.String())
 	return nil
 }
 

@@ -41,6 +41,16 @@ type Settings struct {
 	LogLevel slog.Level
 }
 
+// Tables is how the tables of some families are to be made.
+func (s *Settings) Tables(families []model.Family) ruleset.Config {
+	return ruleset.Config{
+		Families:      families,
+		LocalTraffic:  s.LocalTraffic,
+		MasqueradeAll: s.MasqueradeAll,
+		NodePorts:     s.NodePorts,
+	}
+}
+
 // Connection is how the API server is reached.
 type Connection struct {
 	// Kubeconfig is the path of a kubeconfig file; empty for the service account of the pod.

@@ -7,15 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
-
-// Update is what one load of a source made different, and everything that is wrong with the source now.
-type Update struct {
-	Change model.Change
-	// Problems is the complete current list, sorted.
-	Problems []Problem
-}
 
 // Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
 type Folder struct {

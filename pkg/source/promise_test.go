@@ -62,14 +62,21 @@ func checkPrefixes(t *testing.T, prefixes []netip.Prefix) {
 // checkOneEach asserts that no two items are of one family.
 func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
 	t.Helper()
-	if len(firstOfEach(items, familyOf)) < len(items) {
-		t.Errorf("two of one family in %v", items)
+	seen := map[model.Family]bool{}
+	for _, item := range items {
+		if seen[familyOf(item)] {
+			t.Errorf("two of one family in %v", items)
+		}
+		seen[familyOf(item)] = true
 	}
 }
 
+// mostSentences are said of one object: of twenty parts, and how many more there are.
+const mostSentences = 21
+
 func checkLeftOut(t *testing.T, sentences []string) {
 	t.Helper()
-	if len(sentences) > maxLeftOut+1 {
+	if len(sentences) > mostSentences {
 		t.Errorf("%d sentences", len(sentences))
 	}
 	for _, sentence := range sentences {
@@ -114,13 +121,17 @@ func checkService(t *testing.T, service *model.Service) {
 func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	t.Helper()
 	seen := make(map[any]bool)
-	type nodePort protocolAndPort
+	type number struct {
+		protocol model.Protocol
+		port     uint16
+	}
+	type nodePort number
 	for _, port := range ports {
-		number, onNodes := protocolAndPort{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
-		if port.Port == 0 || seen[number] || seen[port.Name] || port.NodePort != 0 && seen[onNodes] {
+		here, onNodes := number{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
+		if port.Port == 0 || seen[here] || seen[port.Name] || port.NodePort != 0 && seen[onNodes] {
 			t.Errorf("ports = %v", ports)
 		}
-		seen[number], seen[port.Name], seen[onNodes] = true, true, true
+		seen[here], seen[port.Name], seen[onNodes] = true, true, true
 		if port.Name != "" {
 			checkLabel(t, port.Name)
 		}
@@ -167,7 +178,8 @@ func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
 			t.Errorf("zone %q: %v", zone, messages)
 		}
 	}
-	if len(endpoint.HintNodes) > maxEndpointHints || len(endpoint.HintZones) > maxEndpointHints {
+	const most = 8 // in Kubernetes' validation
+	if len(endpoint.HintNodes) > most || len(endpoint.HintZones) > most {
 		t.Errorf("hints for %d nodes and %d zones", len(endpoint.HintNodes), len(endpoint.HintZones))
 	}
 }

@@ -1,0 +1,136 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+)
+
+// kubeconfigOf names an API server at a port of the test's namespace. Nobody listens there.
+func kubeconfigOf(port string) string {
+	return strings.Replace(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:PORT"}}]
+users: [{name: u, user: {token: secret}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`, "PORT", port, 1)
+}
+
+// mountedKubeconfig is a kubeconfig as kubelet mounts a ConfigMap's: a link through ..data, which an update replaces.
+type mountedKubeconfig string
+
+func (m mountedKubeconfig) path() string { return filepath.Join(string(m), "kubeconfig.conf") }
+
+// write makes a version with a name of its own the present one.
+func (m mountedKubeconfig) write(t *testing.T, version, text string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := string(m)
+	must(os.Mkdir(filepath.Join(dir, version), 0o700))
+	must(os.WriteFile(filepath.Join(dir, version, "kubeconfig.conf"), []byte(text), 0o600))
+	must(os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	if _, err := os.Lstat(m.path()); os.IsNotExist(err) {
+		must(os.Symlink("..data/kubeconfig.conf", m.path()))
+	}
+}
+
+func newKubeconfig(t *testing.T) mountedKubeconfig {
+	t.Helper()
+	m := mountedKubeconfig(t.TempDir())
+	m.write(t, "..first", kubeconfigOf("6443"))
+	return m
+}
+
+// startInVain starts `proxy run` with a kubeconfig that leads nowhere. It returns its log, and how it ends.
+func startInVain(t *testing.T, args ...string) (log func() string, ended <-chan int) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace := netnstest.New(t)
+	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
+	command.Env, command.Stderr = append(os.Environ(), asProxy+"=1"), stderr
+	namespace.Do(func() { err = command.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() string {
+		text, err := os.ReadFile(stderr.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}, exitOf(t, command)
+}
+
+// exitOf waits for a program, and ends it with the test.
+func exitOf(t *testing.T, command *exec.Cmd) <-chan int {
+	t.Helper()
+	status, over := make(chan int, 1), make(chan struct{})
+	go func() {
+		_ = command.Wait() // what went wrong is in the exit status
+		status <- command.ProcessState.ExitCode()
+		close(over)
+	}()
+	t.Cleanup(func() {
+		_ = command.Process.Kill() // it may have ended
+		<-over
+	})
+	return status
+}
+
+func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
+	kubeconfig := newKubeconfig(t)
+	for name, args := range map[string][]string{
+		"of a flag": {"--kubeconfig", kubeconfig.path()},
+		"of a file": {"--config", configFile(t, "clientConnection: {kubeconfig: "+kubeconfig.path()+"}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
+			log, ended := startInVain(t, args...)
+			eventually(t, "the proxy has looked for the API server", func() bool {
+				return strings.Contains(log(), "the API server does not tell about a resource")
+			})
+
+			kubeconfig.write(t, "..wrong "+name, "{")
+			eventually(t, "the wrong text is told", func() bool {
+				return strings.Contains(log(), `what it said before stays in force" file=`+kubeconfig.path()+` error=`)
+			})
+			select {
+			case status := <-ended:
+				t.Fatalf("the wrong text ended the proxy with %d:\n%s", status, log())
+			default:
+			}
+
+			kubeconfig.write(t, "..right "+name, kubeconfigOf("6444"))
+			select {
+			case status := <-ended:
+				if want := "proxy: a configuration file was updated: " + kubeconfig.path(); status != cli.Failure || !strings.Contains(log(), want) {
+					t.Errorf("the proxy ended with %d; want %d and %q:\n%s", status, cli.Failure, want, log())
+				}
+			case <-time.After(patience):
+				t.Fatalf("the new text does not end the proxy:\n%s", log())
+			}
+		})
+	}
+}

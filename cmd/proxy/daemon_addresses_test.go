@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
@@ -18,7 +18,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace := netnstest.New(t)
+			namespace := netns.New(t)
 			listenIn(t, namespace, "127.0.0.1:9")
 			program, err := os.Executable()
 			if err != nil {
@@ -39,7 +39,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 
 // TestAnAddressInUseIsServedWhenItIsFree: Services are worth more than questions about them.
 func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")
 	d := startDaemon(t, namespace, words("--manifests "+state+" --metrics-bind-address 127.0.0.1:9")...) // the first sync is done
 	if err := taken.Close(); err != nil {
@@ -55,7 +55,7 @@ func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
 	}
 }
 
-func listenIn(t *testing.T, namespace *netnstest.Namespace, address string) net.Listener {
+func listenIn(t *testing.T, namespace *netns.Namespace, address string) net.Listener {
 	t.Helper()
 	var listener net.Listener
 	var err error

@@ -16,7 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // busyState is a Service with a node port and a health check, both of whose endpoints are on this node.
@@ -56,7 +56,7 @@ const (
 
 // TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been told to keep it.
 func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
 	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
 		echo(t, namespace, addr)
@@ -173,7 +173,7 @@ func (d *daemonUnderTest) answers(t *testing.T, address string) bool {
 }
 
 // echo sends every datagram that reaches an address back, until the test ends.
-func echo(t *testing.T, namespace *netnstest.Namespace, address string) {
+func echo(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
 	var socket net.PacketConn
 	var err error
@@ -195,7 +195,7 @@ func echo(t *testing.T, namespace *netnstest.Namespace, address string) {
 }
 
 // addLink gives a namespace the link eth0 with some addresses, by which it reaches everything.
-func addLink(t *testing.T, namespace *netnstest.Namespace, addresses ...string) {
+func addLink(t *testing.T, namespace *netns.Namespace, addresses ...string) {
 	t.Helper()
 	var err error
 	namespace.Do(func() {
@@ -218,7 +218,7 @@ func addLink(t *testing.T, namespace *netnstest.Namespace, addresses ...string) 
 }
 
 // changeAddress adds an address to eth0, or removes it.
-func changeAddress(t *testing.T, namespace *netnstest.Namespace, change func(netlink.Link, *netlink.Addr) error, address string) {
+func changeAddress(t *testing.T, namespace *netns.Namespace, change func(netlink.Link, *netlink.Addr) error, address string) {
 	t.Helper()
 	addr, err := netlink.ParseAddr(address)
 	if err != nil {

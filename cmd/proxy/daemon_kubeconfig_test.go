@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // kubeconfigOf names an API server at a port of the test's namespace. Nobody listens there.
@@ -67,7 +67,7 @@ func startInVain(t *testing.T, args ...string) (log func() string, ended <-chan 
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
 	command.Env, command.Stderr = append(os.Environ(), asProxy+"=1"), stderr
 	namespace.Do(func() { err = command.Start() })

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // patience is how long something may take that happens at once on an idle machine.
@@ -34,14 +34,14 @@ func TestMain(m *testing.M) {
 
 // daemonUnderTest is a `proxy run` in a namespace of its own.
 type daemonUnderTest struct {
-	namespace *netnstest.Namespace
+	namespace *netns.Namespace
 	process   *os.Process
 	stdout    *bufio.Reader
 	ended     chan outcome
 }
 
 // startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the kernel.
-func startDaemon(t *testing.T, namespace *netnstest.Namespace, args ...string) *daemonUnderTest {
+func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daemonUnderTest {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -131,7 +131,7 @@ func manifestsCopy(t *testing.T) string {
 }
 
 // rules returns how the kernel lists our IPv4 table, empty if it is not there.
-func rules(namespace *netnstest.Namespace) string {
+func rules(namespace *netns.Namespace) string {
 	listed, err := namespace.Try("nft", "list", "table", "ip", "vicinity")
 	if err != nil {
 		return ""

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
 func newExplain() *cobra.Command {
@@ -96,9 +96,9 @@ func queryOf(args []string) (explain.Query, error) {
 }
 
 func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
-	nodesToRead := apiserver.OwnNode
+	nodesToRead := cluster.OwnNode
 	if flags.allNodes {
-		nodesToRead = apiserver.AllNodes
+		nodesToRead = cluster.AllNodes
 	}
 	change, err := flags.load(ctx, stderr, nodesToRead)
 	if err != nil {

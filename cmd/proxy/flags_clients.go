@@ -1,8 +1,9 @@
 package main
 
 import (
-	"github.com/vicinity-proxy/vicinity/pkg/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
 // clientSettings say who the clients are and which of them are masqueraded. All commands that tell what happens to connections have
@@ -37,7 +38,7 @@ var clientSettings = []settingFlag{
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll}
 	for _, family := range model.Families {
-		if why := podsUnknown(f.settings.LocalTraffic, family, node); why != "" {
+		if why := config.PodsUnknown(f.settings.LocalTraffic, family, node); why != "" {
 			clients.PodsUnknown[family] = why
 		}
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 // ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line works as it is,

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 // kubeProxysFlags are all flags of kube-proxy v1.36.3, as its --help prints them, with the deprecated ones that it hides, each with

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
 )
 
 // runFlags are the flags of the daemon.
@@ -129,8 +130,8 @@ func (f *runFlags) logger(stderr io.Writer) *slog.Logger {
 }
 
 // options are what the flags ask of the daemon, after Validate.
-func (f *runFlags) options() *daemonOptions {
-	return &daemonOptions{
+func (f *runFlags) options() *daemon.Options {
+	return &daemon.Options{
 		Node:             f.node,
 		Manifests:        f.manifests,
 		Connection:       f.connection(),

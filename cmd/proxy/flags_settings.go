@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 // settingFlag is a flag that sets a field of kube-proxy's configuration. Where kube-proxy has such a flag, this has its name.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 // stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All commands that

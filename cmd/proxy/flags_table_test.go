@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the tables in README.md")

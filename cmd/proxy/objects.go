@@ -7,18 +7,20 @@ import (
 	"io"
 	"log/slog"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 // origin names where the objects come from, for messages.
 func (f *stateFlags) origin() string { return cmp.Or(f.manifests, "the cluster") }
 
 // connection is how the API server is reached.
-func (f *stateFlags) connection() apiserver.Connection {
+func (f *stateFlags) connection() kube.Connection {
 	from := f.settings.Connection
-	return apiserver.Connection{
+	return kube.Connection{
 		Kubeconfig:         from.Kubeconfig,
 		Server:             f.master,
 		QPS:                from.QPS,
@@ -30,16 +32,16 @@ func (f *stateFlags) connection() apiserver.Connection {
 }
 
 // connect returns the cluster. Nothing is asked yet.
-func (f *stateFlags) connect(log *slog.Logger) (*apiserver.Cluster, error) {
+func (f *stateFlags) connect(log *slog.Logger) (*cluster.Cluster, error) {
 	config, err := f.connection().Config()
 	if err != nil {
 		return nil, err
 	}
-	return apiserver.New(config, apiserver.Options{Node: f.node, ServiceProxyName: f.serviceProxyName, Log: log})
+	return cluster.New(config, cluster.Options{Node: f.node, ServiceProxyName: f.serviceProxyName, Log: log})
 }
 
 // load reads everything once. What had to be left out is a warning: everything else can still be answered.
-func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (model.Change, error) {
+func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (model.Change, error) {
 	update, err := f.loadOnce(ctx, stderr, nodes)
 	if err != nil {
 		return model.Change{}, err
@@ -50,20 +52,20 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes apiserver
 	return update.Change, nil
 }
 
-func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes apiserver.Nodes) (source.Update, error) {
+func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (convert.Update, error) {
 	if f.manifests == "" {
 		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		apiserver.LogTo(log)
+		kube.LogTo(log)
 		cluster, err := f.connect(log)
 		if err != nil {
-			return source.Update{}, fmt.Errorf("connect to the API server: %w", err)
+			return convert.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
 		return cluster.Load(ctx, nodes)
 	}
-	var folder source.Folder
+	var folder folder.Folder
 	update, err := folder.Load(f.manifests)
 	if err != nil {
-		return source.Update{}, fmt.Errorf("load manifests: %w", err)
+		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
 	}
 	return update, nil
 }

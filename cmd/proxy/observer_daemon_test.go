@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // TestForeignChangesCountAsRepairedWhenTheRulesAreBack asks the kernel: whatever is counted, the rules are the truth.
 func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
 	const repaired = `vicinity_foreign_changes_repaired_total{ip_family="IPv4"} `
 	if _, page := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(page, repaired+"0\n") {

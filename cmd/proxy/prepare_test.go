@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	var got outcome
 	namespace.Do(func() {
 		got = proxyCommand(t, words("run --node node-a --init-only --conntrack-udp-timeout 77s --conntrack-max-per-core 0")...)
@@ -48,7 +48,7 @@ func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 	before := score()
 	initOnly := func(value int) {
 		var got outcome
-		netnstest.New(t).Do(func() {
+		netns.New(t).Do(func() {
 			got = proxyCommand(t, words(fmt.Sprintf("run --node node-a --init-only --oom-score-adj %d", value))...)
 		})
 		if got.status != 0 || strings.Contains(got.stderr, "oom") || score() != value {
@@ -60,7 +60,7 @@ func TestTheOOMScoreIsSetIfOneIsGiven(t *testing.T) {
 }
 
 func TestWhatMayNotBeWrittenIsToldWithHowToSetIt(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	for _, name := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
 		namespace.Exec("sh", "-c", "echo 0 > /proc/sys/"+name)
 	}

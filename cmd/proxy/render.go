@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -53,7 +54,7 @@ What is left out of the manifests is told on standard error; standard output hol
 
 // runRender goes the way of 'run' to the letter, but to a kernel that is made of paper.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
-	change, err := flags.load(ctx, stderr, apiserver.OwnNode)
+	change, err := flags.load(ctx, stderr, cluster.OwnNode)
 	if err != nil {
 		return err
 	}
@@ -77,12 +78,12 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 }
 
 // warnOfRendering tells what 'run' would log about the settings, as far as the manifests make it matter.
-func warnOfRendering(stderr io.Writer, config ruleset.Config, change model.Change, node *model.Node) {
+func warnOfRendering(stderr io.Writer, tables ruleset.Config, change model.Change, node *model.Node) {
 	var sentences []string
 	if hasNodePort(change) {
-		sentences = append(ofSettings(config), ofNodePorts(config, node))
+		sentences = append(config.TableWarnings(tables), config.NodePortWarning(tables, node))
 	}
-	for _, sentence := range append(sentences, ofPods(config, node)) {
+	for _, sentence := range append(sentences, config.PodWarning(tables, node)) {
 		if sentence != "" {
 			fmt.Fprintf(stderr, "warning: %s\n", sentence)
 		}

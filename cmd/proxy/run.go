@@ -4,7 +4,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
 )
 
 func newRun() *cobra.Command {
@@ -50,10 +51,10 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			case flags.writeConfigTo != "":
 				return config.Write(flags.writeConfigTo, flags.effective())
 			case flags.initOnly:
-				return prepareOnly(flags.logger(command.ErrOrStderr()), &flags.settings)
+				return daemon.Prepare(flags.logger(command.ErrOrStderr()), &flags.settings)
 			}
 			log := flags.logger(command.ErrOrStderr())
-			return serve(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, flags.options())
+			return daemon.Run(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, flags.options())
 		},
 	}
 	flags.register(command.Flags())

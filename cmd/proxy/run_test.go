@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
 
 func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state)
 
 	if got := rules(namespace); !strings.Contains(got, webElement) {
@@ -50,7 +50,7 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 }
 
 func TestRunFollowsTheFolder(t *testing.T) {
-	namespace, dir := netnstest.New(t), manifestsCopy(t)
+	namespace, dir := netns.New(t), manifestsCopy(t)
 	d := startDaemon(t, namespace, "--manifests", dir, "--log-format", "json", "--log-level", "debug")
 	file := filepath.Join(dir, "shop.yaml")
 	text, err := os.ReadFile(file)
@@ -90,7 +90,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 }
 
 func TestRunRepairsWhatOthersChange(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
 
 	namespace.NFT("flush", "ruleset")
@@ -108,7 +108,7 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 }
 
 func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	namespace.NFT("add table ip mine")
 	startDaemon(t, namespace, "--manifests", state).end(t)
 
@@ -129,7 +129,7 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 
 func TestRunEndsIfTheFolderCannotBeRead(t *testing.T) {
 	var got outcome
-	netnstest.New(t).Do(func() {
+	netns.New(t).Do(func() {
 		got = proxyCommand(t, "run", "--node", "node-a", "--log-level", "error", "--manifests", filepath.Join(t.TempDir(), "missing"))
 	})
 	if got.status != 1 || !strings.HasPrefix(got.stderr, "proxy: load manifests: ") || strings.Count(got.stderr, "\n") != 1 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
 const (

@@ -3,12 +3,12 @@ package main
 import (
 	"log/slog"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
 // newCertificate returns the certificate of --cert-source.
-func newCertificate(connection apiserver.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger) (certs.Source, error) {
+func newCertificate(connection kube.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger) (certs.Source, error) {
 	if flags.certSource == files {
 		return certs.NewFiles(certs.FilesSettings{Certificate: flags.certFile, Key: flags.keyFile, Log: log, Observer: observer})
 	}

@@ -9,9 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissionconfig"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/check"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/config"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // The exit statuses of check, besides cli.OK.
@@ -105,17 +106,17 @@ func (f *checkFlags) Validate() error {
 	if len(f.files) == 0 {
 		errs = append(errs, errors.New("-f FILE is required: it is what is checked; - is standard input"))
 	}
-	if first := slices.Index(f.files, stdinFile); first >= 0 && slices.Contains(f.files[first+1:], stdinFile) {
+	if first := slices.Index(f.files, check.Stdin); first >= 0 && slices.Contains(f.files[first+1:], check.Stdin) {
 		errs = append(errs, errors.New("-f - is given twice, and standard input can be read once"))
 	}
 	return errors.Join(errs...)
 }
 
 // settings reads the configuration, or returns what is in force without one.
-func (f *checkFlags) settings() (*admission.Settings, error) {
-	settings := admissionconfig.Default()
+func (f *checkFlags) settings() (*rules.Settings, error) {
+	settings := config.Default()
 	if f.config != "" {
-		file, err := admissionconfig.Read(f.config)
+		file, err := config.Read(f.config)
 		if err != nil {
 			return nil, err
 		}
@@ -137,9 +138,9 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 	if err != nil {
 		return unchecked(stderr, err)
 	}
-	var files check
-	files.readAll(flags.files, stdin)
-	found := files.judge(settings)
+	var files check.Files
+	files.ReadAll(flags.files, stdin)
+	found := files.Judge(settings)
 	if err := reportWriters[flags.output](stdout, stderr, &found); err != nil {
 		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
@@ -153,7 +154,7 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 }
 
 // reportWriters are the formats of check -o.
-var reportWriters = map[string]func(stdout, stderr io.Writer, found *report) error{
-	"text": func(stdout, stderr io.Writer, found *report) error { return found.writeText(stdout, stderr) },
-	"json": func(stdout, _ io.Writer, found *report) error { return writeJSON(stdout, found) },
+var reportWriters = map[string]func(stdout, stderr io.Writer, found *check.Report) error{
+	"text": func(stdout, stderr io.Writer, found *check.Report) error { return found.WriteText(stdout, stderr) },
+	"json": func(stdout, _ io.Writer, found *check.Report) error { return writeJSON(stdout, found) },
 }

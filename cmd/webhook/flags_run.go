@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
 // The values of --cert-source.
@@ -30,7 +30,7 @@ type runFlags struct {
 	certSource, certFile, keyFile string
 	minTLSVersion                 string
 	shutdownDelay                 time.Duration
-	limits                        webhook.Limits
+	limits                        server.Limits
 
 	logLevel, logFormat string
 
@@ -65,9 +65,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`FILE` with the certificate, and those between it and its CA behind it; followed while running")
 	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`FILE` with its key")
 	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
-	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", webhook.DefaultShutdownDelay,
+	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", server.DefaultShutdownDelay,
 		"`TIME` for which everybody is still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
-	f.limits = webhook.DefaultLimits()
+	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
 		"`NUMBER` of reviews that are worked on at the same moment; more are told to come back in a second")
 	flags.StringVar(&f.logLevel, "log-level", "info",

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 func newRules() *cobra.Command {
@@ -33,7 +33,7 @@ webhook that does not answer would hold them up, and with them the way to itself
 			if err := cli.OneOf("output", output, "text", "json", "markdown"); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return ruleWriters[output](command.OutOrStdout(), admission.Rules())
+			return ruleWriters[output](command.OutOrStdout(), rules.Rules())
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or markdown")
@@ -41,13 +41,13 @@ webhook that does not answer would hold them up, and with them the way to itself
 }
 
 // ruleWriters are the formats of rules -o.
-var ruleWriters = map[string]func(io.Writer, []admission.Rule) error{
+var ruleWriters = map[string]func(io.Writer, []rules.Rule) error{
 	"text":     writeRulesAsText,
 	"json":     writeRulesAsJSON,
 	"markdown": writeRulesAsMarkdown,
 }
 
-func writeRulesAsText(w io.Writer, rules []admission.Rule) error {
+func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
 	const columnGap = 2
 	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
 	fmt.Fprintln(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG")
@@ -59,14 +59,14 @@ func writeRulesAsText(w io.Writer, rules []admission.Rule) error {
 
 // ruleJSON is a rule as others read it.
 type ruleJSON struct {
-	ID      admission.ID     `json:"id"`
-	Kind    string           `json:"kind"`
-	Default admission.Action `json:"default"`
-	Strict  admission.Action `json:"strict"`
-	Summary string           `json:"summary"`
+	ID      rules.ID     `json:"id"`
+	Kind    string       `json:"kind"`
+	Default rules.Action `json:"default"`
+	Strict  rules.Action `json:"strict"`
+	Summary string       `json:"summary"`
 }
 
-func writeRulesAsJSON(w io.Writer, rules []admission.Rule) error {
+func writeRulesAsJSON(w io.Writer, rules []rules.Rule) error {
 	list := make([]ruleJSON, 0, len(rules))
 	for _, rule := range rules {
 		list = append(list, ruleJSON{rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary})
@@ -74,7 +74,7 @@ func writeRulesAsJSON(w io.Writer, rules []admission.Rule) error {
 	return writeJSON(w, list)
 }
 
-func writeRulesAsMarkdown(w io.Writer, rules []admission.Rule) error {
+func writeRulesAsMarkdown(w io.Writer, rules []rules.Rule) error {
 	var table strings.Builder
 	table.WriteString("| id | object | by default | in strict mode | what is wrong |\n|---|---|---|---|---|\n")
 	for _, rule := range rules {
@@ -86,8 +86,8 @@ func writeRulesAsMarkdown(w io.Writer, rules []admission.Rule) error {
 }
 
 // inStrictMode is what follows from a violation in strict mode.
-func inStrictMode(rule admission.Rule) admission.Action {
-	return (&admission.Settings{Strict: true}).Action(rule)
+func inStrictMode(rule rules.Rule) rules.Action {
+	return (&rules.Settings{Strict: true}).Action(rule)
 }
 
 // writeJSON writes a document for people and programs: indented, and with < and > as they are.

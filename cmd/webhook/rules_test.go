@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 func TestEveryFormatOfTheRulesHasEveryRule(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEveryFormatOfTheRulesHasEveryRule(t *testing.T) {
 	}
 	text := strings.Split(strings.TrimSpace(webhookCommand(t, "", "rules").stdout), "\n")
 	table := strings.Split(strings.TrimSpace(webhookCommand(t, "", "rules", "-o", "markdown").stdout), "\n")
-	rules := admission.Rules()
+	rules := rules.Rules()
 	if len(list) != len(rules) || len(text) != len(rules)+1 || len(table) != len(rules)+2 {
 		t.Fatalf("%d rules: %d in JSON, %d lines of text, %d of the table", len(rules), len(list), len(text), len(table))
 	}

@@ -19,25 +19,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/certs"
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/metadata"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook"
-	"github.com/vicinity-proxy/vicinity/pkg/webhookmetrics"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// server holds the parts of a running webhook.
-type server struct {
+// webhook holds the parts of a running webhook.
+type webhook struct {
 	flags       *runFlags
 	log         *slog.Logger
-	recorder    *webhookmetrics.Recorder
+	recorder    *metrics.Recorder
 	settings    *settings
 	certificate certs.Source
-	cluster     *metadata.Cluster
+	cluster     *cluster.Cluster
 	manager     manager.Manager
-	https       *webhook.Server
+	https       *server.Server
 	unready     atomic.Pointer[string] // why, when somebody last asked; empty if it was ready
 }
 
@@ -46,9 +46,9 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	log := cli.NewLogger(stderr, flags.logFormat, flags.level)
 	saveTime()
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	apiserver.LogTo(log)
+	kube.LogTo(log)
 	log.Info("starting", "version", thisBuild().Version, "certificate", flags.certSource)
-	s, err := newServer(stop, flags, log)
+	s, err := newWebhook(stop, flags, log)
 	if err != nil {
 		return err
 	}
@@ -69,16 +69,16 @@ func saveTime() {
 	}
 }
 
-// newServer prepares the parts in the order in which they need each other.
-func newServer(ctx context.Context, flags *runFlags, log *slog.Logger) (s *server, err error) {
-	s = &server{flags: flags, log: log}
+// newWebhook prepares the parts in the order in which they need each other.
+func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webhook, err error) {
+	s = &webhook{flags: flags, log: log}
 	if s.recorder, err = newRecorder(); err != nil {
 		return nil, err
 	}
 	if s.settings, err = readSettings(flags, s.recorder, log); err != nil {
 		return nil, err
 	}
-	connection := apiserver.Connection{Kubeconfig: flags.kubeconfig}
+	connection := kube.Connection{Kubeconfig: flags.kubeconfig}
 	if s.certificate, err = newCertificate(connection, flags, certObserver{s.recorder}, log); err != nil {
 		return nil, err
 	}
@@ -88,24 +88,24 @@ func newServer(ctx context.Context, flags *runFlags, log *slog.Logger) (s *serve
 	if s.manager, err = s.newManager(connection); err != nil {
 		return nil, err
 	}
-	if s.cluster, err = metadata.Follow(ctx, s.manager.GetCache()); err != nil {
+	if s.cluster, err = cluster.Follow(ctx, s.manager.GetCache()); err != nil {
 		return nil, err
 	}
 	return s, s.register()
 }
 
 // newManager returns the manager of controller-runtime that runs the server, the cache, the probes and the metrics.
-func (s *server) newManager(connection apiserver.Connection) (manager.Manager, error) {
+func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error) {
 	config, err := connection.Config()
 	if err != nil {
 		return nil, err
 	}
 	made, err := ctrl.NewManager(config, manager.Options{
-		Cache:                  cache.Options{ByObject: metadata.ByObject()},
+		Cache:                  cache.Options{ByObject: cluster.ByObject()},
 		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
 		HealthProbeBindAddress: s.flags.healthAddress,
 		WebhookServer:          s.https,
-		MapperProvider:         metadata.Mapper,
+		MapperProvider:         cluster.Mapper,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing to serve: %w", err)
@@ -114,13 +114,13 @@ func (s *server) newManager(connection apiserver.Connection) (manager.Manager, e
 }
 
 // followVersion follows the version of the API server until ctx ends.
-func (s *server) followVersion(ctx context.Context) error {
+func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
 // runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API server that does not
 // answer (its Start gives the cache another context), and is not waited for then: no review has come to a process that was never ready.
-func (s *server) runManager(ctx context.Context) error {
+func (s *webhook) runManager(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.manager.Start(ctx) }()
 	select {
@@ -135,13 +135,13 @@ func (s *server) runManager(ctx context.Context) error {
 }
 
 // listen takes the address now, so that one that is taken is told before anything else is begun.
-func (s *server) listen(ctx context.Context) (*webhook.Server, error) {
+func (s *webhook) listen(ctx context.Context) (*server.Server, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address %s: %w", s.flags.webhookAddress, err)
 	}
-	return webhook.NewServer(webhook.ServerOptions{
+	return server.New(server.Options{
 		Listener:      listener,
 		Certificate:   s.certificate.GetCertificate,
 		MinTLSVersion: s.flags.tlsVersion,
@@ -152,15 +152,15 @@ func (s *server) listen(ctx context.Context) (*webhook.Server, error) {
 }
 
 // register names what is answered, and the two probes.
-func (s *server) register() error {
-	knowledge := webhook.Knowledge{
+func (s *webhook) register() error {
+	knowledge := server.Knowledge{
 		Settings: s.settings.current,
-		Cluster: func() admission.Cluster {
-			return admission.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
+		Cluster: func() rules.Cluster {
+			return rules.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
 		},
 		Namespace: s.cluster.Namespace,
 	}
-	for path, handler := range webhook.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {
+	for path, handler := range server.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {
 		s.manager.GetWebhookServer().Register(path, handler)
 	}
 	return errors.Join(
@@ -170,7 +170,7 @@ func (s *server) register() error {
 }
 
 // synced is what is not known yet of the cluster. The server asks it from its first moment on.
-func (s *server) synced() error {
+func (s *webhook) synced() error {
 	if s.cluster == nil || !s.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
 	}
@@ -179,7 +179,7 @@ func (s *server) synced() error {
 
 // ready is why no reviews should come here. controller-runtime keeps that from whoever asks for /readyz, so the log says it when it
 // changes.
-func (s *server) ready() error {
+func (s *webhook) ready() error {
 	err := s.https.Ready()
 	reason := ""
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/certs"
-	"github.com/vicinity-proxy/vicinity/pkg/metadata"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 )
 
 // away is how to reach an API server that does not answer.
@@ -58,7 +58,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *te
 		t.Fatal(err)
 	}
 	var log lockedBuffer
-	s := &server{
+	s := &webhook{
 		flags:       &runFlags{webhookAddress: "127.0.0.1:0", healthAddress: "0", metricAddress: "0"},
 		log:         slog.New(slog.NewTextHandler(&log, nil)),
 		certificate: uncertified{},
@@ -67,10 +67,10 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *te
 	if s.https, err = s.listen(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s.manager, err = s.newManager(apiserver.Connection{Kubeconfig: kubeconfig}); err != nil {
+	if s.manager, err = s.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
 		t.Fatal(err)
 	}
-	if s.cluster, err = metadata.Follow(t.Context(), s.manager.GetCache()); err != nil {
+	if s.cluster, err = cluster.Follow(t.Context(), s.manager.GetCache()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.register(); err != nil {

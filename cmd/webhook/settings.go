@@ -7,28 +7,28 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissionconfig"
-	"github.com/vicinity-proxy/vicinity/pkg/webhookmetrics"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/config"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // settings are those in force: what the file says, or said when it was right.
 type settings struct {
-	file      *admissionconfig.File // nil without one
+	file      *config.File // nil without one
 	namespace string
-	recorder  *webhookmetrics.Recorder
+	recorder  *metrics.Recorder
 	log       *slog.Logger
-	now       atomic.Pointer[admission.Settings]
+	now       atomic.Pointer[rules.Settings]
 }
 
 // readSettings reads the file. At the start nothing but a right one will do.
-func readSettings(flags *runFlags, recorder *webhookmetrics.Recorder, log *slog.Logger) (*settings, error) {
+func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger) (*settings, error) {
 	s := &settings{namespace: flags.namespace, recorder: recorder, log: log}
 	if flags.config == "" {
-		s.put(admissionconfig.Default())
+		s.put(config.Default())
 		return s, nil
 	}
-	file, err := admissionconfig.Read(flags.config)
+	file, err := config.Read(flags.config)
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +37,10 @@ func readSettings(flags *runFlags, recorder *webhookmetrics.Recorder, log *slog.
 	return s, nil
 }
 
-func (s *settings) current() *admission.Settings { return s.now.Load() }
+func (s *settings) current() *rules.Settings { return s.now.Load() }
 
 // put makes settings those in force. The webhook's own namespace is never given defaults: its Service must not depend on it.
-func (s *settings) put(read *admission.Settings) {
+func (s *settings) put(read *rules.Settings) {
 	inForce := *read
 	inForce.ExcludedNamespaces = append(slices.Clone(read.ExcludedNamespaces), s.namespace)
 	s.now.Store(&inForce)

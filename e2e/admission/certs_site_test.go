@@ -27,7 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/pkg/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
 // The names that the package comment of certs gives permissions for.
@@ -118,7 +118,7 @@ func (s *certsSite) permit() {
 // documentedRoles reads the permissions from the package comment of certs.
 func documentedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRole) {
 	t.Helper()
-	source, err := os.ReadFile("../../pkg/certs/doc.go")
+	source, err := os.ReadFile("../../pkg/webhook/certs/doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
 // certsSettled is for tests in which nothing is renewed by the passing of time.

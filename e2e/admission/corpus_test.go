@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before anybody judged it.
@@ -52,13 +52,13 @@ type corpus struct {
 
 // placedCase is a case, and its Namespace; or what a Namespace that is the object is called.
 type placedCase struct {
-	admissiontest.Case
+	rulecases.Case
 	namespace string
 }
 
 // group is cases that need the same settings and Nodes.
 type group struct {
-	settings *admissiontest.Settings
+	settings *rulecases.Settings
 	nodes    []map[string]string // nil: nothing that a case asks for is missing
 	cases    []placedCase
 }
@@ -153,7 +153,7 @@ func (c *corpus) groups() []*group {
 	return groups
 }
 
-func needsUpdates(settings *admissiontest.Settings) bool { return settings != nil && settings.OnUpdate }
+func needsUpdates(settings *rulecases.Settings) bool { return settings != nil && settings.OnUpdate }
 
 // prepare gives the webhook the settings and the Nodes of a group. Which Nodes it knows shows without settings only.
 func (c *corpus) prepare(g *group) {
@@ -174,21 +174,21 @@ func (c *corpus) prepare(g *group) {
 	}
 }
 
-func (c *corpus) configure(settings *admissiontest.Settings) {
+func (c *corpus) configure(settings *rulecases.Settings) {
 	c.t.Helper()
 	c.configs++
 	c.in.configure(configOf(c.t, settings, c.configs))
 }
 
 // configOf is the file that says what the settings of a case say. The number makes it another one than the last.
-func configOf(t *testing.T, settings *admissiontest.Settings, number int) string {
+func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	t.Helper()
 	file := map[string]any{"apiVersion": "vicinity.dev/v1alpha1", "kind": "TopologyAdmissionConfiguration"}
 	if settings != nil {
 		defaults := map[string]any{"onUpdate": settings.OnUpdate, "withSessionAffinity": settings.WithAffinity}
 		if given := settings.Default; given != nil {
-			field := map[admission.Setting]string{
-				admission.TopologyMode: "topologyMode", admission.TrafficDistribution: "trafficDistribution", admission.TopologyKeys: "topologyKeys",
+			field := map[rules.Setting]string{
+				rules.TopologyMode: "topologyMode", rules.TrafficDistribution: "trafficDistribution", rules.TopologyKeys: "topologyKeys",
 			}[given.Setting]
 			defaults[field] = given.Value
 		}
@@ -250,7 +250,7 @@ func (c *corpus) misses(key string) bool {
 		"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 	})
 	must(c.t, got.err)
-	return slices.ContainsFunc(got.found, func(want admissiontest.Want) bool { return want.Rule == "SVC030" })
+	return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC030" })
 }
 
 // run makes the request of a case and compares what comes of it.
@@ -263,7 +263,7 @@ func (c *corpus) run(t *testing.T, one placedCase) {
 	if diff := gocmp.Diff(one.Want, got.found, cmpopts.EquateEmpty(), cmpopts.SortSlices(byRuleAndPath)); diff != "" {
 		t.Errorf("what is found (-want +got):\n%s\n%s", diff, got)
 	}
-	isToDeny := slices.ContainsFunc(one.Want, func(want admissiontest.Want) bool { return want.Action == admission.Deny })
+	isToDeny := slices.ContainsFunc(one.Want, func(want rulecases.Want) bool { return want.Action == rules.Deny })
 	switch {
 	case isToDeny && isDenied(got.err) == nil:
 		t.Errorf("it must be invalid by our rules: %v", got.err)
@@ -277,7 +277,7 @@ func (c *corpus) run(t *testing.T, one placedCase) {
 	}
 }
 
-func byRuleAndPath(a, b admissiontest.Want) bool {
+func byRuleAndPath(a, b rulecases.Want) bool {
 	return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Path, b.Path)) < 0
 }
 
@@ -300,18 +300,18 @@ func checkStored(t *testing.T, one placedCase, stored map[string]any) {
 }
 
 // settingsOf are the topology settings of a Service.
-func settingsOf(service map[string]any) map[admission.Setting]string {
-	settings := map[admission.Setting]string{}
+func settingsOf(service map[string]any) map[rules.Setting]string {
+	settings := map[rules.Setting]string{}
 	annotations := annotationsOf(service)
 	if mode, set := annotations[modeAnnotation]; set {
-		settings[admission.TopologyMode] = mode
+		settings[rules.TopologyMode] = mode
 	}
 	if keys, set := annotations[keysAnnotation]; set {
-		settings[admission.TopologyKeys] = keys
+		settings[rules.TopologyKeys] = keys
 	}
 	spec, _ := service["spec"].(map[string]any)
 	if distribution, set := spec["trafficDistribution"].(string); set {
-		settings[admission.TrafficDistribution] = distribution
+		settings[rules.TrafficDistribution] = distribution
 	}
 	return settings
 }
@@ -354,7 +354,7 @@ func (c *corpus) checkAudit(t *testing.T, one placedCase) {
 // isLeftOut says whether the mutating configuration leaves a case out.
 func isLeftOut(one placedCase) bool {
 	switch {
-	case one.Default.Source == admission.FromService, one.Default.Source == admission.FromOptOut:
+	case one.Default.Source == rules.FromService, one.Default.Source == rules.FromOptOut:
 		return true
 	case one.Old != nil && !needsUpdates(one.Settings):
 		return true

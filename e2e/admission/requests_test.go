@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 const (
@@ -40,7 +40,7 @@ func serviceOf(name string, annotations map[string]string) *corev1.Service {
 type answer struct {
 	object map[string]any // what is stored
 	err    error
-	found  []admissiontest.Want // what the webhook says, as a case writes it
+	found  []rulecases.Want // what the webhook says, as a case writes it
 }
 
 // ask makes a request as kubectl does, and reads the answer.
@@ -57,7 +57,7 @@ func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[st
 	}
 	got.found = deniedBy(got.err)
 	for _, warning := range result.Warnings() {
-		if want, ours := toldIn(warning.Text, admission.Warn); ours {
+		if want, ours := toldIn(warning.Text, rules.Warn); ours {
 			got.found = append(got.found, want)
 		}
 	}
@@ -68,25 +68,25 @@ func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[st
 var told = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
 
 // toldIn reads a warning: `<path>: ... [SVC006]`.
-func toldIn(text string, action admission.Action) (want admissiontest.Want, ours bool) {
+func toldIn(text string, action rules.Action) (want rulecases.Want, ours bool) {
 	rule := told.FindStringSubmatch(text)
 	if rule == nil {
 		return want, false
 	}
 	path, _, _ := strings.Cut(text, ": ")
-	return admissiontest.Want{Rule: admission.ID(rule[1]), Action: action, Path: path}, true
+	return rulecases.Want{Rule: rules.ID(rule[1]), Action: action, Path: path}, true
 }
 
 // deniedBy reads the causes of a refusal.
-func deniedBy(err error) []admissiontest.Want {
+func deniedBy(err error) []rulecases.Want {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil {
 		return nil
 	}
-	var found []admissiontest.Want
+	var found []rulecases.Want
 	for _, cause := range status.ErrStatus.Details.Causes {
 		if rule := told.FindStringSubmatch(cause.Message); rule != nil {
-			found = append(found, admissiontest.Want{Rule: admission.ID(rule[1]), Action: admission.Deny, Path: cause.Field})
+			found = append(found, rulecases.Want{Rule: rules.ID(rule[1]), Action: rules.Deny, Path: cause.Field})
 		}
 	}
 	return found

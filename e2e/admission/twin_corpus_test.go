@@ -10,14 +10,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // twinCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
 type twinCase struct {
-	admissiontest.Case
+	rulecases.Case
 	place string
 }
 
@@ -99,7 +99,7 @@ func (w *twin) request(t *testing.T, c twinCase, parameters ...string) twinAnswe
 }
 
 // wantWords are what the policies say.
-func (c twinCase) wantWords() []admissiontest.Want {
+func (c twinCase) wantWords() []rulecases.Want {
 	if c.Twin != "" {
 		return nil
 	}
@@ -107,13 +107,13 @@ func (c twinCase) wantWords() []admissiontest.Want {
 }
 
 // checkTwinWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in its text.
-func checkTwinWords(t *testing.T, want []admissiontest.Want, answer twinAnswer) {
+func checkTwinWords(t *testing.T, want []rulecases.Want, answer twinAnswer) {
 	t.Helper()
 	wanted, said := map[string]bool{}, map[string]bool{}
 	isDenied := false
 	for _, one := range want {
 		wanted[string(one.Action)+" "+string(one.Rule)] = true
-		isDenied = isDenied || one.Action == admission.Deny
+		isDenied = isDenied || one.Action == rules.Deny
 		isFound := func(word twinWord) bool {
 			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
 		}
@@ -130,7 +130,7 @@ func checkTwinWords(t *testing.T, want []admissiontest.Want, answer twinAnswer) 
 }
 
 // wantSettings are the topology settings of the object of a case once it is stored.
-func (c twinCase) wantSettings(t *testing.T) map[admission.Setting]string {
+func (c twinCase) wantSettings(t *testing.T) map[rules.Setting]string {
 	t.Helper()
 	settings := storedSettings(twinSettings(t, c.Object))
 	switch {
@@ -147,26 +147,26 @@ func (c twinCase) wantSettings(t *testing.T) map[admission.Setting]string {
 	return settings
 }
 
-var twinDefaultAnnotations = map[admission.Setting]string{
-	admission.TopologyMode:        policy.DefaultTopologyModeAnnotation,
-	admission.TopologyKeys:        policy.DefaultTopologyKeysAnnotation,
-	admission.TrafficDistribution: policy.DefaultTrafficDistributionAnnotation,
+var twinDefaultAnnotations = map[rules.Setting]string{
+	rules.TopologyMode:        policy.DefaultTopologyModeAnnotation,
+	rules.TopologyKeys:        policy.DefaultTopologyKeysAnnotation,
+	rules.TrafficDistribution: policy.DefaultTrafficDistributionAnnotation,
 }
 
 // twinSettings are the topology settings of a Service.
-func twinSettings(t *testing.T, object map[string]any) map[admission.Setting]string {
+func twinSettings(t *testing.T, object map[string]any) map[rules.Setting]string {
 	t.Helper()
-	service := admissiontest.Service(t, object)
-	settings := map[admission.Setting]string{}
-	for setting, key := range map[admission.Setting]string{
-		admission.TopologyMode: policy.TopologyModeAnnotation, admission.TopologyKeys: policy.TopologyKeysAnnotation,
+	service := rulecases.Service(t, object)
+	settings := map[rules.Setting]string{}
+	for setting, key := range map[rules.Setting]string{
+		rules.TopologyMode: policy.TopologyModeAnnotation, rules.TopologyKeys: policy.TopologyKeysAnnotation,
 	} {
 		if value, present := service.Metadata.Annotations[key]; present {
 			settings[setting] = value
 		}
 	}
 	if service.Spec.TrafficDistribution != nil {
-		settings[admission.TrafficDistribution] = *service.Spec.TrafficDistribution
+		settings[rules.TrafficDistribution] = *service.Spec.TrafficDistribution
 	}
 	return settings
 }

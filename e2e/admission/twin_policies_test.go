@@ -10,8 +10,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // testApply applies the plain files, and then what kustomize makes of the folders, which changes nothing.
@@ -56,14 +56,14 @@ func (w *twin) awaitAll() {
 	twinAwait(w.t, "Services are given defaults", func() error {
 		answer := w.create(w.t, twinService(twinProbed, "web"), "dryRun=All")
 		twinMust(w.t, answer.err)
-		if twinSettings(w.t, answer.stored)[admission.TopologyMode] != "Auto" {
+		if twinSettings(w.t, answer.stored)[rules.TopologyMode] != "Auto" {
 			return fmt.Errorf("this one is not")
 		}
 		return nil
 	})
 }
 
-func (w *twin) awaitRule(t *testing.T, rule admission.ID, object map[string]any) {
+func (w *twin) awaitRule(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	twinAwait(t, string(rule)+" is in force", func() error {
 		if answer := w.create(t, object, "dryRun=All"); !answer.says(rule) {
@@ -82,7 +82,7 @@ func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
 }
 
 // knownBad has an object for each policy.
-func (w *twin) knownBad() map[admission.ID]map[string]any {
+func (w *twin) knownBad() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -93,7 +93,7 @@ func (w *twin) knownBad() map[admission.ID]map[string]any {
 		metadata["name"] = "bad"
 		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}
 	}
-	return map[admission.ID]map[string]any{
+	return map[rules.ID]map[string]any{
 		"SVC001": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, "")),
 		"SVC022": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyModeAnnotation, "foo")),
 		"SVC027": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, policy.TopologyKeysAnnotation)),
@@ -162,7 +162,7 @@ func (w *twin) testRuleOff(t *testing.T) {
 	w.awaitRule(t, "SVC027", w.knownBad()["SVC027"])
 }
 
-func (w *twin) awaitSilence(t *testing.T, rule admission.ID, object map[string]any) {
+func (w *twin) awaitSilence(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
 	twinAwait(t, string(rule)+" is out of force", func() error {
 		if answer := w.create(t, object, "dryRun=All"); answer.says(rule) {
@@ -237,7 +237,7 @@ func (w *twin) testStrict(t *testing.T, cases []twinCase) {
 
 func twinDenies(c twinCase) bool {
 	for _, want := range c.Want {
-		if want.Action == admission.Deny {
+		if want.Action == rules.Deny {
 			return true
 		}
 	}

@@ -10,22 +10,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // The table of rules in the README is what the cases and the policies say.
 func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
-	policies := map[admission.ID]string{}
+	policies := map[rules.ID]string{}
 	for _, policy := range twinPolicies(t) {
 		for _, variable := range policy.Spec.Variables {
-			if _, isRule := admission.RuleOf(admission.ID(variable.Name)); isRule {
-				policies[admission.ID(variable.Name)] = policy.Name
+			if _, isRule := rules.RuleOf(rules.ID(variable.Name)); isRule {
+				policies[rules.ID(variable.Name)] = policy.Name
 			}
 		}
 	}
 	var want []string
-	for _, rule := range admission.Rules() {
+	for _, rule := range rules.Rules() {
 		want = append(want, twinRow(rule, policies[rule.ID], twinReasons(t, rule.ID)))
 	}
 	text, err := os.ReadFile(filepath.Join(twinFolder, "README.md"))
@@ -42,12 +42,12 @@ func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
 }
 
 func isTwinRule(id string) bool {
-	_, isRule := admission.RuleOf(admission.ID(id))
+	_, isRule := rules.RuleOf(rules.ID(id))
 	return isRule
 }
 
 // twinRow is the line of a rule. A rule that is in no policy must have a reason in every case that breaks it.
-func twinRow(rule admission.Rule, policy string, reasons []string) string {
+func twinRow(rule rules.Rule, policy string, reasons []string) string {
 	what := "`" + policy + "`"
 	if policy == "" {
 		what = "no: " + strings.Join(reasons, "; ")
@@ -56,11 +56,11 @@ func twinRow(rule admission.Rule, policy string, reasons []string) string {
 }
 
 // twinReasons are why CEL cannot express a rule, in the cases that break it.
-func twinReasons(t *testing.T, rule admission.ID) []string {
+func twinReasons(t *testing.T, rule rules.ID) []string {
 	t.Helper()
 	var reasons []string
-	for _, c := range admissiontest.Cases(t) {
-		breaks := slices.ContainsFunc(c.Want, func(want admissiontest.Want) bool { return want.Rule == rule })
+	for _, c := range rulecases.Cases(t) {
+		breaks := slices.ContainsFunc(c.Want, func(want rulecases.Want) bool { return want.Rule == rule })
 		if breaks && c.Twin != "" && !slices.Contains(reasons, c.Twin) {
 			reasons = append(reasons, c.Twin)
 		}

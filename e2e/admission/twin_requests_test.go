@@ -13,20 +13,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // twinAuto is what a Service is given where the default is Auto.
-func twinAuto() map[admission.Setting]string {
+func twinAuto() map[rules.Setting]string {
 	if !isAtLeast(hasMutatingPolicies) {
-		return map[admission.Setting]string{}
+		return map[rules.Setting]string{}
 	}
-	return map[admission.Setting]string{admission.TopologyMode: "Auto"}
+	return map[rules.Setting]string{rules.TopologyMode: "Auto"}
 }
 
-func checkTwinSettings(t *testing.T, what string, want map[admission.Setting]string, answer twinAnswer) {
+func checkTwinSettings(t *testing.T, what string, want map[rules.Setting]string, answer twinAnswer) {
 	t.Helper()
 	twinMust(t, answer.err)
 	if diff := cmp.Diff(want, twinSettings(t, answer.stored)); diff != "" {
@@ -37,7 +37,7 @@ func checkTwinSettings(t *testing.T, what string, want map[admission.Setting]str
 // testWriting: whichever way a Service is written, it is given its default when it is new, and then never again.
 func (w *twin) testWriting(t *testing.T) {
 	w.namespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
-	none := map[admission.Setting]string{}
+	none := map[rules.Setting]string{}
 
 	checkTwinSettings(t, "a dry run", twinAuto(), w.create(t, twinService("writing", "dry"), "dryRun=All"))
 	if _, err := w.client.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
@@ -58,7 +58,7 @@ func (w *twin) testWriting(t *testing.T) {
 	checkTwinSettings(t, "a create", twinAuto(), w.create(t, twinService("writing", "web")))
 	checkTwinSettings(t, "a PUT without the annotation", none, w.replace(t, twinService("writing", "web")))
 	own := twinService("writing", "own", twinAnnotated(policy.TopologyModeAnnotation, "Disabled"))
-	disabled := map[admission.Setting]string{admission.TopologyMode: "Disabled"}
+	disabled := map[rules.Setting]string{rules.TopologyMode: "Disabled"}
 	checkTwinSettings(t, "a setting of its own", disabled, w.create(t, own))
 	w.testClientSideApply(t)
 }
@@ -75,7 +75,7 @@ func (w *twin) testClientSideApply(t *testing.T) {
 	}
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
 	mode := w.run(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
-	if mode != twinAuto()[admission.TopologyMode] {
+	if mode != twinAuto()[rules.TopologyMode] {
 		t.Errorf("after two applies topology-mode is %q", mode)
 	}
 }
@@ -105,7 +105,7 @@ func (w *twin) testDeletion(t *testing.T) {
 // testOptingOut: what runs the cluster is not judged, nor is a Namespace that does not want to be. Services that opt out are among the
 // cases.
 func (w *twin) testOptingOut(t *testing.T) {
-	w.namespace(t, "opted-out", &admissiontest.Namespace{
+	w.namespace(t, "opted-out", &rulecases.Namespace{
 		Labels:      map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled},
 		Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"},
 	})
@@ -116,7 +116,7 @@ func (w *twin) testOptingOut(t *testing.T) {
 			t.Errorf("a wrong Service in %s: %v", namespace, answer)
 		}
 	}
-	none := map[admission.Setting]string{}
+	none := map[rules.Setting]string{}
 	checkTwinSettings(t, "a Service in a Namespace that opts out", none, w.create(t, twinService("opted-out", "web")))
 }
 
@@ -173,7 +173,7 @@ func (w *twin) testLargeObjects(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change func(metadata, spec map[string]any)
-		denies admission.ID // which must be found all the same
+		denies rules.ID // which must be found all the same
 	}{
 		"a long value": {twinAnnotated("example.com/long", strings.Repeat("x", most)), ""},
 		"commas":       {twinAnnotated(policy.TopologyKeysAnnotation, strings.Repeat(",", most)), "SVC002"},
@@ -218,7 +218,7 @@ func (w *twin) testLargeSlice(t *testing.T) {
 // testClusterDefaults gives the policy each default of the cluster that the cases have, as the README says.
 func (w *twin) testClusterDefaults(t *testing.T, cases []twinCase) {
 	needs(t, hasMutatingPolicies, "a policy that gives defaults")
-	byDefault := map[admissiontest.Setting][]twinCase{}
+	byDefault := map[rulecases.Setting][]twinCase{}
 	for _, c := range cases {
 		if s := c.Settings; s != nil && s.Default != nil && !s.OnUpdate && !s.WithAffinity && s.ProxyName == "" {
 			byDefault[*s.Default] = append(byDefault[*s.Default], c)
@@ -236,12 +236,12 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []twinCase) {
 	}
 }
 
-func (w *twin) giveDefault(t *testing.T, given admissiontest.Setting) {
+func (w *twin) giveDefault(t *testing.T, given rulecases.Setting) {
 	t.Helper()
 	const example = `{"vicinity.dev/default-traffic-distribution": "PreferSameZone"}`
 	expression := fmt.Sprintf("{%q: %q}", twinDefaultAnnotations[given.Setting], given.Value)
 	w.mustDo(t, "value: cluster", example, expression)
-	want := map[admission.Setting]string{given.Setting: given.Value}
+	want := map[rules.Setting]string{given.Setting: given.Value}
 	twinAwait(t, "Services are given "+expression, func() error {
 		answer := w.create(t, twinService("without-default", "web"), "dryRun=All")
 		twinMust(t, answer.err)

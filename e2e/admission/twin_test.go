@@ -20,8 +20,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // The twin: policies that the API server itself evaluates, in place of the webhook.
@@ -147,8 +147,8 @@ type twinAnswer struct {
 
 // twinWord is a rule in an answer, with the text around it.
 type twinWord struct {
-	rule   admission.ID
-	action admission.Action
+	rule   rules.ID
+	action rules.Action
 	text   string
 }
 
@@ -213,14 +213,14 @@ func readTwin(t *testing.T, result rest.Result) twinAnswer {
 		twinMust(t, json.Unmarshal(text, &answer.stored))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](answer.err); ok {
-		answer.said = twinWords(status.ErrStatus.Message, admission.Deny)
+		answer.said = twinWords(status.ErrStatus.Message, rules.Deny)
 		asKubernetes := status.ErrStatus.Code == http.StatusUnprocessableEntity && status.ErrStatus.Reason == metav1.StatusReasonInvalid
 		if len(answer.said) > 0 && !asKubernetes {
 			t.Errorf("denied with code %d and reason %s", status.ErrStatus.Code, status.ErrStatus.Reason)
 		}
 	}
 	for _, warning := range result.Warnings() {
-		answer.said = append(answer.said, twinWords(warning.Text, admission.Warn)...)
+		answer.said = append(answer.said, twinWords(warning.Text, rules.Warn)...)
 	}
 	return answer
 }
@@ -228,16 +228,16 @@ func readTwin(t *testing.T, result rest.Result) twinAnswer {
 // twinRule is how the text of each rule ends.
 var twinRule = regexp.MustCompile(`\[([A-Z]+\d{3})\]`)
 
-func twinWords(text string, action admission.Action) []twinWord {
+func twinWords(text string, action rules.Action) []twinWord {
 	var words []twinWord
 	for _, found := range twinRule.FindAllStringSubmatch(text, -1) {
-		words = append(words, twinWord{rule: admission.ID(found[1]), action: action, text: text})
+		words = append(words, twinWord{rule: rules.ID(found[1]), action: action, text: text})
 	}
 	return words
 }
 
 // says reports whether an answer has a rule.
-func (a twinAnswer) says(rule admission.ID) bool {
+func (a twinAnswer) says(rule rules.ID) bool {
 	for _, word := range a.said {
 		if word.rule == rule {
 			return true
@@ -299,7 +299,7 @@ func twinAnnotated(key, value string) func(metadata, spec map[string]any) {
 }
 
 // namespace makes one with a case's labels and annotations.
-func (w *twin) namespace(t *testing.T, name string, of *admissiontest.Namespace) {
+func (w *twin) namespace(t *testing.T, name string, of *rulecases.Namespace) {
 	t.Helper()
 	metadata := map[string]any{"name": name}
 	if of != nil {

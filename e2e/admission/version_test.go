@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/admissiontest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // With binaries.OfYours the tests run against API servers of other releases. What those answer otherwise than the cases have it is here.
@@ -72,9 +72,9 @@ func needs(t *testing.T, minor uint, what string) {
 }
 
 // casesForServer are the cases as the API server can be asked them.
-func casesForServer(t *testing.T) []admissiontest.Case {
+func casesForServer(t *testing.T) []rulecases.Case {
 	t.Helper()
-	cases := admissiontest.Cases(t)
+	cases := rulecases.Cases(t)
 	for i := range cases {
 		if !isAtLeast(takesPreferSame) {
 			respell(cases[i].Object)
@@ -98,29 +98,29 @@ func respell(object map[string]any) {
 }
 
 // giveNoDistribution: as a default it would be why a Service is refused. That comes before the question in how many zones the Nodes are.
-func giveNoDistribution(c *admissiontest.Case) {
+func giveNoDistribution(c *rulecases.Case) {
 	given := c.Default
 	if given == nil {
 		return
 	}
 	hasNoZones := given.Reason == "zones" && c.Namespace.Annotations[policy.DefaultTrafficDistributionAnnotation] != ""
-	if given.Setting == admission.TrafficDistribution || hasNoZones {
+	if given.Setting == rules.TrafficDistribution || hasNoZones {
 		given.Setting, given.Value, given.Reason = "", "", "before 1.34"
 	}
 }
 
 // expectNoDistribution: nobody is asked about a field that the API server has dropped. It is the only setting of Services without
 // annotations, and there is nothing to say of Services without settings.
-func expectNoDistribution(c *admissiontest.Case) {
+func expectNoDistribution(c *rulecases.Case) {
 	spec, _ := c.Object["spec"].(map[string]any)
 	isAlone := spec["trafficDistribution"] != nil && len(annotationsOf(c.Object)) == 0
-	c.Want = slices.DeleteFunc(c.Want, func(want admissiontest.Want) bool { return isAlone || want.Path == "spec.trafficDistribution" })
+	c.Want = slices.DeleteFunc(c.Want, func(want rulecases.Want) bool { return isAlone || want.Path == "spec.trafficDistribution" })
 }
 
 // storedSettings are the settings of an object that the API server keeps.
-func storedSettings(settings map[admission.Setting]string) map[admission.Setting]string {
+func storedSettings(settings map[rules.Setting]string) map[rules.Setting]string {
 	if !isAtLeast(keepsDistribution) {
-		delete(settings, admission.TrafficDistribution)
+		delete(settings, rules.TrafficDistribution)
 	}
 	return settings
 }

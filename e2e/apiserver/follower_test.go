@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // patience is for a machine that is busy with other things.
@@ -31,15 +31,15 @@ func eventually(t *testing.T, what string, condition func() bool) {
 
 // follower runs a Cluster and applies its updates, as the proxy does.
 type follower struct {
-	*apiserver.Cluster
+	*cluster.Cluster
 	t    *testing.T
 	log  *lockedBuffer
 	busy sync.Mutex // held, it keeps deliver from returning
 
 	mu       sync.Mutex
 	state    *model.Cluster
-	updates  []source.Update
-	problems []source.Problem
+	updates  []convert.Update
+	problems []convert.Problem
 	outages  map[string]outage // those of now, by resource
 }
 
@@ -53,7 +53,7 @@ type outage struct {
 func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower {
 	t.Helper()
 	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}}
-	cluster, err := apiserver.New(config, apiserver.Options{
+	cluster, err := cluster.New(config, cluster.Options{
 		Node: node, ServiceProxyName: proxyName, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		Interrupted: f.interrupted, Resumed: f.resumed,
 	})
@@ -76,7 +76,7 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 	return f
 }
 
-func (f *follower) deliver(update source.Update) {
+func (f *follower) deliver(update convert.Update) {
 	f.mu.Lock()
 	f.updates = append(f.updates, update)
 	f.problems = update.Problems
@@ -120,10 +120,10 @@ func (f *follower) count() int {
 }
 
 // since returns the updates behind the first ones.
-func (f *follower) since(count int) []source.Update {
+func (f *follower) since(count int) []convert.Update {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]source.Update{}, f.updates[count:]...)
+	return append([]convert.Update{}, f.updates[count:]...)
 }
 
 // until waits until what was delivered makes a condition hold.

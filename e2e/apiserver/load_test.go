@@ -10,13 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-func load(t *testing.T, config *rest.Config, node string, nodes apiserver.Nodes) (source.Update, error) {
+func load(t *testing.T, config *rest.Config, node string, nodes cluster.Nodes) (convert.Update, error) {
 	t.Helper()
-	cluster, err := apiserver.New(config, apiserver.Options{Node: node, Log: slog.New(slog.DiscardHandler)})
+	cluster, err := cluster.New(config, cluster.Options{Node: node, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestLoadReturnsWhatRunDeliversFirst(t *testing.T) {
 	w.patchSlice("bad-1", `{"ports": [{"name": "http", "port": 70000}]}`)
 
 	want := follow(t, admin(), self, "").started().since(0)[0]
-	got, err := load(t, admin(), self, apiserver.OwnNode)
+	got, err := load(t, admin(), self, cluster.OwnNode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 	other := w.node("other", zoneLabel+"=zone-b", rackLabel+"=rack-2", "example.com/row=row-1")
 	for name, node := range map[string]string{"as a node": self, "as nobody": ""} {
 		t.Run(name+" without keys", func(t *testing.T) {
-			got, err := load(t, admin(), node, apiserver.AllNodes)
+			got, err := load(t, admin(), node, cluster.AllNodes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 		})
 	}
 	w.service("web", keyed(rackLabel))
-	got, err := load(t, admin(), self, apiserver.AllNodes)
+	got, err := load(t, admin(), self, cluster.AllNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestLoadSaysWhatItMayNotList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = load(t, config, "none", apiserver.OwnNode)
+	_, err = load(t, config, "none", cluster.OwnNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}

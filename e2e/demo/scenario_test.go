@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 // paperStage is a stage without networks: two places in zone-a, one in zone-b.
@@ -65,7 +65,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			must(t, s.writeCluster())
 			_, err := s.writeEndpoints(emptied)
 			must(t, err)
-			var folder source.Folder
+			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
 			if len(update.Problems) > 0 {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
-	"github.com/vicinity-proxy/vicinity/pkg/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 )
 
 // cluster is an API server for one test.

@@ -12,7 +12,7 @@ import (
 	clientcmdv1 "k8s.io/client-go/tools/clientcmd/api/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/pkg/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
 // settings reads the config.conf of a ConfigMap as the proxy does. A setting without meaning fails the test.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
-	"github.com/vicinity-proxy/vicinity/pkg/apiserver"
-	"github.com/vicinity-proxy/vicinity/pkg/events"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // requests collects what is asked of the API server, in RBAC's words, and what was forbidden.
@@ -92,19 +92,19 @@ func testRequests(t *testing.T, plane *controlplane.ControlPlane) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	cluster, err := apiserver.New(config, apiserver.Options{Node: "node-1", Log: log})
+	followed, err := cluster.New(config, cluster.Options{Node: "node-1", Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Run watches, and lists only at an API server that cannot begin a watch with what there is. Load lists.
-	if _, err := cluster.Load(t.Context(), apiserver.AllNodes); err != nil {
+	if _, err := followed.Load(t.Context(), cluster.AllNodes); err != nil {
 		t.Errorf("reading the cluster once: %v", err)
 	}
 	recorder := events.New(client.EventsV1(), "node-1", log)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := cluster.Run(ctx, func(source.Update) {}); err != nil && ctx.Err() == nil {
+		if err := followed.Run(ctx, func(convert.Update) {}); err != nil && ctx.Err() == nil {
 			t.Errorf("following the cluster: %v", err)
 		}
 	})

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/vicinity-proxy/vicinity/pkg/admission"
-	"github.com/vicinity-proxy/vicinity/pkg/metadata"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // longest is how long something may take that happens at once on an idle machine.
@@ -120,13 +120,13 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // follow follows the cluster. The cache runs once start is called, until the test ends.
-func follow(t *testing.T, config *rest.Config) (c *metadata.Cluster, start func()) {
+func follow(t *testing.T, config *rest.Config) (c *cluster.Cluster, start func()) {
 	t.Helper()
-	objects, err := cache.New(config, cache.Options{ByObject: metadata.ByObject()})
+	objects, err := cache.New(config, cache.Options{ByObject: cluster.ByObject()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err = metadata.Follow(t.Context(), objects)
+	c, err = cluster.Follow(t.Context(), objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +211,10 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 }
 
 // watchNodes counts the different values that are handed out, until stop is called.
-func watchNodes(c *metadata.Cluster) (different <-chan int, stop func()) {
+func watchNodes(c *cluster.Cluster) (different <-chan int, stop func()) {
 	done, counted := make(chan struct{}), make(chan int, 1)
 	go func() {
-		seen := map[*admission.NodeLabels]bool{}
+		seen := map[*rules.NodeLabels]bool{}
 		for {
 			select {
 			case <-done:

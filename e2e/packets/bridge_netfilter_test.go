@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // bridgedWitness counts packets of others that pass postrouting without the interface that they came by, as br_netfilter leads them.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // TestAPodReachesItselfThroughEveryFrontend, and sees the connection come from its node: with its own source it would drop the

@@ -8,21 +8,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 // manifests is a cluster whose Services and EndpointSlices are read from a folder, as a proxy reads them.
 type manifests struct {
 	*refusals
 	dir    string
-	folder *source.Manifests
+	folder *folder.Manifests
 }
 
 // newManifests writes the slices of web, with one endpoint on the first node.
 func newManifests(t *testing.T) *manifests {
 	t.Helper()
 	dir := t.TempDir()
-	m := &manifests{refusals: newRefusals(t), dir: dir, folder: source.NewManifests(dir, slog.New(slog.DiscardHandler))}
+	m := &manifests{refusals: newRefusals(t), dir: dir, folder: folder.NewManifests(dir, slog.New(slog.DiscardHandler))}
 	m.write("slices.yaml", m.slices(""))
 	return m
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // TestNoBatchLeavesAClientWithAnEndpointThatLeft: an endpoint leaves the slots and the clients' memory in one transaction, so

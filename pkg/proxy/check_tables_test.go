@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // checkTables checks what must hold in any tables, and what the kernel would find out and the one in memory does not.

@@ -8,15 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/health"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // witness tells health what it sees, as the daemon does, and remembers the truth beside it.
 type witness struct {
 	t      *testing.T
-	status *health.Status
+	status *status.Status
 
 	mutex sync.Mutex
 	// pending is since when a change waits for a successful sync, lastError why the newest sync failed; both zero after a success.
@@ -58,7 +58,7 @@ func (w *witness) judge(now time.Time) (healthy bool) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	got := w.status.Verdict(now)
-	healthy = w.pending.IsZero() || now.Sub(w.pending) < health.DefaultPendingTimeout
+	healthy = w.pending.IsZero() || now.Sub(w.pending) < status.DefaultPendingTimeout
 	if got.Healthy != healthy || got.Ready != w.synced || got.LastError != w.lastError || !got.PendingSince.Equal(w.pending) {
 		w.t.Errorf("the verdict is %+v; in truth something waits since %s, the newest failure is %q, and a sync ever succeeded: %v",
 			got, w.pending, w.lastError, w.synced)
@@ -72,7 +72,7 @@ func TestHealthTellsTheTruthWhileNetlinkFails(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random, kernel := rand.New(rand.NewPCG(seed, 2)), &memoryKernel{}
 			faults := &faultInjector{Kernel: kernel, random: rand.New(rand.NewPCG(seed, 3)), counts: map[string]int{}}
-			seen := &witness{t: t, status: &health.Status{}}
+			seen := &witness{t: t, status: &status.Status{}}
 			changes, disturbed := make(chan model.Change, 16), make(chan struct{}, 1)
 			ctx, end := context.WithCancel(t.Context())
 			var running sync.WaitGroup

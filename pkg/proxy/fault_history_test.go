@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // ordeal is a story on a kernel that fails, and in which somebody else takes things away, at random.
@@ -207,12 +207,12 @@ func TestFaultsEndInTheSameTablesOnTheRealKernel(t *testing.T) {
 }
 
 // listing returns what nft lists in a namespace, but for the order of things.
-func listing(namespace *netnstest.Namespace) []string {
+func listing(namespace *netns.Namespace) []string {
 	return sortedListing(namespace.NFT("-n", "list", "ruleset"))
 }
 
 // onRealKernel returns a proxy in a namespace whose first sync of a cluster is done, and its connection.
-func onRealKernel(t *testing.T, namespace *netnstest.Namespace, everything model.Change) (*proxy.Proxy, *nft.Conn) {
+func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*proxy.Proxy, *nft.Conn) {
 	t.Helper()
 	var conn *nft.Conn
 	var err error
@@ -241,7 +241,7 @@ func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 		"the socket was closed": {t.Context(), true, "use of closed file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace, everything := netnstest.New(t), manyServices(3, 2).Then(resized(1))
+			namespace, everything := netns.New(t), manyServices(3, 2).Then(resized(1))
 			p, conn := onRealKernel(t, namespace, manyServices(3, 2))
 			before := listing(namespace)
 			if test.closed {
@@ -263,7 +263,7 @@ func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 			} else {
 				mustSync(t, p)
 			}
-			fresh := netnstest.New(t)
+			fresh := netns.New(t)
 			onRealKernel(t, fresh, everything)
 			if diff := cmp.Diff(listing(fresh), listing(namespace)); diff != "" {
 				t.Errorf("tables (-fresh start +after the failures):\n%s", diff)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // unsureOfSweeps is a kernel that does every sweep of chains and sets, and says of the first that it failed.

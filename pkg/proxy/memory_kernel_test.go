@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // memoryKernel is the kernel in memory.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 // bystander is a Service that was there before all others, so that none takes its ClusterIP away.
@@ -28,7 +28,7 @@ func bystander() *model.Service {
 type manifest struct {
 	t      testing.TB
 	dir    string
-	folder source.Folder
+	folder folder.Folder
 }
 
 // load writes the file, or deletes it if there is no text, and returns what that changes.

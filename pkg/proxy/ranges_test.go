@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // restricted returns a Service with so many source ranges of each family, beginning with the given one.

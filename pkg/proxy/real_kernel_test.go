@@ -11,21 +11,21 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // realKernel is a namespace's nftables with the in-memory ones beside it: both get the same batches and must agree.
 type realKernel struct {
 	t         testing.TB
-	namespace *netnstest.Namespace
+	namespace *netns.Namespace
 	conn      *nft.Conn
 	memory    memoryKernel
 }
 
 func newRealKernel(t testing.TB) *realKernel {
-	kernel := &realKernel{t: t, namespace: netnstest.New(t)}
+	kernel := &realKernel{t: t, namespace: netns.New(t)}
 	kernel.dial()
 	t.Cleanup(func() { _ = kernel.conn.Close() })
 	return kernel
@@ -70,7 +70,7 @@ func (k *realKernel) Elements(ctx context.Context, family model.Family, set rule
 // an empty namespace.
 func (k *realKernel) agree(t testing.TB) {
 	t.Helper()
-	scratch := netnstest.New(t)
+	scratch := netns.New(t)
 	scratch.Load(k.memory.text(t))
 	want := sortedListing(scratch.NFT("-n", "list", "ruleset"))
 	got := sortedListing(k.namespace.NFT("-n", "list", "ruleset"))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 func TestRunWaitsForTheCompleteState(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/source"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 var update = flag.Bool("update", false, "write what the scenarios print into their files")
@@ -65,7 +65,7 @@ type scenario struct {
 	node       string
 	config     ruleset.Config
 	proxy      *proxy.Proxy
-	manifests  *source.Manifests
+	manifests  *folder.Manifests
 	everything model.Change
 }
 
@@ -85,7 +85,7 @@ func runScenarios(t *testing.T, newKernel func(testing.TB) scenarioKernel) {
 				tb = t
 			}
 			s := &scenario{t: tb, kernel: newKernel(tb), node: self, config: bothFamilies}
-			s.manifests = source.NewManifests(filepath.Join(env.WorkDir, "manifests"), slog.New(slog.DiscardHandler))
+			s.manifests = folder.NewManifests(filepath.Join(env.WorkDir, "manifests"), slog.New(slog.DiscardHandler))
 			s.restart()
 			env.Values[scenarioKey{}] = s
 			return os.MkdirAll(filepath.Join(env.WorkDir, "manifests"), 0o755)

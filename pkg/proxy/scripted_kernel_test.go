@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.

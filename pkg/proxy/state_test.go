@@ -11,7 +11,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // state is what a family's table holds, but for the order of slots, which depends on what came before and means nothing to traffic.

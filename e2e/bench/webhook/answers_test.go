@@ -27,7 +27,7 @@ func TestEachKindOfReviewIsAnsweredAsItsNameSays(t *testing.T) {
 	}
 }
 
-func (s *server) answerTo(t *testing.T, asked review) answer {
+func (s *webhook) answerTo(t *testing.T, asked review) answer {
 	t.Helper()
 	var body bytes.Buffer
 	if err := s.dial(t).ask(asked, &body); err != nil {

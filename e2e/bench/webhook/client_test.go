@@ -21,7 +21,7 @@ type connection struct {
 	reader *bufio.Reader
 }
 
-func (s *server) dial(t testing.TB) *connection {
+func (s *webhook) dial(t testing.TB) *connection {
 	t.Helper()
 	made, err := tls.Dial("tcp", s.address, s.tls)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *connection) ask(asked review, into io.Writer) error {
 }
 
 // together runs work on each of that many connections, and waits. Each failure fails the test.
-func (s *server) together(t testing.TB, count int, work func(*connection) error) {
+func (s *webhook) together(t testing.TB, count int, work func(*connection) error) {
 	t.Helper()
 	var running sync.WaitGroup
 	for range count {
@@ -70,7 +70,7 @@ func (s *server) together(t testing.TB, count int, work func(*connection) error)
 }
 
 // ask sends that many reviews, as fast as it goes.
-func (s *server) ask(t testing.TB, kind kind, reviews int) {
+func (s *webhook) ask(t testing.TB, kind kind, reviews int) {
 	t.Helper()
 	var asked atomic.Int64
 	s.together(t, connections, func(c *connection) error {
@@ -84,7 +84,7 @@ func (s *server) ask(t testing.TB, kind kind, reviews int) {
 	s.asked += reviews
 }
 
-func (s *server) warmUp(t testing.TB) {
+func (s *webhook) warmUp(t testing.TB) {
 	t.Helper()
 	s.ask(t, mix(t), warmUp)
 }
@@ -99,7 +99,7 @@ func (c cost) perSecond() float64 { return float64(c.reviews) / c.took.Seconds()
 func (c cost) perCore() float64   { return float64(c.reviews) / c.processor.Seconds() }
 
 // saturate asks for a while, as fast as it goes: there are more reviews on their way than processors.
-func (s *server) saturate(t testing.TB, kind kind) cost {
+func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	t.Helper()
 	var asked atomic.Int64
 	before, began := s.processorTime(t), time.Now()
@@ -125,7 +125,7 @@ type steady struct {
 }
 
 // steady asks at a rate that does not depend on the answers. A review that finds no connection idle waits for one.
-func (s *server) steady(t testing.TB, kind kind, over time.Duration) steady {
+func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 	t.Helper()
 	reviews := int(over.Seconds() * ratePerSecond)
 	measured := steady{times: make([]time.Duration, reviews), late: make([]time.Duration, reviews)}

@@ -41,7 +41,7 @@ func serveFloor(address, certificate, key string) error {
 	return server.ListenAndServeTLS(certificate, key)
 }
 
-func (s *site) startFloor(t testing.TB) *server {
+func (s *site) startFloor(t testing.TB) *webhook {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -50,5 +50,5 @@ func (s *site) startFloor(t testing.TB) *server {
 	address := freeAddress(t)
 	command := exec.Command(self)
 	command.Env = append(os.Environ(), asFloor+"="+address, floorCertificate+"="+s.certificate, floorKey+"="+s.key)
-	return s.start(t, &server{name: "floor", address: address}, command)
+	return s.start(t, &webhook{name: "floor", address: address}, command)
 }

@@ -11,7 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
 // remembered is what a server holds after so many reviews, in bytes.
@@ -22,7 +22,7 @@ type remembered struct {
 	live     int64 // of the heap, when it was last collected
 }
 
-func (s *server) remember(t testing.TB) remembered {
+func (s *webhook) remember(t testing.TB) remembered {
 	t.Helper()
 	values := s.metric(t, "go_memstats_heap_inuse_bytes", "go_gc_heap_live_bytes")
 	return remembered{s.asked, s.resident(t), int64(values[0]), int64(values[1])}
@@ -33,7 +33,7 @@ const collections = 5
 
 // live is how much of the heap is in use when nothing is asked: the least that some collections in a row have found. Small reviews, one
 // at a time, make them happen.
-func (s *server) live(t testing.TB) (least int64) {
+func (s *webhook) live(t testing.TB) (least int64) {
 	t.Helper()
 	c, small := s.dial(t), kinds(t)[0]
 	seen := 0
@@ -89,7 +89,7 @@ func flood(t testing.TB, operation admissionv1.Operation) review {
 	if operation == admissionv1.Update {
 		old = flooded("y")
 	}
-	return newReview(t, webhook.ValidateServicesPath, operation, flooded("x"), old, answer{denied: "SVC009"})
+	return newReview(t, server.ValidateServicesPath, operation, flooded("x"), old, answer{denied: "SVC009"})
 }
 
 // flooded is an object whose labels begin with that letter.

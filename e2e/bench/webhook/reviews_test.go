@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
 const namespace = "shop"
@@ -70,12 +70,12 @@ func kinds(t testing.TB) []kind {
 		return kind{name, []review{newReview(t, path, operation, now, old, answer)}}
 	}
 	return []kind{
-		kindOf("default", webhook.DefaultServicesPath, admissionv1.Create, plain, nil, answer{patched: true}),
-		kindOf("allow", webhook.ValidateServicesPath, admissionv1.Create, right, nil, answer{}),
-		kindOf("update", webhook.ValidateServicesPath, admissionv1.Update, right, plain, answer{}),
-		kindOf("warn", webhook.ValidateServicesPath, admissionv1.Create, hard, nil, answer{warned: "SVC027"}),
-		kindOf("deny", webhook.ValidateServicesPath, admissionv1.Create, wrong, nil, answer{denied: "SVC003"}),
-		kindOf("large", webhook.ValidateServicesPath, admissionv1.Create, large, nil, answer{}),
+		kindOf("default", server.DefaultServicesPath, admissionv1.Create, plain, nil, answer{patched: true}),
+		kindOf("allow", server.ValidateServicesPath, admissionv1.Create, right, nil, answer{}),
+		kindOf("update", server.ValidateServicesPath, admissionv1.Update, right, plain, answer{}),
+		kindOf("warn", server.ValidateServicesPath, admissionv1.Create, hard, nil, answer{warned: "SVC027"}),
+		kindOf("deny", server.ValidateServicesPath, admissionv1.Create, wrong, nil, answer{denied: "SVC003"}),
+		kindOf("large", server.ValidateServicesPath, admissionv1.Create, large, nil, answer{}),
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// server is one that is measured.
-type server struct {
+// webhook is one that is measured.
+type webhook struct {
 	name    string
 	address string
 	metrics string // where its metrics are; empty if it has none
@@ -30,7 +30,7 @@ type server struct {
 const ticksPerSecond = 100
 
 // processorTime is utime and stime of /proc/PID/stat: fields 14 and 15.
-func (s *server) processorTime(t testing.TB) time.Duration {
+func (s *webhook) processorTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := s.proc(t, "stat")
 	fields := strings.Fields(text[strings.LastIndex(text, ")")+1:]) // the name before it may hold anything
@@ -46,19 +46,19 @@ func (s *server) processorTime(t testing.TB) time.Duration {
 }
 
 // resident is the server's memory, in bytes.
-func (s *server) resident(t testing.TB) int64 {
+func (s *webhook) resident(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmRSS")
 }
 
 // peak is the most that resident has ever been.
-func (s *server) peak(t testing.TB) int64 {
+func (s *webhook) peak(t testing.TB) int64 {
 	t.Helper()
 	return s.memory(t, "VmHWM")
 }
 
 // memory is a field of /proc/PID/status, in bytes.
-func (s *server) memory(t testing.TB, field string) int64 {
+func (s *webhook) memory(t testing.TB, field string) int64 {
 	t.Helper()
 	for line := range strings.Lines(s.proc(t, "status")) {
 		var kibibytes int64
@@ -70,7 +70,7 @@ func (s *server) memory(t testing.TB, field string) int64 {
 	return 0
 }
 
-func (s *server) proc(t testing.TB, file string) string {
+func (s *webhook) proc(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.process.PID()), file))
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *server) proc(t testing.TB, file string) string {
 }
 
 // metric returns the values of metrics without labels.
-func (s *server) metric(t testing.TB, names ...string) []float64 {
+func (s *webhook) metric(t testing.TB, names ...string) []float64 {
 	t.Helper()
 	found := map[string]float64{}
 	err := get("http://"+s.metrics+"/metrics", func(body io.Reader) error {

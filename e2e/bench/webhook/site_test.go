@@ -33,10 +33,10 @@ type site struct {
 	plane            *controlplane.ControlPlane
 	tls              *tls.Config // of clients
 	certificate, key string      // files of the servers
-	floor, webhook   *server
+	floor, webhook   *webhook
 }
 
-func (s *site) servers() []*server { return []*server{s.floor, s.webhook} }
+func (s *site) servers() []*webhook { return []*webhook{s.floor, s.webhook} }
 
 // newSite returns when both servers serve.
 func newSite(t testing.TB) *site {
@@ -107,7 +107,7 @@ func (s *site) certify(t testing.TB) {
 }
 
 // startWebhook builds the webhook as it is shipped, and starts it, with more variables of the environment if there are any.
-func (s *site) startWebhook(t testing.TB, environment ...string) *server {
+func (s *site) startWebhook(t testing.TB, environment ...string) *webhook {
 	t.Helper()
 	program := filepath.Join(s.dir, "webhook")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../../cmd/webhook")
@@ -115,7 +115,7 @@ func (s *site) startWebhook(t testing.TB, environment ...string) *server {
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the webhook: %v\n%s", err, output)
 	}
-	webhook := &server{name: "webhook", address: freeAddress(t), metrics: freeAddress(t)}
+	webhook := &webhook{name: "webhook", address: freeAddress(t), metrics: freeAddress(t)}
 	health := freeAddress(t)
 	command := exec.Command(program, "run", "--kubeconfig", s.plane.AdminKubeconfig(),
 		"--webhook-bind-address", webhook.address, "--metrics-bind-address", webhook.metrics, "--health-probe-bind-address", health,
@@ -127,7 +127,7 @@ func (s *site) startWebhook(t testing.TB, environment ...string) *server {
 }
 
 // start starts a server and returns when it accepts connections. It ends with the test.
-func (s *site) start(t testing.TB, server *server, command *exec.Cmd) *server {
+func (s *site) start(t testing.TB, server *webhook, command *exec.Cmd) *webhook {
 	t.Helper()
 	var err error
 	if server.process, err = process.Start(process.Here{}, s.dir, server.name, command); err != nil {
@@ -150,7 +150,7 @@ func (s *site) start(t testing.TB, server *server, command *exec.Cmd) *server {
 }
 
 // await waits until nothing is wrong any more. The test ends if the server does.
-func (s *server) await(t testing.TB, what string, condition func() error) {
+func (s *webhook) await(t testing.TB, what string, condition func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := condition()

@@ -27,7 +27,7 @@ type costRow struct {
 // steadyRow is what a server's reviews took at the steady rate, in all rounds with processors that may halt, or are kept awake.
 type steadyRow struct {
 	processors  string
-	server      *server
+	server      *webhook
 	times, late []time.Duration
 	p99s        []time.Duration // of each round
 	cost        cost

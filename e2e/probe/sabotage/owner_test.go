@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
-	"github.com/vicinity-proxy/vicinity/pkg/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // ownTable makes our IPv4 table with an owner, which keeps it until the test ends.
-func ownTable(t *testing.T, namespace *netnstest.Namespace) {
+func ownTable(t *testing.T, namespace *netns.Namespace) {
 	t.Helper()
 	var owner *nft.Conn
 	var err error

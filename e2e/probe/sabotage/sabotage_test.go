@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/netnstest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 const tables = `
@@ -30,7 +30,7 @@ func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			namespace := netnstest.New(t)
+			namespace := netns.New(t)
 			namespace.Load(tables)
 			if before := namespace.NFT("list", "table", "ip", "vicinity"); !strings.Contains(before, gone) {
 				t.Fatalf("before: %s\nlacks %s", before, gone)
@@ -52,7 +52,7 @@ func TestADeedIsDoneToOurTableAndToNoOther(t *testing.T) {
 
 func TestATableWithAnOwnerIsRefused(t *testing.T) {
 	t.Parallel()
-	namespace := netnstest.New(t)
+	namespace := netns.New(t)
 	ownTable(t, namespace)
 	for name := range deeds {
 		if got, want := run(t, namespace, name), "ip vicinity: refused\nip6 vicinity: missing\n"; got != want {
@@ -69,7 +69,7 @@ func TestAnUnknownDeedIsAnErrorThatNamesTheKnown(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, namespace *netnstest.Namespace, name string) string {
+func run(t *testing.T, namespace *netns.Namespace, name string) string {
 	t.Helper()
 	var said strings.Builder
 	var err error

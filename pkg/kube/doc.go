@@ -1,0 +1,2 @@
+// Package kube says how an API server is reached, and where client-go's log goes.
+package kube

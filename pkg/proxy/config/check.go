@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// checker collects mistakes, while it reads the values that are right.
+type checker struct{ mistakes []Mistake }
+
+func (c *checker) wrong(field, format string, args ...any) {
+	c.mistakes = append(c.mistakes, Mistake{Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
+// err returns all mistakes; nil if there are none.
+func (c *checker) err() error {
+	var errs []error
+	for _, mistake := range c.mistakes {
+		errs = append(errs, fmt.Errorf("%s: %s", mistake.Field, mistake.Reason))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *checker) oneOf(field, value string, allowed ...string) string {
+	if !slices.Contains(allowed, value) {
+		c.wrong(field, "%q is none of: %s", value, strings.Join(allowed, ", "))
+	}
+	return value
+}
+
+func (c *checker) positive(field string, value time.Duration) time.Duration {
+	if value <= 0 {
+		c.wrong(field, "%s is not longer than nothing", value)
+	}
+	return value
+}
+
+func (c *checker) address(field, value string) {
+	if _, err := netip.ParseAddr(value); err != nil {
+		c.wrong(field, "%q is not an IP address", value)
+	}
+}
+
+// listenAddress accepts IP:PORT, and :PORT for all addresses of the machine. Port 0 is any that is free.
+func (c *checker) listenAddress(field, value string) string {
+	host, port, err := net.SplitHostPort(value)
+	if err != nil {
+		c.wrong(field, "%q is not IP:PORT, such as 127.0.0.1:10249", value)
+		return value
+	}
+	if host != "" {
+		c.address(field, host)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		c.wrong(field, "%q is not a port number, 0 to 65535", port)
+	}
+	return value
+}
+
+// different refuses one address for two servers early, where the message can name both.
+func (c *checker) different(from *Configuration) {
+	address := from.MetricsBindAddress
+	if address == from.HealthzBindAddress && !strings.HasSuffix(address, ":0") {
+		c.wrong("metricsBindAddress", "%s is that of healthzBindAddress too: each needs its own", address)
+	}
+}
+
+func (c *checker) connection(from *Configuration) Connection {
+	client := from.ClientConnection
+	if qps := float64(client.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
+		c.wrong("clientConnection.qps", "%v is no number of requests", qps)
+	}
+	return Connection{
+		Kubeconfig:         client.Kubeconfig,
+		AcceptContentTypes: client.AcceptContentTypes,
+		ContentType:        client.ContentType,
+		QPS:                client.QPS,
+		Burst:              int(c.notNegative("clientConnection.burst", client.Burst)),
+	}
+}
+
+func (c *checker) notNegative(field string, value int32) int32 {
+	if value < 0 {
+		c.wrong(field, "%d is less than 0", value)
+	}
+	return value
+}
+
+// conntrack reads a section whose defaults are filled in.
+func (c *checker) conntrack(from *v1alpha1.KubeProxyConntrackConfiguration) sysctl.Conntrack {
+	return sysctl.Conntrack{
+		MaxPerCore:            c.notNegative("conntrack.maxPerCore", *from.MaxPerCore),
+		Min:                   c.notNegative("conntrack.min", *from.Min),
+		TCPEstablishedTimeout: c.timeout("conntrack.tcpEstablishedTimeout", *from.TCPEstablishedTimeout),
+		TCPCloseWaitTimeout:   c.timeout("conntrack.tcpCloseWaitTimeout", *from.TCPCloseWaitTimeout),
+		TCPBeLiberal:          from.TCPBeLiberal,
+		UDPTimeout:            c.timeout("conntrack.udpTimeout", from.UDPTimeout),
+		UDPStreamTimeout:      c.timeout("conntrack.udpStreamTimeout", from.UDPStreamTimeout),
+	}
+}
+
+// timeout accepts what the kernel can hold: it counts whole seconds, and 0 of ours leaves its value alone.
+func (c *checker) timeout(field string, value metav1.Duration) time.Duration {
+	switch seconds := value.Seconds(); {
+	case seconds < 0:
+		c.wrong(field, "%s is less than 0", value.Duration)
+	case seconds > 0 && seconds < 1:
+		c.wrong(field, "%s is less than a second, the least that the kernel counts", value.Duration)
+	case seconds > math.MaxInt32:
+		c.wrong(field, "%s is more seconds than the kernel can count", value.Duration)
+	}
+	return value.Duration
+}
+
+func (c *checker) oomScoreAdj(value *int32) *int32 {
+	if value != nil && (*value < -1000 || *value > 1000) {
+		c.wrong("oomScoreAdj", "%d is not between -1000 and 1000", *value)
+	}
+	return value
+}

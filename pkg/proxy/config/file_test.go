@@ -1,0 +1,280 @@
+package config
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// defaults are the Settings of a file that sets nothing.
+func defaults() Settings {
+	return Settings{
+		Connection:         Connection{ContentType: "application/vnd.kubernetes.protobuf", QPS: 5, Burst: 10},
+		HealthzBindAddress: "0.0.0.0:10256",
+		MetricsBindAddress: "127.0.0.1:10249",
+		NodePorts:          model.NodePortAddresses{Primary: true},
+		SyncPeriod:         30 * time.Second,
+		Conntrack: sysctl.Conntrack{
+			MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
+		},
+		LogFormat: "text",
+		LogLevel:  slog.LevelInfo,
+	}
+}
+
+func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
+	pods := func(cidrs ...string) ruleset.LocalTraffic {
+		var prefixes []netip.Prefix
+		for _, cidr := range cidrs {
+			prefixes = append(prefixes, netip.MustParsePrefix(cidr))
+		}
+		return ruleset.LocalTraffic{Prefixes: prefixes}
+	}
+	kubeadm := func(change func(*Settings)) Settings {
+		settings := defaults()
+		settings.Connection.Kubeconfig = "/var/lib/kube-proxy/kubeconfig.conf"
+		settings.LocalTraffic = pods("10.244.0.0/16")
+		change(&settings)
+		return settings
+	}
+	score := int32(-999)
+	tests := map[string]struct {
+		want  Settings
+		notes []string
+	}{
+		"kubeadm-1.15.yaml": {kubeadm(func(s *Settings) { s.OOMScoreAdj = &score }), []string{
+			"conntrack.max: kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used",
+			"resourceContainer: kube-proxy has it no more",
+			"udpIdleTimeout: kube-proxy has it no more; it was for mode userspace",
+		}},
+		"kubeadm-1.28-dual-stack.yaml": {kubeadm(func(s *Settings) { s.LocalTraffic = pods("10.244.0.0/16", "fd00:10:244::/56") }), nil},
+		"kubeadm-1.31.yaml":            {kubeadm(func(*Settings) {}), nil},
+		"kubeadm-1.36-ipv6-nftables.yaml": {kubeadm(func(s *Settings) {
+			s.LocalTraffic = pods("fd00:10:244::/56")
+			s.HealthzBindAddress, s.MetricsBindAddress = "[::]:10256", "[::1]:10249"
+			s.MasqueradeAll, s.SyncPeriod = true, 10*time.Second
+		}), []string{
+			"nftables.masqueradeBit: no mark is used",
+			"nftables.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes",
+		}},
+		"kubeadm-1.36-ipvs.yaml": {kubeadm(func(s *Settings) { s.MasqueradeAll, s.SyncPeriod = true, 45*time.Second }), []string{
+			"featureGates.SomethingNew: there are no feature gates",
+			"ipvs.scheduler: each connection goes to an endpoint drawn at random",
+			"ipvs.strictARP: IPVS is not used",
+			"mode: nftables is what is programmed, whatever the mode",
+		}},
+		// What kube-proxy v1.36.3 --write-config-to writes.
+		"kube-proxy-1.36-defaults.yaml": {func() Settings {
+			settings := defaults()
+			settings.OOMScoreAdj = &score
+			return settings
+		}(), []string{"mode: nftables is what is programmed, whatever the mode"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			file, err := Read(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, mistakes := Resolve(file.Configuration)
+			if len(mistakes) > 0 {
+				t.Errorf("mistakes: %v", mistakes)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.notes, file.Notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+func TestOnlyTheSectionOfTheFilesModeCounts(t *testing.T) {
+	const others = "only the section of the file's mode counts"
+	sections := "iptables: {masqueradeAll: true, syncPeriod: 1s}\nipvs: {syncPeriod: 2s}\nnftables: {syncPeriod: 3s}\n"
+	tests := map[string]struct {
+		masqueradeAll bool
+		syncPeriod    time.Duration
+		others        []string
+	}{
+		"":          {true, time.Second, []string{"ipvs.syncPeriod", "nftables.syncPeriod"}},
+		"iptables":  {true, time.Second, []string{"ipvs.syncPeriod", "nftables.syncPeriod"}},
+		"userspace": {true, time.Second, []string{"ipvs.syncPeriod", "nftables.syncPeriod"}},
+		"ipvs":      {true, 2 * time.Second, []string{"iptables.syncPeriod", "nftables.syncPeriod"}},
+		"nftables":  {false, 3 * time.Second, []string{"iptables.masqueradeAll", "iptables.syncPeriod", "ipvs.syncPeriod"}},
+	}
+	for mode, test := range tests {
+		t.Run("mode "+mode, func(t *testing.T) {
+			c, notes, err := parse([]byte(header + sections + "mode: '" + mode + "'\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			settings, _ := Resolve(c)
+			if settings.MasqueradeAll != test.masqueradeAll || settings.SyncPeriod != test.syncPeriod || c.Mode != "nftables" {
+				t.Errorf("masqueradeAll %v, syncPeriod %v, mode %s", settings.MasqueradeAll, settings.SyncPeriod, c.Mode)
+			}
+			var got []string
+			for _, note := range notes {
+				if field, why, _ := strings.Cut(note, ": "); why == others {
+					got = append(got, field)
+				}
+			}
+			if diff := cmp.Diff(test.others, got); diff != "" {
+				t.Errorf("noted as without effect (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want string // the error, its lines joined by |
+	}{
+		"nothing":       {"# nothing\n", "the file holds 0 documents, and must hold one"},
+		"two documents": {header + "---\n" + header, "the file holds 2 documents, and must hold one"},
+		"a list": {
+			"[]", "the file does not hold an object: json: cannot unmarshal array into Go value of type v1.TypeMeta",
+		},
+		"an unknown version": {
+			"apiVersion: v1\nkind: Pod\n", `apiVersion "v1" and kind "Pod" are not ` + APIVersion + " and " + kind,
+		},
+		"the ConfigMap": {
+			"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}\n",
+			"the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it that mounts it",
+		},
+		"a slip":       {header + "clusterCDIR: 10.0.0.0/8\n", "clusterCDIR: unknown field; did you mean clusterCIDR?"},
+		"another case": {header + "clusterCidr: 10.0.0.0/8\n", "clusterCidr: unknown field; did you mean clusterCIDR?"},
+		"a slip in a section": {
+			header + "nftables: {masqeradeAll: true}\n",
+			"nftables.masqeradeAll: unknown field; did you mean nftables.masqueradeAll?",
+		},
+		"a mistyped section": {header + "nftable: {masqueradeAll: true}\n", "nftable: unknown field; did you mean nftables?"},
+		"the wrong section":  {header + "tcpBeLiberal: true\n", "tcpBeLiberal: unknown field; did you mean conntrack.tcpBeLiberal?"},
+		"nothing near":       {header + "frobnicate: true\n", "frobnicate: unknown field"},
+		"a field twice": {
+			header + "mode: ipvs\nmode: nftables\n", `yaml: unmarshal errors:|  line 4: key "mode" already set in map`,
+		},
+		"a field twice, as JSON": {
+			`{"kind": "KubeProxyConfiguration", "kind": "x"}`, `yaml: unmarshal errors:|  line 1: key "kind" already set in map`,
+		},
+		"a text for a number": {header + "oomScoreAdj: low\n", "oomScoreAdj: must be int32, not string"},
+		"no duration":         {header + "configSyncPeriod: soon\n", `time: invalid duration "soon"`},
+		"a mode that nobody had": {
+			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
+		},
+		"several unknown fields": {header + "a: 1\nb: 2\n", "a: unknown field|b: unknown field"},
+		"several values": {
+			header + "clusterCIDR: x\noomScoreAdj: 2000\n",
+			`clusterCIDR: "x" is not a CIDR such as 10.244.0.0/16|oomScoreAdj: 2000 is not between -1000 and 1000`,
+		},
+		"a bridge without a name": {
+			header + "detectLocalMode: BridgeInterface\n", "detectLocal.bridgeInterface: detectLocalMode BridgeInterface needs it",
+		},
+		"a bind address that is no IP": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := parse([]byte(test.text))
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			if diff := cmp.Diff(test.want, strings.ReplaceAll(err.Error(), "\n", "|")); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALinkWithoutItsModeIsNotedInAFile(t *testing.T) {
+	_, notes, err := parse([]byte(header + "detectLocalMode: BridgeInterface\n" +
+		"detectLocal: {bridgeInterface: cni0, interfaceNamePrefix: veth}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"detectLocal.interfaceNamePrefix: only detectLocalMode InterfaceNamePrefix uses it"}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTheErrorOfAFileNamesIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.conf")
+	if _, err := Read(path); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(header+"mdoe: ipvs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "read the configuration " + path + ": mdoe: unknown field; did you mean mode?"
+	if _, err := Read(path); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+	before := Default()
+	before.ClusterCIDR, before.HostnameOverride = "10.244.0.0/16", "node-a"
+	path := filepath.Join(t.TempDir(), "config.conf")
+	if err := Write(path, before); err != nil {
+		t.Fatal(err)
+	}
+	file, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, file.Configuration); diff != "" || len(file.Notes) > 0 {
+		t.Errorf("notes %q; (-written +read):\n%s", file.Notes, diff)
+	}
+}
+
+func TestConfigzIsKubeProxysPage(t *testing.T) {
+	page, err := json.Marshal(Configz(Default()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration","apiVersion":"kubeproxy.config.k8s.io/v1alpha1",`
+	if !strings.HasPrefix(string(page), want) || !strings.Contains(string(page), `"mode":"nftables"`) {
+		t.Errorf("got %s", page)
+	}
+}
+
+func FuzzAFileIsReadOrRefused(f *testing.F) {
+	for _, name := range []string{"kubeadm-1.15.yaml", "kubeadm-1.36-ipvs.yaml", "kube-proxy-1.36-defaults.yaml"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Add([]byte(header + "nodePortAddresses: [primary]\nconntrack: {maxPerCore: 0}\nlogging: {vmodule: [{filePattern: a, verbosity: 2}]}\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, _, err := parse(text)
+		if err != nil {
+			return
+		}
+		settings, mistakes := Resolve(c)
+		if len(mistakes) > 0 {
+			t.Fatalf("the file is accepted with mistakes: %v", mistakes)
+		}
+		again, mistakes := Resolve(c)
+		if diff := cmp.Diff(settings, again, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(mistakes) > 0 {
+			t.Fatalf("it says something else when it is resolved again: %v\n%s", mistakes, diff)
+		}
+	})
+}

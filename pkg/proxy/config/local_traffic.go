@@ -1,0 +1,116 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// The ways to tell pods from everybody else: kube-proxy's detectLocalMode.
+const (
+	clusterCIDRMode         = "ClusterCIDR"
+	nodeCIDRMode            = "NodeCIDR"
+	bridgeInterfaceMode     = "BridgeInterface"
+	interfaceNamePrefixMode = "InterfaceNamePrefix"
+)
+
+// LinkModes are the fields that name links, and the detectLocalMode in which each has an effect.
+var LinkModes = map[string]string{
+	"detectLocal.bridgeInterface":     bridgeInterfaceMode,
+	"detectLocal.interfaceNamePrefix": interfaceNamePrefixMode,
+}
+
+// maxLinkName is the number of bytes in a link's name that the kernel allows (IFNAMSIZ without its zero).
+const maxLinkName = 15
+
+// localTraffic reads how pods are told from everybody else. At most one way is set. A clusterCIDR may stand beside another mode,
+// without effect, because tools that install kube-proxy write it always; it is checked nonetheless.
+func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
+	cidrs := c.clusterCIDRs(from.ClusterCIDR)
+	switch mode := string(from.DetectLocalMode); mode {
+	case nodeCIDRMode:
+		return ruleset.LocalTraffic{PodCIDRs: true}
+	case bridgeInterfaceMode:
+		return ruleset.LocalTraffic{Interface: c.linkName("detectLocal.bridgeInterface", from.DetectLocal.BridgeInterface)}
+	case interfaceNamePrefixMode:
+		prefix := c.linkName("detectLocal.interfaceNamePrefix", from.DetectLocal.InterfaceNamePrefix)
+		if len(prefix) == maxLinkName { // nothing can follow it, and nft cannot read a wildcard there
+			return ruleset.LocalTraffic{Interface: prefix}
+		}
+		return ruleset.LocalTraffic{InterfacePrefix: prefix}
+	default:
+		c.oneOf("detectLocalMode", mode, clusterCIDRMode, nodeCIDRMode, bridgeInterfaceMode, interfaceNamePrefixMode)
+	}
+	return ruleset.LocalTraffic{Prefixes: cidrs}
+}
+
+// unusedLinks tells the links that a file names and that have no effect in its detectLocalMode.
+func unusedLinks(c *Configuration) []string {
+	var notes []string
+	for _, field := range []string{"detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix"} {
+		if Get(c, field) != "" && string(c.DetectLocalMode) != LinkModes[field] {
+			notes = append(notes, fmt.Sprintf("%s: only detectLocalMode %s uses it", field, LinkModes[field]))
+		}
+	}
+	return notes
+}
+
+// linkName accepts what the kernel accepts as a link's name, or as its beginning (dev_valid_name), unless nft cannot write it: a
+// quote ends the name there, * is the wildcard behind a prefix, and a backslash would quote that.
+func (c *checker) linkName(field, name string) string {
+	wrong := func(char rune) bool {
+		return unicode.IsSpace(char) || unicode.IsControl(char) || strings.ContainsRune(`/:"*\`, char)
+	}
+	switch at := strings.IndexFunc(name, wrong); {
+	case name == "":
+		c.wrong(field, "detectLocalMode %s needs it", LinkModes[field])
+	case len(name) > maxLinkName:
+		c.wrong(field, "%q has %d bytes; the name of a link has at most %d", name, len(name), maxLinkName)
+	case at >= 0:
+		char := []rune(name[at:])[0]
+		c.wrong(field, "%q: the name of a link cannot contain %q; give one name, or beginning of names, without wildcard", name, char)
+	case name == "." || name == "..":
+		c.wrong(field, "%q: no link can have that name", name)
+	}
+	return name
+}
+
+// clusterCIDRs reads ranges of pod addresses, at most one of each family, and drops the bits behind each prefix.
+func (c *checker) clusterCIDRs(list string) []netip.Prefix {
+	const field = "clusterCIDR"
+	if list == "" {
+		return nil
+	}
+	var prefixes []netip.Prefix
+	for text := range strings.SplitSeq(list, ",") {
+		prefix, err := parseCIDR(text)
+		if err != nil {
+			c.wrong(field, "%v", err)
+			continue
+		}
+		family := model.FamilyOfPrefix(prefix)
+		if slices.ContainsFunc(prefixes, func(other netip.Prefix) bool { return model.FamilyOfPrefix(other) == family }) {
+			c.wrong(field, "%q: more than one %s range", list, family)
+			continue
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes
+}
+
+// parseCIDR reads one entry of a list, and drops the bits behind the prefix.
+func parseCIDR(text string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR such as 10.244.0.0/16", text)
+	}
+	if prefix.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("%s is an IPv4 range in IPv6 form; write it as IPv4", prefix)
+	}
+	return prefix.Masked(), nil
+}

@@ -1,0 +1,106 @@
+package config
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// Settings are what a configuration says, as far as it has meaning here.
+type Settings struct {
+	// Node is the name of the Node to act for; empty for the host's name.
+	Node string
+	// Connection is how the API server is reached.
+	Connection Connection
+	// HealthzBindAddress and MetricsBindAddress are the addresses of the two servers, IP:PORT.
+	HealthzBindAddress, MetricsBindAddress string
+	// BindAddressHardFail: an address of a server that cannot be bound ends the proxy. Otherwise it is tried again.
+	BindAddressHardFail bool
+	// Profiling: the server of metrics also serves /debug/pprof.
+	Profiling bool
+	// LocalTraffic tells this node's pods from everybody else.
+	LocalTraffic ruleset.LocalTraffic
+	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
+	MasqueradeAll bool
+	// NodePorts says on which addresses node ports are served.
+	NodePorts model.NodePortAddresses
+	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the proxy
+	// unhealthy.
+	SyncPeriod time.Duration
+	// Conntrack is what the kernel's connection tracking is asked for.
+	Conntrack sysctl.Conntrack
+	// OOMScoreAdj is how much rather than others, from -1000 to 1000, the kernel ends this process when memory is short; nil to
+	// leave that to whoever has started it.
+	OOMScoreAdj *int32
+	// LogFormat is text or json.
+	LogFormat string
+	// LogLevel is the least level that is logged.
+	LogLevel slog.Level
+}
+
+// Tables is how the tables of some families are to be made.
+func (s *Settings) Tables(families []model.Family) ruleset.Config {
+	return ruleset.Config{
+		Families:      families,
+		LocalTraffic:  s.LocalTraffic,
+		MasqueradeAll: s.MasqueradeAll,
+		NodePorts:     s.NodePorts,
+	}
+}
+
+// Connection is how the API server is reached.
+type Connection struct {
+	// Kubeconfig is the path of a kubeconfig file; empty for the service account of the pod.
+	Kubeconfig string
+	// AcceptContentTypes and ContentType are the formats that are asked for and sent.
+	AcceptContentTypes, ContentType string
+	// QPS and Burst limit the requests per second, in the long run and at once.
+	QPS   float32
+	Burst int
+}
+
+// Mistake is a value that cannot be meant.
+type Mistake struct {
+	// Field is its path in the file.
+	Field string
+	// Reason is what is wrong, a sentence without subject.
+	Reason string
+}
+
+// debugVerbosity is the klog verbosity from which on components of Kubernetes log what happens all the time ("debug level
+// verbosity", in the logging conventions of Kubernetes).
+const debugVerbosity = 4
+
+// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every mistake in it. The mode
+// becomes nftables, whatever it was: the configuration is then the one in force.
+func Resolve(c *Configuration) (Settings, []Mistake) {
+	setDefaults(c)
+	var check checker
+	settings := Settings{
+		Node:                c.HostnameOverride,
+		Connection:          check.connection(c),
+		HealthzBindAddress:  check.listenAddress("healthzBindAddress", c.HealthzBindAddress),
+		MetricsBindAddress:  check.listenAddress("metricsBindAddress", c.MetricsBindAddress),
+		BindAddressHardFail: c.BindAddressHardFail,
+
+		Profiling:     c.EnableProfiling,
+		LocalTraffic:  check.localTraffic(c),
+		MasqueradeAll: c.NFTables.MasqueradeAll,
+		NodePorts:     check.nodePorts(c.NodePortAddresses),
+		SyncPeriod:    check.positive("nftables.syncPeriod", c.NFTables.SyncPeriod.Duration),
+		Conntrack:     check.conntrack(&c.Conntrack),
+		OOMScoreAdj:   check.oomScoreAdj(c.OOMScoreAdj),
+		LogFormat:     check.oneOf("logging.format", c.Logging.Format, "text", "json"),
+	}
+	if c.Logging.Verbosity >= debugVerbosity {
+		settings.LogLevel = slog.LevelDebug
+	}
+	check.different(c)
+	check.address("bindAddress", c.BindAddress)
+	check.oneOf("mode", string(c.Mode), modes...)
+	c.Mode = modeNFTables
+	return settings, check.mistakes
+}

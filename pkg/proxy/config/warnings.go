@@ -1,0 +1,71 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Settings and a Node may both be right, and together do what nobody means. These are the sentences about it.
+
+// TableWarnings returns what the settings do alone, whatever the cluster's state is.
+func TableWarnings(config ruleset.Config) []string {
+	var sentences []string
+	for _, family := range openFamilies(config.NodePorts, config.Families) {
+		sentences = append(sentences, fmt.Sprintf("--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node",
+			family, family))
+	}
+	return sentences
+}
+
+// NodePortWarning says that no node port can be served; empty if some can. The Node is nil while it is unknown.
+func NodePortWarning(config ruleset.Config, node *model.Node) string {
+	if config.NodePorts.Primary && (node == nil || len(node.Addresses) == 0) {
+		return "node ports are not served: --nodeport-addresses is primary, and the Node names no address"
+	}
+	return ""
+}
+
+// PodWarning says that no pod can be recognized; empty if some can. The Node is nil while it is unknown.
+func PodWarning(config ruleset.Config, node *model.Node) string {
+	if config.LocalTraffic.PodCIDRs && (node == nil || len(node.PodCIDRs) == 0) {
+		return "pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR"
+	}
+	return ""
+}
+
+// PodsUnknown says why pods of a family are not told from others on a node; empty if they are.
+func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
+	switch {
+	case detector.Interface != "" || detector.InterfacePrefix != "":
+		return ""
+	case !detector.PodCIDRs && !anyOf(family, detector.Prefixes):
+		return fmt.Sprintf("no %s --cluster-cidr tells them apart", family)
+	case detector.PodCIDRs && (node == nil || !anyOf(family, node.PodCIDRs)):
+		return fmt.Sprintf("the Node names no %s podCIDR that tells them apart", family)
+	}
+	return ""
+}
+
+// openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the family: node
+// ports are served on all addresses there, which hardly anybody means who gave a CIDR of the other family.
+func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
+	if len(nodePorts.Prefixes) == 0 {
+		return nil
+	}
+	var open []model.Family
+	for _, family := range families {
+		if !anyOf(family, nodePorts.Prefixes) {
+			open = append(open, family)
+		}
+	}
+	return open
+}
+
+// anyOf reports whether one of the prefixes is of a family.
+func anyOf(family model.Family, prefixes []netip.Prefix) bool {
+	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return model.FamilyOfPrefix(prefix) == family })
+}

@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// daemon holds the parts of a running proxy.
+type daemon struct {
+	options  *Options
+	config   ruleset.Config
+	conn     *nft.Conn
+	flows    *conntrack.Reconciler
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+	observer *observer
+	objects  objects
+	teller   *eventTeller
+	feed     *feed
+	checks   *healthChecks
+	files    []filewatch.File
+
+	changes chan model.Change
+	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
+	// repairs, at a measured pace.
+	disturbed, repairs chan struct{}
+}
+
+func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+	config := options.Settings.Tables(conn.Families())
+	recorder := metrics.NewRecorder()
+	files, err := options.configurationFiles(log)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{
+		files: files, config: config, options: options, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
+		status:  &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
+		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
+	}
+	if err := d.connect(); err != nil {
+		return nil, err
+	}
+	d.checks = &healthChecks{
+		servers: servicehealth.New(log, d.isHealthy), log: log, recorder: recorder, teller: d.teller,
+		config: config, wanted: make(chan wantedChecks, 1),
+	}
+	d.observer = &observer{
+		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
+	}
+	recorder.Build(options.Build.Version, options.Build.GoVersion)
+	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.teller)
+	return d, nil
+}
+
+// connect finds where the objects come from, and who is to be told about them.
+func (d *daemon) connect() error {
+	if d.options.Manifests != "" {
+		d.objects = manifests{folder.NewManifests(d.options.Manifests, d.log)}
+		return nil
+	}
+	d.recorder.CountAPIRequests()
+	cluster, recorder, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	if err != nil {
+		return err
+	}
+	d.recorder.EventsDropped(recorder.Dropped)
+	d.objects, d.teller = cluster, &eventTeller{node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster}
+	return nil
+}
+
+// interrupted says that the API server does not tell about a resource. What it told last stays in force, so nothing is wrong yet.
+func (d *daemon) interrupted(resource string, since time.Time, err error) {
+	d.status.WatchInterrupted(resource, since, err.Error())
+	d.recorder.WatchInterrupted(resource, since)
+}
+
+func (d *daemon) resumed(resource string) {
+	d.status.WatchResumed(resource)
+	d.recorder.WatchResumed(resource)
+}
+
+func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy }
+
+// run lets the parts work side by side until ctx ends or one of them fails.
+func (d *daemon) run(ctx context.Context) error {
+	return cli.Together(ctx,
+		func(ctx context.Context) error {
+			return d.listenAndServe(ctx, "--healthz-bind-address", d.options.Settings.HealthzBindAddress, d.status.Handler(time.Now))
+		},
+		func(ctx context.Context) error {
+			return d.listenAndServe(ctx, "--metrics-bind-address", d.options.Settings.MetricsBindAddress, d.pages())
+		},
+		func(ctx context.Context) error {
+			return d.objects.Run(ctx, func(update convert.Update) { d.feed.deliver(ctx, update) })
+		},
+		func(ctx context.Context) error {
+			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
+		},
+		d.teller.run,
+		d.watchFiles,
+		d.checks.run,
+		func(ctx context.Context) error {
+			d.flows.Run(ctx, d.observer.FlowsLookedAt)
+			return nil
+		},
+		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
+		func(ctx context.Context) error {
+			pace(ctx, repairInterval, d.disturbed, d.repairs)
+			return nil
+		},
+		func(ctx context.Context) error {
+			p := proxy.New(d.options.Node, d.config, d.conn, d.flows)
+			p.RetryMax = d.options.Settings.SyncPeriod
+			p.Run(ctx, d.changes, d.repairs, d.observer)
+			return nil
+		},
+	)
+}
+
+// repair asks for a complete sync after somebody else changed our tables.
+func (d *daemon) repair(change nft.ForeignChange) {
+	if change.Lost {
+		d.log.Warn("changes of nftables may have been missed; writing our tables anew")
+	} else {
+		d.log.Warn("another process changed our tables; repairing them",
+			"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
+		for _, family := range change.Families {
+			d.recorder.ForeignChange(family.String())
+		}
+		d.teller.foreignChange(change)
+	}
+	select {
+	case d.disturbed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,31 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+)
+
+// TestDroppedEventsAreInTheMetrics tells more than may wait while nobody makes the queue shorter. No API server is asked.
+func TestDroppedEventsAreInTheMetrics(t *testing.T) {
+	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
+	d := &daemon{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
+	if err := d.connect(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 103 { // 100 may wait
+		d.teller.recorder.Tell(events.Started("node-a", fmt.Sprint(i)))
+	}
+	page := httptest.NewRecorder()
+	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if want := "\n" + metrics.EventsDroppedName + " 3\n"; !strings.Contains(page.Body.String(), want) {
+		t.Errorf("/metrics lacks %q", want)
+	}
+}

@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// feed hands over what the sources say: what changed to the proxy, what was refused to the log, health and metrics.
+type feed struct {
+	node     string
+	config   ruleset.Config // how the tables are made
+	changes  chan<- model.Change
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+	teller   *eventTeller
+
+	started  bool              // the objects have been told once
+	problems []convert.Problem // told already, sorted
+	said     map[about][]string
+
+	// complete is for objects and interfaces, which are told by goroutines of their own.
+	complete *completion
+}
+
+func newFeed(
+	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, recorder *metrics.Recorder,
+	teller *eventTeller,
+) *feed {
+	return &feed{
+		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, teller: teller,
+		said: map[about][]string{}, complete: newCompletion(origins),
+	}
+}
+
+// about is an object of which something is said.
+type about struct {
+	kind string // as package source names it
+	name model.ObjectName
+}
+
+// deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
+// one change after it.
+func (f *feed) deliver(ctx context.Context, update convert.Update) {
+	f.tell(update.Problems)
+	f.warn(update.Change)
+	f.judgeNode(update.Change)
+	f.started = true
+	f.send(ctx, fromObjects, update.Change)
+}
+
+// judgeNode tells health whether load balancers may send connections through this node. No sync decides about that.
+func (f *feed) judgeNode(change model.Change) {
+	if node, told := change.Nodes[f.node]; told || !f.started {
+		f.status.NodeEligibility(eligibility(node))
+	}
+}
+
+// eligibility says whether load balancers may send new connections through a node, and if not, why.
+func eligibility(node *model.Node) (eligible bool, why string) {
+	switch {
+	case node == nil:
+		return false, "there is no Node object of this name"
+	case node.Leaving != "":
+		return false, node.Leaving
+	}
+	return true, ""
+}
+
+// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
+func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
+	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
+}
+
+func (f *feed) send(ctx context.Context, from origin, change model.Change) {
+	f.complete.Lock()
+	defer f.complete.Unlock()
+	change, ready := f.complete.add(from, change)
+	if !ready {
+		return
+	}
+	select {
+	case f.changes <- change:
+	case <-ctx.Done():
+	}
+}
+
+// tell logs what is newly refused and what was put right, and shows what is refused now. Both lists are sorted. Most updates change
+// nothing about them, however long they are.
+func (f *feed) tell(problems []convert.Problem) {
+	if slices.Equal(problems, f.problems) {
+		return
+	}
+	for _, problem := range missingFrom(f.problems, problems) {
+		f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
+		f.teller.refused(problem)
+	}
+	for _, problem := range missingFrom(problems, f.problems) {
+		f.log.Info("put right", "problem", problem.String())
+	}
+	f.problems = problems
+
+	sentences := make([]string, 0, len(problems))
+	for _, problem := range problems {
+		sentences = append(sentences, problem.String())
+	}
+	f.status.Problems(sentences)
+	f.recorder.ObjectsRefused(refusedByKind(problems))
+}
+
+// missingFrom returns those of the problems that a sorted list does not have.
+func missingFrom(list, problems []convert.Problem) []convert.Problem {
+	return slices.DeleteFunc(slices.Clone(problems), func(problem convert.Problem) bool {
+		_, found := slices.BinarySearchFunc(list, problem, convert.Problem.Compare)
+		return found
+	})
+}
+
+// refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind File.
+func refusedByKind(problems []convert.Problem) map[string]int {
+	type object struct{ file, name string }
+	counted := map[object]bool{}
+	counts := map[string]int{}
+	for _, problem := range problems {
+		this := object{problem.File, problem.Object}
+		if counted[this] {
+			continue
+		}
+		counted[this] = true
+		kind, _, _ := strings.Cut(problem.Object, " ")
+		if kind == "" {
+			kind = "File"
+		}
+		counts[kind]++
+	}
+	return counts
+}

@@ -1,0 +1,241 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
+	name := model.ObjectName{Namespace: "shop", Name: "web"}
+	service := func(web *model.Service) model.Change {
+		return model.Change{Services: map[model.ObjectName]*model.Service{name: web}}
+	}
+	slice := func(web *model.EndpointSlice) model.Change {
+		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: web}}
+	}
+	here := nodeChange(&model.Node{Name: "node-a"})
+	const (
+		noNode     = `level=WARN msg="there is no Node of this name; its labels are unknown until there is one" node=node-a`
+		nodeGone   = `level=WARN msg="the Node of this name is gone; what it said last stays in force" node=node-a`
+		annotation = `level=WARN msg="an annotation is ignored" service=shop/web annotation=vicinity.dev/topology-keys reason="no key"`
+		leftOut    = `level=WARN msg="a part is left out; the rest is served" `
+	)
+	ignored := &model.Service{Name: name, Topology: policy.Topology{Ignored: "no key"}}
+	half := &model.Service{Name: name, LeftOut: []string{"this", "that"}}
+	for name, test := range map[string]struct {
+		changes []model.Change
+		want    []string
+	}{
+		"the Node is there":                         {[]model.Change{here}, nil},
+		"the Node is missing at the start":          {[]model.Change{{}, service(&model.Service{})}, []string{noNode}},
+		"the Node is deleted later":                 {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
+		"an annotation is right":                    {[]model.Change{here, service(&model.Service{})}, nil},
+		"an annotation is wrong":                    {[]model.Change{here, service(ignored)}, []string{annotation}},
+		"a Service with a wrong annotation is gone": {[]model.Change{here, service(nil)}, nil},
+		"parts of a Service are left out, told once for as long as it is so": {
+			[]model.Change{here, service(half), {}, service(half), service(&model.Service{Name: name, LeftOut: []string{"that", "more"}})},
+			[]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that", leftOut + "service=shop/web part=more"},
+		},
+		"a part is left out again, after it was put right or the Service was away": {
+			[]model.Change{here, service(half), service(&model.Service{Name: name}), service(half), service(nil), service(half)},
+			slices.Repeat([]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that"}, 3),
+		},
+		"a part of an EndpointSlice is left out, which then goes": {
+			[]model.Change{here, slice(&model.EndpointSlice{LeftOut: []string{"this"}}), slice(nil)},
+			[]string{leftOut + "endpointslice=shop/web part=this"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, logOf(t, ruleset.Config{}, test.changes)); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
+	const (
+		open   = "level=WARN msg=\"--nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\""
+		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node names no address\" node=node-a"
+		noPods = "level=WARN msg=\"pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR\" node=node-a"
+	)
+	primary := ruleset.Config{Families: model.Families, NodePorts: model.NodePortAddresses{Primary: true}}
+	ipv4 := ruleset.Config{
+		Families:  model.Families,
+		NodePorts: model.NodePortAddresses{Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
+	}
+	onlyIPv4 := ruleset.Config{Families: model.Families[:1], NodePorts: ipv4.NodePorts}
+	nodeCIDR := ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{PodCIDRs: true}}
+	bare := nodeChange(&model.Node{Name: "node-a"})
+	full := nodeChange(&model.Node{
+		Name: "node-a", Addresses: []netip.Addr{netip.MustParseAddr("172.18.0.2")},
+		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24")},
+	})
+	other := model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "shop", Name: "web"}: {}}}
+	for name, test := range map[string]struct {
+		config  ruleset.Config
+		changes []model.Change
+		want    []string
+	}{
+		"CIDRs of one family only, told at the start":        {ipv4, []model.Change{bare, other, full}, []string{open}},
+		"CIDRs of the only family there is":                  {onlyIPv4, []model.Change{bare}, nil},
+		"primary, and the Node has an address":               {primary, []model.Change{full}, nil},
+		"primary, and the Node has none":                     {primary, []model.Change{bare, other}, []string{noPort}},
+		"primary, and the Node loses its address":            {primary, []model.Change{full, bare}, []string{noPort}},
+		"NodeCIDR, and the Node has a podCIDR":               {nodeCIDR, []model.Change{full}, nil},
+		"NodeCIDR, and the Node has none, until it gets one": {nodeCIDR, []model.Change{bare, full}, []string{noPods}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, logOf(t, test.config, test.changes)); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
+	var status status.Status
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.DiscardHandler), &status, metrics.NewRecorder(), nil)
+	const none, leaving = "there is no Node object of this name", "it is being deleted"
+	for _, step := range []struct {
+		title  string
+		change model.Change
+		why    string
+	}{
+		{"unknown", model.Change{}, none},
+		{"there", nodeChange(&model.Node{Name: "node-a"}), ""},
+		{"something else changes", model.Change{}, ""},
+		{"leaving", nodeChange(&model.Node{Name: "node-a", Leaving: leaving}), leaving},
+		{"gone", nodeChange(nil), none},
+	} {
+		feed.deliver(t.Context(), convert.Update{Change: step.change})
+		verdict := status.Verdict(time.Now())
+		if verdict.NodeEligible != (step.why == "") || verdict.NotEligible != step.why {
+			t.Errorf("%s: eligible %v because of %q, want %q", step.title, verdict.NodeEligible, verdict.NotEligible, step.why)
+		}
+	}
+}
+
+// TestWhatIsRefusedIsToldOnce, whatever else arrives meanwhile.
+func TestWhatIsRefusedIsToldOnce(t *testing.T) {
+	var log strings.Builder
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
+	problem := func(name string) convert.Problem {
+		return convert.Problem{Object: "Service shop/" + name, Reason: "no port"}
+	}
+	a, b, c := problem("a"), problem("b"), problem("c")
+	for _, problems := range [][]convert.Problem{{b}, {b}, {a, b}, {b, c}, nil} {
+		feed.tell(problems)
+	}
+	for sentence, want := range map[string]int{"left out": 3, "put right": 3, "shop/a": 2, "shop/b": 2, "shop/c": 2} {
+		if got := strings.Count(log.String(), sentence); got != want {
+			t.Errorf("%q is logged %d times, want %d:\n%s", sentence, got, want, &log)
+		}
+	}
+}
+
+func nodeChange(node *model.Node) model.Change {
+	return model.Change{Nodes: map[string]*model.Node{"node-a": node}}
+}
+
+// logOf returns what a feed logs when changes arrive one after the other, without the times.
+func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
+	t.Helper()
+	var log strings.Builder
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
+	feed.config = config
+	for _, change := range changes {
+		feed.deliver(t.Context(), convert.Update{Change: change})
+	}
+	var lines []string
+	for line := range strings.Lines(log.String()) {
+		_, line, _ = strings.Cut(strings.TrimSpace(line), " ") // behind the time
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
+	here := netip.MustParseAddr("172.18.0.2")
+	manifests := func(changes model.Change) func(*feed) {
+		return func(f *feed) { f.deliver(t.Context(), convert.Update{Change: changes}) }
+	}
+	interfaces := func(addrs ...netip.Addr) func(*feed) {
+		return func(f *feed) { f.deliverAddrs(t.Context(), addrs) }
+	}
+	node := nodeChange(&model.Node{Name: "node-a"})
+	gone := nodeChange(nil)
+	both := node.Then(model.Change{LocalAddrs: []netip.Addr{here}})
+	tests := map[string]struct {
+		told []func(*feed)
+		want []model.Change
+	}{
+		"manifests alone are not complete":      {[]func(*feed){manifests(node), manifests(gone)}, nil},
+		"interfaces alone are not complete":     {[]func(*feed){interfaces(here), interfaces()}, nil},
+		"manifests first":                       {[]func(*feed){manifests(node), interfaces(here)}, []model.Change{both}},
+		"interfaces first":                      {[]func(*feed){interfaces(here), manifests(node)}, []model.Change{both}},
+		"the newest counts while the one waits": {[]func(*feed){manifests(gone), manifests(node), interfaces(here)}, []model.Change{both}},
+		"nothing at all is a complete state": {
+			[]func(*feed){manifests(model.Change{}), interfaces()}, []model.Change{{}},
+		},
+		"later changes come one by one, and only if there are any": {
+			[]func(*feed){manifests(node), interfaces(here), manifests(model.Change{}), manifests(gone), interfaces(here)},
+			[]model.Change{both, gone, {LocalAddrs: []netip.Addr{here}}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			changes := make(chan model.Change, len(test.told))
+			feed := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil)
+			for _, tell := range test.told {
+				tell(feed)
+			}
+			close(changes)
+			var got []model.Change
+			for change := range changes {
+				got = append(got, change)
+			}
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	nobodyReceives := make(chan model.Change)
+	feed := newFeed("node-a", ruleset.Config{}, nobodyReceives, slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil)
+	delivered := make(chan struct{})
+	go func() {
+		feed.deliver(ctx, convert.Update{})
+		delivered <- struct{}{}
+	}()
+	go func() {
+		feed.deliverAddrs(ctx, []netip.Addr{})
+		delivered <- struct{}{}
+	}()
+	stop()
+	for range 2 {
+		select {
+		case <-delivered:
+		case <-time.After(patience):
+			t.Fatal("a delivery goes on waiting")
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// healthCheckRetry is how long after a health check could not be served it is tried again: whoever has its port may go.
+const healthCheckRetry = 5 * time.Second
+
+// healthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
+type healthChecks struct {
+	servers  *servicehealth.Servers
+	log      *slog.Logger
+	recorder *metrics.Recorder
+	teller   *eventTeller
+	// config says where node ports are served: health checks are answered there too.
+	config ruleset.Config
+
+	// wanted holds what is to be served, when it is not served yet. Newer takes the place of older.
+	wanted chan wantedChecks
+	last   wantedChecks
+}
+
+type wantedChecks struct {
+	checks map[model.ObjectName]selection.HealthCheck
+	on     map[model.Family]servicehealth.Addresses
+}
+
+// follow takes over what a sync reports. It is called by one goroutine and returns at once.
+func (h *healthChecks) follow(report proxy.Report) {
+	if report.HealthChecks != nil {
+		h.last.checks = report.HealthChecks
+	}
+	h.last.on = map[model.Family]servicehealth.Addresses{}
+	for _, family := range h.config.Families {
+		on := servicehealth.Addresses{All: h.config.NodePorts.All(family)}
+		for _, addr := range report.Surroundings.NodePortAddrs {
+			if model.FamilyOf(addr) == family {
+				on.Addrs = append(on.Addrs, addr)
+			}
+		}
+		h.last.on[family] = on
+	}
+	select {
+	case <-h.wanted:
+	default:
+	}
+	h.wanted <- h.last
+}
+
+// servesAll reports whether every local address serves node ports, in all families.
+func (h *healthChecks) servesAll() bool {
+	return !slices.ContainsFunc(h.config.Families, func(family model.Family) bool { return !h.config.NodePorts.All(family) })
+}
+
+// run serves until ctx ends.
+func (h *healthChecks) run(ctx context.Context) error {
+	defer h.servers.Close()
+	var now wantedChecks
+	var again <-chan time.Time
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now = <-h.wanted:
+		case <-again:
+		}
+		err := h.servers.Sync(ctx, now.checks, now.on)
+		h.recorder.HealthChecksFailed(err != nil)
+		again = nil
+		if err == nil {
+			if told != "" {
+				h.log.Info("all health checks are served again")
+			}
+			told = ""
+			continue
+		}
+		again = time.After(healthCheckRetry)
+		if text := err.Error(); text != told { // once, and not with every try
+			told = text
+			h.log.Warn("some health checks are not served; trying again", "error", err, "retry-in", healthCheckRetry)
+			h.teller.healthChecksNotServed(err)
+		}
+	}
+}

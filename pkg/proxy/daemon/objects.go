@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+)
+
+// objects is where the cluster's objects come from: a folder of manifests, or an API server.
+type objects interface {
+	// Run delivers everything first, and then what changes, until ctx ends.
+	Run(ctx context.Context, deliver func(convert.Update)) error
+}
+
+// manifests is the folder as a source for the daemon.
+type manifests struct{ *folder.Manifests }
+
+// Run is that of the folder, with what it was about in the error.
+func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
+	if err := m.Manifests.Run(ctx, deliver); err != nil {
+		return fmt.Errorf("load manifests: %w", err)
+	}
+	return nil
+}
+
+// connect returns the cluster, and a recorder of Events for it. Nothing is asked yet.
+func (o *Options) connect(options cluster.Options) (*cluster.Cluster, *events.Recorder, error) {
+	config, err := o.Connection.Config()
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	options.Node, options.ServiceProxyName = o.Node, o.ServiceProxyName
+	cluster, err := cluster.New(config, options)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	recorder, err := events.Connect(config, o.Node, options.Log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return cluster, recorder, nil
+}

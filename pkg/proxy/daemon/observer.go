@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// observer passes on what the proxy does: to health, metrics and the log. Only FlowsLookedAt is called by another
+// goroutine than the proxy's.
+type observer struct {
+	node     string
+	stdout   io.Writer
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+	checks   *healthChecks
+	teller   *eventTeller
+
+	synced bool // at least once
+	// nodePorts are the addresses on which node ports are served, as they were told last.
+	nodePorts []netip.Addr
+}
+
+// Queued is called when something has to be synced, before the sync.
+func (o *observer) Queued(changes proxy.Changes, at time.Time) {
+	o.status.SyncQueued(at)
+	o.recorder.SyncQueued(at)
+	o.recorder.ChangesQueued(changes.Services, changes.EndpointSlices)
+}
+
+// Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever the log
+// level: somebody may be waiting for it.
+func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
+	took := ended.Sub(started)
+	o.status.SyncSucceeded(started)
+	o.count(report, took, ended)
+	o.checks.follow(report)
+	o.teller.conflicts(report.Conflicts)
+	o.tellNodePorts(report.Surroundings.NodePortAddrs)
+	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
+	if report.Unswept != nil {
+		o.recorder.SweepFailed()
+		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
+	}
+	if report.Unrecalled != nil {
+		o.log.Warn("UDP flows to Services that were deleted while no proxy ran may go on", "error", report.Unrecalled)
+	}
+	if !o.synced {
+		o.synced = true
+		fmt.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
+			o.node, report.Total, took.Round(time.Microsecond))
+	}
+}
+
+// Failed is called after each sync that failed, with the time until the next try.
+func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
+	o.status.SyncFailed(ended, err)
+	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
+	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+}
+
+// tellNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Nothing else would tell that they
+// are served nowhere, as when the address in the Node object is that of a NAT before the machine.
+func (o *observer) tellNodePorts(addrs []netip.Addr) {
+	if o.synced && slices.Equal(addrs, o.nodePorts) || o.checks.servesAll() {
+		return
+	}
+	o.nodePorts = addrs
+	if len(addrs) == 0 {
+		o.log.Warn("node ports are served on no address: none of those that --nodeport-addresses chooses is on an interface")
+		return
+	}
+	o.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
+}
+
+// FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
+func (o *observer) FlowsLookedAt(passes map[model.Family]conntrack.Pass, err error) {
+	for family, pass := range passes {
+		o.recorder.FlowsEnded(family.String(), pass.Ended)
+		if pass.Took > 0 { // the look succeeded
+			o.recorder.FlowsLookedAt(family.String(), pass.Took)
+		}
+	}
+	if err != nil {
+		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", err)
+	}
+}

@@ -1,0 +1,54 @@
+package daemon
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// began is when this process did. What caused a change before that waited for a process, and not for its work.
+var began = time.Now()
+
+// count hands what a sync did to metrics, in the words of metrics.
+func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
+	o.recorder.ObserveSync(report.Complete, took, nil)
+	o.recorder.SyncDone(ended, report.Complete, report.Services)
+	o.recorder.Services(report.Total)
+	o.recorder.FrontendsContested(report.Contested)
+	o.recorder.ServicePortsByReason(portReasons(report.Reasons))
+	for _, family := range model.Families {
+		name := family.String()
+		o.recorder.ElementsWritten(name, metrics.OperationAdd, report.Added[family])
+		o.recorder.ElementsWritten(name, metrics.OperationDelete, report.Deleted[family])
+		o.recorder.ServicePorts(name, report.Ports[family])
+		for _, external := range []bool{false, true} {
+			none := proxy.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
+			o.recorder.NoLocalEndpoints(name, policyOf(external), report.Reasons[none])
+		}
+		for _, cause := range report.Triggered[family] {
+			if !cause.Before(began) {
+				o.recorder.Programmed(name, ended.Sub(cause))
+			}
+		}
+	}
+}
+
+func portReasons(counts map[proxy.PortReason]int) map[metrics.PortReason]int {
+	byReason := make(map[metrics.PortReason]int, len(counts))
+	for reason, n := range counts {
+		byReason[metrics.PortReason{
+			Family: reason.Family.String(), TrafficPolicy: policyOf(reason.External), Reason: string(reason.Code),
+		}] = n
+	}
+	return byReason
+}
+
+func policyOf(external bool) string {
+	if external {
+		return metrics.PolicyExternal
+	}
+	return metrics.PolicyInternal
+}

@@ -1,0 +1,355 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// kernelInMemory is the kernel in memory. It refuses what refuse says.
+type kernelInMemory struct {
+	ruleset.Tables
+	refuse atomic.Pointer[func(ruleset.Batch) bool]
+}
+
+var errRefused = errors.New("no buffer space available")
+
+func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
+	if refuse := k.refuse.Load(); refuse != nil && (*refuse)(batch) {
+		return errRefused
+	}
+	return k.Apply(batch)
+}
+
+func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
+	return k.Tables.Objects(family), nil
+}
+
+func (k *kernelInMemory) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	return k.Tables.Elements(family, set)
+}
+
+func everyBatch(ruleset.Batch) bool { return true }
+
+// sweeps picks the batches that delete chains.
+func sweeps(batch ruleset.Batch) bool {
+	for _, op := range batch.Ops {
+		if _, isChain := op.Object.(ruleset.ChainObject); isChain && op.Verb == ruleset.Delete {
+			return true
+		}
+	}
+	return false
+}
+
+// noUDPFlows has nothing to look at.
+type noUDPFlows struct{}
+
+func (noUDPFlows) Note([]selection.Flows, selection.Scope) {}
+
+// observed is a proxy that runs with the daemon's observer and the kernel in memory.
+type observed struct {
+	t         *testing.T
+	kernel    *kernelInMemory
+	changes   chan model.Change
+	disturbed chan struct{}
+	status    *status.Status
+	recorder  *metrics.Recorder
+	checks    *healthChecks
+	feed      *feed
+}
+
+func observing(t *testing.T) *observed {
+	t.Helper()
+	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
+	config := ruleset.Config{Families: model.Families}
+	o := &observed{
+		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), disturbed: make(chan struct{}),
+		status: &status.Status{Answered: recorder.HealthAnswered}, recorder: recorder,
+		checks: &healthChecks{
+			servers: servicehealth.New(log, func() bool { return true }), log: log, recorder: recorder,
+			config: config, wanted: make(chan wantedChecks, 1),
+		},
+	}
+	o.feed = newFeed("node-a", config, o.changes, log, o.status, recorder, nil)
+	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, checks: o.checks}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	go func() { ended <- o.checks.run(ctx) }()
+	go func() {
+		proxy.New("node-a", config, o.kernel, noUDPFlows{}).Run(ctx, o.changes, o.disturbed, watching)
+		ended <- nil
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return o
+}
+
+// refuse makes the kernel refuse some batches, none if picks is nil.
+func (o *observed) refuse(picks func(ruleset.Batch) bool) {
+	if picks == nil {
+		o.kernel.refuse.Store(nil)
+		return
+	}
+	o.kernel.refuse.Store(&picks)
+}
+
+// page returns /metrics.
+func (o *observed) page() string {
+	answer := httptest.NewRecorder()
+	o.recorder.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return answer.Body.String()
+}
+
+// ask asks one of health's paths.
+func (o *observed) ask(path string, want int) {
+	o.t.Helper()
+	answer := httptest.NewRecorder()
+	o.status.Handler(time.Now).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+	if answer.Code != want {
+		o.t.Errorf("%s: status %d, want %d: %s", path, answer.Code, want, answer.Body)
+	}
+}
+
+// service returns a Service of the namespace shop with one port, and its slice with endpoints on another node, stamped.
+func service(number, endpoints int, stamp time.Time) (*model.Service, *model.EndpointSlice) {
+	name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%d", number)}
+	slice := &model.EndpointSlice{
+		Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}, TriggeredAt: stamp,
+	}
+	for endpoint := range endpoints {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr:     netip.AddrFrom4([4]byte{10, 244, byte(number), byte(endpoint + 1)}),
+			Endpoint: model.Endpoint{Node: "node-b", Ready: true, Serving: true},
+		})
+	}
+	return &model.Service{
+		Name: name, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, byte(number)})},
+		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+	}, slice
+}
+
+// changed returns the change that gives Services and slices a new state.
+func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
+	change := model.Change{}
+	if service != nil {
+		change.Services = map[model.ObjectName]*model.Service{service.Name: service}
+	}
+	if slice != nil {
+		change.Slices = map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}
+	}
+	return change
+}
+
+// moved is what happens, and what /metrics says afterwards and did not say before: regular expressions of a line's beginning.
+type moved struct {
+	title string
+	do    func(o *observed)
+	says  []string
+}
+
+// movedElsewhere are the metrics that need more than a proxy, and the test that moves them.
+var movedElsewhere = map[string]string{
+	metrics.FlowsEndedName:         "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
+	metrics.FlowsDurationName:      "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
+	metrics.APIRequestsName:        "TestRequestsOfClientGoAreCounted in pkg/metrics",
+	metrics.APIRequestDurationName: "TestRequestsOfClientGoAreCounted in pkg/metrics",
+	metrics.EventsDroppedName:      "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
+}
+
+func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "metrics", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, _, _ := strings.Cut(string(text), "## What kube-proxy has, and we have not")
+	o, moves := observing(t), map[string]bool{}
+	for _, step := range stepsThatMove() {
+		before := o.page()
+		step.do(o)
+		for _, says := range step.says {
+			line := regexp.MustCompile("(?m)^" + says)
+			if line.MatchString(before) {
+				t.Errorf("%s: /metrics said %q before it happened", step.title, says)
+			}
+			eventually(t, step.title+": /metrics says "+says, func() bool { return line.MatchString(o.page()) })
+			name := regexp.MustCompile(`^[a-z_]+`).FindString(says)
+			moves[name], moves[strings.TrimSuffix(name, "_count")] = true, true
+		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(ours, -1)
+	if len(rows) < 25 {
+		t.Fatalf("only %d metrics are documented: is the README's table read rightly?", len(rows))
+	}
+	for _, row := range rows {
+		if name := row[1]; moves[name] == (movedElsewhere[name] != "") {
+			t.Errorf("%s: moved here %v, moved elsewhere %q", name, moves[name], movedElsewhere[name])
+		}
+	}
+}
+
+func stepsThatMove() []moved {
+	const v4, tcp = `{ip_family="IPv4"}`, `{ip_family="IPv4",operation=`
+	return []moved{
+		{"the program starts", func(o *observed) { o.recorder.Build("v1.2.3", "go1.26") }, []string{
+			`vicinity_build_info{goversion="go1.26",version="v1.2.3"} 1\n`,
+		}},
+		{"the node and ten Services", func(o *observed) {
+			all := model.Change{Nodes: map[string]*model.Node{"node-a": {Name: "node-a"}}}
+			for number := range 10 {
+				all = all.Then(changed(service(number, 2, time.Time{})))
+			}
+			o.changes <- all
+		}, []string{
+			"kubeproxy_sync_proxy_rules_duration_seconds_count" + v4 + " 1\n",
+			"kubeproxy_sync_full_proxy_rules_duration_seconds_count" + v4 + " 1\n",
+			"kubeproxy_sync_proxy_rules_last_timestamp_seconds" + v4 + " 1", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" + v4 + " 1",
+			"kubeproxy_sync_proxy_rules_service_changes_total 10\n", "kubeproxy_sync_proxy_rules_endpoint_changes_total 10\n",
+			"vicinity_sync_services_count 1\n", "vicinity_sync_services_sum 10\n", "vicinity_services 10\n", "vicinity_service_ports" + v4 + " 10\n",
+			"vicinity_nft_elements_written_total" + tcp + `"add"} 4`,
+			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
+		}},
+		{"an EndpointSlice changes, of which its controller knows why", func(o *observed) {
+			o.changes <- changed(service(3, 3, time.Now()))
+		}, []string{
+			"kubeproxy_sync_partial_proxy_rules_duration_seconds_count" + v4 + " 1\n", "vicinity_sync_services_sum 11\n",
+			"kubeproxy_network_programming_duration_seconds_count" + v4 + " 1\n", "vicinity_nft_elements_written_total" + tcp + `"delete"} [1-9]`,
+		}},
+		{"a policy keeps traffic on a node without endpoints", func(o *observed) {
+			local, _ := service(4, 2, time.Time{})
+			local.InternalTrafficLocal = true
+			o.changes <- changed(local, nil)
+		}, []string{
+			`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 1` + "\n",
+			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
+			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
+		}},
+		{"two Services want one address", func(o *observed) {
+			greedy, _ := service(5, 2, time.Time{})
+			greedy.ExternalIPs = []netip.Addr{netip.MustParseAddr("10.96.0.6")}
+			o.changes <- changed(greedy, nil)
+		}, []string{"vicinity_frontends_contested 1\n"}},
+		{"the kernel takes nothing", func(o *observed) {
+			o.refuse(everyBatch)
+			o.changes <- changed(service(6, 3, time.Time{}))
+		}, []string{
+			"kubeproxy_sync_proxy_rules_nftables_sync_failures_total" + v4 + " [1-9]",
+			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 1\n", "kubeproxy_sync_proxy_rules_service_changes_pending 1\n",
+		}},
+		{"it takes everything again", func(o *observed) { o.refuse(nil) }, []string{
+			"kubeproxy_sync_proxy_rules_endpoint_changes_pending 0\n", "kubeproxy_sync_proxy_rules_service_changes_pending 0\n",
+		}},
+		{"the kernel does not let go of a chain", func(o *observed) {
+			o.refuse(sweeps)
+			all := model.Change{}
+			for number := range 10 {
+				all = all.Then(changed(service(number, 1, time.Time{})))
+			}
+			o.changes <- all
+		}, []string{"kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total" + v4 + " [1-9]"}},
+		{"another process changes our tables", func(o *observed) {
+			o.refuse(nil)
+			o.recorder.ForeignChange("IPv4")
+			o.disturbed <- struct{}{}
+		}, []string{"vicinity_foreign_changes_total" + v4 + " 1\n", "vicinity_foreign_changes_repaired_total" + v4 + " 1\n"}},
+		{"load balancers and the kubelet ask", func(o *observed) {
+			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a"}))
+			o.ask("/healthz", http.StatusOK)
+			o.ask("/livez", http.StatusOK)
+		}, []string{`kubeproxy_proxy_healthz_total{code="200"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 1` + "\n"}},
+		{"the node is to be taken away", func(o *observed) {
+			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a", Leaving: "it is being deleted"}))
+			o.ask("/healthz", http.StatusServiceUnavailable)
+			o.ask("/livez", http.StatusOK)
+		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
+		{"a health check's port is taken", takeHealthCheckPort, []string{"vicinity_health_check_listeners_failed 1\n"}},
+		{"a manifest does not parse", func(o *observed) { o.feed.tell(problemsOf(o.t, "{broken")) }, []string{
+			`vicinity_objects_refused{kind="File"} 1` + "\n",
+		}},
+		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
+			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
+		}},
+	}
+}
+
+// takeHealthCheckPort listens where a Service's health check is to be served.
+func takeHealthCheckPort(o *observed) {
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { _ = listener.Close() })
+	checked, _ := service(7, 1, time.Time{})
+	checked.ExternalTrafficLocal = true
+	checked.HealthCheckNodePort = netip.MustParseAddrPort(listener.Addr().String()).Port()
+	o.changes <- changed(checked, nil)
+}
+
+// problemsOf reads a folder with one file.
+func problemsOf(t *testing.T, text string) []convert.Problem {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "state.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var folder folder.Folder
+	update, err := folder.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return update.Problems
+}
+
+func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
+	o := observing(t)
+	o.changes <- changed(service(1, 1, began.Add(-time.Nanosecond)))
+	o.changes <- changed(service(2, 1, began.Add(time.Nanosecond)))
+	eventually(t, "both are in force", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
+	if want := `kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1` + "\n"; !strings.Contains(o.page(), want) {
+		t.Errorf("/metrics lacks %q", want)
+	}
+}
+
+func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
+	for name, test := range map[string]struct {
+		node     *model.Node
+		eligible bool
+		why      string
+	}{
+		"unknown": {nil, false, "there is no Node object of this name"},
+		"there":   {&model.Node{Name: "node-a"}, true, ""},
+		"leaving": {&model.Node{Name: "node-a", Leaving: "it is being deleted"}, false, "it is being deleted"},
+	} {
+		if eligible, why := eligibility(test.node); eligible != test.eligible || why != test.why {
+			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, why, test.eligible, test.why)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+package daemon
+
+import (
+	"cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+)
+
+// Options are what a daemon is to do.
+type Options struct {
+	// Node is the name of the Node to act for.
+	Node string
+	// Manifests is the folder that the state of the cluster is read from; empty for an API server.
+	Manifests string
+	// Connection is how the API server is reached.
+	Connection kube.Connection
+	// ServiceProxyName is what Services must carry in the label service.kubernetes.io/service-proxy-name; empty for no label.
+	ServiceProxyName string
+
+	// Settings are what the configuration in force says.
+	Settings config.Settings
+	// Configuration is the configuration in force, with all defaults: what kube-proxy shows as /configz.
+	Configuration *config.Configuration
+	// ConfigFile is the file that the configuration was read from; nil without one.
+	ConfigFile *config.File
+	// Notes are a line for each setting that has no meaning here.
+	Notes []string
+	// Flags are the values of all flags, as /flagz shows them.
+	Flags map[string]string
+
+	// OwnTables asks to own our tables where the kernel keeps them alive without us.
+	OwnTables bool
+	// Build is what the program was made from.
+	Build cli.Build
+}
+
+// origin names where the objects come from, for messages.
+func (o *Options) origin() string { return cmp.Or(o.Manifests, "the cluster") }

@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// repairInterval is the least time between two repairs. Somebody who insists, above all a second proxy in the same namespace that
+// repairs what we wrote, would otherwise keep both writing without a pause. A repair is due within a second.
+const repairInterval = 500 * time.Millisecond
+
+// pace passes signals on until ctx ends: the first one at once, and those that come within the interval after it as one, at its
+// end. The sender must not wait for it, so in holds one signal.
+func pace(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-in:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case out <- struct{}{}:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+	}
+}

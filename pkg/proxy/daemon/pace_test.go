@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestDisturbancesThatComeThickAndFastAreRepairedTogether(t *testing.T) {
+	for name, test := range map[string]struct {
+		signals int
+		every   time.Duration
+		want    int
+	}{
+		"a single one is repaired":                              {1, 0, 1},
+		"one in a long while is repaired each time":             {4, time.Minute, 4},
+		"a flood is repaired twice a second, and once after it": {200, 10 * time.Millisecond, 5},
+		"two at once are repaired, the second one too":          {2, time.Millisecond, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := countPaced(t, test.signals, test.every); got != test.want {
+					t.Errorf("%d disturbances led to %d repairs, want %d", test.signals, got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// countPaced sends signals as the daemon does, and returns how many came through.
+func countPaced(t *testing.T, signals int, every time.Duration) int {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	in, out := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(out)
+		pace(ctx, repairInterval, in, out)
+	}()
+	got := make(chan int)
+	go func() {
+		count := 0
+		for range out {
+			count++
+		}
+		got <- count
+	}()
+	for range signals {
+		select {
+		case in <- struct{}{}:
+		default:
+		}
+		time.Sleep(every)
+	}
+	time.Sleep(2 * repairInterval)
+	stop()
+	return <-got
+}

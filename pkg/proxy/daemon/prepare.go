@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// oomScoreFile is where the kernel takes this process's oom_score_adj.
+const oomScoreFile = "/proc/self/oom_score_adj"
+
+// prepareNode asks the kernel for what the configuration wants of it beside the tables, and looks whether it forwards packets of
+// some families. Nothing of it stops the proxy: a container with no more than CAP_NET_ADMIN may do some of it, or nothing.
+//
+// It comes after conntrack was reached: the kernel has no settings for it before.
+func prepareNode(log *slog.Logger, settings *config.Settings, families []model.Family) {
+	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless somebody has pinned
+	// it, and then less is asked for, which lowers nothing.
+	wants := settings.Conntrack.Wants(runtime.NumCPU())
+	for _, result := range sysctl.Apply(sysctl.Root, wants...) {
+		logSysctl(log, result)
+	}
+	if slices.Contains(families, model.IPv4) {
+		warnOfForwarding(log, sysctl.ForwardingIPv4)
+	}
+	if slices.Contains(families, model.IPv6) {
+		warnOfForwarding(log, sysctl.ForwardingIPv6)
+	}
+	if score := settings.OOMScoreAdj; score != nil {
+		if err := os.WriteFile(oomScoreFile, []byte(strconv.Itoa(int(*score))), 0); err != nil {
+			log.Warn("the kernel's choice when memory is short stays as it was", "oom-score-adj", *score, "error", err)
+		}
+	}
+}
+
+// Prepare is --init-only.
+func Prepare(log *slog.Logger, settings *config.Settings) error {
+	flows, err := conntrack.Dial()
+	if err != nil {
+		return err
+	}
+	prepareNode(log, settings, model.Families)
+	return flows.Close()
+}
+
+// logSysctl tells what became of a kernel setting, in one line.
+func logSysctl(log *slog.Logger, result sysctl.Result) {
+	attributes := []any{"sysctl", result.Want.Name, "value", result.Before, "wanted", result.Want.Value}
+	switch result.Outcome {
+	case sysctl.Met:
+	case sysctl.Written:
+		log.Info("a kernel setting was changed", attributes...)
+	case sysctl.Missing:
+		log.Warn("this kernel lacks a setting", attributes...)
+	case sysctl.Unmet:
+		log.Warn("a kernel setting is not as wanted, and may not be changed from here",
+			append(attributes, "set-it", result.Want.Advice(), "error", result.Err)...)
+	}
+}
+
+// warnOfForwarding says that packets for pods on other nodes are dropped here. A family that the kernel lacks is none of this node.
+func warnOfForwarding(log *slog.Logger, want sysctl.Want) {
+	for _, result := range sysctl.Check(sysctl.Root, want) {
+		switch {
+		case result.Err != nil:
+			log.Warn("it is unknown whether this node forwards packets", "error", result.Err)
+		case result.Outcome == sysctl.Unmet:
+			log.Warn("this node does not forward packets, so connections to Services do not reach pods on other nodes",
+				"sysctl", want.Name, "value", result.Before, "set-it", want.Advice())
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+)
+
+// Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
+//
+// What the daemon cannot do without is tried before anything changes: nftables and conntrack.
+func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Options) (err error) {
+	saveMemory()
+	kube.LogTo(log)
+	conn, err := nft.Dial(nft.Options{Owned: options.OwnTables})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	flows, err := conntrack.Dial()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, flows.Close()) }()
+	log.Info("starting", "version", options.Build.Version, "node", options.Node, "objects", options.origin(), "owned-tables", conn.Owned())
+	for _, note := range options.Notes {
+		log.Info("a setting has no meaning here", "setting", note)
+	}
+	prepareNode(log, &options.Settings, conn.Families())
+	d, err := newDaemon(options, conn, flows, stdout, log)
+	if err != nil {
+		return err
+	}
+	err = d.run(ctx)
+	log.Info("ended; the rules stay in the kernel")
+	return err
+}
+
+// gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a second cluster's
+// worth of memory for a program that hardly allocates: a change makes a few kilobytes of garbage.
+const gcPercent = 50
+
+// reserve is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of it before it is
+// collected. In a small cluster half of what is in use would be two megabytes, and the collector would run several times a second as
+// long as endpoints change, for a sixth of the processor time at 100 changes a second.
+var reserve []byte
+
+const reserveSize = 16 << 20
+
+// saveMemory trades a little processor time for memory, unless somebody has decided that already.
+func saveMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+		reserve = make([]byte, reserveSize)
+		runtime.KeepAlive(reserve)
+	}
+}

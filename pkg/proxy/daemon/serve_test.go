@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+func TestARefusedObjectCountsOnceHoweverManyProblemsItHas(t *testing.T) {
+	got := refusedByKind([]convert.Problem{
+		{File: "a.yaml", Reason: "does not parse"},
+		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[0].port"},
+		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[1].port"},
+		{File: "b.yaml", Object: "Service shop/api"},
+		{File: "b.yaml", Object: "EndpointSlice shop/web-1"},
+	})
+	if diff := cmp.Diff(map[string]int{"File": 1, "Service": 2, "EndpointSlice": 1}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestASyncIsCountedByFamily(t *testing.T) {
+	recorder := metrics.NewRecorder()
+	o := &observer{
+		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &status.Status{}, recorder: recorder,
+		checks: &healthChecks{wanted: make(chan wantedChecks, 1)},
+	}
+	o.Synced(proxy.Report{
+		Ports:   map[model.Family]int{model.IPv4: 3, model.IPv6: 2},
+		Added:   map[model.Family]int{model.IPv4: 7},
+		Deleted: map[model.Family]int{model.IPv6: 5},
+
+		Contested: 2,
+	}, time.Unix(100, 0), time.Unix(101, 0))
+	o.FlowsLookedAt(map[model.Family]conntrack.Pass{model.IPv6: {Ended: 11}}, errors.New("the table is busy"))
+	page := httptest.NewRecorder()
+	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`vicinity_service_ports{ip_family="IPv4"} 3`, `vicinity_service_ports{ip_family="IPv6"} 2`,
+		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
+		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
+		"vicinity_frontends_contested 2", `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
+	} {
+		if !strings.Contains(page.Body.String(), line+"\n") {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+}
+
+func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
+	status := &status.Status{}
+	o := &observer{
+		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: status, recorder: metrics.NewRecorder(),
+		checks: &healthChecks{wanted: make(chan wantedChecks, 1)},
+	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)
+	if verdict := status.Verdict(start.Add(time.Hour)); verdict.Healthy || verdict.Ready || verdict.LastError != "no buffer space" {
+		t.Errorf("an hour after a failure: %+v, want it neither healthy nor ready", verdict)
+	}
+	o.Synced(proxy.Report{}, start.Add(2*time.Second), start.Add(3*time.Second))
+	if verdict := status.Verdict(start.Add(time.Hour)); !verdict.Healthy || !verdict.Ready || verdict.LastError != "" {
+		t.Errorf("after a success: %+v, want it healthy and ready", verdict)
+	}
+}

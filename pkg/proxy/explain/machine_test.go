@@ -1,0 +1,137 @@
+package explain_test
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+var writers = map[string]func(io.Writer, []explain.Port) error{
+	"text": explain.Text,
+	"json": explain.JSON,
+	"yaml": explain.YAML,
+}
+
+func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
+	tests := map[string]struct {
+		port explain.Port
+		want []string
+	}{
+		"a port with everything": {topologyPort(), []string{
+			"affinitySeconds", "allowedSources", "cluster", "excluded", "family", "frontends", "healthCheck", "local", "lost", "message",
+			"node", "number", "outcome", "port", "protocol", "service", "traffic", "warnings",
+		}},
+		"a port with only what every port has": {emptyPort(), []string{
+			"cluster", "excluded", "family", "frontends", "message", "number", "outcome", "port", "protocol", "service", "traffic",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			list := decode(t, []explain.Port{test.port})
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(list[0]))); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
+	port := decode(t, []explain.Port{topologyPort()})[0]
+	first := func(field string) any { return port[field].([]any)[0] }
+	last := func(field string) any { list := port[field].([]any); return list[len(list)-1] }
+	tests := map[string]struct {
+		object any
+		want   []string
+	}{
+		"a frontend":                   {first("frontends"), []string{"address", "kind"}},
+		"a lost frontend":              {first("lost"), []string{"address", "kind", "message", "owner", "reason"}},
+		"traffic to the ClusterIP":     {first("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "to"}},
+		"external traffic":             {last("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "source", "to"}},
+		"a choice":                     {port["cluster"], []string{"endpoints", "message", "reason", "tier"}},
+		"an endpoint that is left out": {first("excluded"), []string{"endpoint", "message", "reason"}},
+		"a health check":               {port["healthCheck"], []string{"localEndpoints", "nodePort"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, slices.Sorted(maps.Keys(test.object.(map[string]any)))); diff != "" {
+				t.Errorf("fields (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJSONListsAreNeverNull(t *testing.T) {
+	empty := decode(t, []explain.Port{{}})[0]
+	for _, field := range []string{"frontends", "traffic", "excluded"} {
+		if _, ok := empty[field].([]any); !ok {
+			t.Errorf("%s is %v, want a list", field, empty[field])
+		}
+	}
+	if _, ok := empty["cluster"].(map[string]any)["endpoints"].([]any); !ok {
+		t.Errorf("cluster is %v, want a list of endpoints in it", empty["cluster"])
+	}
+	traffic := decode(t, []explain.Port{{Traffic: []explain.Traffic{{}}}})[0]["traffic"].([]any)[0].(map[string]any)
+	if _, ok := traffic["frontends"].([]any); !ok {
+		t.Errorf("traffic is %v, want a list of frontends in it", traffic)
+	}
+}
+
+func TestMachineFormatsOfNothingAreAnEmptyList(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		var got strings.Builder
+		if err := writers[format](&got, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != "[]\n" {
+			t.Errorf("%s of nothing is %q, want %q", format, got.String(), "[]\n")
+		}
+	}
+}
+
+func TestYAMLSaysTheSameAsJSON(t *testing.T) {
+	ports := []explain.Port{topologyPort(), emptyPort()}
+	var text strings.Builder
+	if err := explain.YAML(&text, ports); err != nil {
+		t.Fatal(err)
+	}
+	var got []map[string]any
+	if err := yaml.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(decode(t, ports), got); diff != "" {
+		t.Errorf("JSON and YAML differ (-JSON +YAML):\n%s", diff)
+	}
+}
+
+func TestSentencesAreNotEscapedInJSON(t *testing.T) {
+	port := emptyPort()
+	port.Message = `zone <unknown> & "all"`
+	var text strings.Builder
+	if err := explain.JSON(&text, []explain.Port{port}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), `zone <unknown> & \"all\"`) {
+		t.Errorf("the sentence is escaped:\n%s", text.String())
+	}
+}
+
+func decode(t *testing.T, ports []explain.Port) []map[string]any {
+	t.Helper()
+	var text strings.Builder
+	if err := explain.JSON(&text, ports); err != nil {
+		t.Fatal(err)
+	}
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(text.String()), &list); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}

@@ -1,0 +1,147 @@
+package explain_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// web has one port and one ready endpoint on each of two nodes in two zones, with addresses from 10.244.1.5 and 10.244.2.5.
+func web() *model.Service {
+	return &model.Service{
+		Name:       model.ObjectName{Namespace: "default", Name: "web"},
+		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
+	}
+}
+
+func webSlice(endpoints ...model.SliceEndpoint) *model.EndpointSlice {
+	return &model.EndpointSlice{
+		Name:      model.ObjectName{Namespace: "default", Name: "web-1"},
+		Service:   web().Name,
+		Ports:     []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
+		Endpoints: endpoints,
+	}
+}
+
+func endpoint(addr, node string, ready bool) model.SliceEndpoint {
+	return model.SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Ready: ready, Serving: ready}}
+}
+
+// clusterOf returns a cluster as seen from node-a in zone a, beside node-b in zone b.
+func clusterOf(slice *model.EndpointSlice, services ...*model.Service) *model.Cluster {
+	change := model.Change{
+		Services: map[model.ObjectName]*model.Service{},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{slice.Name: slice},
+		Nodes: map[string]*model.Node{
+			"node-a": {Name: "node-a", Labels: map[string]string{"example.com/zone": "a"}},
+			"node-b": {Name: "node-b", Labels: map[string]string{"example.com/zone": "b"}},
+		},
+	}
+	for _, service := range services {
+		change.Services[service.Name] = service
+	}
+	cluster := model.NewCluster("node-a")
+	cluster.Apply(change)
+	return cluster
+}
+
+// one returns the story of the only port of default/web.
+func one(t *testing.T, cluster *model.Cluster) explain.Port {
+	t.Helper()
+	ports := explain.Clients{}.Ports(cluster, explain.Query{Service: web().Name})
+	if len(ports) != 1 {
+		t.Fatalf("got %d ports, want 1: %+v", len(ports), ports)
+	}
+	return ports[0]
+}
+
+func sentence(code selection.Code, key, value string) string {
+	return selection.Reason{Code: code, Key: key, Value: value}.Sentence()
+}
+
+func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
+	service := web()
+	service.Topology.Keys = []policy.Key{"example.com/zone"}
+	service.AffinityTimeout = 3 * time.Hour
+	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
+	want := explain.Port{
+		Node: "node-a", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
+		Frontends: []explain.Frontend{{Address: "10.96.0.10:80", Kind: "ClusterIP"}},
+		Outcome:   "balance", Message: "New connections to the ClusterIP go to one endpoint.",
+		Traffic: []explain.Traffic{{
+			To: "ClusterIP", From: "everybody", Frontends: []string{"10.96.0.10:80"}, Choice: "cluster",
+			Outcome: "balance", Message: "New connections to the ClusterIP go to one endpoint.",
+		}},
+		Cluster: explain.Choice{
+			Endpoints: []string{"10.244.1.5:8080"}, Tier: "example.com/zone",
+			Reason: "MatchedTopologyKey", Message: sentence(selection.MatchedTopologyKey, "example.com/zone", "a"),
+		},
+		Excluded: []explain.Excluded{{
+			Endpoint: "10.244.2.5:8080",
+			Reason:   "OtherTopologyValue", Message: sentence(selection.OtherTopologyValue, "example.com/zone", "b"),
+		}},
+		AffinitySeconds: 10800,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("port (-want +got):\n%s", diff)
+	}
+}
+
+func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
+	service := web()
+	service.InternalTrafficLocal = true
+	got := one(t, clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)), service))
+	want := &explain.Choice{
+		Endpoints: []string{"10.244.1.5:8080"}, Tier: "node",
+		Reason: "OnThisNode", Message: sentence(selection.OnThisNode, "internalTrafficPolicy", ""),
+	}
+	if diff := cmp.Diff(want, got.Local); diff != "" {
+		t.Errorf("local (-want +got):\n%s", diff)
+	}
+}
+
+func TestPortsAreInAFixedOrderAndOnlyThoseAskedFor(t *testing.T) {
+	dual := web()
+	dual.ClusterIPs = append(dual.ClusterIPs, netip.MustParseAddr("fd00:10:96::10"))
+	dual.Ports = append(dual.Ports, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53})
+	api := web()
+	api.Name.Name, api.ClusterIPs = "api", []netip.Addr{netip.MustParseAddr("10.96.0.11")}
+	cluster := clusterOf(webSlice(), dual, api)
+
+	tests := map[string]struct {
+		query string // empty for the zero Query
+		want  []string
+	}{
+		"without a query all": {"", []string{
+			"default/api http IPv4 10.96.0.11:80", "default/web http IPv4 10.96.0.10:80", "default/web http IPv6 [fd00:10:96::10]:80",
+			"default/web dns IPv4 10.96.0.10:53", "default/web dns IPv6 [fd00:10:96::10]:53",
+		}},
+		"a Service":         {"default/api", []string{"default/api http IPv4 10.96.0.11:80"}},
+		"a port":            {"default/web:53", []string{"default/web dns IPv4 10.96.0.10:53", "default/web dns IPv6 [fd00:10:96::10]:53"}},
+		"an unknown port":   {"default/web:443", nil},
+		"a missing Service": {"default/nothing", nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var query explain.Query
+			if test.query != "" {
+				query = mustParse(t, test.query)
+			}
+			var got []string
+			for _, port := range (explain.Clients{}).Ports(cluster, query) {
+				got = append(got, port.Service+" "+port.Port+" "+port.Family+" "+port.Frontends[0].Address)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("ports (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,135 @@
+package explain_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+var update = flag.Bool("update", false, "write what Text prints to the files in testdata")
+
+// topologyPort is a port with everything a block can hold.
+func topologyPort() explain.Port {
+	external := []string{"198.51.100.7:80", "192.0.2.10:80", "*:30080"}
+	return explain.Port{
+		Node: "node-a1", Service: "default/web", Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
+		Frontends: []explain.Frontend{
+			{Address: "10.96.0.10:80", Kind: "ClusterIP"},
+			{Address: "198.51.100.7:80", Kind: "LoadBalancerIP"},
+			{Address: "192.0.2.10:80", Kind: "ExternalIP"},
+			{Address: "*:30080", Kind: "NodePort"},
+		},
+		Lost: []explain.LostFrontend{{
+			Frontend: explain.Frontend{Address: "198.51.100.8:80", Kind: "ExternalIP"}, Owner: "default/older",
+			Reason: "OwnerIsOlder", Message: "198.51.100.8:80/TCP belongs to default/older.",
+		}},
+		Outcome: "balance", Message: "New connections are spread at random over 2 endpoints.",
+		Traffic: []explain.Traffic{
+			{
+				To: "ClusterIP", From: "everybody", Frontends: []string{"10.96.0.10:80"}, Choice: "cluster",
+				Outcome: "balance", Message: "New connections are spread at random over 2 endpoints.",
+			},
+			{
+				To: "external", From: "outside", Frontends: external, Choice: "local", Source: "kept",
+				Outcome: "balance", Message: "New connections from outside go to one endpoint on this node.",
+			},
+			{
+				To: "external", From: "inside", Frontends: external, Choice: "cluster", Source: "keptForPods",
+				Outcome: "balance", Message: "New connections from inside are spread at random over 2 endpoints.",
+			},
+		},
+		Cluster: explain.Choice{
+			Endpoints: []string{"10.244.1.5:8080", "10.244.1.16:8080"},
+			Tier:      "topology.kubernetes.io/zone", Reason: "Matched", Message: "The ones that share this node's zone are used.",
+		},
+		Local: &explain.Choice{Endpoints: []string{"10.244.1.5:8080"}, Tier: "node", Reason: "OnNode", Message: "The ones here are used."},
+		Excluded: []explain.Excluded{
+			{Endpoint: "10.244.2.5:8080", Reason: "OtherValue", Message: "The endpoint's zone is another one."},
+			{Endpoint: "10.244.12.15:8080", Reason: "NotReady", Message: "The endpoint is not ready."},
+		},
+		AllowedSources:  []string{"203.0.113.0/24", "198.51.100.7/32"},
+		HealthCheck:     &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1},
+		AffinitySeconds: 10800,
+		Warnings:        []string{"198.51.100.8:80/TCP belongs to default/older.", "Another warning."},
+	}
+}
+
+func emptyPort() explain.Port {
+	const refused = "New connections are refused at once."
+	return explain.Port{
+		Service: "kube-system/dns", Number: 53, Protocol: "UDP", Family: "IPv6",
+		Frontends: []explain.Frontend{{Address: "[fd00:10:96::a]:53", Kind: "ClusterIP"}},
+		Outcome:   "refuse", Message: refused,
+		Traffic: []explain.Traffic{{
+			To: "ClusterIP", From: "everybody", Frontends: []string{"[fd00:10:96::a]:53"}, Choice: "cluster", Outcome: "refuse", Message: refused,
+		}},
+		Cluster: explain.Choice{Endpoints: []string{}, Reason: "NoEndpoints", Message: "No endpoint is ready."},
+	}
+}
+
+// lostPort is a port that nothing leads to.
+func lostPort() explain.Port {
+	port := emptyPort()
+	port.Frontends, port.Traffic = nil, nil
+	port.Outcome, port.Message = "lost", "Nobody reaches this port."
+	port.Warnings = []string{"[fd00:10:96::a]:53/UDP belongs to default/older."}
+	return port
+}
+
+func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
+	tests := map[string][]explain.Port{
+		"everything":   {topologyPort()},
+		"no-endpoints": {emptyPort()},
+		"lost":         {lostPort()},
+		"two-ports":    {emptyPort(), topologyPort()},
+		"nothing":      nil,
+	}
+	for name, ports := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got strings.Builder
+			if err := explain.Text(&got, ports); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", name+".txt"), got.String())
+		})
+	}
+}
+
+// golden compares text with a file, or writes the file when the tests run with -update.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// brokenPipe is a reader that went away.
+type brokenPipe struct{}
+
+var errBroken = errors.New("broken pipe")
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestEveryWriterReportsThatItsReaderWentAway(t *testing.T) {
+	for name, write := range writers {
+		if err := write(brokenPipe{}, []explain.Port{topologyPort()}); !errors.Is(err, errBroken) {
+			t.Errorf("%s: got error %v, want one that wraps %v", name, err, errBroken)
+		}
+	}
+}

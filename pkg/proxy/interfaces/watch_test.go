@@ -1,0 +1,239 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+func TestTheAddressesAreDeliveredAnewAfter(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, change func(network)
+		first, then    []netip.Addr
+	}{
+		"an IPv4 address was added": {
+			before: func(network) {},
+			change: func(n network) { n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24") },
+			first:  loopback(),
+			then:   loopback("192.0.2.1"),
+		},
+		"an IPv6 address was added": {
+			before: func(network) {},
+			change: func(n network) { n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64") },
+			first:  loopback(),
+			then:   loopback("2001:db8::1"),
+		},
+		"one was removed": {
+			before: func(n network) { n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24") },
+			change: func(n network) { n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") },
+			first:  loopback("192.0.2.1"),
+			then:   loopback(),
+		},
+		"one moved to another link, and one came": {
+			before: func(n network) {
+				n.addLink("eth1")
+				n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+			},
+			change: func(n network) {
+				n.address(netlink.AddrAdd, "eth1", "192.0.2.1/24")
+				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24")
+				n.address(netlink.AddrAdd, "eth1", "192.0.2.2/24")
+			},
+			first: loopback("192.0.2.1"),
+			then:  loopback("192.0.2.1", "192.0.2.2"),
+		},
+		"a link came with an address": {
+			before: func(network) {},
+			change: func(n network) {
+				n.addLink("eth1")
+				n.address(netlink.AddrAdd, "eth1", "2001:db8::1/64")
+			},
+			first: loopback(),
+			then:  loopback("2001:db8::1"),
+		},
+		"a link was deleted with its addresses": {
+			before: func(n network) {
+				n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+				n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
+			},
+			change: func(n network) { n.link("eth0", netlink.LinkDel) },
+			first:  loopback("192.0.2.1", "2001:db8::1"),
+			then:   loopback(),
+		},
+		"a link went down, which costs it its IPv6 addresses": {
+			before: func(n network) {
+				n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+				n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
+			},
+			change: func(n network) { n.link("eth0", netlink.LinkSetDown) },
+			first:  loopback("192.0.2.1", "2001:db8::1"),
+			then:   loopback("192.0.2.1"),
+		},
+		"a link went to another namespace": {
+			before: func(n network) {
+				n.addCable("veth0", "veth1")
+				n.address(netlink.AddrAdd, "veth0", "192.0.2.1/24")
+			},
+			change: func(n network) {
+				elsewhere := netns.New(n.t)
+				var there *os.File
+				elsewhere.Do(func() {
+					var err error
+					if there, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+						n.t.Fatal(err)
+					}
+				})
+				defer func() { _ = there.Close() }()
+				n.link("veth0", func(link netlink.Link) error { return netlink.LinkSetNsFd(link, int(there.Fd())) })
+			},
+			first: loopback("192.0.2.1"),
+			then:  loopback(),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNetwork(t)
+			test.before(n)
+			w := n.run(&watch{})
+			w.next(test.first)
+			test.change(n)
+			w.until(test.then)
+		})
+	}
+}
+
+func TestAddressesOfOtherNamespacesAreNotDelivered(t *testing.T) {
+	n, other := newNetwork(t), newNetwork(t)
+	w := n.run(&watch{})
+	w.next(loopback())
+	other.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.2/24")
+	w.next(loopback("192.0.2.2"))
+}
+
+func TestAddressesThatAreAsBeforeAreNotDelivered(t *testing.T) {
+	n := newNetwork(t)
+	deliveries := 0
+	w := watch{log: slog.New(slog.DiscardHandler), list: list, deliver: func([]netip.Addr) { deliveries++ }}
+	n.do(func() error {
+		s, err := subscribe()
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		return errors.Join(w.look(s), w.look(s))
+	})
+	if deliveries != 1 {
+		t.Errorf("%d deliveries of the same addresses, want 1", deliveries)
+	}
+}
+
+func TestANotificationThatChangesNoAddressDeliversNothing(t *testing.T) {
+	n := newNetwork(t)
+	n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
+	w := n.run(&watch{})
+	w.next(loopback("2001:db8::1"))
+	for lifetime := range 20 {
+		n.address(func(link netlink.Link, addr *netlink.Addr) error {
+			addr.ValidLft, addr.PreferedLft = 3600+lifetime, 1800
+			return netlink.AddrReplace(link, addr)
+		}, "eth0", "2001:db8::1/64")
+	}
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	w.next(loopback("192.0.2.1", "2001:db8::1"))
+}
+
+func TestABurstIsDeliveredAtOnce(t *testing.T) {
+	n := newNetwork(t)
+	added := make(chan []netip.Addr, 1)
+	w := n.run(&watch{deliver: func(addrs []netip.Addr) {
+		if len(addrs) == len(loopback()) {
+			added <- n.addMany() // while the watch waits for its deliver
+		}
+	}})
+	w.next(loopback())
+	w.next(<-added)
+}
+
+func TestABurstWhileTheWatchRunsLosesNoAddress(t *testing.T) {
+	n := newNetwork(t)
+	w := n.run(&watch{})
+	w.next(loopback())
+	w.until(n.addMany())
+	n.link("eth0", netlink.LinkDel)
+	w.until(loopback())
+}
+
+func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
+	n, added := newNetwork(t), make(chan []netip.Addr, 1)
+	w := n.run(&watch{
+		subscribe: func() (*subscription, error) {
+			s, err := subscribe()
+			if err != nil {
+				return nil, err
+			}
+			return s, s.socket.SetReceiveBufferSize(1, false) // the kernel makes it as small as it allows
+		},
+		deliver: func(addrs []netip.Addr) {
+			if len(addrs) == len(loopback()) {
+				added <- n.addMany() // while nobody reads
+			}
+		},
+	})
+	w.next(loopback())
+	all := <-added
+	w.next(all)
+	if got := w.lines.count("more addresses changed at once"); got != 1 {
+		t.Errorf("the overflow is logged %d times, want once", got)
+	}
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	n.address(netlink.AddrAdd, "eth0", "2001:db8::1/64")
+	w.until(with(all, "192.0.2.1", "2001:db8::1"))
+}
+
+func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
+	n, f, looks := newNetwork(t), newFlaky(), make(chan struct{}, 100)
+	w := n.run(&watch{
+		subscribe: f.subscribe,
+		list: func(handle *netlink.Handle) ([]netip.Addr, error) {
+			looks <- struct{}{}
+			return list(handle)
+		},
+		deliver: func(addrs []netip.Addr) {
+			if len(addrs) == len(loopback("192.0.2.1")) {
+				becomeDeaf(t, <-f.subscriptions)
+				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // of which the watch hears nothing
+			}
+		},
+	})
+	w.next(loopback())
+	for range 2 { // the second comes although nothing was heard
+		select {
+		case <-looks:
+		case <-time.After(patience):
+			t.Fatal("the addresses are not looked at twice")
+		}
+	}
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	w.next(loopback("192.0.2.1"))
+	w.next(loopback())
+}
+
+// becomeDeaf makes a subscription hear nothing any more, and not know it.
+func becomeDeaf(t *testing.T, s *subscription) {
+	t.Helper()
+	for _, group := range []int{unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {
+		if err := unix.SetsockoptInt(s.socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_DROP_MEMBERSHIP, group); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Cleanup deletes our tables and nothing else, and returns the families that had one. A table that belongs to a living process
+// stays, and the error says whose it is.
+func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
+	c, err := Dial(Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	for range readAttempts {
+		deleted, err = c.deleteTables(ctx)
+		if !errors.Is(err, unix.ENOENT) { // somebody else was faster: look again
+			break
+		}
+	}
+	if owned, ok := errors.AsType[*OwnedError](err); ok {
+		return nil, fmt.Errorf("deleting table %s: stop its owner first: %w", tableText(owned.Family), err)
+	}
+	return deleted, err
+}
+
+func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
+	var present []model.Family
+	var batch ruleset.Batch
+	for _, family := range model.Families {
+		state, err := c.reader.table(ctx, family)
+		if err != nil {
+			return nil, err
+		}
+		if state.exists {
+			present = append(present, family)
+			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
+		}
+	}
+	if err := c.Commit(ctx, batch); err != nil {
+		return nil, err
+	}
+	return present, nil
+}

@@ -1,0 +1,178 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// keptBuffer is how much of the memory of a batch is kept for the next one.
+const keptBuffer = 1 << 20
+
+// Commit puts a batch into the kernel in one transaction: whole, or if an error is returned, not at all. The exception is
+// ErrUnknownOutcome. An empty batch does nothing.
+//
+// A refused batch gives a *ruleset.RefusedError that names each refused element, or an *OwnedError if a table belongs to another
+// process; errors.Is finds the kernel's unix.Errno in both.
+func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	encoded, err := c.encode(batch, c.buffer, false)
+	if err != nil {
+		return err
+	}
+	if cap(encoded.bytes) <= keptBuffer {
+		c.buffer = encoded.bytes
+	}
+	err = c.send(ctx, encoded)
+	if refused, ok := errors.AsType[*ruleset.RefusedError](err); ok && namesNoElement(refused) {
+		return c.commitSingly(ctx, batch, err)
+	}
+	return err
+}
+
+// commitSingly sends a batch that was refused again, with a message for each element: the kernel names every message that it refuses, but
+// of the elements in a message the first at most, and none before Linux 6.0. It costs a multiple of the batch, after a refusal only.
+func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
+	encoded, err := c.encode(batch, nil, true)
+	if err != nil {
+		return err
+	}
+	err = c.send(ctx, encoded)
+	if _, ok := errors.AsType[*ruleset.RefusedError](err); err == nil || ok {
+		return err
+	}
+	return first // so many were refused that there was no room for the answers
+}
+
+// namesNoElement reports whether it is unknown which elements were refused.
+func namesNoElement(refused *ruleset.RefusedError) bool {
+	return slices.ContainsFunc(refused.Refusals, func(refusal ruleset.Refusal) bool {
+		_, ofElements := refusal.Op.Object.(ruleset.ElementsObject)
+		return ofElements && refusal.Element == nil
+	})
+}
+
+// Encode returns the bytes that Commit would send for a batch.
+func (c *Conn) Encode(batch ruleset.Batch) (*Encoded, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.encode(batch, nil, false)
+}
+
+// Send sends a batch that was encoded before. It does what Commit does.
+func (c *Conn) Send(ctx context.Context, encoded *Encoded) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.send(ctx, encoded)
+}
+
+func (c *Conn) encode(batch ruleset.Batch, buffer []byte, singly bool) (*Encoded, error) {
+	encoded, err := encode(batch, c.owned, c.sequence, buffer, singly)
+	if err != nil {
+		return nil, err
+	}
+	c.sequence = encoded.last + 2 // one for the end of the batch
+	return encoded, nil
+}
+
+func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
+	if encoded.Size() == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("committing a batch: %w", err)
+	}
+	if c.watcher != nil && encoded.elements > quietElements {
+		return c.quietly(ctx, func() error { return c.exchange(ctx, encoded) })
+	}
+	return c.exchange(ctx, encoded)
+}
+
+func (c *Conn) exchange(ctx context.Context, encoded *Encoded) error {
+	if err := c.writer.send(encoded.bytes); err != nil {
+		return fmt.Errorf("committing a batch: %w", err)
+	}
+	failures, err := c.writer.outcome(ctx, encoded.first, encoded.last)
+	if err != nil {
+		return fmt.Errorf("committing a batch: %w", err)
+	}
+	if len(failures) == 0 {
+		return nil
+	}
+	return c.refusal(ctx, encoded, failures)
+}
+
+// refusal makes an error of failures, which are in the order of their messages.
+func (c *Conn) refusal(ctx context.Context, encoded *Encoded, failures []failure) error {
+	refused := &ruleset.RefusedError{Refusals: make([]ruleset.Refusal, len(failures))}
+	elements := encoded.elementsOf(failures)
+	for i, failure := range failures {
+		number, position, ok := encoded.operationOf(failure.sequence)
+		if !ok {
+			refused.Refusals[i].Err = explain("committing the batch", failure)
+			continue
+		}
+		op := encoded.ops[number]
+		if errors.Is(failure.errno, unix.EPERM) {
+			if owned := c.ownedByOther(ctx, op.Family); owned != nil {
+				return owned
+			}
+		}
+		refused.Refusals[i] = ruleset.Refusal{
+			Op: op, Element: elements[i], Err: explain(describePart(op, position, elements[i]), failure),
+		}
+	}
+	return refused
+}
+
+// explain makes an error of a failure.
+func explain(operation string, failure failure) error {
+	switch {
+	case errors.Is(failure.errno, unix.EPERM):
+		return fmt.Errorf("%s: %w: %w", operation, errPrivilege, failure.errno)
+	case failure.text != "":
+		return fmt.Errorf("%s: %s: %w", operation, failure.text, failure.errno)
+	}
+	return fmt.Errorf("%s: %w", operation, failure.errno)
+}
+
+// elementsOf returns the elements of the messages that failed, if each element has a message; nil for a message about something else.
+// It walks each operation once, however many of its elements failed.
+func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
+	found := make([]*ruleset.Element, len(failures))
+	if !e.singly {
+		return found
+	}
+	at := make(map[uint32]int, len(failures))
+	for i, failure := range failures {
+		at[failure.sequence] = i
+	}
+	walked := -1
+	for _, failure := range failures {
+		number, _, ok := e.operationOf(failure.sequence)
+		if !ok || number == walked {
+			continue
+		}
+		walked = number
+		object, isElements := e.ops[number].Object.(ruleset.ElementsObject)
+		if !isElements {
+			continue
+		}
+		sequence := e.starts[number]
+		for element := range object.Elements {
+			if i, failed := at[sequence]; failed {
+				found[i] = new(element)
+			}
+			sequence++
+		}
+	}
+	return found
+}

@@ -1,0 +1,116 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// verdicts is a map that leads an address to a chain.
+var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
+
+// datagram is what a datagram from the endpoint's address to the service's meets, and what its sender is told.
+type datagram struct {
+	output, postrouting []ruleset.Rule
+	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
+	allowed             netip.Prefix   // in allowed-sources, if it is valid
+	want                error
+}
+
+func datagrams(at addresses) map[string]datagram {
+	drop, giveBack := ruleset.Rule{verdict(ruleset.Drop, "")}, ruleset.Rule{verdict(ruleset.Return, "")}
+	lookUp := ruleset.Rule{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.DestinationAddr}, Map: verdicts}}
+	toServices := ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdict(ruleset.Drop, "")}
+	through := func(rules ...ruleset.Rule) datagram { return datagram{output: rules} }
+	jumping := func(jumped ...ruleset.Rule) datagram { return datagram{output: []ruleset.Rule{lookUp}, jumped: jumped} }
+	behind := func(jumped ...ruleset.Rule) datagram {
+		return datagram{output: []ruleset.Rule{lookUp, drop}, jumped: jumped}
+	}
+	allowing := func(addr netip.Addr, hostBits int) datagram {
+		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{{
+			ruleset.InSet{Key: append(slices.Clone(frontendFields), ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true},
+			verdict(ruleset.Drop, ""),
+		}}}
+	}
+	refused := func(d datagram) datagram {
+		d.want = unix.EPERM
+		return d
+	}
+	return map[string]datagram{
+		"without rules":                              through(),
+		"a drop in output":                           refused(through(drop)),
+		"a drop of a prefix in postrouting":          refused(datagram{postrouting: []ruleset.Rule{toServices}}),
+		"a rule behind a chain that returned":        refused(behind(giveBack)),
+		"a rule behind a chain that came to its end": refused(behind()),
+		"a rule behind the return":                   jumping(giveBack, drop),
+		"a verdict in the chain":                     refused(jumping(drop)),
+		"an allowed range with the source":           allowing(at.endpoint, 1),
+		"the source as the one allowed address":      allowing(at.endpoint, 0),
+		"an allowed range just before the source":    refused(allowing(at.endpoint.Prev(), 1)),
+		"an allowed range just behind the source":    refused(allowing(at.endpoint.Next().Next(), 1)),
+		"everybody is allowed":                       allowing(at.endpoint, at.endpoint.BitLen()),
+	}
+}
+
+// TestWhatALocalSenderIsToldOfItsDatagram: a drop is an error for it, in whichever hook it is.
+func TestWhatALocalSenderIsToldOfItsDatagram(t *testing.T) {
+	for _, family := range model.Families {
+		for name, test := range datagrams(addressesOf(family)) {
+			t.Run(family.String()+": "+name, func(t *testing.T) {
+				namespace := netns.New(t)
+				serve(t, namespace, family)
+				commit(t, dial(t, namespace, Options{}), test.batch(family))
+				at := addressesOf(family)
+				if err := send(t, namespace, at.endpoint, at.service); !errors.Is(err, test.want) {
+					t.Errorf("sending gave %v, want %v", err, test.want)
+				}
+			})
+		}
+	}
+}
+
+func (d datagram) batch(family model.Family) ruleset.Batch {
+	at := addressesOf(family)
+	o := operations{emptyMaps(family, verdicts, ruleset.AllowedSources)}
+	tracking(&o, family)
+	for _, chain := range []ruleset.Chain{
+		regular("jumped", d.jumped...),
+		{Name: "nat-output", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT, Rules: d.output},
+		{Name: "nat-postrouting", Hook: ruleset.Postrouting, Priority: ruleset.PrioritySNAT, Rules: d.postrouting},
+	} {
+		o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
+	}
+	o.elements(ruleset.Add, family, verdicts,
+		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdict(ruleset.Jump, "jumped").Verdict})
+	if d.allowed.IsValid() {
+		o.elements(ruleset.Add, family, ruleset.AllowedSources, ruleset.Element{Key: ruleset.Tuple{
+			Addr: at.service, Proto: model.UDP, Port: port, Source: d.allowed.Addr(), Bits: uint8(d.allowed.Bits()),
+		}})
+	}
+	return o.Batch
+}
+
+// send sends one datagram and returns what the kernel says of it.
+func send(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) (err error) {
+	t.Helper()
+	namespace.Do(func() {
+		local := net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
+		connection, dialErr := net.DialUDP("udp", local, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, port)))
+		if dialErr != nil {
+			t.Fatal(dialErr)
+		}
+		defer func() { _ = connection.Close() }()
+		_, err = connection.Write([]byte("hello"))
+	})
+	return err
+}

@@ -1,0 +1,170 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// maxElementsMessage is the size from which a message takes no more elements. All elements of a message are one attribute, whose
+// length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
+const maxElementsMessage = 64000
+
+// elementKeyEnd is NFTA_SET_ELEM_KEY_END, the last key of a range.
+const elementKeyEnd = 10
+
+// The verdicts of the kernel (NF_DROP, NF_ACCEPT, NFT_JUMP and NFT_GOTO).
+const (
+	verdictDrop   = 0
+	verdictAccept = 1
+)
+
+// elementWriter appends elements of one set, in as many messages as they need.
+type elementWriter struct {
+	*encoder
+	kind, flags uint16
+	family      model.Family
+	set         *ruleset.Set
+	values      bool // whether elements carry their value; a deletion is by key
+	verdicts    bool
+	open        bool
+	list        int
+}
+
+func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error {
+	for _, types := range [][]ruleset.Type{object.Set.Key, object.Set.Value} {
+		if err := checkTypes(types); err != nil {
+			return err
+		}
+	}
+	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: mapsToVerdict(object.Set)}
+	switch op.Verb {
+	case ruleset.Add:
+		w.kind, w.flags, w.values = unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, object.Set.IsMap()
+	case ruleset.Delete:
+		w.kind = unix.NFT_MSG_DELSETELEM
+	case ruleset.Flush:
+		return errNoSuchOperation
+	}
+	for element := range object.Elements {
+		if err := w.add(&element); err != nil {
+			return fmt.Errorf("element %s: %w", element.Key.Text(object.Set.Key), err)
+		}
+	}
+	w.close()
+	return nil
+}
+
+func (w *elementWriter) add(element *ruleset.Element) error {
+	if w.open && (w.singly || w.size() > maxElementsMessage) {
+		w.close()
+	}
+	if !w.open {
+		w.begin()
+	}
+	at := w.nest(unix.NFTA_LIST_ELEM)
+	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &element.Key); err != nil {
+		return err
+	}
+	if w.set.Interval {
+		last := element.Key
+		last.Source, last.Bits = lastAddr(element.Key), uint8(last.Source.BitLen())
+		if err := w.tuple(elementKeyEnd, w.set.Key, &last); err != nil {
+			return err
+		}
+	}
+	if w.values {
+		if err := w.value(element); err != nil {
+			return err
+		}
+	}
+	w.endNest(at)
+	w.elements++
+	return nil
+}
+
+func (w *elementWriter) begin() {
+	w.table(w.kind, w.flags, number(w.family))
+	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.TableName)
+	w.text(unix.NFTA_SET_ELEM_LIST_SET, w.set.Name)
+	w.list = w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+	w.open = true
+}
+
+func (w *elementWriter) close() {
+	if w.open {
+		w.endNest(w.list)
+		w.end()
+		w.open = false
+	}
+}
+
+func (w *elementWriter) value(element *ruleset.Element) error {
+	if !w.verdicts {
+		return w.tuple(unix.NFTA_SET_ELEM_DATA, w.set.Value, &element.Value)
+	}
+	data := w.nest(unix.NFTA_SET_ELEM_DATA)
+	defer w.endNest(data)
+	return w.verdict(element.Verdict)
+}
+
+func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.Tuple) (err error) {
+	outer := w.nest(kind)
+	inner := len(w.b)
+	w.attribute(unix.NFTA_DATA_VALUE, 0)
+	if w.b, err = appendTuple(w.b, w.family, types, tuple); err != nil {
+		return err
+	}
+	w.endNest(inner) // writes the length of any attribute
+	w.pad()
+	w.endNest(outer)
+	return nil
+}
+
+var errNoVerdict = errors.New("it has no verdict")
+
+func (m *messages) verdict(verdict ruleset.Verdict) error {
+	code, ok := verdictCode(verdict.Kind)
+	if !ok {
+		return errNoVerdict
+	}
+	at := m.nest(unix.NFTA_DATA_VERDICT)
+	m.number(unix.NFTA_VERDICT_CODE, uint32(code))
+	if verdict.Chain != "" {
+		m.text(unix.NFTA_VERDICT_CHAIN, verdict.Chain)
+	}
+	m.endNest(at)
+	return nil
+}
+
+func verdictCode(kind ruleset.VerdictKind) (code int32, ok bool) {
+	switch kind {
+	case ruleset.Drop:
+		return verdictDrop, true
+	case ruleset.Jump:
+		return unix.NFT_JUMP, true
+	case ruleset.Goto:
+		return unix.NFT_GOTO, true
+	case ruleset.Return:
+		return unix.NFT_RETURN, true
+	case ruleset.NoVerdict:
+	}
+	return 0, false
+}
+
+// parseVerdict reads what verdict wrote.
+func parseVerdict(b []byte) (ruleset.Verdict, error) {
+	code, _ := numberOf(b, unix.NFTA_VERDICT_CODE)
+	for _, kind := range []ruleset.VerdictKind{ruleset.Drop, ruleset.Jump, ruleset.Goto, ruleset.Return} {
+		if known, _ := verdictCode(kind); known == int32(code) {
+			return ruleset.Verdict{Kind: kind, Chain: textOf(b, unix.NFTA_VERDICT_CHAIN)}, nil
+		}
+	}
+	return ruleset.Verdict{}, fmt.Errorf("verdict %d is not one of ours", int32(code))
+}

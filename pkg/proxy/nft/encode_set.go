@@ -1,0 +1,153 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// nft's numbers of data types (enum datatypes of its datatype.h). The kernel only keeps them, for nft to read.
+const (
+	datatypeInteger  uint32 = 4
+	datatypeIPv4Addr uint32 = 7
+	datatypeIPv6Addr uint32 = 8
+	datatypeProto    uint32 = 12
+	datatypeService  uint32 = 13
+	datatypeClassID  uint32 = 23
+	// What x/sys lacks of linux/netfilter/nf_tables.h: a set whose key is a concatenation of ranges (kernel 5.6).
+	setConcat     = 0x80 // NFT_SET_CONCAT
+	setDescConcat = 2    // NFTA_SET_DESC_CONCAT
+	setFieldLen   = 1    // NFTA_SET_FIELD_LEN
+	// bitsPerType is the room of one field's number in the number of a concatenation.
+	bitsPerType = 6
+)
+
+func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
+	family := number(op.Family)
+	switch op.Verb {
+	case ruleset.Add:
+		return e.addSet(op.Family, set)
+	case ruleset.Delete:
+		e.naming(unix.NFT_MSG_DELSET, family, unix.NFTA_SET_NAME, set.Name)
+	case ruleset.Flush: // deleting elements without saying which means all of the set
+		e.naming(unix.NFT_MSG_DELSETELEM, family, unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+	}
+	return nil
+}
+
+func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
+	description, err := setUserdata(set)
+	if err != nil {
+		return err
+	}
+	e.sets++
+	e.table(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, number(family))
+	e.text(unix.NFTA_SET_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_SET_NAME, set.Name)
+	e.number(unix.NFTA_SET_FLAGS, setFlags(set))
+	e.number(unix.NFTA_SET_KEY_TYPE, datatypes(family, set.Key))
+	e.number(unix.NFTA_SET_KEY_LEN, uint32(tupleSize(family, set.Key)))
+	if set.IsMap() {
+		e.setValue(family, set)
+	}
+	if set.Interval {
+		e.fieldSizes(family, set.Key)
+	}
+	e.number(unix.NFTA_SET_ID, e.sets)
+	e.bytes(unix.NFTA_SET_USERDATA, description)
+	e.end()
+	return nil
+}
+
+// fieldSizes tells the kernel where the fields of a key are, each of which may be a range (kernel 5.6).
+func (e *encoder) fieldSizes(family model.Family, key []ruleset.Type) {
+	description := e.nest(unix.NFTA_SET_DESC)
+	fields := e.nest(setDescConcat)
+	for _, field := range key {
+		at := e.nest(unix.NFTA_LIST_ELEM)
+		e.number(setFieldLen, uint32(fieldSize(family, field)))
+		e.endNest(at)
+	}
+	e.endNest(fields)
+	e.endNest(description)
+}
+
+func (e *encoder) setValue(family model.Family, set ruleset.Set) {
+	if mapsToVerdict(set) {
+		e.number(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT)
+		e.number(unix.NFTA_SET_DATA_LEN, 0)
+		return
+	}
+	e.number(unix.NFTA_SET_DATA_TYPE, datatypes(family, set.Value))
+	e.number(unix.NFTA_SET_DATA_LEN, uint32(tupleSize(family, set.Value)))
+}
+
+func setFlags(set ruleset.Set) uint32 {
+	var flags uint32
+	if set.IsMap() {
+		flags |= unix.NFT_SET_MAP
+	}
+	if set.Dynamic {
+		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
+	}
+	if set.Interval {
+		flags |= unix.NFT_SET_INTERVAL | setConcat
+	}
+	return flags
+}
+
+func mapsToVerdict(set ruleset.Set) bool {
+	return len(set.Value) == 1 && set.Value[0] == ruleset.TypeVerdict
+}
+
+// datatypes returns nft's number of a key or value: the numbers of its fields, the last one in the lowest bits.
+func datatypes(family model.Family, types []ruleset.Type) uint32 {
+	var numbers uint32
+	for _, field := range types {
+		numbers = numbers<<bitsPerType | datatype(family, field)
+	}
+	return numbers
+}
+
+func datatype(family model.Family, field ruleset.Type) uint32 {
+	switch field {
+	case ruleset.TypeAddr, ruleset.TypePrefix:
+		if family == model.IPv4 {
+			return datatypeIPv4Addr
+		}
+		return datatypeIPv6Addr
+	case ruleset.TypeProto:
+		return datatypeProto
+	case ruleset.TypePort:
+		return datatypeService
+	case ruleset.TypeClass:
+		return datatypeClassID
+	case ruleset.TypeVerdict:
+	}
+	return datatypeInteger
+}
+
+var errSetTypes = errors.New("its types cannot be written")
+
+// checkTypes refuses what the kernel or nft could not hold.
+func checkTypes(types []ruleset.Type) error {
+	addrs := 0
+	for _, field := range types {
+		if field > ruleset.TypeVerdict || field == ruleset.TypeVerdict && len(types) > 1 {
+			return fmt.Errorf("%w: field type %d does not belong there", errSetTypes, field)
+		}
+		if field == ruleset.TypeAddr || field == ruleset.TypePrefix {
+			addrs++
+		}
+	}
+	if addrs > 2 || len(types) > 32/bitsPerType {
+		return fmt.Errorf("%w: %d fields, %d of them addresses, are too many", errSetTypes, len(types), addrs)
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+//go:build linux
+
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// The connections in the network of these tests, as its router sees them.
+const (
+	forwarded = "client to server"
+	incoming  = "client to router"
+	outgoing  = "router to server"
+	toItself  = "router to itself"
+)
+
+// fact says which connections a condition is true for at a hook.
+type fact struct {
+	hook      ruleset.Hook
+	condition ruleset.Statement
+	want      []string
+}
+
+// facts are what the layout rests on. A nat chain sees a connection of the router to itself on its way out alone.
+func facts() map[string]fact {
+	local := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field} }
+	notLocal := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field, Not: true} }
+	notFrom := func(name string) ruleset.NotFromInterface { return ruleset.NotFromInterface{Name: name} }
+	notFromAny := func(prefix string) ruleset.NotFromInterface {
+		return ruleset.NotFromInterface{Name: prefix, Prefix: true}
+	}
+	source, destination := ruleset.SourceAddr, ruleset.DestinationAddr
+	return map[string]fact{
+		"postrouting knows the link that a forwarded packet came in by, and that one sent here came by none": {
+			ruleset.Postrouting, notFrom(clientSide), []string{outgoing, toItself}},
+		"postrouting does not take the link that a packet leaves by for it": {
+			ruleset.Postrouting, notFrom(serverSide), []string{forwarded, outgoing, toItself}},
+		"a part of a link's name is not the name": {
+			ruleset.Postrouting, notFrom("client"), []string{forwarded, outgoing, toItself}},
+		"the beginning of a link's name is":       {ruleset.Postrouting, notFromAny("client"), []string{outgoing, toItself}},
+		"prerouting knows the link":               {ruleset.Prerouting, notFrom(clientSide), nil},
+		"input knows the link":                    {ruleset.Input, notFrom(clientSide), nil},
+		"output knows of none":                    {ruleset.Output, notFromAny("client"), []string{outgoing, toItself}},
+		"prerouting: a source that is not ours":   {ruleset.Prerouting, notLocal(source), []string{forwarded, incoming}},
+		"prerouting: a source that is ours":       {ruleset.Prerouting, local(source), nil},
+		"prerouting: a destination that is ours":  {ruleset.Prerouting, local(destination), []string{incoming}},
+		"prerouting: one that is not":             {ruleset.Prerouting, notLocal(destination), []string{forwarded}},
+		"output: a source that is ours":           {ruleset.Output, local(source), []string{outgoing, toItself}},
+		"output: a destination that is ours":      {ruleset.Output, local(destination), []string{toItself}},
+		"postrouting: a source that is ours":      {ruleset.Postrouting, local(source), []string{outgoing, toItself}},
+		"postrouting: a source that is not":       {ruleset.Postrouting, notLocal(source), []string{forwarded}},
+		"postrouting: a destination that is ours": {ruleset.Postrouting, local(destination), []string{toItself}},
+		"input: a source that is not ours":        {ruleset.Input, notLocal(source), []string{incoming}},
+		"input: a destination that is ours":       {ruleset.Input, local(destination), []string{incoming}},
+	}
+}
+
+// TestWhatEachHookKnowsOfAPacket lets rules note the connections that they see.
+func TestWhatEachHookKnowsOfAPacket(t *testing.T) {
+	for _, family := range model.Families {
+		t.Run(family.String(), func(t *testing.T) {
+			n := newNetwork(t, family)
+			noted := map[string]ruleset.Set{}
+			var o operations
+			tracking(o.do(ruleset.Add, family, ruleset.TableObject{}), family)
+			for name, fact := range facts() {
+				noted[name] = notes(len(noted))
+				o.do(ruleset.Add, family, ruleset.SetObject{Set: noted[name]})
+				chain := noting(noted[name], fact)
+				o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
+			}
+			c := dial(t, n.router, Options{})
+			commit(t, c, o.Batch)
+			listen(t, n.server, n.serverAddr)
+			listen(t, n.router, n.routerAddr)
+			connectFrom(t, n.client, n.clientAddr, n.serverAddr)
+			connectFrom(t, n.client, n.clientAddr, n.routerAddr)
+			connectFrom(t, n.router, n.routerFarAddr, n.serverAddr)
+			connectFrom(t, n.router, n.routerFarAddr, n.routerAddr)
+			for name, fact := range facts() {
+				got := n.connections(elementsOf(t, c, family, noted[name]))
+				if diff := cmp.Diff(slices.Sorted(slices.Values(fact.want)), got, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// tracking makes the kernel track connections: without a rule that needs that, no nat chain sees any packet.
+func tracking(o *operations, family model.Family) {
+	chain := regular("tracking", ruleset.Rule{ruleset.HasDestinationNAT{}})
+	o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
+}
+
+// notes returns a map in which rules note where packets come from and go to.
+func notes(number int) ruleset.Set {
+	return ruleset.Set{
+		Name: fmt.Sprintf("notes-%d", number), Dynamic: true,
+		Key: []ruleset.Type{ruleset.TypeAddr, ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeAddr},
+	}
+}
+
+func noting(notes ruleset.Set, fact fact) ruleset.Chain {
+	update := ruleset.Update{
+		Map: notes, Timeout: time.Hour,
+		Key: []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr}, Value: []ruleset.Field{ruleset.SourceAddr},
+	}
+	priority := ruleset.PrioritySNAT
+	if fact.hook == ruleset.Prerouting || fact.hook == ruleset.Output {
+		priority = ruleset.PriorityDNAT
+	}
+	return ruleset.Chain{Name: "of-" + notes.Name, Hook: fact.hook, Priority: priority, Rules: []ruleset.Rule{{fact.condition, update}}}
+}
+
+// connections names the connections that were noted.
+func (n network) connections(noted []ruleset.Element) []string {
+	names := map[[2]netip.Addr]string{
+		{n.clientAddr, n.serverAddr}:    forwarded,
+		{n.clientAddr, n.routerAddr}:    incoming,
+		{n.routerFarAddr, n.serverAddr}: outgoing,
+		{n.routerFarAddr, n.routerAddr}: toItself,
+	}
+	var connections []string
+	for _, element := range noted {
+		name, ok := names[[2]netip.Addr{element.Key.Addr, element.Key.Source}]
+		if !ok {
+			name = fmt.Sprintf("%s to %s", element.Key.Addr, element.Key.Source)
+		}
+		connections = append(connections, name)
+	}
+	slices.Sort(connections)
+	return connections
+}

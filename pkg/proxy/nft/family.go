@@ -1,0 +1,28 @@
+//go:build linux
+
+package nft
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// number is the kernel's number of a family (NFPROTO_*).
+func number(family model.Family) byte {
+	if family == model.IPv4 {
+		return unix.NFPROTO_IPV4
+	}
+	return unix.NFPROTO_IPV6
+}
+
+func addrSize(family model.Family) int {
+	if family == model.IPv4 {
+		return 4
+	}
+	return 16
+}
+
+// tableText names our table as nft does: ip vicinity.
+func tableText(family model.Family) string { return ruleset.Keyword(family) + " " + ruleset.TableName }

@@ -1,0 +1,148 @@
+//go:build linux
+
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// form is a rule and what nft lists for it, with X for the family's keyword.
+type form struct {
+	text string
+	rule ruleset.Rule
+}
+
+func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
+	for _, family := range model.Families {
+		t.Run(family.String(), func(t *testing.T) {
+			forms := append(statementForms(), prefixForms(family)...)
+			batch := inChains(family, forms)
+			namespace := netns.New(t)
+			commit(t, dial(t, namespace, Options{}), batch)
+			checkListed(t, namespace, batch, family)
+
+			listed := namespace.NFT("-T", "list", "ruleset")
+			for i, form := range forms {
+				want := fmt.Sprintf("chain form-%03d {\n\t\t%s\n\t}", i, strings.ReplaceAll(form.text, "X", ruleset.Keyword(family)))
+				if !strings.Contains(listed, want) {
+					t.Errorf("nft does not list %s", want)
+				}
+			}
+		})
+	}
+}
+
+// inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
+func inChains(family model.Family, forms []form) ruleset.Batch {
+	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), sticky)...)}
+	var chains []ruleset.Chain
+	for i, form := range forms {
+		chains = append(chains, regular(fmt.Sprintf("form-%03d", i), form.rule))
+	}
+	chains = append(chains, regular("target"))
+	for _, chain := range chains {
+		o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain})
+	}
+	for _, chain := range chains {
+		o.do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
+	}
+	return o.Batch
+}
+
+func statementForms() []form {
+	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
+	priority := []ruleset.Field{ruleset.Priority}
+	source, destination := []ruleset.Field{ruleset.SourceAddr}, []ruleset.Field{ruleset.DestinationAddr}
+	return append(linkForms(), []form{
+		{"meta l4proto tcp", ruleset.Rule{tcp}},
+		{"meta l4proto udp", ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}},
+		{"meta l4proto sctp", ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}},
+		{"meta l4proto tcp ct reply proto-src 65535", ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 65535}}},
+		{"fib saddr type local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}}},
+		{"fib saddr type != local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr, Not: true}}},
+		{"fib daddr type local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr}}},
+		{"fib daddr type != local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}},
+		{"X daddr @cluster-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.ClusterIPs}}},
+		{"X daddr != @nodeport-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.NodePortIPs, Not: true}}},
+		{"X daddr . meta l4proto . th dport . X saddr @allowed-sources",
+			ruleset.Rule{ruleset.InSet{Key: append(frontendFields, ruleset.SourceAddr), Set: ruleset.AllowedSources}}},
+		{"X daddr . meta l4proto . th dport . X saddr != @allowed-sources",
+			ruleset.Rule{ruleset.InSet{Key: append(frontendFields, ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true}}},
+		{"meta l4proto tcp meta l4proto . ct original proto-dst != @nodeport-local",
+			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortLocal, Not: true}}},
+		{"ct status dnat", ruleset.Rule{ruleset.HasDestinationNAT{}}},
+		{"meta priority vmap @dispatch", ruleset.Rule{ruleset.VerdictOf{Key: priority, Map: ruleset.Dispatch}}},
+		{"meta priority set meta l4proto . th dport map @nodeports",
+			ruleset.Rule{ruleset.SetPriority{Key: nodePortFields, Map: ruleset.NodePorts}}},
+		{"meta priority set none", ruleset.Rule{ruleset.ResetPriority{}}},
+		{"meta priority e000:0-ff00:ffff", ruleset.Rule{ruleset.PriorityBetween{First: 0xe0000000, Last: 0xff00ffff}}},
+		{"meta priority set numgen random mod 1 offset 4227858432", ruleset.Rule{ruleset.DrawSlot{Slots: 1, First: ruleset.LocalSlot}}},
+		{"meta priority set numgen random mod 4095 offset 4227858432",
+			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxLocalSlots, First: ruleset.LocalSlot}}},
+		{"meta priority set numgen random mod 65535 offset 4244635648",
+			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxSlots, First: ruleset.ClusterSlot}}},
+		{"meta l4proto udp dnat to X saddr map @affinity-default/web/tcp/http:53",
+			ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}, ruleset.DNAT{Key: source, Map: sticky, Port: 53}}},
+		{"update @affinity-default/web/tcp/http { ct original X saddr timeout 86400s : ct reply X saddr }", ruleset.Rule{ruleset.Update{
+			Map: sticky, Timeout: 24 * time.Hour,
+			Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Value: []ruleset.Field{ruleset.ReplySourceAddr},
+		}}},
+		{"masquerade fully-random", ruleset.Rule{ruleset.Masquerade{}}},
+		{"reject", ruleset.Rule{ruleset.Reject{}}},
+		{"reject with tcp reset", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}},
+		{"drop", ruleset.Rule{verdict(ruleset.Drop, "")}},
+		{"return", ruleset.Rule{verdict(ruleset.Return, "")}},
+		{"jump target", ruleset.Rule{verdict(ruleset.Jump, "target")}},
+		{"goto target", ruleset.Rule{verdict(ruleset.Goto, "target")}},
+	}...)
+}
+
+// linkForms are the names of links and what names begin with, up to the longest: nft has no room for the 15 letters of the longest
+// name and an asterisk.
+func linkForms() []form {
+	var forms []form
+	for _, name := range []string{"a", "eth0", "br-6d2a1c", "vlan.100", "cni@podman", "fourteenletter", "fifteen-letters"} {
+		forms = append(forms, form{`iifname != "` + name + `"`, ruleset.Rule{ruleset.NotFromInterface{Name: name}}})
+		if len(name) < 15 {
+			forms = append(forms, form{`iifname != "` + name + `*"`, ruleset.Rule{ruleset.NotFromInterface{Name: name, Prefix: true}}})
+		}
+	}
+	return forms
+}
+
+// prefixForms are the prefixes that end at a byte and those that do not, at each place where one is compared.
+func prefixForms(family model.Family) []form {
+	prefixes := []string{
+		"0.0.0.0/0", "128.0.0.0/1", "10.0.0.0/8", "10.240.0.0/12", "10.244.0.0/16", "10.1.2.0/24",
+		"10.244.1.128/25", "10.1.2.2/31", "10.1.2.3/32",
+	}
+	if family == model.IPv6 {
+		prefixes = []string{
+			"::/0", "fc00::/7", "fd00::/8", "fd00:1000::/21", "fd00:10:244::/64", "fd00:10:96::/108",
+			"fd00::1:0/112", "fd00::2/127", "fd00::1/128",
+		}
+	}
+	places := map[ruleset.Field]string{
+		ruleset.SourceAddr: "X saddr", ruleset.DestinationAddr: "X daddr", ruleset.OriginalSourceAddr: "ct original X saddr",
+	}
+	var forms []form
+	for _, text := range prefixes {
+		prefix := netip.MustParsePrefix(text)
+		listed := strings.TrimSuffix(strings.TrimSuffix(text, "/32"), "/128")
+		for field, place := range places {
+			forms = append(forms,
+				form{place + " " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix}}},
+				form{place + " != " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix, Not: true}}})
+		}
+	}
+	return forms
+}

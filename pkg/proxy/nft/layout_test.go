@@ -1,0 +1,162 @@
+//go:build linux
+
+package nft
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// addresses are what the tests' rules and elements are made of.
+type addresses struct {
+	service, balancer, endpoint, client, node netip.Addr
+	cluster, services, loopback, allowedRange netip.Prefix
+}
+
+func addressesOf(family model.Family) addresses {
+	if family == model.IPv4 {
+		return addresses{
+			service:      netip.MustParseAddr("10.96.0.1"),
+			balancer:     netip.MustParseAddr("203.0.113.5"),
+			endpoint:     netip.MustParseAddr("10.244.0.2"),
+			client:       netip.MustParseAddr("192.0.2.7"),
+			node:         netip.MustParseAddr("172.18.0.3"),
+			cluster:      netip.MustParsePrefix("10.244.0.0/16"),
+			services:     netip.MustParsePrefix("10.96.0.0/12"),
+			loopback:     netip.MustParsePrefix("127.0.0.0/8"),
+			allowedRange: netip.MustParsePrefix("198.51.100.64/26"),
+		}
+	}
+	return addresses{
+		service:      netip.MustParseAddr("fd00:10:96::1"),
+		balancer:     netip.MustParseAddr("2001:db8:5::5"),
+		endpoint:     netip.MustParseAddr("fd00:10:244::2"),
+		client:       netip.MustParseAddr("2001:db8::7"),
+		node:         netip.MustParseAddr("fd00:172:18::3"),
+		cluster:      netip.MustParsePrefix("fd00:10:244::/56"),
+		services:     netip.MustParsePrefix("fd00:10:96::/108"),
+		loopback:     netip.MustParsePrefix("::1/128"),
+		allowedRange: netip.MustParsePrefix("2001:db8:40::/42"),
+	}
+}
+
+// sticky is the map of a Service port with session affinity.
+var sticky = ruleset.Affinity("affinity-default/web/tcp/http")
+
+var (
+	frontendFields = []ruleset.Field{ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort}
+	nodePortFields = []ruleset.Field{ruleset.L4Proto, ruleset.DestinationPort}
+	originalFields = []ruleset.Field{ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort}
+	hairpinFields  = []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort}
+)
+
+func verdict(kind ruleset.VerdictKind, chain string) ruleset.Do {
+	return ruleset.Do{Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
+}
+
+func jump(chain string) ruleset.Rule { return ruleset.Rule{verdict(ruleset.Jump, chain)} }
+
+func regular(name string, rules ...ruleset.Rule) ruleset.Chain {
+	return ruleset.Chain{Name: name, Hook: ruleset.NoHook, Rules: rules}
+}
+
+// everyChain holds every statement. Chains stand behind those that they lead to.
+func everyChain(family model.Family) []ruleset.Chain {
+	return slices.Concat(leafChains(family), translatingChains(family), []ruleset.Chain{
+		{Name: "nat-prerouting", Hook: ruleset.Prerouting, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},
+		{Name: "nat-output", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},
+		{Name: "nat-postrouting", Hook: ruleset.Postrouting, Priority: ruleset.PrioritySNAT, Rules: postroutingRules(family)},
+		{Name: "nat-input", Hook: ruleset.Input, Priority: ruleset.PrioritySNAT, Rules: []ruleset.Rule{jump("learn")}},
+	})
+}
+
+// leafChains are those that verdicts in maps lead to.
+func leafChains(family model.Family) []ruleset.Chain {
+	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
+	notLocal := ruleset.IsLocal{Field: ruleset.SourceAddr, Not: true}
+	notCluster := ruleset.InPrefix{Field: ruleset.SourceAddr, Prefix: addressesOf(family).cluster, Not: true}
+	return []ruleset.Chain{
+		regular("refuse", ruleset.Rule{ruleset.Reject{}}),
+		regular("drop-all", ruleset.Rule{verdict(ruleset.Drop, "")}),
+		regular("reset-tcp", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}),
+		regular("lb-3", ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+		regular("lb-3-local-1",
+			ruleset.Rule{notCluster, notLocal, ruleset.DrawSlot{Slots: 1, First: ruleset.LocalSlot}, verdict(ruleset.Return, "")},
+			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+		regular("lb-3-local-0",
+			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}, notLocal, verdict(ruleset.Drop, "")},
+			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
+		regular("sticky-default/web/tcp/http",
+			ruleset.Rule{tcp, ruleset.DNAT{Key: []ruleset.Field{ruleset.SourceAddr}, Map: sticky, Port: 8080}}),
+		regular("learn-default/web/tcp/http", ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 8080}, ruleset.Update{
+			Map: sticky, Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Timeout: 3 * time.Hour,
+			Value: []ruleset.Field{ruleset.ReplySourceAddr},
+		}}),
+		regular("masquerade-node", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}, ruleset.Masquerade{}}),
+	}
+}
+
+// translatingChains are those that every connection passes.
+func translatingChains(family model.Family) []ruleset.Chain {
+	at := addressesOf(family)
+	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
+	dialledAddr := []ruleset.Field{ruleset.DestinationAddr}
+	translation := func(key []ruleset.Field, sticky, services, endpoints ruleset.Set) []ruleset.Rule {
+		return []ruleset.Rule{
+			{ruleset.VerdictOf{Key: key, Map: sticky}},
+			{ruleset.SetPriority{Key: key, Map: services}},
+			{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.Priority}, Map: ruleset.Dispatch}},
+			{ruleset.DNAT{Key: append(slices.Clone(key), ruleset.Priority), Map: endpoints}},
+		}
+	}
+	services := []ruleset.Rule{{
+		ruleset.InSet{Key: frontendFields, Set: ruleset.Restricted},
+		ruleset.InSet{Key: append(slices.Clone(frontendFields), ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true},
+		verdict(ruleset.Drop, ""),
+	}}
+	services = append(services, translation(frontendFields, ruleset.Sticky, ruleset.Services, ruleset.Endpoints)...)
+	return []ruleset.Chain{
+		regular("nodeports", translation(nodePortFields, ruleset.NodePortSticky, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
+		regular("services", append(services,
+			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdict(ruleset.Jump, "nodeports")},
+			ruleset.Rule{
+				ruleset.IsLocal{Field: ruleset.DestinationAddr},
+				ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.loopback, Not: true},
+				verdict(ruleset.Jump, "nodeports"),
+			},
+			ruleset.Rule{
+				ruleset.InSet{Key: dialledAddr, Set: ruleset.ClusterIPs},
+				ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true},
+				verdict(ruleset.Goto, "refuse"),
+			})...),
+		regular("learn",
+			ruleset.Rule{tcp, ruleset.VerdictOf{Key: originalFields, Map: ruleset.Learn}},
+			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields, Set: ruleset.ExternalCluster}, verdict(ruleset.Return, "")},
+			ruleset.Rule{tcp, ruleset.VerdictOf{Key: originalFields[1:], Map: ruleset.NodePortLearn}}),
+	}
+}
+
+func postroutingRules(family model.Family) []ruleset.Rule {
+	at := addressesOf(family)
+	originalAddr := []ruleset.Field{ruleset.OriginalDestinationAddr}
+	return []ruleset.Rule{
+		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdict(ruleset.Drop, "")},
+		{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.ClusterSlot | 0xffffff}, ruleset.ResetPriority{}},
+		jump("learn"),
+		{ruleset.HasDestinationNAT{}, ruleset.InSet{Key: hairpinFields, Set: ruleset.Hairpin}, ruleset.Masquerade{}},
+		{
+			ruleset.InSet{Key: originalAddr, Set: ruleset.ClusterIPs},
+			ruleset.InPrefix{Field: ruleset.OriginalSourceAddr, Prefix: at.cluster, Not: true},
+			ruleset.Masquerade{},
+		},
+		{
+			ruleset.InSet{Key: originalAddr, Set: ruleset.NodePortIPs, Not: true},
+			ruleset.NotFromInterface{Name: "cbr0"},
+			verdict(ruleset.Goto, "masquerade-node"),
+		},
+	}
+}

@@ -1,0 +1,85 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// The flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps the table
+// when that socket closes (Linux 6.9).
+const (
+	tableOwner   uint32 = 1 << 1
+	tablePersist uint32 = 1 << 2
+
+	tableOwnerAttribute = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
+)
+
+// wantedFlags are the flags with which our tables are added. Owner without persist is no choice: the table would go with us.
+func wantedFlags(owned bool) uint32 {
+	if owned {
+		return tableOwner | tablePersist
+	}
+	return 0
+}
+
+// canOwn asks whether this kernel knows both flags. Those before 6.9 refuse the second as unknown.
+func canOwn(writer *socket) (bool, error) {
+	err := tryTable(writer, model.IPv4, wantedFlags(true))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL):
+		return false, nil
+	}
+	return false, fmt.Errorf("asking whether tables can be owned: %w", err)
+}
+
+// tableState is what there is of our table in a family.
+type tableState struct {
+	exists bool
+	flags  uint32
+	owner  uint32 // port id; zero without an owner
+}
+
+// becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only for a table
+// that lost its last one, and never changes persist.
+func (s tableState) becomes(owned bool) bool {
+	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // which is taken off without further ado
+	return flags == wantedFlags(owned) || owned && flags == tablePersist
+}
+
+// table asks for our table of a family.
+func (r *reader) table(ctx context.Context, family model.Family) (tableState, error) {
+	var state tableState
+	err := r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
+		m.text(unix.NFTA_TABLE_NAME, ruleset.TableName)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		state.exists = true
+		state.flags, _ = numberOf(body, unix.NFTA_TABLE_FLAGS)
+		state.owner, _ = numberOf(body, tableOwnerAttribute)
+		return nil
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return tableState{}, fmt.Errorf("looking for table %s: %w", tableText(family), err)
+	}
+	return state, nil
+}
+
+// ownedByOther returns an error if a living socket other than ours is known to own the table of a family.
+func (c *Conn) ownedByOther(ctx context.Context, family model.Family) error {
+	if state, err := c.reader.table(ctx, family); err == nil && state.owner != 0 && state.owner != c.writer.conn.PID() {
+		return &OwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
+	}
+	return nil
+}

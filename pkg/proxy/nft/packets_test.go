@@ -1,0 +1,130 @@
+//go:build linux
+
+package nft
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on the
+// endpoint.
+func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
+	t.Helper()
+	at := addressesOf(family)
+	namespace.Do(func() {
+		loopback, err := netlink.LinkByName("lo")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range []net.IP{at.endpoint.AsSlice(), at.service.AsSlice()} {
+			full := net.CIDRMask(8*len(addr), 8*len(addr))
+			if err := netlink.AddrAdd(loopback, &netlink.Addr{IPNet: &net.IPNet{IP: addr, Mask: full}, Flags: unix.IFA_F_NODAD}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort(at.endpoint.String(), "8080"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+	})
+}
+
+// connect dials the service from the endpoint's own address.
+func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
+	t.Helper()
+	at := addressesOf(family)
+	namespace.Do(func() {
+		dialer := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
+		connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80"))
+		if err != nil {
+			t.Fatalf("dialling the service: %v", err)
+		}
+		_ = connection.Close()
+	})
+}
+
+// learning is everything, so that connections reach the endpoint and are remembered for the timeout.
+func learning(family model.Family, timeout time.Duration) ruleset.Batch {
+	batch := operations{everything(family)}
+	at := addressesOf(family)
+	for number := range uint32(3) {
+		element := ruleset.Element{Key: ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + number}}
+		element.Value = ruleset.Tuple{Addr: at.endpoint, Port: 8080}
+		batch.elements(ruleset.Add, family, ruleset.Endpoints, element)
+	}
+	chain := ruleset.Chain{Name: "learn-default/web/tcp/http", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{
+		ruleset.ProtocolIs{Protocol: model.TCP},
+		ruleset.ReplyPortIs{Port: 8080},
+		ruleset.Update{
+			Map: sticky, Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Value: []ruleset.Field{ruleset.ReplySourceAddr}, Timeout: timeout,
+		},
+	}}}
+	return batch.do(ruleset.Flush, family, ruleset.ChainObject{Chain: chain}).
+		do(ruleset.Add, family, ruleset.RulesObject{Chain: chain}).
+		do(ruleset.Flush, family, ruleset.SetObject{Set: sticky}).Batch
+}
+
+// learned is what a connection leaves in the affinity map.
+func learned(family model.Family) ruleset.Element {
+	at := addressesOf(family)
+	return ruleset.Element{Key: ruleset.Tuple{Addr: at.endpoint}, Value: ruleset.Tuple{Addr: at.endpoint}}
+}
+
+func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
+	for _, family := range model.Families {
+		t.Run(family.String(), func(t *testing.T) {
+			namespace := netns.New(t)
+			serve(t, namespace, family)
+			c := dial(t, namespace, Options{})
+			commit(t, c, learning(family, time.Hour))
+
+			connect(t, namespace, family)
+			if diff := cmp.Diff([]ruleset.Element{learned(family)}, elementsOf(t, c, family, sticky), comparable); diff != "" {
+				t.Fatalf("the affinity map after a connection (-want +got):\n%s", diff)
+			}
+			connect(t, namespace, family) // through the affinity map
+
+			// Every kernel deletes an entry that may have expired in between, if it is added first. DESTROYSETELEM needs 6.3.
+			var o operations
+			o.elements(ruleset.Add, family, sticky, learned(family)).elements(ruleset.Delete, family, sticky, learned(family))
+			commit(t, c, o.Batch)
+			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, sticky), comparable, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("the affinity map after the deletion (-want +got):\n%s", diff)
+			}
+			connect(t, namespace, family)
+			if got := elementsOf(t, c, family, sticky); len(got) != 1 {
+				t.Errorf("after the deletion a new connection leaves %v, want it to be remembered again", got)
+			}
+		})
+	}
+}
+
+func TestAnExpiredEntryIsDeletedAsIfItWereThere(t *testing.T) {
+	namespace := netns.New(t)
+	serve(t, namespace, model.IPv4)
+	c := dial(t, namespace, Options{})
+	commit(t, c, learning(model.IPv4, time.Second))
+	connect(t, namespace, model.IPv4)
+	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 1 {
+		t.Fatalf("the affinity map holds %v, want the client", got)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	var o operations
+	o.elements(ruleset.Add, model.IPv4, sticky, learned(model.IPv4)).elements(ruleset.Delete, model.IPv4, sticky, learned(model.IPv4))
+	commit(t, c, o.Batch)
+	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 0 {
+		t.Errorf("the affinity map holds %v, want nothing", got)
+	}
+}

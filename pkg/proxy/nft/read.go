@@ -1,0 +1,160 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// reader asks the kernel questions.
+type reader struct {
+	asking   sync.Mutex // guards what follows
+	socket   *socket
+	sequence uint32
+}
+
+func openReader() (*reader, error) {
+	s, err := openAskingSocket()
+	if err != nil {
+		return nil, err
+	}
+	return &reader{socket: s}, nil
+}
+
+// errInterrupted says that a dump is worth nothing, because what it dumped changed meanwhile.
+var errInterrupted = errors.New("it changed while it was being read")
+
+// reply is what the kernel says to one request, as far as it has been read.
+type reply struct {
+	each     func(message) error
+	failures []error
+}
+
+// take gives a message to each, unless something failed already, and reports whether the reply ends with it.
+func (r *reply) take(m message) (ended bool) {
+	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
+		r.failures = []error{errInterrupted}
+	}
+	if m.kind == unix.NLMSG_DONE || m.kind == unix.NLMSG_ERROR {
+		r.failures = append(r.failures, errnoOf(m))
+		return true
+	}
+	if len(r.failures) == 0 {
+		if err := r.each(m); err != nil {
+			r.failures = append(r.failures, err)
+		}
+	}
+	return false
+}
+
+// ask sends the one request that write appends, and gives every message of the answer to each.
+func (r *reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r.sequence++
+	request := &messages{sequence: r.sequence}
+	write(request)
+	if err := r.socket.send(request.b); err != nil {
+		return err
+	}
+	got := reply{each: each}
+	for {
+		// The answer is read to its end whatever happens, so that the next question does not find its rest.
+		b, err := r.socket.answer(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		for m, err := range parseMessages(b) {
+			if err != nil {
+				return err
+			}
+			if m.sequence == r.sequence && got.take(m) {
+				return errors.Join(got.failures...)
+			}
+		}
+	}
+}
+
+// errnoOf returns the error that ends an answer. It may be none.
+func errnoOf(m message) error {
+	if len(m.body) < 4 {
+		return nil
+	}
+	if errno := -int32(binary.NativeEndian.Uint32(m.body)); errno > 0 {
+		return unix.Errno(errno)
+	}
+	return nil
+}
+
+// generation returns the number of the kernel's ruleset, which every transaction that changes something raises by one.
+func (r *reader) generation(ctx context.Context) (generation uint32, err error) {
+	err = r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		generation, _ = numberOf(body, unix.NFTA_GEN_ID)
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("reading the generation of the ruleset: %w", err)
+	}
+	return generation, nil
+}
+
+// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and its ranges.
+func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	state, err := c.reader.table(ctx, family)
+	if err != nil || !state.exists {
+		return ruleset.Objects{}, err
+	}
+	objects := ruleset.Objects{Table: true, Rebuild: !state.becomes(c.owned)}
+	objects.Chains, err = c.reader.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+	if err != nil {
+		return ruleset.Objects{}, fmt.Errorf("listing the chains of table %s: %w", tableText(family), err)
+	}
+	objects.Sets, err = c.reader.names(ctx, family, unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
+	if err != nil {
+		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
+	}
+	if slices.Contains(objects.Sets, ruleset.AllowedSources.Name) {
+		objects.Ranges, err = c.Elements(ctx, family, ruleset.AllowedSources)
+	}
+	return objects, err
+}
+
+// names lists the objects of a kind in our table of a family. The kernel dumps those of all tables.
+func (r *reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
+	return retried(func() ([]string, error) {
+		var names []string
+		err := r.ask(ctx, func(m *messages) {
+			m.table(kind, unix.NLM_F_DUMP, number(family))
+			m.end()
+		}, func(m message) error {
+			of, body := m.family()
+			if text := textOf(body, name); of == number(family) && textOf(body, table) == ruleset.TableName && isNamed(text) {
+				names = append(names, text)
+			}
+			return nil
+		})
+		slices.Sort(names)
+		return slices.Compact(names), err
+	})
+}
+
+// isNamed leaves out what the kernel names itself: the sets and chains within a rule, which go with it.
+func isNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }

@@ -1,0 +1,170 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+const (
+	// setCount is NFTA_SET_COUNT, the number of elements that the kernel tells along with a set (6.16 and newer).
+	setCount = 20
+	// readAttempts is how often something that changes while it is being read is read again.
+	readAttempts = 6
+	// readPause is the first pause between attempts, long enough for a table that is growing to finish.
+	readPause = 5 * time.Millisecond
+)
+
+// retried reads again as long as what is read changes meanwhile.
+func retried[T any](read func() (T, error)) (value T, err error) {
+	pause := readPause
+	for range readAttempts {
+		if value, err = read(); !errors.Is(err, errInterrupted) {
+			return value, err
+		}
+		time.Sleep(pause)
+		pause *= 2
+	}
+	return value, err
+}
+
+// Elements returns the elements of a set, in no order. It is meant for small sets: the kernel's time for a dump grows with the
+// square of the number.
+//
+// Elements that packets add or that expire while the set is being read may or may not be among them.
+func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	elements, err := retried(func() ([]ruleset.Element, error) { return c.reader.elements(ctx, family, set) })
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", setText(tableText(family), set), err)
+	}
+	return elements, nil
+}
+
+// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are although nobody writes, while a
+// hash table is growing: elements are then missing or there twice. So the number must be what the kernel says. Where it does not
+// say so, nothing at all may have changed meanwhile, in any table; a set of ranges is no hash table. A set that packets fill is
+// different a moment later anyway.
+func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	before, err := r.generation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	elements, err := r.dump(ctx, family, set)
+	if err != nil {
+		return nil, err
+	}
+	count, err := r.count(ctx, family, set)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.generation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	isWhole := set.Dynamic || count == len(elements) || count < 0 && (set.Interval || after == before)
+	if !isWhole {
+		return nil, errInterrupted
+	}
+	return elements, nil
+}
+
+func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	var elements []ruleset.Element
+	seen := map[ruleset.Tuple]bool{}
+	err := r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
+		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.TableName)
+		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		for _, b := range attributes(attribute(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
+			element, err := parseElement(b, family, set)
+			if err != nil {
+				return err
+			}
+			if !seen[element.Key] {
+				seen[element.Key] = true
+				elements = append(elements, element)
+			}
+		}
+		return nil
+	})
+	return elements, err
+}
+
+// count returns how many elements the kernel says that a set has, and a negative number if it does not say.
+func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
+	count = -1
+	err = r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_ACK, number(family))
+		m.text(unix.NFTA_SET_TABLE, ruleset.TableName)
+		m.text(unix.NFTA_SET_NAME, set.Name)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		if told, ok := numberOf(body, setCount); ok {
+			count = int(told)
+		}
+		return nil
+	})
+	return count, err
+}
+
+func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {
+	element.Key, err = parseKey(b, family, set)
+	if err != nil {
+		return element, fmt.Errorf("a key cannot be read: %w", err)
+	}
+	switch {
+	case !set.IsMap():
+		return element, nil
+	case mapsToVerdict(set):
+		verdict := attribute(attribute(b, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT)
+		element.Verdict, err = parseVerdict(verdict)
+	default:
+		element.Value, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_DATA), family, set.Value)
+	}
+	if err != nil {
+		return element, fmt.Errorf("the value of %s cannot be read: %w", element.Key.Text(set.Key), err)
+	}
+	return element, nil
+}
+
+// parseKey reads an element's key: of a range, both of its ends.
+func parseKey(b []byte, family model.Family, set ruleset.Set) (ruleset.Tuple, error) {
+	key, err := parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
+	if err != nil || !set.Interval {
+		return key, err
+	}
+	end, err := parseTuple(dataValue(b, elementKeyEnd), family, set.Key)
+	if err != nil {
+		return key, fmt.Errorf("the end of its range: %w", err)
+	}
+	key.Bits, err = bitsBetween(key.Source, end.Source)
+	return key, err
+}
+
+// bitsBetween returns the length of the prefix that reaches from one address to another.
+func bitsBetween(first, last netip.Addr) (uint8, error) {
+	for bits := first.BitLen(); bits >= 0; bits-- {
+		if lastAddr(ruleset.Tuple{Source: first, Bits: uint8(bits)}) == last {
+			return uint8(bits), nil
+		}
+	}
+	return 0, fmt.Errorf("%s to %s is no prefix", first, last)
+}
+
+// dataValue returns the bytes of an element's key or data.
+func dataValue(element []byte, kind uint16) []byte {
+	return attribute(attribute(element, kind), unix.NFTA_DATA_VALUE)
+}

@@ -1,0 +1,168 @@
+//go:build linux
+
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// layout is what the static chains depend on.
+type layout struct {
+	config ruleset.Config
+	around ruleset.Surroundings
+}
+
+// everyLayout returns every way of telling pods from others, and all that an administrator and the cluster can choose beside it.
+func everyLayout() map[string]layout {
+	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
+	prefixes := func(texts ...string) []netip.Prefix {
+		var list []netip.Prefix
+		for _, text := range texts {
+			list = append(list, netip.MustParsePrefix(text))
+		}
+		return list
+	}
+	detector := func(traffic ruleset.LocalTraffic) layout {
+		return layout{config: ruleset.Config{LocalTraffic: traffic}}
+	}
+	nodeAddrs := []netip.Addr{at4.node, at4.node.Next(), at6.node}
+	primary := model.NodePortAddresses{Primary: true}
+	inPrefixes := model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "192.168.0.0/16")}
+	serviceCIDRs := prefixes("10.96.0.0/12", "10.128.0.0/16", "192.0.2.8/32", "fd00:10:96::/108", "fd00:10:97::/112")
+	return map[string]layout{
+		"nothing is chosen":                  {},
+		"detector ClusterCIDR":               detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster, at6.cluster}}),
+		"detector ClusterCIDR of one family": detector(ruleset.LocalTraffic{Prefixes: []netip.Prefix{at4.cluster}}),
+		"detector NodeCIDR": detector(
+			ruleset.LocalTraffic{Prefixes: prefixes("10.244.1.128/25", "fd00:10:244:2::/63"), PodCIDRs: true}),
+		"detector NodeCIDR before the node is known":    detector(ruleset.LocalTraffic{PodCIDRs: true}),
+		"detector BridgeInterface":                      detector(ruleset.LocalTraffic{Interface: "cbr0"}),
+		"detector BridgeInterface with a long name":     detector(ruleset.LocalTraffic{Interface: "fifteen-letters"}),
+		"detector InterfaceNamePrefix":                  detector(ruleset.LocalTraffic{InterfacePrefix: "veth"}),
+		"all connections to ClusterIPs are masqueraded": {config: ruleset.Config{MasqueradeAll: true}},
+		"node ports on primary addresses": {
+			ruleset.Config{NodePorts: primary}, ruleset.Surroundings{NodePortAddrs: nodeAddrs}},
+		"node ports on primary addresses, of which there are none": {config: ruleset.Config{NodePorts: primary}},
+		"node ports in prefixes of one family": {
+			ruleset.Config{NodePorts: inPrefixes}, ruleset.Surroundings{NodePortAddrs: nodeAddrs[:2]}},
+		"ranges of ClusterIPs": {around: ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}},
+		"everything is chosen": {
+			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
+			ruleset.Surroundings{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},
+	}
+}
+
+// TestEveryRealLayoutIsWhatItsTextSays programs Services as the proxy does, and loads the text of the same tables with nft: Services
+// of every shape where nothing is chosen and where everything is, and elsewhere those whose chains depend on it.
+func TestEveryRealLayoutIsWhatItsTextSays(t *testing.T) {
+	for name, layout := range everyLayout() {
+		t.Run(name, func(t *testing.T) {
+			namespace := netns.New(t)
+			batch := layout.batchOf(splitShapes, nil)
+			if slices.Contains([]string{"nothing is chosen", "everything is chosen"}, name) {
+				batch = layout.batch(nil)
+			}
+			commit(t, dial(t, namespace, Options{}), batch)
+			checkListed(t, namespace, batch, model.Families...)
+		})
+	}
+}
+
+// batch is what the proxy commits first, with a Service of every shape.
+func (l layout) batch(found map[model.Family]ruleset.Objects) ruleset.Batch {
+	return l.batchOf(everyShape, found)
+}
+
+// batchOf is the same with Services of these shapes.
+func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Family]ruleset.Objects) ruleset.Batch {
+	config := l.config
+	config.Families = model.Families
+	var services []ruleset.Service
+	for _, family := range model.Families {
+		services = append(services, servicesOf(family, shapes(family))...)
+	}
+	_, plan := ruleset.Resync(config, services, l.around, found)
+	return plan.Batch
+}
+
+// TestWritingTheSameAgainChangesNothing: a resync finds the tables as the one before left them.
+func TestWritingTheSameAgainChangesNothing(t *testing.T) {
+	namespace := netns.New(t)
+	c := dialOwned(t, namespace)
+	layout := everyLayout()["everything is chosen"]
+	commit(t, c, layout.batch(nil))
+	before := sortedJSON(t, namespace)
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range model.Families {
+		found[family] = objects(t, c, family)
+	}
+	commit(t, c, layout.batch(found))
+	if diff := cmp.Diff(before, sortedJSON(t, namespace)); diff != "" {
+		t.Errorf("the second batch changed something (-before +after):\n%s", diff)
+	}
+}
+
+// TestOneLayoutReplacesAnother: a batch that finds other rules leaves what it says, and nothing of them.
+func TestOneLayoutReplacesAnother(t *testing.T) {
+	namespace := netns.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, everyLayout()["everything is chosen"].batch(nil))
+	for _, name := range []string{"detector BridgeInterface", "node ports in prefixes of one family", "nothing is chosen"} {
+		found := map[model.Family]ruleset.Objects{}
+		for _, family := range model.Families {
+			found[family] = objects(t, c, family)
+		}
+		commit(t, c, everyLayout()[name].batch(found))
+		fresh := netns.New(t)
+		commit(t, dial(t, fresh, Options{}), everyLayout()[name].batch(nil))
+		if diff := cmp.Diff(sortedJSON(t, fresh), sortedJSON(t, namespace)); diff != "" {
+			t.Errorf("%s leaves something else than in an empty kernel (-empty +after another layout):\n%s", name, diff)
+		}
+	}
+}
+
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the layout, and where
+// nothing and where everything is chosen all others too.
+func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
+	sticky := "sticky-default/svc-2-local-1-policies-"
+	split := []string{
+		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", sticky + "3-sticky-3/udp/http/external: 2",
+		strings.Replace(sticky+"3-sticky-3/udp/http/external: 2", "sticky", "learn", 1),
+	}
+	others := []string{
+		"lb-1: 1", "lb-2: 1", "lb-70: 1", "lb-70-local-11: 2",
+		sticky + "0-sticky-3/udp/http: 2", sticky + "3-sticky-3/udp/http/local: 1",
+		strings.Replace(sticky+"0-sticky-3/udp/http: 2", "sticky", "learn", 1),
+		strings.Replace(sticky+"3-sticky-3/udp/http/local: 1", "sticky", "learn", 1),
+	}
+	checkChains(t, layout{}.batchOf(splitShapes, nil), split)
+	checkChains(t, layout{}.batch(nil), append(split, others...))
+}
+
+// checkChains checks that a batch gives chains so many rules, in both families.
+func checkChains(t *testing.T, batch ruleset.Batch, want []string) {
+	t.Helper()
+	var chains []string
+	for _, op := range batch.Ops {
+		if object, ok := op.Object.(ruleset.RulesObject); ok {
+			chains = append(chains, fmt.Sprintf("%s %s: %d", op.Family, object.Chain.Name, len(object.Chain.Rules)))
+		}
+	}
+	for _, chain := range want {
+		for _, family := range model.Families {
+			if want := fmt.Sprintf("%s %s", family, chain); !slices.Contains(chains, want) {
+				t.Errorf("no chain with so many rules: %s, only\n%s", want, strings.Join(chains, "\n"))
+			}
+		}
+	}
+}

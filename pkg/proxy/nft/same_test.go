@@ -1,0 +1,155 @@
+//go:build linux
+
+package nft
+
+import (
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// checkListed checks that nft lists what a batch left in the kernel as the tables in memory print it, that it can list it in
+// every form, and that the printed text makes nft itself leave the same in the kernel.
+func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) {
+	t.Helper()
+	var tables ruleset.Tables
+	if err := tables.Apply(batch); err != nil {
+		t.Fatalf("the tables in memory: %v", err)
+	}
+	var printed strings.Builder
+	if err := tables.Print(&printed); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(inOneWay(printed.String()), inOneWay(namespace.NFT("-T", "list", "ruleset"))); diff != "" {
+		t.Errorf("nft lists something else than is printed (-printed +listed):\n%s", diff)
+	}
+	if diff := cmp.Diff(inNumbers(printed.String()), inNumbers(namespace.NFT("-n", "list", "ruleset"))); diff != "" {
+		t.Errorf("nft -n lists something else than is printed (-printed +listed):\n%s", diff)
+	}
+	other := netns.New(t)
+	other.Load(printed.String())
+	checkSameRuleset(t, other, namespace, families...)
+}
+
+// checkSameRuleset checks that two namespaces hold the same: one what nft itself made of a text, the other what this package
+// made of the same.
+func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...model.Family) {
+	t.Helper()
+	if diff := cmp.Diff(sortedJSON(t, theirs), sortedJSON(t, ours)); diff != "" {
+		t.Errorf("nft -j: our objects differ from nft's own (-nft +ours):\n%s", diff)
+	}
+	const expressions = "--debug=netlink"
+	if diff := cmp.Diff(bare(theirs.NFT(expressions, "list", "ruleset")), bare(ours.NFT(expressions, "list", "ruleset"))); diff != "" {
+		t.Errorf("our expressions differ from nft's own (-nft +ours):\n%s", diff)
+	}
+	for _, family := range families {
+		if diff := cmp.Diff(setsInKernel(t, theirs, family), setsInKernel(t, ours, family)); diff != "" {
+			t.Errorf("our sets are not declared as nft declares them (-nft +ours):\n%s", diff)
+		}
+	}
+}
+
+// setsInKernel returns what the kernel keeps of each set of our table, by the set's name: its attributes, in hexadecimal.
+func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family) map[string]map[uint16]string {
+	t.Helper()
+	const setHandle = 16 // NFTA_SET_HANDLE, which counts up
+	sets := map[string]map[uint16]string{}
+	err := dial(t, namespace, Options{}).reader.ask(t.Context(), func(m *messages) {
+		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, number(family))
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		set := map[uint16]string{}
+		for kind, value := range attributes(body) {
+			if kind != setHandle {
+				set[kind] = hex.EncodeToString(value)
+			}
+		}
+		sets[textOf(body, unix.NFTA_SET_NAME)] = set
+		return nil
+	})
+	if err != nil || len(sets) == 0 {
+		t.Fatalf("reading the sets: %d of them, %v", len(sets), err)
+	}
+	return sets
+}
+
+// bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and without
+// what may differ between equals: which register of several holds a value, the numbers of rules, that nft repeats a single
+// address and port as the end of a range, and the order in a hash table.
+//
+// For the key of an interval set nft turns the protocol, a single byte, into network byte order two bytes at a time. The kernel
+// does nothing for it (nft_byteorder_eval swaps half of len words), and neither do we.
+func bare(listing string) []string {
+	var lines []string
+	for line := range strings.Lines(listing) {
+		if strings.HasPrefix(line, "table ") {
+			break
+		}
+		words := strings.Fields(line)
+		for i := 1; i < len(words); i++ {
+			if slices.Contains([]string{"reg", "sreg_data"}, words[i-1]) {
+				words[i] = "N"
+			}
+		}
+		switch {
+		case len(words) > 3 && words[0] == "ip" || len(words) > 3 && words[0] == "ip6":
+			words = words[:3]
+		case strings.Contains(line, "nat dnat"):
+			words = words[:4]
+		case strings.Contains(line, "byteorder") && strings.HasSuffix(strings.TrimSpace(line), ", 2, 1) ]"):
+			continue
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	sortRuns(lines, func(line string) bool { return strings.HasPrefix(line, "element ") })
+	return lines
+}
+
+// sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's hash table.
+func sortRuns(lines []string, wanted func(string) bool) {
+	for from := 0; from < len(lines); from++ {
+		to := from
+		for to < len(lines) && wanted(lines[to]) {
+			to++
+		}
+		slices.Sort(lines[from:to])
+		from = max(from, to-1)
+	}
+}
+
+var (
+	elementsOfSet = regexp.MustCompile(`elements = \{[^}]*\}`)
+	portAfterMap  = regexp.MustCompile(`(map @\S+) : (\d+)`)
+	// spellings are the same to nft. The protocol that a reset needs and the family of a dnat follow from the rest; priorities
+	// have names in some hooks; the size is the kernel's own bound of a set that packets fill; no
+	// empty line stands between tables.
+	spellings = strings.NewReplacer(
+		"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
+		"priority dstnat;", "priority -100;", "priority srcnat - 1;", "priority 99;", "\t\tsize 65535\n", "",
+		"}\n\ntable", "}\ntable",
+	)
+)
+
+// inOneWay writes the lines of a listing in one way of several, with the elements of each set in order. Sets, chains and rules
+// stay where they are.
+func inOneWay(listing string) []string {
+	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {
+		list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(block, "elements = {"), "}"), ",")
+		for i := range list {
+			list[i] = strings.TrimSpace(list[i])
+		}
+		slices.Sort(list)
+		return "elements:\n" + strings.Join(list, "\n")
+	})
+	return strings.Split(spellings.Replace(portAfterMap.ReplaceAllString(listing, "$1:$2")), "\n")
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package nft
+
+import (
+	"math"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+func TestTheGenerationAfterAnother(t *testing.T) {
+	for name, test := range map[string]struct {
+		before    uint32
+		committed bool
+		want      uint32
+	}{
+		"a batch that was taken raises it by one":       {7, true, 8},
+		"a batch that was refused leaves it":            {7, false, 7},
+		"the kernel skips zero when it starts over":     {math.MaxUint32, true, 1},
+		"the largest one stays if nothing was accepted": {math.MaxUint32, false, math.MaxUint32},
+	} {
+		if got := following(test.before, test.committed); got != test.want {
+			t.Errorf("%s: got %d after %d, want %d", name, got, test.before, test.want)
+		}
+	}
+}
+
+// TestAnAnswerThatNobodyReadIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
+func TestAnAnswerThatNobodyReadIsNotTakenForTheNextBatchs(t *testing.T) {
+	c := dial(t, netns.New(t), Options{})
+	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.writer.send(refused.bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Commit(t.Context(), everything(model.IPv4)); err != nil {
+		t.Errorf("a good batch after the refused one: %v", err)
+	}
+	if objects, err := c.Objects(t.Context(), model.IPv4); err != nil || !objects.Table {
+		t.Errorf("the table is there: %v, %v; want that it is", objects.Table, err)
+	}
+}
+
+// TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber, opening and end included, so that an answer names one message alone.
+func TestNoTwoMessagesOfTwoBatchesHaveTheSameNumber(t *testing.T) {
+	c := dial(t, netns.New(t), Options{})
+	seen := map[uint32]bool{}
+	for range 3 {
+		encoded, err := c.Encode(everything(model.IPv4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m, err := range parseMessages(encoded.bytes) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen[m.sequence] {
+				t.Fatalf("two messages have the number %d", m.sequence)
+			}
+			seen[m.sequence] = true
+		}
+	}
+}

@@ -1,0 +1,72 @@
+//go:build linux
+
+package nft
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// filled is a set with elements.
+type filled struct {
+	set      ruleset.Set
+	elements []ruleset.Element
+}
+
+// everySet holds a set of every kind, each hash table with a single element so that there is one way to list it.
+func everySet(family model.Family) []filled {
+	at := addressesOf(family)
+	frontend := ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80}
+	balanced := ruleset.Tuple{Addr: at.balancer, Proto: model.TCP, Port: 443}
+	nodePort := ruleset.Tuple{Proto: model.UDP, Port: 30080}
+	class := uint32(ruleset.BalanceClass(3))
+	split := uint32(ruleset.SplitClass(1, 3))
+	stickyChain, learnChain := verdict(ruleset.Jump, "sticky-default/web/tcp/http"), verdict(ruleset.Goto, "learn-default/web/tcp/http")
+	one := func(set ruleset.Set, key ruleset.Tuple) filled { return filled{set, []ruleset.Element{{Key: key}}} }
+	leads := func(set ruleset.Set, key ruleset.Tuple, to ruleset.Do) filled {
+		return filled{set, []ruleset.Element{{Key: key, Verdict: to.Verdict}}}
+	}
+	says := func(set ruleset.Set, key, value ruleset.Tuple) filled {
+		return filled{set, []ruleset.Element{{Key: key, Value: value}}}
+	}
+	endpoint := ruleset.Tuple{Addr: at.endpoint, Port: 8080}
+	return []filled{
+		says(ruleset.Services, frontend, ruleset.Tuple{Number: class}),
+		says(ruleset.NodePorts, nodePort, ruleset.Tuple{Number: split}),
+		{ruleset.Dispatch, []ruleset.Element{
+			{Key: ruleset.Tuple{Number: split}, Verdict: verdict(ruleset.Jump, "lb-3-local-1").Verdict},
+			{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict},
+			{Key: ruleset.Tuple{Number: uint32(ruleset.RefuseClass)}, Verdict: verdict(ruleset.Goto, "refuse").Verdict},
+			{Key: ruleset.Tuple{Number: uint32(ruleset.DropClass)}, Verdict: verdict(ruleset.Drop, "").Verdict},
+		}},
+		says(ruleset.Endpoints, numbered(frontend, ruleset.ClusterSlot+2), endpoint),
+		says(ruleset.NodePortEndpoints, numbered(nodePort, ruleset.LocalSlot), endpoint),
+		leads(ruleset.Sticky, frontend, stickyChain),
+		leads(ruleset.NodePortSticky, nodePort, stickyChain),
+		leads(ruleset.Learn, frontend, learnChain),
+		leads(ruleset.NodePortLearn, nodePort, learnChain),
+		one(ruleset.ExternalCluster, balanced),
+		one(ruleset.NodePortCluster, nodePort),
+		one(ruleset.ExternalLocal, balanced),
+		one(ruleset.NodePortLocal, nodePort),
+		one(ruleset.Restricted, balanced),
+		one(ruleset.AllowedSources, from(at.allowedRange.String(), family, 443).Key),
+		one(ruleset.ClusterIPs, ruleset.Tuple{Addr: at.service}),
+		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
+		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
+		says(sticky, ruleset.Tuple{Addr: at.client}, ruleset.Tuple{Addr: at.endpoint}),
+	}
+}
+
+func numbered(tuple ruleset.Tuple, number uint32) ruleset.Tuple {
+	tuple.Number = number
+	return tuple
+}
+
+// elementsIn returns the elements of one of the sets in everySet.
+func elementsIn(family model.Family, set ruleset.Set) []ruleset.Element {
+	sets := everySet(family)
+	return sets[slices.IndexFunc(sets, func(f filled) bool { return f.set.Name == set.Name })].elements
+}

@@ -1,0 +1,250 @@
+//go:build linux
+
+package nft
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// statusDNAT is the bit of `ct status` that says that the destination was translated (IPS_DST_NAT).
+const statusDNAT uint32 = 1 << 5
+
+// expressionsOf returns the kernel's expressions for a statement, those that nft would make for its text.
+func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any, error) {
+	switch s := statement.(type) {
+	case ruleset.ProtocolIs:
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: firstRegister},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: []byte{byte(s.Protocol)}},
+		}, nil
+	case ruleset.ReplyPortIs:
+		return []expr.Any{
+			loadTuple(expr.CtKeyPROTOSRC, expr.CtDirReply, firstRegister),
+			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: portBytes(s.Port)},
+		}, nil
+	case ruleset.InSet:
+		return find(family, s.Key, expr.Lookup{SetName: s.Set.Name, Invert: s.Not})
+	case ruleset.VerdictOf:
+		return find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
+	case ruleset.SetPriority:
+		found, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
+		return append(found, setPriority), err
+	case ruleset.ResetPriority:
+		return []expr.Any{&expr.Immediate{Register: firstRegister, Data: make([]byte, 4)}, setPriority}, nil
+	case ruleset.DrawSlot:
+		return []expr.Any{
+			&expr.Numgen{Register: firstRegister, Modulus: uint32(s.Slots), Type: unix.NFT_NG_RANDOM, Offset: s.First},
+			setPriority,
+		}, nil
+	case ruleset.PriorityBetween:
+		return priorityBetween(s), nil
+	case ruleset.InPrefix:
+		return inPrefix(family, s)
+	case ruleset.NotFromInterface:
+		return notFromInterface(s)
+	case ruleset.FromInterface:
+		return []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIF, Register: firstRegister},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: make([]byte, 4)},
+		}, nil
+	case ruleset.IsLocal:
+		return isLocal(s)
+	case ruleset.HasDestinationNAT:
+		return hasDestinationNAT(), nil
+	case ruleset.DNAT:
+		return translate(family, s)
+	case ruleset.Update:
+		return update(family, s)
+	case ruleset.Masquerade:
+		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
+	case ruleset.Reject:
+		return []expr.Any{reject(family, s)}, nil
+	case ruleset.Do:
+		return do(s.Verdict)
+	}
+	return nil, fmt.Errorf("there is no statement %T", statement)
+}
+
+var setPriority = &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: firstRegister}
+
+// find looks a key up in a set or map.
+func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {
+	loads, _, err := load(family, key, firstRegister)
+	lookup.SourceRegister = firstRegister
+	return append(loads, &lookup), err
+}
+
+// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there, unless the
+// statement has one of its own.
+func translate(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
+	expressions, _, err := load(family, s.Key, firstRegister)
+	if err != nil {
+		return nil, err
+	}
+	expressions = append(expressions,
+		&expr.Lookup{SourceRegister: firstRegister, SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
+	portRegister := firstRegister + registers(addrSize(family))
+	if s.Port > 0 {
+		expressions = append(expressions, &expr.Immediate{Register: portRegister, Data: portBytes(s.Port)})
+	}
+	return append(expressions, &expr.NAT{
+		Type:        expr.NATTypeDestNAT,
+		Family:      uint32(number(family)),
+		RegAddrMin:  firstRegister,
+		RegProtoMin: portRegister,
+	}), nil
+}
+
+func portBytes(port uint16) []byte { return binary.BigEndian.AppendUint16(nil, port) }
+
+// update writes an element from the packet path. Its value follows its key in the registers.
+func update(family model.Family, s ruleset.Update) ([]expr.Any, error) {
+	key, next, err := load(family, s.Key, firstRegister)
+	if err != nil {
+		return nil, err
+	}
+	value, _, err := load(family, s.Value, next)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(key, value...), &expr.Dynset{
+		SetName:    s.Map.Name,
+		Operation:  unix.NFT_DYNSET_OP_UPDATE,
+		SrcRegKey:  firstRegister,
+		SrcRegData: next,
+		Timeout:    s.Timeout,
+	}), nil
+}
+
+// inPrefix compares only the bytes of a prefix that ends at a byte, as nft does; any other needs a mask.
+func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
+	if !s.Prefix.IsValid() || model.FamilyOfPrefix(s.Prefix) != family {
+		return nil, fmt.Errorf("prefix %v: %w", s.Prefix, errWrongFamily)
+	}
+	bits := s.Prefix.Bits()
+	prefix := appendAddr(nil, s.Prefix.Masked().Addr())
+	size := len(prefix)
+	if bits%8 == 0 && bits > 0 {
+		size = bits / 8
+	}
+	expressions, err := loadStart(family, s.Field, size)
+	if err != nil {
+		return nil, err
+	}
+	if size == len(prefix) && bits < 8*size {
+		expressions = append(expressions, &expr.Bitwise{
+			SourceRegister: firstRegister,
+			DestRegister:   firstRegister,
+			Len:            uint32(len(prefix)),
+			Mask:           mask(bits, len(prefix)),
+			Xor:            make([]byte, len(prefix)),
+		})
+	}
+	return append(expressions, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: prefix[:size]}), nil
+}
+
+// loadStart loads the first bytes of a field. Only what is read from the packet itself can be loaded in part.
+func loadStart(family model.Family, field ruleset.Field, size int) ([]expr.Any, error) {
+	loads, _, err := load(family, []ruleset.Field{field}, firstRegister)
+	if err != nil {
+		return nil, err
+	}
+	if payload, ok := loads[0].(*expr.Payload); ok {
+		payload.Len = uint32(size)
+	}
+	return loads, nil
+}
+
+func equalUnless(not bool) expr.CmpOp {
+	if not {
+		return expr.CmpOpNeq
+	}
+	return expr.CmpOpEq
+}
+
+// nameSize is the size of a link's name (IFNAMSIZ).
+const nameSize = 16
+
+// notFromInterface compares as many bytes of the name as are known: for a whole name those behind it too, which are zero.
+func notFromInterface(s ruleset.NotFromInterface) ([]expr.Any, error) {
+	if s.Name == "" || len(s.Name) >= nameSize {
+		return nil, fmt.Errorf("%q is not the name of a link", s.Name)
+	}
+	name := []byte(s.Name)
+	if !s.Prefix {
+		name = append(name, make([]byte, nameSize-len(name))...)
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: firstRegister},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: name},
+	}, nil
+}
+
+// isLocal asks the routing tables what kind of address it is.
+func isLocal(s ruleset.IsLocal) ([]expr.Any, error) {
+	fib := &expr.Fib{Register: firstRegister, ResultADDRTYPE: true, FlagSADDR: true}
+	switch s.Field {
+	case ruleset.SourceAddr:
+	case ruleset.DestinationAddr:
+		fib.FlagSADDR, fib.FlagDADDR = false, true
+	default:
+		return nil, fmt.Errorf("there is no address type of field %d", s.Field)
+	}
+	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
+	return []expr.Any{fib, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: local}}, nil
+}
+
+func mask(bits, size int) []byte {
+	mask := make([]byte, size)
+	for i := range bits {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return mask
+}
+
+// priorityBetween compares in network byte order, where the order of bytes is that of numbers.
+func priorityBetween(s ruleset.PriorityBetween) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyPRIORITY, Register: firstRegister},
+		&expr.Byteorder{SourceRegister: firstRegister, DestRegister: firstRegister, Op: expr.ByteorderHton, Len: 4, Size: 4},
+		&expr.Cmp{Op: expr.CmpOpGte, Register: firstRegister, Data: binary.BigEndian.AppendUint32(nil, s.First)},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: firstRegister, Data: binary.BigEndian.AppendUint32(nil, s.Last)},
+	}
+}
+
+func hasDestinationNAT() []expr.Any {
+	bit := binary.NativeEndian.AppendUint32(nil, statusDNAT)
+	zero := make([]byte, 4)
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: firstRegister},
+		&expr.Bitwise{SourceRegister: firstRegister, DestRegister: firstRegister, Len: 4, Mask: bit, Xor: zero},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: zero},
+	}
+}
+
+// reject answers with a reset or with the family's port unreachable: ICMP type 3 code 3, ICMPv6 type 1 code 4.
+func reject(family model.Family, s ruleset.Reject) *expr.Reject {
+	switch {
+	case s.TCPReset:
+		return &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}
+	case family == model.IPv4:
+		return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 3}
+	default:
+		return &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: 4}
+	}
+}
+
+func do(verdict ruleset.Verdict) ([]expr.Any, error) {
+	code, ok := verdictCode(verdict.Kind)
+	if !ok {
+		return nil, errNoVerdict
+	}
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictKind(code), Chain: verdict.Chain}}, nil
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package nft
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// transaction gathers the notifications of one transaction. The kernel sends one for each changed object, and at the end the
+// new generation with the process that made it.
+type transaction struct {
+	families []model.Family
+}
+
+func (t *transaction) read(b []byte, changed func(ForeignChange)) {
+	for m, err := range parseMessages(b) {
+		if err != nil {
+			t.families = nil
+			changed(ForeignChange{Families: model.Families, Lost: true})
+			return
+		}
+		kind, ok := m.nftables()
+		if !ok {
+			continue
+		}
+		if kind == unix.NFT_MSG_NEWGEN {
+			t.finish(m, changed)
+			continue
+		}
+		t.touch(m)
+	}
+}
+
+// touch notes a changed object. In a table, chain, set, rule or list of elements alike the first attribute is the table's name.
+func (t *transaction) touch(m message) {
+	kernelFamily, body := m.family()
+	if textOf(body, unix.NFTA_TABLE_NAME) != ruleset.TableName {
+		return
+	}
+	for _, family := range model.Families {
+		if number(family) == kernelFamily && !slices.Contains(t.families, family) {
+			t.families = append(t.families, family)
+		}
+	}
+}
+
+func (t *transaction) finish(m message, changed func(ForeignChange)) {
+	families := t.families
+	t.families = nil
+	if len(families) == 0 {
+		return
+	}
+	slices.Sort(families)
+	_, body := m.family()
+	id, _ := numberOf(body, unix.NFTA_GEN_PROC_PID)
+	changed(ForeignChange{Families: families, PID: id, Process: textOf(body, unix.NFTA_GEN_PROC_NAME)})
+}

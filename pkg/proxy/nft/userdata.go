@@ -1,0 +1,91 @@
+//go:build linux
+
+package nft
+
+import (
+	"encoding/binary"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// The kernel keeps a few bytes of userdata with each set, which only nft reads. They are a list of entries, each a byte of
+// kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's value nft lists
+// classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte for byte.
+
+// The entries of a set (libnftnl, enum nftnl_udata_set_types).
+const (
+	entryKeyByteOrder  = 0
+	entryDataByteOrder = 1
+	entryKeyTypeof     = 3
+	entryDataTypeof    = 4
+	entryDataInterval  = 6
+)
+
+// nft's enum byteorder.
+const (
+	byteOrderNone uint32 = iota // of a concatenation, whose fields know their own, of a single byte, and of a verdict
+	byteOrderHost
+	byteOrderBig
+)
+
+// The entries of a typeof: the kind of expression, and what that kind says about itself. Of a concatenation nft says only that
+// it is one, and takes its types from the set.
+const (
+	entryExpression = 0
+	entryDetail     = 1
+)
+
+// expressionConcat is a concatenation in nft's enum expr_types.
+const expressionConcat uint32 = 13
+
+// userdata is a list of entries under construction.
+type userdata []byte
+
+func (u userdata) entry(kind byte, value []byte) userdata {
+	return append(append(u, kind, byte(len(value))), value...)
+}
+
+func (u userdata) number(kind byte, value uint32) userdata {
+	return u.entry(kind, binary.NativeEndian.AppendUint32(nil, value))
+}
+
+// setUserdata returns what nft must know to list a set.
+func setUserdata(set ruleset.Set) ([]byte, error) {
+	for _, types := range [][]ruleset.Type{set.Key, set.Value} {
+		if err := checkTypes(types); err != nil {
+			return nil, err
+		}
+	}
+	data := userdata{}.number(entryKeyByteOrder, byteOrder(set.Key))
+	if set.IsMap() {
+		data = data.number(entryDataByteOrder, byteOrder(set.Value))
+	}
+	if len(set.Key) > 1 {
+		data = data.entry(entryKeyTypeof, concatenation())
+	}
+	if len(set.Value) > 1 {
+		data = data.entry(entryDataTypeof, concatenation())
+	}
+	if set.IsMap() {
+		data = data.number(entryDataInterval, 0)
+	}
+	return data, nil
+}
+
+func byteOrder(types []ruleset.Type) uint32 {
+	if len(types) != 1 {
+		return byteOrderNone
+	}
+	switch types[0] {
+	case ruleset.TypeClass:
+		return byteOrderHost
+	case ruleset.TypeVerdict, ruleset.TypeProto:
+		return byteOrderNone
+	case ruleset.TypeAddr, ruleset.TypePrefix, ruleset.TypePort:
+	}
+	return byteOrderBig
+}
+
+func concatenation() userdata {
+	return userdata{}.number(entryExpression, expressionConcat).entry(entryDetail, nil)
+}

@@ -1,0 +1,79 @@
+package ruleset_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// detectors are all ways to tell pods, each with the test in IPv4 that its chains begin with.
+var detectors = map[string]struct {
+	traffic ruleset.LocalTraffic
+	outside string
+}{
+	"by prefix":               {pods, "ip saddr != 10.244.0.0/16 fib saddr type != local "},
+	"by the other family's":   {ruleset.LocalTraffic{Prefixes: prefixes("fd00:244::/32")}, "fib saddr type != local "},
+	"by bridge":               {ruleset.LocalTraffic{Interface: "cbr0"}, `iif != 0 iifname != "cbr0" fib saddr type != local `},
+	"by prefix of interfaces": {ruleset.LocalTraffic{InterfacePrefix: "veth"}, `iif != 0 iifname != "veth*" fib saddr type != local `},
+	"not at all":              {ruleset.LocalTraffic{}, "fib saddr type != local "},
+}
+
+// TestTheChainsThatDrawASlot: the dispatch map leads to each by its name, and it only draws.
+func TestTheChainsThatDrawASlot(t *testing.T) {
+	const draw3 = "meta priority set numgen random mod 3 offset 4244635648"
+	const drawLocal2 = "meta priority set numgen random mod 2 offset 4227858432"
+	for detector, by := range detectors {
+		for name, test := range map[string]struct {
+			class ruleset.Class
+			chain string
+			rules []string
+		}{
+			"all endpoints for everybody": {ruleset.BalanceClass(3), "lb-3", []string{draw3}},
+			"split":                       {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{by.outside + drawLocal2 + " return", draw3}},
+			"split, and no local slot: silence outside": {
+				ruleset.SplitClass(0, 3), "lb-3-local-0", []string{by.outside + "drop", draw3},
+			},
+			"split, and no slot but local ones: refused inside": {
+				ruleset.SplitClass(2, 0), "lb-0-local-2", []string{by.outside + drawLocal2 + " return", "goto refuse"},
+			},
+			"split, and no slot: silence outside, refused inside": {
+				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{by.outside + "drop", "goto refuse"},
+			},
+		} {
+			t.Run(name+", pods told "+detector, func(t *testing.T) {
+				chain := ruleset.DrawChain(model.IPv4, ruleset.Config{LocalTraffic: by.traffic}, test.class)
+				want := "\tchain " + test.chain + " {\n\t\t" + strings.Join(test.rules, "\n\t\t") + "\n\t}\n"
+				if diff := cmp.Diff(want, chain.Text(model.IPv4)); diff != "" {
+					t.Errorf("chain (-want +got):\n%s", diff)
+				}
+				if got := (ruleset.Verdict{Kind: ruleset.Jump, Chain: test.chain}); ruleset.DispatchOf(test.class) != got {
+					t.Errorf("the class is dispatched by %+v, want %+v", ruleset.DispatchOf(test.class), got)
+				}
+			})
+		}
+	}
+}
+
+func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
+	for name, test := range map[string]struct {
+		class ruleset.Class
+		want  ruleset.Verdict
+	}{
+		"refuse": {ruleset.RefuseClass, ruleset.Verdict{Kind: ruleset.Goto, Chain: "refuse"}},
+		"drop":   {ruleset.DropClass, ruleset.Verdict{Kind: ruleset.Drop}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ruleset.DispatchOf(test.class); got != test.want {
+				t.Errorf("dispatched by %+v, want %+v", got, test.want)
+			}
+			port := withClass(portOf("web", "10.96.0.1"), test.class)
+			if chains := port.Chains(bothFamilies); chains != nil {
+				t.Errorf("its port has chains: %v", chains)
+			}
+		})
+	}
+}

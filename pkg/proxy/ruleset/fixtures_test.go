@@ -1,0 +1,235 @@
+package ruleset_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+func named(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
+
+// portOf returns a Service port as the tests change it: TCP port 80, called http, of the frontend's family, balanced over
+// endpoints that are all elsewhere; refused if there are none.
+func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
+	addr := netip.MustParseAddr(clusterIP)
+	frontend := ruleset.Frontend{Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.RefuseClass}
+	if len(endpoints) > 0 {
+		frontend.Class = ruleset.BalanceClass(len(endpoints))
+	}
+	port := ruleset.Port{
+		ID:        model.PortID{Service: named(service), Port: "http", Protocol: model.TCP, Family: model.FamilyOf(addr)},
+		ClusterIP: addr,
+		Frontends: []ruleset.Frontend{frontend},
+	}
+	for _, endpoint := range endpoints {
+		port.Cluster = append(port.Cluster, netip.MustParseAddrPort(endpoint))
+	}
+	return port
+}
+
+func sticky(port ruleset.Port, timeout time.Duration) ruleset.Port {
+	port.Affinity = timeout
+	return port
+}
+
+// local says that the first endpoints of a port are on this node.
+func local(port ruleset.Port, count int) ruleset.Port {
+	port.OnNode = port.Cluster[:count]
+	return port
+}
+
+func serviceOf(ports ...ruleset.Port) ruleset.Service {
+	return ruleset.Service{Name: ports[0].ID.Service, Ports: ports}
+}
+
+// nothing is a Service that owns nothing.
+func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
+
+// operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2". Families
+// are told only where they are IPv6. The elements of an operation are sorted, since their order means nothing.
+func operations(batch ruleset.Batch) []string {
+	var lines []string
+	for _, op := range batch.Ops {
+		line := map[ruleset.Verb]string{ruleset.Add: "+", ruleset.Delete: "-", ruleset.Flush: "0"}[op.Verb]
+		if op.Family == model.IPv6 {
+			line = "ip6 " + line
+		}
+		lines = append(lines, line+" "+objectInShort(op.Object))
+	}
+	return lines
+}
+
+func objectInShort(object ruleset.Object) string {
+	switch object := object.(type) {
+	case ruleset.TableObject:
+		return "table"
+	case ruleset.SetObject:
+		return "set " + object.Set.Name
+	case ruleset.ChainObject:
+		return "chain " + object.Chain.Name
+	case ruleset.RulesObject:
+		return "rules of " + object.Chain.Name
+	case ruleset.ElementsObject:
+		return object.Set.Name + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
+	}
+	panic(fmt.Sprintf("object %T has no short form", object))
+}
+
+func elementsInShort(set ruleset.Set, elements []ruleset.Element) []string {
+	var texts []string
+	for _, element := range elements {
+		text := tupleInShort(set.Key, element.Key)
+		if set.IsMap() && set.Value[0] == ruleset.TypeVerdict {
+			text += " => " + verdictInShort(element.Verdict)
+		} else if set.IsMap() {
+			text += " => " + tupleInShort(set.Value, element.Value)
+		}
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// tupleInShort leaves out the protocol if it is TCP.
+func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
+	var texts []string
+	addrs := []netip.Addr{tuple.Addr, tuple.Source}
+	for _, fieldType := range types {
+		switch fieldType {
+		case ruleset.TypeAddr:
+			texts, addrs = append(texts, addrs[0].String()), addrs[1:]
+		case ruleset.TypePort:
+			texts = append(texts, fmt.Sprint(tuple.Port))
+		case ruleset.TypeClass:
+			texts = append(texts, numberInShort(tuple.Number))
+		case ruleset.TypeProto:
+			if tuple.Proto != model.TCP {
+				texts = append(texts, tuple.Proto.String())
+			}
+		case ruleset.TypePrefix:
+			texts = append(texts, netip.PrefixFrom(tuple.Source, int(tuple.Bits)).String())
+		case ruleset.TypeVerdict:
+			panic("a verdict is not part of a tuple")
+		}
+	}
+	return strings.Join(texts, " ")
+}
+
+func numberInShort(number uint32) string {
+	switch class := ruleset.Class(number); {
+	case class == ruleset.RefuseClass:
+		return "refuse"
+	case class == ruleset.DropClass:
+		return "drop"
+	case class.IsSplit():
+		return fmt.Sprintf("class/%d-local/%d", class.Slots(), class.LocalSlots())
+	case class.IsBalanced():
+		return fmt.Sprintf("class/%d", class.Slots())
+	case number >= ruleset.ClusterSlot:
+		return fmt.Sprintf("slot/%d", number-ruleset.ClusterSlot)
+	}
+	return fmt.Sprintf("local-slot/%d", number-ruleset.LocalSlot)
+}
+
+func verdictInShort(verdict ruleset.Verdict) string {
+	kind := map[ruleset.VerdictKind]string{ruleset.Drop: "drop", ruleset.Jump: "jump ", ruleset.Goto: "goto "}[verdict.Kind]
+	return kind + verdict.Chain
+}
+
+// bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary addresses.
+var bothFamilies = ruleset.Config{
+	Families: model.Families,
+	LocalTraffic: ruleset.LocalTraffic{
+		Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+	},
+	NodePorts: model.NodePortAddresses{Primary: true},
+}
+
+// home are the surroundings that the tests start in.
+var home = ruleset.Surroundings{
+	NodePortAddrs: []netip.Addr{netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("fd00:168::1")},
+	ServiceCIDRs:  []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+}
+
+// running is a kernel in memory and the mirror of it.
+type running struct {
+	ruleset.Tables
+	mirror *ruleset.Mirror
+	around ruleset.Surroundings
+}
+
+// start resyncs an empty kernel.
+func start(t testing.TB, services ...ruleset.Service) *running {
+	t.Helper()
+	r := &running{around: home}
+	mirror, plan := ruleset.Resync(bothFamilies, services, home, nil)
+	mustApply(t, &r.Tables, plan.Batch)
+	r.mirror = mirror
+	return r
+}
+
+// plan plans in the surroundings as they are.
+func (r *running) plan(services ...ruleset.Service) *ruleset.Plan {
+	return r.mirror.Plan(services, r.around)
+}
+
+// change plans, commits and accepts. It does not sweep.
+func (r *running) change(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
+	t.Helper()
+	plan := r.plan(services...)
+	mustApply(t, &r.Tables, plan.Prepare)
+	mustApply(t, &r.Tables, plan.Batch)
+	r.mirror.Accept(plan)
+	return plan
+}
+
+// surround changes the surroundings and nothing else.
+func (r *running) surround(t testing.TB, around ruleset.Surroundings) *ruleset.Plan {
+	t.Helper()
+	r.around = around
+	return r.change(t)
+}
+
+func (r *running) sweep(t testing.TB) []string {
+	t.Helper()
+	return sweepAll(t, &r.Tables, r.mirror)
+}
+
+// sweepAll sweeps until nothing is left over, and returns all operations.
+func sweepAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []string {
+	t.Helper()
+	var swept []string
+	for batch := mirror.Sweep(); len(batch.Ops) > 0; batch = mirror.Sweep() {
+		mustApply(t, tables, batch)
+		mirror.Swept()
+		swept = append(swept, operations(batch)...)
+	}
+	return swept
+}
+
+// planned writes down both batches of a plan.
+func planned(plan *ruleset.Plan) []string {
+	return append(operations(plan.Prepare), operations(plan.Batch)...)
+}
+
+func mustApply(t testing.TB, tables *ruleset.Tables, batch ruleset.Batch) {
+	t.Helper()
+	if err := tables.Apply(batch); err != nil {
+		t.Fatalf("apply %s: %v", strings.Join(operations(batch), "; "), err)
+	}
+}
+
+func text(t testing.TB, tables *ruleset.Tables) string {
+	t.Helper()
+	var printed strings.Builder
+	if err := tables.Print(&printed); err != nil {
+		t.Fatalf("print the tables: %v", err)
+	}
+	return printed.String()
+}

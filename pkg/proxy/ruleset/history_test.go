@@ -1,0 +1,160 @@
+package ruleset_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// history is a cluster that changes at random, and the tables that follow it.
+type history struct {
+	*running
+	cluster *model.Cluster
+	random  *rand.Rand
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	h := &history{running: start(t), cluster: model.NewCluster(node1.Name), random: rand.New(rand.NewPCG(seed, 0))}
+	h.cluster.Apply(model.Change{Nodes: map[string]*model.Node{node1.Name: &node1}})
+	return h
+}
+
+func (h *history) oneIn(n int) bool { return h.random.IntN(n) == 0 }
+
+// servicesOf is what some Services own as the cluster is now.
+func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
+	var owned []ruleset.Service
+	for _, name := range names {
+		service := ruleset.Service{Name: name}
+		for _, decision := range selection.Decide(h.cluster, name, model.Families) {
+			decision.Selection.Cluster.Endpoints = weighted(decision.Selection.Cluster.Endpoints)
+			if local := decision.Selection.Local; local != nil {
+				local.Endpoints = weighted(local.Endpoints)
+			}
+			service.Ports = append(service.Ports, ruleset.NewPort(decision, node1))
+		}
+		owned = append(owned, service)
+	}
+	return owned
+}
+
+// weighted repeats some endpoints. How often depends on what else is chosen, so that slots come and go with others' endpoints.
+func weighted(endpoints []model.PortEndpoint) []model.PortEndpoint {
+	var repeated []model.PortEndpoint
+	for _, endpoint := range endpoints {
+		bytes := endpoint.Addr.Addr().As16()
+		repeated = append(repeated, slices.Repeat([]model.PortEndpoint{endpoint}, 1+int(bytes[15])*len(endpoints)%4)...)
+	}
+	return repeated
+}
+
+// randomService has some of the frontends of everyKind, any policies, and may claim addresses that others claim too.
+func (h *history) randomService(number int) *model.Service {
+	service := everyKind(fmt.Sprint("service-", number), number)
+	service.Created = time.Unix(int64(number), 0)
+	service.InternalTrafficLocal, service.ExternalTrafficLocal = h.oneIn(3), h.oneIn(2)
+	service.AffinityTimeout = time.Duration(h.random.IntN(3)) * time.Hour
+	if h.oneIn(3) {
+		service.Ports[0].NodePort = 0
+	}
+	if h.oneIn(3) {
+		service.LoadBalancerIPs = nil
+	}
+	if h.oneIn(3) {
+		service.SourceRanges = nil
+	}
+	if h.oneIn(2) {
+		service.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.100.99"), netip.MustParseAddr("2001:db8:2::99")}
+	}
+	if h.oneIn(4) {
+		service.Topology.Keys = []policy.Key{"kubernetes.io/hostname"}
+	}
+	if h.oneIn(4) {
+		service.Ports = append(service.Ports, model.ServicePort{Name: "dns", Protocol: model.UDP, Port: 53, NodePort: service.Ports[0].NodePort})
+	}
+	if h.oneIn(4) {
+		service.ClusterIPs = service.ClusterIPs[:1]
+	}
+	return &service
+}
+
+func (h *history) randomSlice(service model.ObjectName, family model.Family) *model.EndpointSlice {
+	slice := &model.EndpointSlice{Name: named(service.Name + "-" + family.String()), Service: service, Family: family}
+	slice.Ports = []model.SlicePort{
+		{Name: "http", Protocol: model.TCP, Port: uint16(8080 + h.random.IntN(2))}, {Name: "dns", Protocol: model.UDP, Port: 53},
+	}
+	for number := range 6 {
+		if h.oneIn(2) {
+			at := pod{[]string{node1.Name, "node-2"}[number%2], number}
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+				Addr: at.addr(family), Endpoint: model.Endpoint{Node: at.node, Ready: true, Serving: true},
+			})
+		}
+	}
+	return slice
+}
+
+// step changes a Service, one of its slices or the surroundings. Now and then a plan is lost, and the next one makes up for it.
+func (h *history) step(t *testing.T) {
+	t.Helper()
+	number := 1 + h.random.IntN(4)
+	name := named(fmt.Sprint("service-", number))
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	switch h.random.IntN(8) {
+	case 0:
+		change.Services[name] = nil
+	case 1, 2, 3:
+		change.Services[name] = h.randomService(number)
+	case 4, 5, 6:
+		slice := h.randomSlice(name, model.Families[h.random.IntN(2)])
+		change.Slices[slice.Name] = slice
+	case 7:
+		addrs := []string{fmt.Sprint("192.168.0.", number), fmt.Sprint("fd00:168::", number)}
+		h.around = surroundings(addrs, home.ServiceCIDRs[h.random.IntN(3):])
+	}
+	wanted := h.servicesOf(h.cluster.Apply(change))
+	if h.oneIn(10) {
+		h.plan(wanted...)
+	}
+	h.change(t, wanted...)
+	if h.oneIn(4) {
+		h.sweep(t)
+	}
+}
+
+// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to it. That a
+// batch is never refused is checked on the way.
+func TestAnyHistoryEndsLikeAResync(t *testing.T) {
+	for seed := range uint64(30) {
+		h := newHistory(t, seed)
+		for range 60 {
+			h.step(t)
+		}
+		h.sweep(t)
+		wanted := h.servicesOf(h.cluster.ServiceNames())
+		fresh, _ := ruleset.Resync(bothFamilies, wanted, h.around, nil)
+		if !h.mirror.Equal(fresh) {
+			t.Errorf("seed %d: the mirror differs from that of a resync", seed)
+		}
+		var sameSlots []ruleset.Service // the order of slots is history's
+		for _, service := range wanted {
+			sameSlots = append(sameSlots, h.mirror.Service(service.Name))
+		}
+		var tables ruleset.Tables
+		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, nil)
+		mustApply(t, &tables, plan.Batch)
+		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
+			t.Fatalf("seed %d: tables (-resync +history):\n%s", seed, diff)
+		}
+	}
+}

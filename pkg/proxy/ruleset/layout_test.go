@@ -1,0 +1,128 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	var parsed []netip.Prefix
+	for _, prefix := range list {
+		parsed = append(parsed, netip.MustParsePrefix(prefix))
+	}
+	return parsed
+}
+
+var pods = ruleset.LocalTraffic{Prefixes: prefixes("10.244.0.0/16", "fd00:244::/32")}
+
+// configurations are what an administrator may choose that changes a chain, by the name of the file with the chains.
+var configurations = map[string]struct {
+	config       ruleset.Config
+	serviceCIDRs []netip.Prefix
+}{
+	"cluster-cidr": {ruleset.Config{LocalTraffic: pods, NodePorts: model.NodePortAddresses{Primary: true}}, home.ServiceCIDRs},
+	"cluster-cidr-of-one-family": {
+		ruleset.Config{LocalTraffic: ruleset.LocalTraffic{Prefixes: pods.Prefixes[1:]}, NodePorts: model.NodePortAddresses{Primary: true}},
+		prefixes("10.96.0.0/16", "10.97.0.0/24"),
+	},
+	"bridge-interface": {
+		ruleset.Config{LocalTraffic: ruleset.LocalTraffic{Interface: "cbr0"}, NodePorts: model.NodePortAddresses{Primary: true}}, nil,
+	},
+	"interface-name-prefix": {
+		ruleset.Config{
+			LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "veth"}, NodePorts: model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")},
+		}, nil,
+	},
+	"no-detector": {ruleset.Config{NodePorts: model.NodePortAddresses{Primary: true}}, nil},
+	"masquerade-all-and-node-ports-everywhere": {
+		ruleset.Config{LocalTraffic: pods, MasqueradeAll: true, NodePorts: model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")}}, nil,
+	},
+}
+
+// TestTheStaticChainsOfEveryConfiguration, with a chain of Services that depends on it too.
+func TestTheStaticChainsOfEveryConfiguration(t *testing.T) {
+	for name, test := range configurations {
+		t.Run(name, func(t *testing.T) {
+			var got string
+			for _, family := range model.Families {
+				got += "# " + family.String() + "\n"
+				chains := ruleset.StaticChains(family, test.config, ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs})
+				for _, chain := range append(chains, ruleset.DrawChain(family, test.config, ruleset.SplitClass(2, 3))) {
+					got += chain.Text(family)
+				}
+			}
+			file := filepath.Join("testdata", "chains", name+".nft")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-file +chains); if it should be so, run the test with -update:\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// TestAConfigurationWithOneFamilyMakesOneTable.
+func TestAConfigurationWithOneFamilyMakesOneTable(t *testing.T) {
+	for _, family := range model.Families {
+		config := bothFamilies
+		config.Families = []model.Family{family}
+		mirror, plan := ruleset.Resync(config, services(programmed(everyKind("web", 1), on1(1)...)), home, nil)
+		var tables ruleset.Tables
+		mustApply(t, &tables, plan.Batch)
+		for _, other := range model.Families {
+			if got := tables.Objects(other).Table; got != (other == family) {
+				t.Errorf("configured for %s, there is a table of %s: %v", family, other, got)
+			}
+		}
+		if mirror.Ports(family) != 1 {
+			t.Errorf("the mirror counts %d ports of %s, want 1", mirror.Ports(family), family)
+		}
+	}
+}
+
+// TestSurroundingsOfANode are the addresses that it has and is to serve node ports on, where not all of them are.
+func TestSurroundingsOfANode(t *testing.T) {
+	var present []netip.Addr
+	for _, addr := range []string{"fd00:168::1", "192.168.0.2", "192.168.0.1", "127.0.0.1", "10.0.0.1", "192.168.0.1"} {
+		present = append(present, netip.MustParseAddr(addr))
+	}
+	node := model.Node{Name: node1.Name, Addresses: []netip.Addr{present[2], netip.MustParseAddr("fd00:168::9")}}
+	for name, test := range map[string]struct {
+		nodePorts model.NodePortAddresses
+		families  []model.Family
+		want      []netip.Addr
+	}{
+		"primary: the address of its object, if an interface has it": {model.NodePortAddresses{Primary: true}, model.Families, present[2:3]},
+		"by prefix, sorted, each once": {
+			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/24", "fd00:168::/64")}, model.Families,
+			[]netip.Addr{present[2], present[1], present[0]},
+		},
+		"none of a family in which all serve":    {model.NodePortAddresses{Prefixes: prefixes("192.168.0.2/32")}, model.Families, present[1:2]},
+		"none where all serve":                   {model.NodePortAddresses{}, model.Families, nil},
+		"none of a family that is not there":     {model.NodePortAddresses{Primary: true}, []model.Family{model.IPv6}, nil},
+		"loopback never, even if a prefix names": {model.NodePortAddresses{Prefixes: prefixes("127.0.0.0/8")}, model.Families, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := ruleset.Config{Families: test.families, NodePorts: test.nodePorts}
+			got := ruleset.NewSurroundings(config, node, present, home.ServiceCIDRs)
+			want := ruleset.Surroundings{NodePortAddrs: test.want, ServiceCIDRs: home.ServiceCIDRs}
+			if diff := cmp.Diff(want, got, comparePorts); diff != "" {
+				t.Errorf("surroundings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

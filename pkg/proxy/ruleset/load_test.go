@@ -1,0 +1,127 @@
+//go:build linux
+
+package ruleset_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// TestNFTLoadsAndListsWhatIsPrinted: the kernel takes the text, and nft reads the same out of it. The listing loads again.
+func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
+	printed := text(t, goldenTables(t))
+	namespace, another := netns.New(t), netns.New(t)
+	namespace.Load(printed)
+	listing := namespace.NFT("-T", "list", "ruleset")
+	if diff := cmp.Diff(blocks(printed), blocks(listing)); diff != "" {
+		t.Errorf("nft list ruleset (-printed +listed):\n%s", diff)
+	}
+	another.Load(listing)
+	if diff := cmp.Diff(blocks(listing), blocks(another.NFT("-T", "list", "ruleset"))); diff != "" {
+		t.Errorf("the listing, loaded and listed (-first +second):\n%s", diff)
+	}
+}
+
+// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds.
+func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
+	for name, test := range configurations {
+		t.Run(name, func(t *testing.T) {
+			config := test.config
+			config.Families = model.Families
+			var tables ruleset.Tables
+			_, plan := ruleset.Resync(config, someServices(), ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs}, nil)
+			mustApply(t, &tables, plan.Batch)
+			namespace := netns.New(t)
+			namespace.Load(text(t, &tables))
+			listing := namespace.NFT("-T", "list", "ruleset")
+			if diff := cmp.Diff(blocks(text(t, &tables)), blocks(listing)); diff != "" {
+				t.Errorf("nft list ruleset (-printed +listed):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNFTLoadsEveryStatement, each in a chain of its own.
+func TestNFTLoadsEveryStatement(t *testing.T) {
+	for _, family := range model.Families {
+		namespace := netns.New(t)
+		for name, test := range statementCases() {
+			if _, ok := test.in(family); !ok {
+				continue
+			}
+			printed := text(t, tablesWith(t, family, test.rule))
+			namespace.Load(printed)
+			listed := namespace.NFT("-T", "list", "ruleset")
+			namespace.NFT("delete", "table", ruleset.Keyword(family), ruleset.TableName)
+			if diff := cmp.Diff(plain(triedRule(printed)), plain(triedRule(listed))); diff != "" {
+				t.Errorf("%s in %s (-printed +listed):\n%s", name, family, diff)
+			}
+		}
+	}
+}
+
+// TestAnyNumberOfSlotsLoads, though the largest make numbers that fill all 32 bits.
+func TestAnyNumberOfSlotsLoads(t *testing.T) {
+	for _, slots := range []int{1, 2, ruleset.MaxLocalSlots, ruleset.MaxSlots} {
+		t.Run(fmt.Sprintf("%d slots", slots), func(t *testing.T) {
+			rule := ruleset.Rule{ruleset.DrawSlot{Slots: slots, First: ruleset.ClusterSlot}}
+			namespace := netns.New(t)
+			namespace.Load(text(t, tablesWith(t, model.IPv4, rule)))
+			want := fmt.Sprintf("numgen random mod %d offset %d", slots, ruleset.ClusterSlot)
+			if got := triedRule(namespace.NFT("-T", "list", "ruleset")); !strings.Contains(got, want) {
+				t.Errorf("listed %q, want %q in it", got, want)
+			}
+		})
+	}
+}
+
+// blocks makes listings comparable: a kernel lists sets and chains in the order of their making, elements in that of a hash
+// table.
+func blocks(listing string) []string {
+	var list []string
+	for table := range strings.SplitSeq(listing, "table ") {
+		family, objects, _ := strings.Cut(table, "{\n")
+		for block := range strings.SplitSeq(objects, "\n\t}") {
+			if block = strings.TrimSpace(block); block != "" && block != "}" {
+				list = append(list, family+plain(block))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// spellings are the same to nft, which lists the second of each pair, or either, depending on its version. The protocol that a
+// reset needs and the family of a dnat follow from the rest; priorities have names in some hooks.
+var spellings = strings.NewReplacer(
+	"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
+	"priority dstnat;", "priority -100;", "priority srcnat;", "priority 100;",
+	"size 65535 flags dynamic,timeout", "flags dynamic,timeout", // the kernel's own bound
+)
+
+var portAfterMap = regexp.MustCompile(`(map @\S+) : (\d+)`)
+
+// plain writes a block in one way of several, with its elements in order.
+func plain(block string) string {
+	before, elements, found := strings.Cut(block, "elements = {")
+	if !found {
+		return portAfterMap.ReplaceAllString(spellings.Replace(inWords(block)), "$1:$2")
+	}
+	list := strings.Split(strings.TrimSuffix(strings.TrimSpace(elements), "}"), ",")
+	for i := range list {
+		list[i] = inWords(list[i])
+	}
+	slices.Sort(list)
+	return spellings.Replace(inWords(before)) + "\n" + strings.Join(list, "\n")
+}
+
+func inWords(text string) string { return strings.Join(strings.Fields(text), " ") }

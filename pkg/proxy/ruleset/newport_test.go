@@ -1,0 +1,213 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// classes are what is done with connections to each kind of frontend, in short.
+type classes struct{ clusterIP, loadBalancerIP, externalIP, nodePort string }
+
+// external says that all frontends but the ClusterIP have one class, as they always do.
+func external(clusterIP, others string) classes { return classes{clusterIP, others, others, others} }
+
+func classesOf(service *model.Service, port ruleset.Port) classes {
+	var got classes
+	of := map[model.FrontendKind]*string{
+		model.ClusterIP: &got.clusterIP, model.LoadBalancerIP: &got.loadBalancerIP,
+		model.ExternalIP: &got.externalIP, model.NodePort: &got.nodePort,
+	}
+	for _, frontend := range port.Frontends {
+		*of[service.KindOf(frontend.Frontend)] = numberInShort(uint32(frontend.Class))
+	}
+	return got
+}
+
+// TestTheClassOfEveryFrontend under each pair of policies, wherever the endpoints are. The first of a pair is
+// internalTrafficPolicy, the second externalTrafficPolicy.
+func TestTheClassOfEveryFrontend(t *testing.T) {
+	nowhere, elsewhere, here := []pod(nil), on2(1, 2), on1(3)
+	everywhere := slices.Concat(here, elsewhere)
+	for name, test := range map[string]struct {
+		internalLocal, externalLocal bool
+		keys                         []policy.Key // of which no node has any
+		pods                         []pod
+		want                         classes
+	}{
+		"Cluster and Cluster: all endpoints":           {false, false, nil, everywhere, external("class/3", "class/3")},
+		"Cluster and Cluster, none here":               {false, false, nil, elsewhere, external("class/2", "class/2")},
+		"Cluster and Cluster, none at all":             {false, false, nil, nowhere, external("refuse", "refuse")},
+		"Cluster and Cluster, none that keys allow":    {false, false, noKeys, everywhere, external("refuse", "refuse")},
+		"Local and Cluster: inside here, outside all":  {true, false, nil, everywhere, external("class/1", "class/3")},
+		"Local and Cluster, none here":                 {true, false, nil, elsewhere, external("drop", "class/2")},
+		"Local and Cluster, none at all":               {true, false, nil, nowhere, external("refuse", "refuse")},
+		"Local and Cluster, none that keys allow":      {true, false, noKeys, everywhere, external("class/1", "refuse")},
+		"Cluster and Local: outside depends":           {false, true, nil, everywhere, external("class/3", "class/3-local/1")},
+		"Cluster and Local, none elsewhere":            {false, true, nil, here, external("class/1", "class/1-local/1")},
+		"Cluster and Local, none here":                 {false, true, nil, elsewhere, external("class/2", "class/2-local/0")},
+		"Cluster and Local, none at all":               {false, true, nil, nowhere, external("refuse", "refuse")},
+		"Cluster and Local, none that keys allow":      {false, true, noKeys, everywhere, external("refuse", "class/0-local/1")},
+		"Cluster and Local, none here nor by keys":     {false, true, noKeys, elsewhere, external("refuse", "class/0-local/0")},
+		"Local and Local: the node's pods go anywhere": {true, true, nil, everywhere, external("class/1", "class/3-local/1")},
+		"Local and Local, none here":                   {true, true, nil, elsewhere, external("drop", "class/2-local/0")},
+		"Local and Local, none at all":                 {true, true, nil, nowhere, external("refuse", "refuse")},
+		"Local and Local, none here nor by keys":       {true, true, noKeys, elsewhere, external("drop", "class/0-local/0")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := everyKind("web", 1)
+			service.InternalTrafficLocal, service.ExternalTrafficLocal = test.internalLocal, test.externalLocal
+			service.Topology.Keys = test.keys
+			for _, port := range programmed(service, test.pods...).Ports {
+				if diff := cmp.Diff(test.want, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
+					t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
+				}
+			}
+		})
+	}
+}
+
+// noKeys are topology keys that match no endpoint, because no node has them.
+var noKeys = []policy.Key{"example.com/rack"}
+
+// TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends, such as one whose load balancer has no address yet.
+func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testing.T) {
+	service := everyKind("web", 1)
+	service.LoadBalancerIPs, service.ExternalIPs, service.ExternalTrafficLocal = nil, nil, true
+	service.Ports[0].NodePort = 0
+	for _, port := range programmed(service, slices.Concat(on1(1), on2(2))...).Ports {
+		if diff := cmp.Diff(classes{clusterIP: "class/2"}, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
+			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
+		}
+		if len(port.Local) > 0 {
+			t.Errorf("it keeps %v for clients outside", port.Local)
+		}
+	}
+}
+
+// TestWhichEndpointsAPortRemembersAsLocal, for hairpin and for Local policies.
+func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
+	for name, test := range map[string]struct {
+		change                 func(*model.Service)
+		cluster, local, onNode []int // numbers of pods
+	}{
+		"without a policy":            {func(*model.Service) {}, []int{1, 2, 3}, nil, []int{1, 2}},
+		"with an external policy":     {func(s *model.Service) { s.ExternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"with an internal policy":     {func(s *model.Service) { s.InternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"with keys that allow nobody": {func(s *model.Service) { s.Topology.Keys = noKeys }, nil, nil, nil},
+		"with such keys and a policy, which does not ask them": {func(s *model.Service) {
+			s.Topology.Keys, s.ExternalTrafficLocal = noKeys, true
+		}, nil, []int{1, 2}, []int{1, 2}},
+		"with an internal policy and no external frontend": {func(s *model.Service) {
+			s.InternalTrafficLocal, s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = true, nil, nil, 0
+		}, nil, []int{1, 2}, []int{1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := everyKind("web", 1)
+			test.change(&service)
+			for _, port := range programmed(service, slices.Concat(on1(1, 2), on2(3))...).Ports {
+				want := [][]netip.AddrPort{addrsOf(port, test.cluster), addrsOf(port, test.local), addrsOf(port, test.onNode)}
+				if diff := cmp.Diff(want, [][]netip.AddrPort{port.Cluster, port.Local, port.OnNode}, comparePorts); diff != "" {
+					t.Errorf("endpoints of all nodes, kept local, and on this node in %s (-want +got):\n%s", port.ID.Family, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestAnEndpointOwnsASlotForEachTimeItIsChosen, and is one endpoint on this node all the same.
+func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
+	service := keepingLocal(everyKind("web", 1))
+	for _, decision := range decided(service, slices.Concat(on1(1, 2), on2(3))...) {
+		here, alsoHere, there := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
+		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{alsoHere, alsoHere, there, there, alsoHere}
+		decision.Selection.Local.Endpoints = []model.PortEndpoint{here, here, alsoHere}
+		port := ruleset.NewPort(decision, node1)
+		want := [][]netip.AddrPort{
+			addrsOf(port, []int{2, 2, 3, 3, 2}), addrsOf(port, []int{1, 1, 2}), addrsOf(port, []int{1, 2}),
+		}
+		if diff := cmp.Diff(want, [][]netip.AddrPort{port.Cluster, port.Local, port.OnNode}, comparePorts); diff != "" {
+			t.Errorf("endpoints of all nodes, kept local, and on this node in %s (-want +got):\n%s", port.ID.Family, diff)
+		}
+		if diff := cmp.Diff(external("class/5", "class/5-local/3"), classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
+			t.Errorf("classes in %s (-want +got):\n%s", port.ID.Family, diff)
+		}
+	}
+}
+
+func addrsOf(port ruleset.Port, numbers []int) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, number := range numbers {
+		addrs = append(addrs, netip.AddrPortFrom(pod{number: number}.addr(port.ID.Family), 8080))
+	}
+	return addrs
+}
+
+// TestMoreEndpointsThanSlotsAreLeftOut, and the class counts what is left.
+func TestMoreEndpointsThanSlotsAreLeftOut(t *testing.T) {
+	service := everyKind("web", 1)
+	service.ClusterIPs, service.ExternalTrafficLocal = service.ClusterIPs[:1], true
+	var pods []pod
+	for number := range ruleset.MaxSlots + 1 {
+		node := "node-2"
+		if number <= ruleset.MaxLocalSlots {
+			node = node1.Name
+		}
+		pods = append(pods, pod{node, number})
+	}
+	port := programmed(service, pods...).Ports[0]
+	if len(port.Cluster) != ruleset.MaxSlots || len(port.Local) != ruleset.MaxLocalSlots {
+		t.Errorf("%d slots and %d local ones, want %d and %d", len(port.Cluster), len(port.Local), ruleset.MaxSlots, ruleset.MaxLocalSlots)
+	}
+	want := external("class/65535", "class/65535-local/4095")
+	if diff := cmp.Diff(want, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
+		t.Errorf("classes (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhoMayDialALoadBalancersAddress: source ranges restrict no other frontend, and no other family.
+func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
+	ranges := []string{"203.0.113.1 80 192.0.2.0/25", "203.0.113.1 80 192.0.2.200/32"}
+	at := func(addr string) model.Node {
+		return model.Node{Name: node1.Name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
+	}
+	for name, test := range map[string]struct {
+		node       model.Node
+		change     func(*model.Service)
+		restricted []string
+		sources    []string
+	}{
+		"the ranges":       {node1, func(*model.Service) {}, []string{"203.0.113.1 80"}, ranges},
+		"a node elsewhere": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1 80"}, ranges},
+		"a node in a range may send as the address itself": {
+			at("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1 80"}, append(ranges[:2:2], "203.0.113.1 80 203.0.113.1/32"),
+		},
+		"a node in a range that contains the address adds nothing": {at("203.0.113.99"), func(s *model.Service) {
+			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+		}, []string{"203.0.113.1 80"}, []string{"203.0.113.1 80 203.0.113.0/24"}},
+		"without a range of the family everybody": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
+		"without ranges everybody":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
+		"without an address nobody is asked":      {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
+		"an external IP that the load balancer has too": {node1, func(s *model.Service) {
+			s.ExternalIPs = s.LoadBalancerIPs
+		}, []string{"203.0.113.1 80"}, ranges},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := everyKind("web", 1)
+			test.change(&service)
+			got := propertyOf(ruleset.NewPort(decided(service)[0], test.node)).Elements
+			if diff := cmp.Diff(test.restricted, got["restricted"]); diff != "" {
+				t.Errorf("restricted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.sources, got["allowed-sources"]); diff != "" {
+				t.Errorf("allowed sources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// everyKindWith is what the Service everyKind owns in IPv4 after a change.
+func everyKindWith(pods []pod, changes ...func(*model.Service)) []ruleset.Service {
+	service := everyKind("web", 1)
+	service.ClusterIPs = service.ClusterIPs[:1]
+	service.Ports = slices.Clone(service.Ports)
+	for _, change := range changes {
+		change(&service)
+	}
+	return services(programmed(service, pods...))
+}
+
+func withoutNodePort(s *model.Service)   { s.Ports[0].NodePort = 0 }
+func withoutExternalIP(s *model.Service) { s.ExternalIPs = nil }
+func withoutSources(s *model.Service)    { s.SourceRanges = nil }
+func externalLocal(s *model.Service)     { s.ExternalTrafficLocal = true }
+func affinity(s *model.Service)          { s.AffinityTimeout = time.Hour }
+
+// The frontends of everyKind in IPv4, and its endpoints.
+const (
+	clusterIP, balancerIP, externalIP, nodePort = "10.96.1.1 80", "203.0.113.1 80", "198.51.100.1 80", "30001"
+	one, two, three                             = " => 10.244.9.1 8080", " => 10.244.9.2 8080", " => 10.244.9.3 8080"
+)
+
+func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
+	pods := slices.Concat(on1(1), on2(2))
+	checkPlans(t, map[string]planCase{
+		"a node port is added: its own elements": {
+			have: everyKindWith(pods, withoutNodePort), want: everyKindWith(pods), plan: []string{
+				"+ nodeports: " + nodePort + " => class/2",
+				"+ nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
+				"+ nodeport-cluster: " + nodePort,
+			},
+		},
+		"a node port is removed: its own elements, and its endpoints with the sweep": {
+			have: everyKindWith(pods), want: everyKindWith(pods, withoutNodePort),
+			plan:  []string{"- nodeports: " + nodePort + " => class/2", "- nodeport-cluster: " + nodePort},
+			sweep: []string{"- nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two},
+		},
+		"an external IP is added: its own elements": {
+			have: everyKindWith(pods, withoutExternalIP), want: everyKindWith(pods), plan: []string{
+				"+ services: " + externalIP + " => class/2",
+				"+ endpoints: " + externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two,
+				"+ external-cluster: " + externalIP,
+			},
+		},
+		"an external IP is removed: its own elements, and its endpoints with the sweep": {
+			have: everyKindWith(pods), want: everyKindWith(pods, withoutExternalIP),
+			plan:  []string{"- services: " + externalIP + " => class/2", "- external-cluster: " + externalIP},
+			sweep: []string{"- endpoints: " + externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two},
+		},
+		"source ranges are added: both in the one batch, and nothing else": {
+			have: everyKindWith(pods, withoutSources), want: everyKindWith(pods), plan: []string{
+				"+ restricted: " + balancerIP, "+ allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
+			},
+		},
+		"a source range grows: the old one is deleted first": {
+			have: everyKindWith(pods),
+			want: everyKindWith(pods, func(s *model.Service) { s.SourceRanges = prefixes("192.0.2.0/24") }),
+			plan: []string{
+				"- allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
+				"+ allowed-sources: " + balancerIP + " 192.0.2.0/24",
+			},
+		},
+		"the Service leaves: what leads to a chain is swept before the chain": {
+			have: everyKindWith(pods), want: services(nothing("web")), plan: []string{
+				"- services: " + clusterIP + " => class/2, " + externalIP + " => class/2, " + balancerIP + " => class/2",
+				"- nodeports: " + nodePort + " => class/2",
+				"- external-cluster: " + externalIP + ", " + balancerIP, "- nodeport-cluster: " + nodePort,
+				"- restricted: " + balancerIP, "- allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
+				"- cluster-ips: 10.96.1.1", "- hairpin: 10.244.9.1 10.244.9.1 8080",
+			}, sweep: []string{
+				"- dispatch: class/2 => jump lb-2",
+				"- endpoints: " + clusterIP + " slot/0" + one + ", " + clusterIP + " slot/1" + two + ", " +
+					externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two + ", " +
+					balancerIP + " slot/0" + one + ", " + balancerIP + " slot/1" + two,
+				"- nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
+				"0 chain lb-2", "- chain lb-2",
+			},
+		},
+	})
+}
+
+func TestPlansOfAnExternalPolicy(t *testing.T) {
+	pods := slices.Concat(on1(1), on2(2))
+	const all, split = " => class/2", " => class/2-local/1"
+	classes := func(verb, class string) []string {
+		return []string{verb + " services: " + externalIP + class + ", " + balancerIP + class, verb + " nodeports: " + nodePort + class}
+	}
+	policy := func(verb, name string) []string {
+		return []string{verb + " external-" + name + ": " + externalIP + ", " + balancerIP, verb + " nodeport-" + name + ": " + nodePort}
+	}
+	checkPlans(t, map[string]planCase{
+		"from Cluster to Local: the ClusterIP is not touched, slots of all nodes stay for clients inside": {
+			have: everyKindWith(pods), want: everyKindWith(pods, externalLocal),
+			plan: slices.Concat(
+				[]string{
+					"+ chain lb-2-local-1", "0 chain lb-2-local-1", "+ rules of lb-2-local-1", "+ dispatch: class/2-local/1 => jump lb-2-local-1",
+				},
+				classes("-", all), policy("-", "cluster"), classes("+", split), []string{
+					"+ endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
+					"+ nodeport-endpoints: " + nodePort + " local-slot/0" + one,
+				}, policy("+", "local")),
+		},
+		"from Local to Cluster: local slots go with the sweep": {
+			have: everyKindWith(pods, externalLocal), want: everyKindWith(pods),
+			plan: slices.Concat(classes("-", split), policy("-", "local"), classes("+", all), policy("+", "cluster")),
+			sweep: []string{
+				"- dispatch: class/2-local/1 => jump lb-2-local-1",
+				"- endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
+				"- nodeport-endpoints: " + nodePort + " local-slot/0" + one,
+				"0 chain lb-2-local-1", "- chain lb-2-local-1",
+			},
+		},
+		"the last pod of this node leaves, another comes elsewhere: silence outside": {
+			have: everyKindWith(pods, externalLocal), want: everyKindWith(on2(2, 3), externalLocal),
+			plan: slices.Concat(
+				[]string{
+					"+ chain lb-2-local-0", "0 chain lb-2-local-0", "+ rules of lb-2-local-0", "+ dispatch: class/2-local/0 => jump lb-2-local-0",
+				},
+				classes("-", split), []string{
+					"- endpoints: " + clusterIP + " slot/0" + one + ", " + externalIP + " slot/0" + one + ", " + balancerIP + " slot/0" + one,
+					"- nodeport-endpoints: " + nodePort + " slot/0" + one,
+					"- hairpin: 10.244.9.1 10.244.9.1 8080",
+				}, classes("+", " => class/2-local/0"), []string{
+					"+ endpoints: " + clusterIP + " slot/0" + three + ", " + externalIP + " slot/0" + three + ", " + balancerIP + " slot/0" + three,
+					"+ nodeport-endpoints: " + nodePort + " slot/0" + three,
+				}),
+			sweep: []string{
+				"- dispatch: class/2-local/1 => jump lb-2-local-1",
+				"- endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
+				"- nodeport-endpoints: " + nodePort + " local-slot/0" + one,
+				"0 chain lb-2-local-1", "- chain lb-2-local-1",
+			},
+		},
+	})
+}
+
+// TestWhatAChangeOfEndpointsWrites, in elements, for a Service with a ClusterIP, a load balancer's address and a node port: as much
+// as it has frontends, whatever else there is. What the sweep deletes behind the two batches is not counted.
+func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
+	threeFrontends := func(s *model.Service) { s.ExternalIPs = nil } // ClusterIP, load balancer, node port
+	for name, test := range map[string]struct {
+		have, want     []pod
+		changes        []func(*model.Service)
+		deleted, added int
+	}{
+		"another pod elsewhere: a slot for each frontend":        {on2(1, 2), on2(3, 2), nil, 3, 3},
+		"another pod here: a slot for each, and hairpin":         {on1(1, 2), on1(3, 2), nil, 4, 4},
+		"a pod moves here: hairpin alone":                        {on2(1), on1(1), nil, 0, 1},
+		"one pod more: class and slot for each, dispatch":        {on2(1, 2), on2(1, 2, 3), nil, 3, 7},
+		"one pod less: class for each, dispatch":                 {on2(1, 2, 3), on2(1, 2), nil, 3, 4},
+		"the first pod: class and slot for each, dispatch":       {nil, on2(1), nil, 3, 7},
+		"the last pod leaves: class for each, dispatch":          {on2(1), nil, nil, 3, 4},
+		"Local, another pod elsewhere: a slot for each":          {on2(1, 2), on2(3, 2), []func(*model.Service){externalLocal}, 3, 3},
+		"Local, another pod here: two external local slots more": {on1(1, 2), on1(3, 2), []func(*model.Service){externalLocal}, 6, 6},
+		"with affinity: also who may be remembered":              {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 6, 6},
+		"Local, one pod more here: five slots and hairpin":       {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
+		"the same pods in another order: nothing":                {on2(1, 2), on2(2, 1), nil, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := append([]func(*model.Service){threeFrontends}, test.changes...)
+			plan := start(t, everyKindWith(test.have, changes...)...).change(t, everyKindWith(test.want, changes...)...)
+			deleted := plan.Prepare.Count(model.IPv4, ruleset.Delete) + plan.Batch.Count(model.IPv4, ruleset.Delete)
+			added := plan.Prepare.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add)
+			if deleted != test.deleted || added != test.added {
+				t.Errorf("%d elements deleted and %d added, want %d and %d: %v", deleted, added, test.deleted, test.added, planned(plan))
+			}
+		})
+	}
+}
+
+// TestAFrontendMovesToAnotherService in one plan: its elements are replaced, and none of its endpoints is lost by the sweep.
+func TestAFrontendMovesToAnotherService(t *testing.T) {
+	loser, winner := everyKindWith(on2(1)), everyKind("winner", 2)
+	winner.ClusterIPs = winner.ClusterIPs[:1]
+	r := start(t, append(loser, programmed(winner, on2(2)...))...)
+	winner.ExternalIPs = append(winner.ExternalIPs, netip.MustParseAddr("198.51.100.1"))
+	plan := r.change(t, append(everyKindWith(on2(1), withoutExternalIP), programmed(winner, on2(2)...))...)
+	want := []string{
+		"- services: " + externalIP + " => class/1", "- endpoints: " + externalIP + " slot/0" + one, "- external-cluster: " + externalIP,
+		"+ services: " + externalIP + " => class/1", "+ endpoints: " + externalIP + " slot/0" + two, "+ external-cluster: " + externalIP,
+	}
+	if diff := cmp.Diff(want, planned(plan)); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if swept := r.sweep(t); swept != nil {
+		t.Errorf("the sweep removes %v", swept)
+	}
+}

@@ -1,0 +1,106 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// surroundings are those at home after some changes.
+func surroundings(addrs []string, serviceCIDRs []netip.Prefix) ruleset.Surroundings {
+	around := ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}
+	for _, addr := range addrs {
+		around.NodePortAddrs = append(around.NodePortAddrs, netip.MustParseAddr(addr))
+	}
+	return around
+}
+
+func TestPlansOfSurroundings(t *testing.T) {
+	atHome := []string{"192.168.0.1", "fd00:168::1"}
+	wider := append(home.ServiceCIDRs[:2:2], prefixes("fd00:97::/112")...)
+	for name, test := range map[string]struct {
+		around ruleset.Surroundings
+		plan   []string
+	}{
+		"nothing changes": {surroundings(atHome, home.ServiceCIDRs), nil},
+		"an address appears: its element": {
+			surroundings([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs), []string{"+ nodeport-ips: 192.168.0.2"},
+		},
+		"an address goes: its element": {
+			surroundings(atHome[:1], home.ServiceCIDRs), []string{"ip6 - nodeport-ips: fd00:168::1"},
+		},
+		"addresses change in both families": {surroundings([]string{"192.168.0.9", "fd00:168::9"}, home.ServiceCIDRs), []string{
+			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1", "+ nodeport-ips: 192.168.0.9", "ip6 + nodeport-ips: fd00:168::9",
+		}},
+		"all addresses go": {surroundings(nil, home.ServiceCIDRs), []string{
+			"- nodeport-ips: 192.168.0.1", "ip6 - nodeport-ips: fd00:168::1",
+		}},
+		"a ServiceCIDR comes: one chain of its family": {
+			surroundings(atHome, wider), []string{"ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting"},
+		},
+		"the ServiceCIDRs go: that chain of both families": {surroundings(atHome, nil), []string{
+			"0 chain nat-postrouting", "+ rules of nat-postrouting", "ip6 0 chain nat-postrouting", "ip6 + rules of nat-postrouting",
+		}},
+		"addresses and ServiceCIDRs change": {surroundings(atHome[1:], home.ServiceCIDRs[1:]), []string{
+			"- nodeport-ips: 192.168.0.1", "0 chain nat-postrouting", "+ rules of nat-postrouting",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, someServices()...)
+			plan := r.surround(t, test.around)
+			if diff := cmp.Diff(test.plan, planned(plan)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.around, r.mirror.Surroundings(), comparePorts); diff != "" {
+				t.Errorf("the mirror's surroundings (-want +got):\n%s", diff)
+			}
+			if again := planned(r.plan()); again != nil {
+				t.Errorf("the same plan once more is not empty: %v", again)
+			}
+			var fresh ruleset.Tables
+			_, resynced := ruleset.Resync(bothFamilies, someServices(), test.around, nil)
+			mustApply(t, &fresh, resynced.Batch)
+			if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
+				t.Errorf("tables (-resync +plan):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSurroundingsOfAPlanThatIsNotAccepted are planned again.
+func TestSurroundingsOfAPlanThatIsNotAccepted(t *testing.T) {
+	r := start(t)
+	elsewhere := surroundings([]string{"192.168.0.9"}, prefixes("10.97.0.0/16"))
+	once := planned(r.mirror.Plan(nil, elsewhere))
+	if again := planned(r.mirror.Plan(nil, elsewhere)); len(once) == 0 || cmp.Diff(once, again) != "" {
+		t.Errorf("planned %v, and then %v", once, again)
+	}
+	if diff := cmp.Diff(home, r.mirror.Surroundings(), comparePorts); diff != "" {
+		t.Errorf("the mirror's surroundings (-want +got):\n%s", diff)
+	}
+}
+
+// TestAServiceAndItsSurroundingsChangeInOnePlan: neither waits for the other.
+func TestAServiceAndItsSurroundingsChangeInOnePlan(t *testing.T) {
+	r := start(t)
+	r.around = surroundings([]string{"192.168.0.1", "192.168.0.2", "fd00:168::1"}, home.ServiceCIDRs)
+	plan := r.change(t, everyKindWith(on2(1))...)
+	added := map[string][]string{}
+	for _, op := range plan.Batch.Ops {
+		if object, ok := op.Object.(ruleset.ElementsObject); ok && op.Family == model.IPv4 && op.Verb == ruleset.Add {
+			for element := range object.Elements {
+				added[object.Set.Name] = append(added[object.Set.Name], elementsInShort(object.Set, []ruleset.Element{element})...)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"192.168.0.2"}, added["nodeport-ips"]); diff != "" {
+		t.Errorf("addresses for node ports (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{nodePort + " => class/1"}, added["nodeports"]); diff != "" {
+		t.Errorf("node ports (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,232 @@
+package ruleset_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// planCase is one change of a running table: the operations that make it, in their order, and those that sweep behind it.
+type planCase struct {
+	have, want  []ruleset.Service
+	plan, sweep []string
+}
+
+func checkPlans(t *testing.T, tests map[string]planCase) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, test.have...)
+			plan := r.change(t, test.want...)
+			if diff := cmp.Diff(test.plan, planned(plan)); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.sweep, r.sweep(t)); diff != "" {
+				t.Errorf("sweep (-want +got):\n%s", diff)
+			}
+			if again := planned(r.plan(test.want...)); again != nil {
+				t.Errorf("the same plan once more is not empty: %v", again)
+			}
+		})
+	}
+}
+
+func services(list ...ruleset.Service) []ruleset.Service { return list }
+
+func TestPlansOfEndpoints(t *testing.T) {
+	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
+	db := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("db", "10.96.0.2", endpoints...)) }
+	const dialled, other = "10.96.0.1 80", "10.96.0.2 80"
+	checkPlans(t, map[string]planCase{
+		"nothing changes": {have: services(web(first)), want: services(web(first))},
+		"a new Service: its chain before the dispatch entry that leads there": {want: services(web(first, second)), plan: []string{
+			"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+			"+ dispatch: class/2 => jump lb-2",
+			"+ services: " + dialled + " => class/2",
+			"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080, " + dialled + " slot/1 => 10.244.2.2 8080",
+			"+ cluster-ips: 10.96.0.1",
+		}},
+		"a new Service of a size that exists needs neither chain nor dispatch entry": {have: services(db(third)), want: services(web(first)),
+			plan: []string{
+				"+ services: " + dialled + " => class/1",
+				"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
+				"+ cluster-ips: 10.96.0.1",
+			},
+		},
+		"an endpoint is replaced: its slot alone": {have: services(web(first, second)), want: services(web(third, second)), plan: []string{
+			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
+			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
+		}},
+		"endpoints in another order": {have: services(web(first, second)), want: services(web(second, first))},
+		"one endpoint more: another class, and the last user of the old chain leaves it to the sweep": {
+			have: services(web(first)), want: services(web(first, second)),
+			plan: []string{
+				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+				"+ dispatch: class/2 => jump lb-2",
+				"- services: " + dialled + " => class/1",
+				"+ services: " + dialled + " => class/2",
+				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+			},
+			sweep: []string{"- dispatch: class/1 => jump lb-1", "0 chain lb-1", "- chain lb-1"},
+		},
+		"one endpoint more, and another Service keeps the old chain in use": {
+			have: services(web(first), db(third)), want: services(web(first, second)),
+			plan: []string{
+				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
+				"+ dispatch: class/2 => jump lb-2",
+				"- services: " + dialled + " => class/1",
+				"+ services: " + dialled + " => class/2",
+				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+			},
+		},
+		"one Service leaves a class and another enters it in the same plan": {
+			have: services(web(first), db(third, second)), want: services(web(first, second), db(third)),
+			plan: []string{
+				"- services: " + dialled + " => class/1, " + other + " => class/2",
+				"+ services: " + dialled + " => class/2, " + other + " => class/1",
+				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+			},
+			sweep: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
+		},
+		"the last endpoint leaves: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
+			"+ dispatch: refuse => goto refuse",
+			"- services: " + dialled + " => class/1",
+			"+ services: " + dialled + " => refuse",
+		}, sweep: []string{
+			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
+		}},
+		"the Service leaves: all that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
+			"- services: " + dialled + " => class/1",
+			"- cluster-ips: 10.96.0.1",
+		}, sweep: []string{
+			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
+		}},
+		"a Service that never was leaves": {have: services(web(first)), want: services(nothing("ghost"))},
+		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
+			want: services(nothing("web")), plan: []string{
+				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
+				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - cluster-ips: fd00:96::1",
+			},
+			sweep: []string{"- dispatch: refuse => goto refuse", "ip6 - dispatch: refuse => goto refuse"},
+		},
+	})
+}
+
+func TestPlansOfWhatServicesShare(t *testing.T) {
+	web := func(clusterIP string, count int) ruleset.Service {
+		return serviceOf(local(portOf("web", clusterIP, first, second), count))
+	}
+	db := func(clusterIP string, count int) ruleset.Service {
+		return serviceOf(local(portOf("db", clusterIP, first, third), count))
+	}
+	const one, two = "10.96.0.1", "10.96.0.2"
+	twoPorts := func(ports ...uint16) ruleset.Service {
+		var list []ruleset.Port
+		for at, number := range ports {
+			port := portOf("web", one)
+			port.ID.Port, port.Frontends[0].Port = []string{"http", "https"}[at], number
+			list = append(list, port)
+		}
+		return serviceOf(list...)
+	}
+	checkPlans(t, map[string]planCase{
+		"a second Service with the same local endpoint does not add it again": {
+			have: services(web(one, 1), db(two, 0)), want: services(db(two, 1)),
+		},
+		"the first of two lets go of a local endpoint: it stays": {have: services(web(one, 1), db(two, 1)), want: services(web(one, 0))},
+		"the last lets go of it": {
+			have: services(web(one, 1), db(two, 0)), want: services(web(one, 0)), plan: []string{"- hairpin: 10.244.1.1 10.244.1.1 8080"},
+		},
+		"one lets go and another takes it up in the same plan": {
+			have: services(web(one, 1), db(two, 0)), want: services(web(one, 0), db(two, 1)),
+		},
+		"one of two ports on a ClusterIP leaves: the address stays": {
+			have: services(twoPorts(80, 443)), want: services(twoPorts(80)), plan: []string{"- services: 10.96.0.1 443 => refuse"},
+		},
+		"two Services swap their ClusterIPs: all deletions come first": {
+			have: services(web(one, 0), db(two, 0)), want: services(web(two, 0), db(one, 0)), plan: []string{
+				"- services: 10.96.0.1 80 => class/2, 10.96.0.2 80 => class/2",
+				"- endpoints: 10.96.0.1 80 slot/0 => 10.244.1.1 8080, 10.96.0.1 80 slot/1 => 10.244.2.2 8080, " +
+					"10.96.0.2 80 slot/0 => 10.244.1.1 8080, 10.96.0.2 80 slot/1 => 10.244.3.3 9090",
+				"+ services: 10.96.0.1 80 => class/2, 10.96.0.2 80 => class/2",
+				"+ endpoints: 10.96.0.1 80 slot/0 => 10.244.1.1 8080, 10.96.0.1 80 slot/1 => 10.244.3.3 9090, " +
+					"10.96.0.2 80 slot/0 => 10.244.1.1 8080, 10.96.0.2 80 slot/1 => 10.244.2.2 8080",
+			},
+		},
+		"one of two Services with one ClusterIP leaves: the address stays": {
+			have: services(serviceOf(portOf("web", one)), serviceOf(withoutFrontends(portOf("db", one)))),
+			want: services(nothing("web"), serviceOf(portOf("db", one))),
+			plan: []string{"- services: 10.96.0.1 80 => refuse", "+ services: 10.96.0.1 80 => refuse"},
+		},
+	})
+}
+
+func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
+	have := services(
+		serviceOf(local(sticky(portOf("web", "10.96.0.1", first, second), time.Hour), 1), portOf("web", "fd00:96::1")),
+		serviceOf(portOf("db", "10.96.0.2", third)),
+	)
+	for name, want := range map[string][]ruleset.Service{
+		"Services leave": services(nothing("web"), nothing("db")),
+		"endpoints, affinity and families": services(
+			serviceOf(portOf("web", "10.96.0.1", second)), serviceOf(portOf("db", "fd00:96::2", "[fd00:244::3]:9090"))),
+		"Services swap what they own": services(
+			serviceOf(portOf("web", "10.96.0.2", third)), serviceOf(portOf("db", "10.96.0.1", first, second))),
+		"a Service comes": services(serviceOf(sticky(portOf("new", "10.96.0.9", first), time.Hour))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			untouched, ready := start(t, have...), start(t, have...)
+			once := planned(ready.plan(want...))
+			if !ready.mirror.Equal(untouched.mirror) {
+				t.Error("the mirror changed before the plan was accepted")
+			}
+			if diff := cmp.Diff(once, planned(ready.plan(want...))); diff != "" {
+				t.Errorf("a second plan differs from the first (-first +second):\n%s", diff)
+			}
+			ready.change(t, want...)
+			if ready.mirror.Equal(untouched.mirror) {
+				t.Error("the mirror is the same though the plan was accepted")
+			}
+		})
+	}
+}
+
+// TestAPlanWritesToNothingItWasGiven, although it deals out other slots than it was asked for.
+func TestAPlanWritesToNothingItWasGiven(t *testing.T) {
+	given := func() []ruleset.Service { return services(serviceOf(portOf("web", "10.96.0.1", second, third, first))) }
+	r, wanted := start(t, serviceOf(portOf("web", "10.96.0.1", first, second))), given()
+	plan := r.change(t, wanted...)
+	if diff := cmp.Diff(given(), wanted, comparePorts); diff != "" {
+		t.Errorf("what was given (-before +after):\n%s", diff)
+	}
+	if got := r.mirror.Service(named("web")).Ports[0].Cluster; got[0].String() != first || plan.Services() != 1 {
+		t.Errorf("a plan of %d Services dealt out the slots %v, want one whose first slot stays", plan.Services(), got)
+	}
+}
+
+func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
+	r := start(t, serviceOf(portOf("web", "10.96.0.1", first), portOf("web", "fd00:96::1")), serviceOf(portOf("db", "10.96.0.2")))
+	check := func(when string, services, ipv4, ipv6 int) {
+		t.Helper()
+		m := r.mirror
+		if m.Services() != services || m.Ports(model.IPv4) != ipv4 || m.Ports(model.IPv6) != ipv6 {
+			t.Errorf("%s: %d Services with %d IPv4 and %d IPv6 ports, want %d, %d and %d",
+				when, m.Services(), m.Ports(model.IPv4), m.Ports(model.IPv6), services, ipv4, ipv6)
+		}
+	}
+	check("at the start", 2, 2, 1)
+	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
+	check("after a port left", 2, 2, 0)
+	r.change(t, nothing("db"))
+	check("after a Service left", 1, 1, 0)
+	if got := r.mirror.Service(named("db")); len(got.Ports) > 0 {
+		t.Errorf("a Service that left owns %+v", got)
+	}
+	if got := r.mirror.Service(named("web")); len(got.Ports) != 1 || got.Ports[0].Frontends[0].Class != ruleset.RefuseClass {
+		t.Errorf("a Service that changed owns %+v", got)
+	}
+}

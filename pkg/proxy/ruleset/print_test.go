@@ -1,0 +1,118 @@
+package ruleset_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+var update = flag.Bool("update", false, "write what the tables print into testdata")
+
+const goldenFile = "testdata/both-families.nft"
+
+// goldenTables have every set, every kind of chain and a client that is remembered, in both families.
+func goldenTables(t testing.TB) *ruleset.Tables {
+	t.Helper()
+	r := start(t, someServices()...)
+	learnt(t, &r.Tables, "192.0.2.7", "10.244.1.1")
+	return &r.Tables
+}
+
+func TestPrintWritesWhatTheFileShows(t *testing.T) {
+	got := text(t, goldenTables(t))
+	if *update {
+		if err := os.WriteFile(goldenFile, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(goldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-file +printed); if it should be so, run the test with -update:\n%s", goldenFile, diff)
+	}
+}
+
+func TestPrintDoesNotDependOnHistory(t *testing.T) {
+	want := text(t, &start(t, someServices()...).Tables)
+	r := start(t)
+	for _, service := range slices.Backward(someServices()) {
+		r.change(t, service)
+	}
+	if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
+		t.Errorf("the same tables, made in another order (-at once +in steps):\n%s", diff)
+	}
+}
+
+// TestTheOrderOfWhatIsPrinted is one that a person finds things by.
+func TestTheOrderOfWhatIsPrinted(t *testing.T) {
+	var eleven []string
+	for number := range strings.FieldsSeq("1 2 3 4 5 6 7 8 9 10 11") {
+		eleven = append(eleven, "10.244.1."+number+":8080")
+	}
+	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", eleven...), time.Hour)), serviceOf(portOf("db", "10.96.0.2", first, second)))
+	var names []string
+	for line := range strings.Lines(text(t, &r.Tables)) {
+		words := strings.Fields(line)
+		if len(words) == 3 && words[2] == "{" {
+			names = append(names, words[1])
+		}
+		if len(words) > 0 && words[0] == "table" && words[1] == "ip6" {
+			break
+		}
+	}
+	want := strings.Fields("services nodeports dispatch endpoints nodeport-endpoints sticky nodeport-sticky learn nodeport-learn " +
+		"sticky-endpoints nodeport-sticky-endpoints external-cluster nodeport-cluster external-local nodeport-local " +
+		"restricted allowed-sources cluster-ips nodeport-ips hairpin " +
+		"affinity-default/web/tcp/http/8080 " +
+		"nat-prerouting nat-output nat-postrouting nat-input learn learn-default/web/tcp/http masquerade-node masquerading nodeports refuse " +
+		"services sticky-default/web/tcp/http lb-2 lb-11")
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("sets and chains (-want +got):\n%s", diff)
+	}
+}
+
+func TestPrintOfNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		tables *ruleset.Tables
+		want   string
+	}{
+		"no tables":             {&ruleset.Tables{}, ""},
+		"a table that is empty": {emptyTable(t), "table ip vicinity {\n}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := text(t, test.tables); got != test.want {
+				t.Errorf("printed %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func emptyTable(t testing.TB) *ruleset.Tables {
+	tables := &ruleset.Tables{}
+	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.TableObject{}}}})
+	return tables
+}
+
+// brokenWriter is a pipe whose reader went away.
+type brokenWriter struct{}
+
+var errBroken = errors.New("broken pipe")
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+
+func TestPrintSaysThatItCouldNotWrite(t *testing.T) {
+	if err := goldenTables(t).Print(brokenWriter{}); !errors.Is(err, errBroken) {
+		t.Errorf("error %v, want that of the writer", err)
+	}
+}

@@ -1,0 +1,213 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// someServices use every set and every kind of chain, in both families.
+func someServices() []ruleset.Service {
+	return services(
+		serviceOf(
+			local(sticky(portOf("web", "10.96.0.1", first, second, third), time.Hour), 1),
+			sticky(portOf("web", "fd00:96::1", "[fd00:244::1]:8080"), time.Hour),
+		),
+		serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")),
+		serviceOf(withClass(portOf("kept-local", "10.96.0.3"), ruleset.DropClass)),
+		serviceOf(withoutFrontends(portOf("robbed", "10.96.0.1", first))),
+		programmed(everyKind("open", 1), on2(1, 2)...),
+		programmed(keepingLocal(everyKind("kept", 2)), slices.Concat(on1(3), on2(4))...),
+		nothing("headless"),
+	)
+}
+
+// keepingLocal gives a Service session affinity and externalTrafficPolicy: Local.
+func keepingLocal(service model.Service) model.Service {
+	service.AffinityTimeout, service.ExternalTrafficLocal = time.Hour, true
+	return service
+}
+
+// resync puts Services into tables that hold something, and sweeps.
+func resync(
+	t testing.TB, tables *ruleset.Tables, wanted []ruleset.Service, change func(*ruleset.Objects),
+) (*ruleset.Mirror, *ruleset.Plan) {
+	t.Helper()
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range model.Families {
+		objects := tables.Objects(family)
+		change(&objects)
+		found[family] = objects
+	}
+	mirror, plan := ruleset.Resync(bothFamilies, wanted, home, found)
+	mustApply(t, tables, plan.Batch)
+	sweepAll(t, tables, mirror)
+	return mirror, plan
+}
+
+func asFound(*ruleset.Objects) {}
+
+func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
+
+// TestAResyncWritesOnlyTheRangesThatChanged: see Objects.Ranges.
+func TestAResyncWritesOnlyTheRangesThatChanged(t *testing.T) {
+	running := start(t, someServices()...)
+	_, plan := resync(t, &running.Tables, someServices(), asFound)
+	_, bare := resync(t, &running.Tables, services(), asFound)
+	for title, batch := range map[string]struct {
+		ruleset.Batch
+		deleted, added bool
+	}{
+		"nothing changed":       {Batch: plan.Batch},
+		"all Services are gone": {Batch: bare.Batch, deleted: true},
+	} {
+		written := map[ruleset.Verb]int{}
+		for _, op := range batch.Ops {
+			object, ok := op.Object.(ruleset.ElementsObject)
+			if ok && object.Set.Name == ruleset.AllowedSources.Name {
+				written[op.Verb] += len(slices.Collect(object.Elements))
+			}
+			if set, ok := op.Object.(ruleset.SetObject); ok && op.Verb != ruleset.Add && set.Set.Name == ruleset.AllowedSources.Name {
+				t.Errorf("%s: the set is flushed or deleted", title)
+			}
+		}
+		if written[ruleset.Add] > 0 != batch.added || written[ruleset.Delete] > 0 != batch.deleted {
+			t.Errorf("%s: ranges written: %v", title, written)
+		}
+	}
+}
+
+func TestResyncMakesAnyTablesTheSame(t *testing.T) {
+	fresh := start(t, someServices()...)
+	want := text(t, &fresh.Tables)
+	// Of everybody else's Service, and of those of another time, nothing is left.
+	others := services(
+		serviceOf(sticky(portOf("web", "10.96.0.9", second), time.Minute)),
+		serviceOf(local(sticky(portOf("old", "10.96.0.1", first, second), time.Hour), 2), portOf("old", "fd00:96::1", "[fd00:244::1]:8080")),
+	)
+	for name, test := range map[string]struct {
+		before []ruleset.Service
+		change func(*ruleset.Objects)
+	}{
+		"over the same tables":          {someServices(), asFound},
+		"over tables of other Services": {others, asFound},
+		"over tables without Services":  {nil, asFound},
+		"anew over the same tables":     {someServices(), rebuild},
+		"anew over other tables":        {others, rebuild},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, test.before...)
+			mirror, _ := resync(t, &r.Tables, someServices(), test.change)
+			if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
+				t.Errorf("tables (-from nothing +after):\n%s", diff)
+			}
+			if !mirror.Equal(fresh.mirror) {
+				t.Error("the mirror differs from that of a start from nothing")
+			}
+			if again := planned(mirror.Plan(someServices(), home)); again != nil {
+				t.Errorf("a plan of the same Services is not empty: %v", again)
+			}
+		})
+	}
+}
+
+func TestResyncRepairsWhatOthersDid(t *testing.T) {
+	class := uint32(ruleset.BalanceClass(3))
+	dropping := func(chain string) ruleset.Chain {
+		return ruleset.Chain{Name: chain, Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Drop}}}}}
+	}
+	elements := func(set ruleset.Set, list ...ruleset.Element) ruleset.Object {
+		return ruleset.ElementsObject{Set: set, Elements: slices.Values(list)}
+	}
+	for name, ops := range map[string][]ruleset.Op{
+		"they deleted the table": {{Verb: ruleset.Delete, Object: ruleset.TableObject{}}},
+		"they emptied a map":     {{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}},
+		"they emptied a chain":   {{Verb: ruleset.Flush, Object: ruleset.ChainObject{Chain: ruleset.Chain{Name: "services"}}}},
+		"they added a rule":      {{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("lb-3")}}},
+		"they deleted an element": {
+			{Verb: ruleset.Delete, Object: elements(ruleset.Dispatch, ruleset.Element{Key: ruleset.Tuple{Number: class}})},
+		},
+		"they changed an element": {
+			{Verb: ruleset.Delete, Object: elements(ruleset.Dispatch, ruleset.Element{Key: ruleset.Tuple{Number: class}})},
+			{Verb: ruleset.Add, Object: elements(ruleset.Dispatch, ruleset.Element{
+				Key: ruleset.Tuple{Number: class}, Verdict: ruleset.Verdict{Kind: ruleset.Drop},
+			})},
+		},
+		"they added an element": {{Verb: ruleset.Add, Object: elements(ruleset.ClusterIPs, ruleset.Element{
+			Key: ruleset.Tuple{Addr: netip.MustParseAddr("192.0.2.9")},
+		})}},
+		"they added a chain and a map": {
+			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("theirs")}},
+			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("theirs")}},
+			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Affinity("theirs-too")}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, someServices()...)
+			want := text(t, &r.Tables)
+			mustApply(t, &r.Tables, ruleset.Batch{Ops: ops})
+			if text(t, &r.Tables) == want {
+				t.Fatal("nothing was disturbed, so nothing can be repaired")
+			}
+			resync(t, &r.Tables, someServices(), asFound)
+			if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
+				t.Errorf("tables (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlansAndResyncLeadToTheSameMirror, whichever Services come first.
+func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
+	atOnce := start(t, someServices()...)
+	oneByOne, together := start(t), start(t)
+	for _, service := range slices.Backward(someServices()) {
+		oneByOne.change(t, service)
+	}
+	together.change(t, someServices()...)
+	for name, r := range map[string]*running{"one Service after another": oneByOne, "all in one plan": together} {
+		if swept := r.sweep(t); swept != nil {
+			t.Errorf("%s: leaves over %v", name, swept)
+		}
+		if !r.mirror.Equal(atOnce.mirror) {
+			t.Errorf("%s: the mirror differs from that of Resync", name)
+		}
+		if diff := cmp.Diff(text(t, &atOnce.Tables), text(t, &r.Tables)); diff != "" {
+			t.Errorf("%s: tables (-resync +plan):\n%s", name, diff)
+		}
+	}
+}
+
+func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
+	base := start(t, someServices()...).mirror
+	for name, change := range map[string]ruleset.Service{
+		"a Service less":            nothing("db"),
+		"a Service more":            serviceOf(portOf("new", "10.96.0.8")),
+		"another endpoint":          serviceOf(local(portOf("db", "10.96.0.2", first, second, third), 1), portOf("db", "fd00:96::2")),
+		"an endpoint not local":     serviceOf(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), portOf("db", "fd00:96::2")),
+		"a family less":             serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1)),
+		"a chain that is not swept": nothing("web"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, someServices()...)
+			r.change(t, change)
+			if r.mirror.Equal(base) || base.Equal(r.mirror) {
+				t.Error("the mirrors are called equal")
+			}
+		})
+	}
+	moved := start(t, someServices()...)
+	moved.change(t, serviceOf(portOf("db", "10.96.0.2"), portOf("db", "fd00:96::2")))
+	moved.change(t, serviceOf(local(portOf("db", "10.96.0.2", "10.244.4.4:8080", second, first), 0), portOf("db", "fd00:96::2")))
+	moved.change(t, serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1), portOf("db", "fd00:96::2")))
+	moved.sweep(t)
+	if !moved.mirror.Equal(base) {
+		t.Error("mirrors that differ only in the order of slots are not called equal")
+	}
+}

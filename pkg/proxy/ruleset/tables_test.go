@@ -1,0 +1,234 @@
+package ruleset_test
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Short forms of operations on the IPv4 table.
+func on(verb ruleset.Verb, object ruleset.Object) ruleset.Op {
+	return ruleset.Op{Verb: verb, Family: model.IPv4, Object: object}
+}
+
+func setOp(verb ruleset.Verb, set ruleset.Set) ruleset.Op {
+	return on(verb, ruleset.SetObject{Set: set})
+}
+
+func chainOp(verb ruleset.Verb, name string) ruleset.Op {
+	return on(verb, ruleset.ChainObject{Chain: ruleset.Chain{Name: name, Hook: ruleset.NoHook}})
+}
+
+func ruleOp(chain string, statements ...ruleset.Statement) ruleset.Op {
+	return on(ruleset.Add, ruleset.RulesObject{Chain: ruleset.Chain{Name: chain, Rules: []ruleset.Rule{statements}}})
+}
+
+func elementOp(verb ruleset.Verb, set ruleset.Set, elements ...ruleset.Element) ruleset.Op {
+	return on(verb, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
+}
+
+// leadingTo is the dispatch entry of a class.
+func leadingTo(class ruleset.Class, kind ruleset.VerdictKind, chain string) ruleset.Element {
+	return ruleset.Element{Key: ruleset.Tuple{Number: uint32(class)}, Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
+}
+
+func address(text string) ruleset.Element {
+	return ruleset.Element{Key: ruleset.Tuple{Addr: netip.MustParseAddr(text)}}
+}
+
+// smallTables have a set that is used and one that is not, chains that a rule, an element and nobody leads to.
+func smallTables(t testing.TB) *ruleset.Tables {
+	t.Helper()
+	tables := &ruleset.Tables{}
+	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{
+		on(ruleset.Add, ruleset.TableObject{}),
+		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, ruleset.Affinity("unused")),
+		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
+		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs},
+			ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
+		elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element"), leadingTo(2, ruleset.Drop, "")),
+		elementOp(ruleset.Add, ruleset.ClusterIPs, address("10.96.0.1")),
+	}})
+	return tables
+}
+
+func TestErrorsOfApply(t *testing.T) {
+	goTo := func(chain string) ruleset.Statement {
+		return ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: chain}}
+	}
+	ip6 := func(op ruleset.Op) ruleset.Op { op.Family = model.IPv6; return op }
+	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "lonely", Hook: ruleset.Output}
+	otherValue.Value = []ruleset.Type{ruleset.TypeClass}
+	withInterval := ruleset.Dispatch
+	withInterval.Interval = true
+	otherPriority := ruleset.Chain{Name: "lonely", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
+	missing := ruleset.Affinity("missing")
+	tests := map[string]struct {
+		op    ruleset.Op
+		err   error
+		names string // what the message says
+	}{
+		"delete a table that is not there":  {ip6(on(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a set without a table":         {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a chain without a table":       {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a rule without a table":        {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add an element without a table":    {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"delete a set that is not there":    {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set missing"},
+		"flush a set that is not there":     {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set missing"},
+		"delete a chain that is not there":  {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"flush a chain that is not there":   {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"add a rule to no chain":            {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule that leads nowhere":     {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule that looks into no set": {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set missing"},
+		"add a rule that looks into no map": {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set missing"},
+		"add a rule that fills no map":      {ruleOp("full", ruleset.Update{Map: missing}), ruleset.ErrNotExist, "set missing"},
+		"add a rule that jumps by no map":   {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set missing"},
+		"add a rule that sets from no map":  {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set missing"},
+		"add an element to no set":          {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set missing"},
+		"delete an element that is not": {
+			elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.2")), ruleset.ErrNotExist, "10.96.0.2",
+		},
+		"add an element that leads nowhere": {
+			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(3, ruleset.Goto, "missing")), ruleset.ErrNotExist, "chain missing",
+		},
+		"add an element with another value": {
+			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")), ruleset.ErrExist, "0:2 : goto lonely",
+		},
+		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
+		"add a chain with another hook":      {on(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
+		"add a chain with another priority":  {on(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
+		"add a map with an interval":         {setOp(ruleset.Add, withInterval), ruleset.ErrExist, "set dispatch"},
+		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
+		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},
+		"delete a chain a rule leads to":     {chainOp(ruleset.Delete, "by-rule"), ruleset.ErrBusy, "chain by-rule"},
+		"delete a chain an element leads to": {chainOp(ruleset.Delete, "by-element"), ruleset.ErrBusy, "chain by-element"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tables := smallTables(t)
+			before := text(t, tables)
+			// What comes before the operation that fails must be undone, too.
+			err := tables.Apply(ruleset.Batch{Ops: []ruleset.Op{
+				chainOp(ruleset.Flush, "by-rule"), ruleOp("by-rule", ruleset.Reject{}), chainOp(ruleset.Add, "new"),
+				elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.1")), setOp(ruleset.Delete, ruleset.Affinity("unused")),
+				test.op,
+			}})
+			if !errors.Is(err, test.err) {
+				t.Fatalf("error %v, want %v", err, test.err)
+			}
+			if !strings.HasPrefix(err.Error(), "operation 6 of 6: ") || !strings.Contains(err.Error(), test.names) {
+				t.Errorf("the error %q does not say that it was operation 6 of 6, and about %q", err, test.names)
+			}
+			if diff := cmp.Diff(before, text(t, tables)); diff != "" {
+				t.Errorf("a batch that failed changed the tables (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatApplyTakes(t *testing.T) {
+	tests := map[string]struct {
+		ops       []ruleset.Op
+		same      bool   // the tables are as before
+		has, lost string // lines that are there afterwards, or no more
+	}{
+		"nothing":               {nil, true, "", ""},
+		"a table that is there": {[]ruleset.Op{on(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
+		"a set that is there":   {[]ruleset.Op{setOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
+		"an identical element": {
+			[]ruleset.Op{elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Drop, ""))}, true, "", "",
+		},
+		"a chain with rules keeps them": {[]ruleset.Op{chainOp(ruleset.Add, "full")}, true, "", ""},
+		"no elements to no set change":  {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
+		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
+		"a set loses its elements":      {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
+		"a set that nobody reads goes":  {[]ruleset.Op{setOp(ruleset.Delete, ruleset.Affinity("unused"))}, false, "", "unused"},
+		"a chain that nobody needs":     {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
+		"a chain that was emptied": {
+			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "full")}, false, "", "chain full",
+		},
+		"a chain after the rule that led there": {
+			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "by-rule")}, false, "chain full", "by-rule",
+		},
+		"a chain after the element that led there": {
+			[]ruleset.Op{
+				elementOp(ruleset.Delete, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element")),
+				chainOp(ruleset.Delete, "by-element"),
+			}, false, "0:2 : drop", "by-element",
+		},
+		"an element with another value after the old one": {
+			[]ruleset.Op{
+				elementOp(ruleset.Delete, ruleset.Dispatch, leadingTo(2, ruleset.Drop, "")),
+				elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")),
+			}, false, "0:2 : goto lonely", "drop",
+		},
+		"the table goes with all that is in it": {[]ruleset.Op{on(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			tables := smallTables(t)
+			before := text(t, tables)
+			mustApply(t, tables, ruleset.Batch{Ops: test.ops})
+			after := text(t, tables)
+			if (before == after) != test.same {
+				t.Errorf("the tables are the same: %v, want %v; now:\n%s", before == after, test.same, after)
+			}
+			if !strings.Contains(after, test.has) || test.lost != "" && strings.Contains(after, test.lost) {
+				t.Errorf("want %q to be there and %q not, in:\n%s", test.has, test.lost, after)
+			}
+		})
+	}
+}
+
+func TestObjectsOfTables(t *testing.T) {
+	tables := smallTables(t)
+	want := ruleset.Objects{
+		Table: true, Chains: []string{"by-element", "by-rule", "full", "lonely"}, Sets: []string{"cluster-ips", "dispatch", "unused"},
+	}
+	if diff := cmp.Diff(want, tables.Objects(model.IPv4)); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(ruleset.Objects{}, tables.Objects(model.IPv6)); diff != "" {
+		t.Errorf("objects of a table that is not there (-want +got):\n%s", diff)
+	}
+	if _, err := tables.Elements(model.IPv4, ruleset.Affinity("missing")); !errors.Is(err, ruleset.ErrNotExist) {
+		t.Errorf("elements of a set that is not there: error %v, want %v", err, ruleset.ErrNotExist)
+	}
+}
+
+func TestABatchCountsItsElements(t *testing.T) {
+	walked := start(t, someServices()...)
+	_, fresh := ruleset.Resync(bothFamilies, someServices(), home, nil)
+	for name, test := range map[string]struct {
+		batch            ruleset.Batch
+		added4, deleted4 int
+		added6           int
+	}{
+		// Frontends: 9 + 2 node ports; dispatch: 4 classes; endpoints: 20 + 5; sticky and learn: 4 + 1 each, and their endpoints: 9 + 2;
+		// policies: 4 + 2; restricted and their sources: 2 + 4; ClusterIPs: 5; node port addresses: 1; hairpin: 2,
+		// one of which two Services share.
+		"a complete batch": {fresh.Batch, 81, 0, 69},
+		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
+		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
+		"nothing": {ruleset.Batch{}, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, when := range []string{"before", "after"} {
+				got := []int{
+					test.batch.Count(model.IPv4, ruleset.Add), test.batch.Count(model.IPv4, ruleset.Delete), test.batch.Count(model.IPv6, ruleset.Add),
+				}
+				if diff := cmp.Diff([]int{test.added4, test.deleted4, test.added6}, got); diff != "" {
+					t.Errorf("%s its elements were walked, it counts (-want +got):\n%s", when, diff)
+				}
+				operations(test.batch)
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package servicehealth
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// answer is what a load balancer is told about a Service in one family, but for the proxy's own health, which is asked for each
+// answer anew.
+type answer struct {
+	service   model.ObjectName
+	endpoints int // ready ones on this node
+}
+
+// page is kube-proxy's JSON, with its order of fields.
+type page struct {
+	Service             pageService `json:"service"`
+	LocalEndpoints      int         `json:"localEndpoints"`
+	ServiceProxyHealthy bool        `json:"serviceProxyHealthy"`
+}
+
+type pageService struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// write writes the whole answer. Only an asker that has gone can make the write fail, and then there is nobody to tell.
+func (a answer) write(w http.ResponseWriter, isHealthy bool) {
+	body, err := json.MarshalIndent(page{
+		Service:             pageService{Namespace: a.service.Namespace, Name: a.service.Name},
+		LocalEndpoints:      a.endpoints,
+		ServiceProxyHealthy: isHealthy,
+	}, "", "\t")
+	if err != nil {
+		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(a.endpoints))
+	if a.endpoints == 0 || !isHealthy {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,71 @@
+package cluster
+
+import (
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in; a cluster that
+// brings more and more of them starts anew and loses little.
+const maxInterned = 1 << 16
+
+// interner lets equal strings share their bytes. Each object that arrives has strings of its own, and 100,000 endpoints name the
+// same thousand nodes. It is for one goroutine.
+type interner struct {
+	strings map[string]string
+	lists   map[string][]string
+}
+
+// string returns the string that stands for all that equal text.
+func (i *interner) string(text string) string {
+	if text == "" {
+		return ""
+	}
+	if known, ok := i.strings[text]; ok {
+		return known
+	}
+	if i.strings == nil || len(i.strings) >= maxInterned {
+		i.strings = map[string]string{}
+	}
+	i.strings[text] = text
+	return text
+}
+
+// list returns the list that stands for all that hold the same strings. Nobody may change it.
+func (i *interner) list(texts []string) []string {
+	if len(texts) == 0 {
+		return nil
+	}
+	key := strings.Join(texts, "\x00") // no node and no zone has that in its name
+	if known, ok := i.lists[key]; ok {
+		return known
+	}
+	if i.lists == nil || len(i.lists) >= maxInterned {
+		i.lists = map[string][]string{}
+	}
+	i.lists[key] = texts
+	return texts
+}
+
+// service interns what many Services have in common. Nobody else may know the Service yet.
+func (i *interner) service(service *model.Service) {
+	service.Name.Namespace = i.string(service.Name.Namespace)
+	for at := range service.Ports {
+		service.Ports[at].Name = i.string(service.Ports[at].Name)
+	}
+}
+
+// slice interns what many slices and endpoints have in common. Nobody else may know the slice yet.
+func (i *interner) slice(slice *model.EndpointSlice) {
+	slice.Name.Namespace = i.string(slice.Name.Namespace)
+	slice.Service.Namespace = slice.Name.Namespace
+	for at := range slice.Ports {
+		slice.Ports[at].Name = i.string(slice.Ports[at].Name)
+	}
+	for at := range slice.Endpoints {
+		endpoint := &slice.Endpoints[at].Endpoint
+		endpoint.Node, endpoint.Zone = i.string(endpoint.Node), i.string(endpoint.Zone)
+		endpoint.HintNodes, endpoint.HintZones = i.list(endpoint.HintNodes), i.list(endpoint.HintZones)
+	}
+}

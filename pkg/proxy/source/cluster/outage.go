@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// outage says that the API server does not tell about a resource just now.
+type outage struct {
+	since time.Time // when the first request failed, or the last watch ended
+	err   error     // why that one failed
+}
+
+// stream is what one client asks for: lists of a resource, and the watches that follow them. While the keys in use change there are two
+// for the other nodes.
+type stream struct{ resource string }
+
+// A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends in order, and
+// after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as they begin, they let up to a
+// minute pass, and no request that fails tells of it (client-go v0.36, tools/cache/reflector.go). What is not answered at all never
+// makes them wait so long: see untilAnswered.
+//
+// A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is answered, and told
+// so as its first event (410). Clients then list anew, after the same pause.
+const (
+	unnoticed = 2 * time.Second
+	lasting   = time.Second
+)
+
+// errWatchEnded is why nothing is heard while clients wait before they watch anew.
+var errWatchEnded = errors.New("the watch ended, and no other has begun since")
+
+// outages are the outages of now. A resource has one from when the first of its streams is interrupted until none is any more. It is
+// logged when it begins and when it ends, however often clients try again meanwhile.
+type outages struct {
+	log         *slog.Logger
+	interrupted func(resource string, since time.Time, err error)
+	resumed     func(resource string)
+
+	mu      sync.Mutex
+	silent  map[*stream]bool        // the streams that are interrupted
+	now     map[string]outage       // by resource
+	pending map[*stream]*time.Timer // by stream whose watch began or ended just now: what follows if nothing happens
+}
+
+func newOutages(options Options) *outages {
+	o := &outages{log: options.Log, interrupted: options.Interrupted, resumed: options.Resumed}
+	o.silent, o.now, o.pending = map[*stream]bool{}, map[string]outage{}, map[*stream]*time.Timer{}
+	if o.interrupted == nil {
+		o.interrupted = func(string, time.Time, error) {}
+	}
+	if o.resumed == nil {
+		o.resumed = func(string) {}
+	}
+	return o
+}
+
+// observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins with a request
+// that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list alone would leave us deaf.
+func (o *outages) observe(stream *stream, listWatch *cache.ListWatch) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (runtime.Object, error) {
+				return listWatch.ListWithContext(ctx, options)
+			})
+			if isOutage(err) {
+				o.begin(ctx, stream, err)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (watch.Interface, error) {
+				return answered(listWatch.WatchWithContext(ctx, options))
+			})
+			switch {
+			case err == nil:
+				o.watchBegan(ctx, stream)
+				watched = observed{watched, func() { o.watchEnded(ctx, stream) }}
+			case isOutage(err) && !isListNext(options, err):
+				o.begin(ctx, stream, err)
+			}
+			return watched, err
+		},
+	}
+}
+
+// observed is a watch that tells when nobody listens to it any more. Reflectors stop each watch, also one that ended by itself.
+type observed struct {
+	watch.Interface
+	stopped func()
+}
+
+// Stop ends the watch.
+func (w observed) Stop() {
+	w.Interface.Stop()
+	w.stopped()
+}
+
+// errNoAnswer is why a watch failed whose connection broke or timed out before the API server answered.
+var errNoAnswer = errors.New("the connection ended before an answer came")
+
+// unanswered is the type of the watch that rest.Request.Watch returns in that case instead of an error.
+var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
+
+// answered makes such a watch the error that it is. Taken for a watch it would end an outage, and reflectors would log each one.
+func answered(watched watch.Interface, err error) (watch.Interface, error) {
+	if err == nil && reflect.TypeOf(watched) == unanswered {
+		return nil, errNoAnswer
+	}
+	return watched, err
+}
+
+// isOutage reports whether a request failed for a reason that lasts. A version that expired (410) makes clients list anew, which
+// is how they are meant to be used.
+func isOutage(err error) bool {
+	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
+}
+
+// isListNext reports whether a client lists after this answer to its attempt to list by watching: the API server is too old for
+// that, or has no such resource.
+func isListNext(options metav1.ListOptions, err error) bool {
+	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
+}
+
+// tellUnanswered returns what notes that a request was not answered and is made again.
+func (o *outages) tellUnanswered(ctx context.Context, stream *stream) func(error) {
+	return func(err error) {
+		if ctx.Err() != nil {
+			return
+		}
+		o.begin(ctx, stream, err)
+		o.log.Debug("a request was not answered; trying again", "resource", stream.resource, "error", err)
+	}
+}
+
+// begin notes that a request failed. What its context ended is missed by nobody; so is all that happens later.
+func (o *outages) begin(ctx context.Context, stream *stream, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() == nil {
+		o.beginSince(stream, time.Now(), err)
+	}
+}
+
+// beginSince is for who holds the lock.
+func (o *outages) beginSince(stream *stream, since time.Time, err error) {
+	o.settle(stream)
+	o.silent[stream] = true
+	if _, known := o.now[stream.resource]; known {
+		return
+	}
+	o.now[stream.resource] = outage{since, err}
+	o.interrupted(stream.resource, since, err)
+	o.log.Warn("the API server does not tell about a resource; what it told last stays in force", "resource", stream.resource, "error", err)
+}
+
+// watchBegan ends the interruption, if there is one, unless something happens to the watch at once.
+func (o *outages) watchBegan(ctx context.Context, stream *stream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	o.settle(stream)
+	if o.silent[stream] {
+		o.unless(stream, lasting, func() { o.end(stream, "the API server tells about a resource again") })
+	}
+}
+
+// watchEnded begins an interruption, unless there is one or something else happens soon.
+func (o *outages) watchEnded(ctx context.Context, stream *stream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	o.settle(stream)
+	if o.silent[stream] {
+		return
+	}
+	since := time.Now()
+	o.unless(stream, unnoticed, func() {
+		if ctx.Err() == nil {
+			o.beginSince(stream, since, errWatchEnded)
+		}
+	})
+}
+
+// unless calls then after a while, unless something happens to the stream before. It is for who holds the lock, and so is then.
+func (o *outages) unless(stream *stream, after time.Duration, then func()) {
+	var timer *time.Timer
+	timer = time.AfterFunc(after, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.pending[stream] == timer { // otherwise it was too late to stop it
+			delete(o.pending, stream)
+			then()
+		}
+	})
+	o.pending[stream] = timer
+}
+
+// settle stops what unless would do. It is for who holds the lock.
+func (o *outages) settle(stream *stream) {
+	if timer := o.pending[stream]; timer != nil {
+		timer.Stop()
+		delete(o.pending, stream)
+	}
+}
+
+// settleAll stops what unless would do for any stream. If the contexts of all streams have ended, nothing is told behind it.
+func (o *outages) settleAll() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for stream := range o.pending {
+		o.settle(stream)
+	}
+}
+
+// end ends the interruption of a stream, and the outage with the last one, for which the log says why. It is for who holds the lock.
+func (o *outages) end(ended *stream, why string) {
+	delete(o.silent, ended)
+	for other := range o.silent {
+		if other.resource == ended.resource {
+			return
+		}
+	}
+	outage := o.now[ended.resource]
+	delete(o.now, ended.resource)
+	o.resumed(ended.resource)
+	o.log.Info(why, "resource", ended.resource, "after", time.Since(outage.since).Round(time.Millisecond))
+}
+
+// forget ends the interruption of a stream whose context has ended: nobody asks for it any more.
+func (o *outages) forget(stream *stream) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.settle(stream)
+	if o.silent[stream] {
+		o.end(stream, "nobody asks about a resource any more")
+	}
+}

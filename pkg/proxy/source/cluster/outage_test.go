@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// answers is a ListWatch that answers as a test says.
+type answers struct {
+	list, watch error
+	watched     watch.Interface
+}
+
+func (a *answers) listWatch() *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, a.list },
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			return a.watched, a.watch
+		},
+	}
+}
+
+// heard is what was told about outages.
+type heard struct {
+	mu    sync.Mutex
+	calls []string // all of them
+	known map[string]outage
+}
+
+// now returns the outages of now, by resource.
+func (h *heard) now() map[string]outage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.known)
+}
+
+// told returns all calls.
+func (h *heard) told() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
+}
+
+// options returns the options that let it hear.
+func (h *heard) options(log *slog.Logger) Options {
+	h.known = map[string]outage{}
+	return Options{
+		Log: log,
+		Interrupted: func(resource string, since time.Time, err error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.known[resource] = outage{since, err}
+			h.calls = append(h.calls, "interrupted: "+resource+": "+err.Error())
+		},
+		Resumed: func(resource string) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			delete(h.known, resource)
+			h.calls = append(h.calls, "resumed: "+resource)
+		},
+	}
+}
+
+func TestAnOutageBeginsWithAFailureAndEndsWithAWatch(t *testing.T) { synctest.Test(t, tellOutages) }
+
+func tellOutages(t *testing.T) {
+	var log bytes.Buffer
+	var hears heard
+	o := newOutages(hears.options(slog.New(slog.NewTextHandler(&log, nil))))
+	services := &stream{"services"}
+	var api answers
+	observed := o.observe(services, api.listWatch())
+	wants := func(what string, want error) {
+		t.Helper()
+		switch got := hears.now(); {
+		case want == nil && len(got) > 0:
+			t.Errorf("%s: %v, want no outage", what, got)
+		case want != nil && (len(got) != 1 || !errors.Is(got["services"].err, want) || got["services"].since.IsZero()):
+			t.Errorf("%s: %v, want an outage because of: %v", what, got, want)
+		}
+	}
+	request := func(options metav1.ListOptions) {
+		_, _ = observed.WatchWithContext(t.Context(), options)
+		_, _ = observed.ListWithContext(t.Context(), options)
+	}
+	resource := schema.GroupResource{Resource: "services"}
+	api = answers{watched: watch.NewFake()}
+	request(metav1.ListOptions{})
+	wants("all is well", nil)
+
+	api.watch, api.list = apierrors.NewResourceExpired("too old"), apierrors.NewResourceExpired("too old")
+	request(metav1.ListOptions{})
+	wants("a version expired", nil)
+
+	api.watch, api.list = apierrors.NewInvalid(schema.GroupKind{}, "", nil), nil
+	request(metav1.ListOptions{SendInitialEvents: new(true)})
+	wants("the API server cannot list by watching", nil)
+
+	forbidden := apierrors.NewForbidden(resource, "", nil)
+	api.watch, api.list = forbidden, apierrors.NewServiceUnavailable("later")
+	request(metav1.ListOptions{})
+	request(metav1.ListOptions{})
+	wants("both are refused", forbidden)
+
+	api.list = nil
+	request(metav1.ListOptions{})
+	wants("only lists are answered", forbidden)
+
+	api = answers{watched: watch.NewFake()}
+	watched, err := observed.WatchWithContext(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched.Stop()
+	time.Sleep(time.Minute)
+	wants("a watch began, and ended at once", forbidden)
+
+	api = answers{watched: watch.NewFake()}
+	request(metav1.ListOptions{})
+	wants("a watch began just now", forbidden)
+	time.Sleep(lasting)
+	synctest.Wait()
+	wants("all is well again", nil)
+	if got := strings.Count(log.String(), "\n"); got != 2 {
+		t.Errorf("%d lines were logged, want one for the beginning and one for the end:\n%s", got, &log)
+	}
+
+	api.watched = watch.NewEmptyWatch()
+	asking, stopAsking := context.WithCancel(t.Context())
+	go func() { _, _ = observed.WatchWithContext(asking, metav1.ListOptions{}) }() // until it is stopped
+	synctest.Wait()
+	wants("no answer came", errNoAnswer)
+	time.Sleep(time.Minute)
+	wants("no answer comes", errNoAnswer)
+	stopAsking()
+	synctest.Wait()
+
+	o.forget(services)
+	wants("nobody asks any more", nil)
+
+	want := []string{
+		"interrupted: services: " + forbidden.Error(), "resumed: services",
+		"interrupted: services: " + errNoAnswer.Error(), "resumed: services",
+	}
+	if diff := cmp.Diff(want, hears.told()); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	api.watch = errors.New("canceled")
+	if _, err = observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
+		t.Error("the error is gone")
+	}
+	wants("we ended the request", nil)
+}
+
+func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
+	refused := apierrors.NewServiceUnavailable("later") // an answer, so that nobody asks again by himself
+	for name, test := range map[string]struct {
+		// follows is what comes a while after the end, and by how much.
+		follows func(forget func(), watch func(error), stop func())
+		after   time.Duration
+		want    error
+		since   time.Duration // the end
+	}{
+		"another follows": {
+			func(_ func(), watch func(error), _ func()) { watch(nil) }, unnoticed - 1, nil, 0,
+		},
+		"none follows": {
+			func(func(), func(error), func()) {}, 0, errWatchEnded, 0,
+		},
+		"another follows late": {
+			func(_ func(), watch func(error), _ func()) { watch(nil) }, unnoticed + 1, nil, 0,
+		},
+		"another fails": {
+			func(_ func(), watch func(error), _ func()) { watch(refused) }, time.Second, refused, time.Second,
+		},
+		"another fails late": {
+			func(_ func(), watch func(error), _ func()) { watch(refused) }, unnoticed + 1, errWatchEnded, 0,
+		},
+		"nobody asks any more": {
+			func(forget func(), _ func(error), _ func()) { forget() }, time.Second, nil, 0,
+		},
+		"the program ends": {
+			func(_ func(), _ func(error), stop func()) { stop() }, time.Second, nil, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				var api answers
+				var hears heard
+				o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+				services := &stream{"services"}
+				observed := o.observe(services, api.listWatch())
+				begin := func(err error) watch.Interface {
+					api.watch, api.watched = err, watch.NewFake()
+					watched, _ := observed.WatchWithContext(ctx, metav1.ListOptions{})
+					return watched
+				}
+				watched := begin(nil)
+				ended := time.Now()
+				watched.Stop()
+				if len(hears.now()) > 0 {
+					t.Errorf("at the end of the watch there is an outage: %v", hears.now())
+				}
+				time.Sleep(test.after)
+				test.follows(func() { o.forget(services) }, func(err error) { begin(err) }, stop)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				want := map[string]outage{}
+				if test.want != nil {
+					want["services"] = outage{ended.Add(test.since), test.want}
+				}
+				if diff := cmp.Diff(want, hears.now(), cmp.AllowUnexported(outage{}), cmpopts.EquateErrors()); diff != "" {
+					t.Errorf("a minute later the outages are others (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestAWatchThatWeEndIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var hears heard
+		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+		api := answers{watched: watch.NewFake()}
+		watched, err := o.observe(&stream{"nodes"}, api.listWatch()).WatchWithContext(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		watched.Stop()
+		time.Sleep(time.Minute)
+		if len(hears.told()) > 0 {
+			t.Errorf("there is an outage: %v", hears.told())
+		}
+	})
+}
+
+func TestAResourceIsInterruptedWhileAnyOfItsStreamsIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hears heard
+		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+		old, coming := &stream{"nodes"}, &stream{"nodes"}
+		watchAnew := func(stream *stream, err error) {
+			api := answers{watched: watch.NewFake(), watch: err}
+			_, _ = o.observe(stream, api.listWatch()).WatchWithContext(t.Context(), metav1.ListOptions{})
+			time.Sleep(2 * lasting)
+			synctest.Wait()
+		}
+		wants := func(what string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, hears.told()); diff != "" {
+				t.Errorf("%s: calls (-want +got):\n%s", what, diff)
+			}
+		}
+		first, second := apierrors.NewServiceUnavailable("first"), apierrors.NewServiceUnavailable("second")
+		watchAnew(old, first)
+		watchAnew(coming, second)
+		wants("both are interrupted", "interrupted: nodes: first")
+		watchAnew(old, nil)
+		wants("one is heard again", "interrupted: nodes: first")
+		watchAnew(old, first)
+		watchAnew(coming, nil)
+		wants("they take turns", "interrupted: nodes: first")
+		o.forget(old)
+		wants("the silent one is given up", "interrupted: nodes: first", "resumed: nodes")
+		watchAnew(coming, nil)
+		o.forget(coming)
+		wants("the other one is given up", "interrupted: nodes: first", "resumed: nodes")
+	})
+}
+
+func TestNothingIsToldBehindTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hears heard
+		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
+		ctx, stop := context.WithCancel(t.Context())
+		services, others := &stream{"services"}, &stream{"endpointslices"}
+		api := answers{watched: watch.NewFake(), watch: apierrors.NewServiceUnavailable("refused")}
+		ask := func(stream *stream) {
+			_, _ = o.observe(stream, api.listWatch()).WatchWithContext(ctx, metav1.ListOptions{})
+		}
+		ask(services)
+		api.watch = nil
+		ask(services)
+		stop()
+		o.settleAll()
+		ask(services)
+		api.watch = apierrors.NewServiceUnavailable("refused")
+		ask(others)
+		api.watch = errors.New("no answer")
+		ask(others)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.told()); diff != "" {
+			t.Errorf("calls (-want +got):\n%s", diff)
+		}
+	})
+}

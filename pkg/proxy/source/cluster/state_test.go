@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// step is something that happens, and what is delivered then.
+type step struct {
+	name string
+	do   func(*world)
+	want string
+}
+
+// history lets steps happen one after the other.
+func history(t *testing.T, steps ...step) {
+	t.Helper()
+	w := newWorld()
+	for _, step := range steps {
+		step.do(w)
+		if got := w.delivered(); got != step.want {
+			t.Errorf("%s: delivered %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
+func problem(object, reason string) convert.Problem {
+	return convert.Problem{Object: object, Reason: reason}
+}
+
+func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
+	bad := problem("Service default/web", "bad")
+	history(t,
+		step{"it comes", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"something else about it changes", func(w *world) { w.service("web", 80) }, ""},
+		step{"it changes", func(w *world) { w.service("web", 81) }, "service/web:81"},
+		step{"a bad version leaves the last one in force", func(w *world) { w.putVersion("web", nil, bad) }, ""},
+		step{"it is put right as it was", func(w *world) { w.service("web", 81) }, "service/web:81"},
+		step{"it is not ours any more", func(w *world) { w.putVersion("web", nil) }, "-service/web"},
+		step{"it is still not ours", func(w *world) { w.putVersion("web", nil) }, ""},
+		step{"it is ours again", func(w *world) { w.service("web", 81) }, "service/web:81"},
+		step{"it goes", func(w *world) { w.deleteService("web") }, "-service/web"},
+		step{"it goes and comes back before anybody looks", func(w *world) { w.deleteService("web"); w.service("web", 82) }, "service/web:82"},
+		step{"another comes that is not ours", func(w *world) { w.putVersion("foreign", nil) }, ""},
+		step{"another comes that is bad", func(w *world) { w.putVersion("bad", nil, bad) }, ""},
+	)
+}
+
+func TestASliceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
+	at := func(minute int, addresses ...string) *model.EndpointSlice {
+		return &model.EndpointSlice{
+			Name: nameOf("a"), Service: nameOf("web"), Endpoints: endpointsAt(addresses...),
+			TriggeredAt: time.Date(2026, 11, 21, 8, minute, 0, 0, time.UTC),
+		}
+	}
+	history(t,
+		step{"it comes", func(w *world) { w.slice(at(0, "10.0.0.1")) }, "slice/a:1"},
+		step{"it is stamped anew", func(w *world) { w.slice(at(1, "10.0.0.1")) }, ""},
+		step{"it changes", func(w *world) { w.slice(at(2, "10.0.0.1", "10.0.0.2")) }, "slice/a:2"},
+		step{"it becomes headless", func(w *world) { w.slice(nil) }, "-slice/a"},
+		step{"it is not any more", func(w *world) { w.slice(at(3, "10.0.0.1")) }, "slice/a:1"},
+		step{"it goes", func(w *world) { w.sliceGone(nameOf("a")) }, "-slice/a"},
+	)
+}
+
+func TestServiceCIDRsAreDelivered(t *testing.T) {
+	object := func(text string) *object[[]netip.Prefix] {
+		return &object[[]netip.Prefix]{name: model.ObjectName{Name: "a"}, value: []netip.Prefix{netip.MustParsePrefix(text)}}
+	}
+	first, second := object("10.96.0.0/16"), object("10.97.0.0/16")
+	history(t,
+		step{"one comes", func(w *world) { w.putServiceCIDR(nil, first) }, "range/a:[10.96.0.0/16]"},
+		step{"its status changes", func(w *world) { w.putServiceCIDR(first, object("10.96.0.0/16")) }, ""},
+		step{"it changes", func(w *world) { w.putServiceCIDR(first, second) }, "range/a:[10.97.0.0/16]"},
+		step{"it goes", func(w *world) { w.serviceCIDRGone(second.name) }, "range/a:[]"},
+	)
+}
+
+func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
+	zone := string(policy.Zone)
+	own := func(labels map[string]string) func(*world) {
+		return func(w *world) { w.putOwn(nil, nodeObject("self", labels)) }
+	}
+	history(t,
+		step{"it comes", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
+		step{"a label that nobody uses changes", own(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
+		step{"the zone changes", own(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
+		step{"a Service names another label", func(w *world) { w.service("web", 80, rack); w.list() }, "node/self{rack=2,zone=b} service/web:80"},
+		step{"that label changes", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
+		step{"nobody names it any more", func(w *world) { w.service("web", 80) }, "node/self{zone=b} service/web:80"},
+		step{"it goes", func(w *world) { w.ownGone(model.ObjectName{Name: "self"}) }, "-node/self"},
+		step{"it comes back as it was", own(map[string]string{zone: "b", rack: "3"}), "node/self{zone=b}"},
+	)
+}
+
+func TestProblemsAreDeliveredCompleteSortedAndOnlyWhenTheyChange(t *testing.T) {
+	w := newWorld()
+	expect := func(what string, wantNews bool, want ...convert.Problem) {
+		t.Helper()
+		update, isNew := w.take()
+		if diff := cmp.Diff(want, update.Problems); diff != "" || isNew != wantNews {
+			t.Errorf("%s: news: %v, want %v; problems (-want +got):\n%s", what, isNew, wantNews, diff)
+		}
+	}
+	a, b := problem("Service default/a", "why"), problem("Service default/b", "why")
+	expect("nothing is refused", false)
+	w.putVersion("b", nil, b)
+	expect("one is refused", true, b)
+	w.putVersion("a", nil, a)
+	expect("two are refused", true, a, b)
+	w.putVersion("a", nil, a)
+	expect("it is refused again for the same reason", false, a, b)
+	w.service("a", 80)
+	expect("one is put right", true, b)
+	w.deleteService("b")
+	expect("the other is gone", true)
+}

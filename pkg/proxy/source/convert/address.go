@@ -1,0 +1,84 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than today's
+// validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into IPv6. Everybody on
+// the node must read them alike, or this proxy would serve another address than the one it replaces.
+func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
+	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	if !ok {
+		return netip.Addr{}, field.ErrorList{field.Invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")}
+	}
+	return addr.Unmap(), nil
+}
+
+// broadcast is dialled by DHCP clients, among others.
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// readUnicast reads an address that names one machine, as a ClusterIP, an external IP and an endpoint's address must. A loopback
+// endpoint would lead every pod to the node's own private services, and a Service with a loopback, multicast or broadcast
+// address would take over what nodes say to themselves and to each other.
+func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
+	addr, errs := readAddress(path, text)
+	if len(errs) > 0 {
+		return netip.Addr{}, errs
+	}
+	reason := ""
+	switch {
+	case addr.IsUnspecified():
+		reason = "may not be unspecified (0.0.0.0 or ::)"
+	case addr.IsLoopback():
+		reason = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+	case addr.IsLinkLocalUnicast():
+		reason = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+	case addr.IsMulticast():
+		reason = "may not be in the multicast range (224.0.0.0/4, ff00::/8)"
+	case addr == broadcast:
+		reason = "may not be the broadcast address (255.255.255.255)"
+	default:
+		return addr, nil
+	}
+	return netip.Addr{}, field.ErrorList{field.Invalid(path, text, reason)}
+}
+
+// readPrefix reads a range in CIDR notation as sloppily as readAddress, and returns it without the bits behind its length.
+func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
+	_, network, err := netutils.ParseCIDRSloppy(text)
+	if err != nil {
+		return netip.Prefix{}, field.ErrorList{field.Invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")}
+	}
+	addr, _ := netip.AddrFromSlice(network.IP) // has 4 or 16 bytes, as the parser promises
+	addr = addr.Unmap()
+	ones, bits := network.Mask.Size()
+	return netip.PrefixFrom(addr, ones-(bits-addr.BitLen())), nil
+}
+
+// wrongFamily refuses an address of another family than the one a field names.
+func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because string) field.ErrorList {
+	if model.FamilyOf(addr) == want {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, addr.String(), fmt.Sprintf("must be an %s address, as %s says", want, because))}
+}
+
+// firstOfEach returns the first of the items in each family, in their order.
+func firstOfEach[T any](items []T, familyOf func(T) model.Family) []T {
+	var first []T
+	seen := make(map[model.Family]bool)
+	for _, item := range items {
+		if family := familyOf(item); !seen[family] {
+			seen[family] = true
+			first = append(first, item)
+		}
+	}
+	return first
+}

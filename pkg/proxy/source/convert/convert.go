@@ -1,0 +1,90 @@
+package convert
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// protocols are the protocols a port may have. Kubernetes has no others.
+var protocols = map[corev1.Protocol]model.Protocol{
+	corev1.ProtocolTCP:  model.TCP,
+	corev1.ProtocolUDP:  model.UDP,
+	corev1.ProtocolSCTP: model.SCTP,
+}
+
+// families are the families by their name in spec.ipFamilies and in addressType.
+var families = map[corev1.IPFamily]model.Family{
+	corev1.IPv4Protocol: model.IPv4,
+	corev1.IPv6Protocol: model.IPv6,
+}
+
+// readProtocol reads a port's protocol. TCP is what the API server fills in where there is none.
+func readProtocol(path *field.Path, name corev1.Protocol) (model.Protocol, field.ErrorList) {
+	if name == "" {
+		return model.TCP, nil
+	}
+	protocol, ok := protocols[name]
+	if !ok {
+		supported := []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
+		return 0, field.ErrorList{field.NotSupported(path, name, supported)}
+	}
+	return protocol, nil
+}
+
+// readPort reads a port number. The API server accepts any number in a hand-made EndpointSlice; cut to 16 bits, 70000 would
+// quietly become 4464.
+func readPort(path *field.Path, number int32) (uint16, field.ErrorList) {
+	return uint16(number), invalid(path, number, validation.IsValidPortNum(int(number)))
+}
+
+// checkNamespace refuses a namespace that is no DNS label: names end up in the names of kernel objects.
+func checkNamespace(path *field.Path, namespace string) field.ErrorList {
+	if namespace == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, namespace, validation.IsDNS1123Label(namespace))
+}
+
+// checkClusterScoped refuses a namespace on an object of a kind that has none.
+func checkClusterScoped(metadata *field.Path, namespace string) field.ErrorList {
+	if namespace == "" {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(metadata.Child("namespace"), "not allowed on this type")}
+}
+
+// checkName refuses an object's name that breaks the rule of its kind.
+func checkName(path *field.Path, name string, rule func(string) []string) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return invalid(path, name, rule(name))
+}
+
+// checkPortName refuses a port name that is neither empty nor a DNS label.
+func checkPortName(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	return invalid(path, name, validation.IsDNS1123Label(name))
+}
+
+// checkLength refuses a list that is longer than the API server allows.
+func checkLength(path *field.Path, length, most int) field.ErrorList {
+	if length <= most {
+		return nil
+	}
+	return field.ErrorList{field.TooMany(path, length, most)}
+}
+
+// invalid makes an error of each message of a validation function.
+func invalid(path *field.Path, value any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range messages {
+		errs = append(errs, field.Invalid(path, value, message))
+	}
+	return errs
+}

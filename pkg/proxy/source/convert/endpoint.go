@@ -1,0 +1,109 @@
+package convert
+
+import (
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent.
+func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.Endpoint, left *leftOut) []model.SliceEndpoint {
+	endpoints := slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
+	for i := range entries {
+		addr, refused := readEndpointAddress(path.Index(i).Child("addresses"), family, entries[i].Addresses)
+		left.add(refused)
+		if len(refused) == 0 {
+			endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(path.Index(i), &entries[i], left)})
+		}
+	}
+	return endpoints
+}
+
+// readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the others would
+// be the same endpoint by another name).
+func readEndpointAddress(path *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
+	if len(texts) == 0 {
+		return netip.Addr{}, field.ErrorList{field.Required(path, "must contain at least 1 address")}
+	}
+	addr, errs := readUnicast(path.Index(0), texts[0])
+	if len(errs) == 0 {
+		errs = wrongFamily(path.Index(0), addr, family, "`addressType`")
+	}
+	return addr, errs
+}
+
+// readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can have is
+// unknown, and a hint for one is no hint: the endpoint itself serves.
+func readEndpoint(path *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
+	endpoint := model.Endpoint{
+		Node:        readPlace(path.Child("nodeName"), entry.NodeName, validation.IsDNS1123Subdomain, left),
+		Zone:        readPlace(path.Child("zone"), entry.Zone, validation.IsValidLabelValue, left),
+		Ready:       isTrue(entry.Conditions.Ready, true),
+		Serving:     isTrue(entry.Conditions.Serving, true),
+		Terminating: isTrue(entry.Conditions.Terminating, false),
+	}
+	if entry.Hints != nil {
+		endpoint.HintNodes, endpoint.HintZones = readHints(path.Child("hints"), entry.Hints, left)
+	}
+	return endpoint
+}
+
+// isTrue reads a condition; the API says what an unset one means.
+func isTrue(condition *bool, unset bool) bool {
+	if condition == nil {
+		return unset
+	}
+	return *condition
+}
+
+// readPlace reads the name of an endpoint's node or zone; empty if it is not told, or is none. The API server checks the name of
+// a node only while the endpoints change, and that of a zone never.
+func readPlace(path *field.Path, name *string, rule func(string) []string, left *leftOut) string {
+	if name == nil || *name == "" {
+		return ""
+	}
+	if refused := invalid(path, *name, rule(*name)); len(refused) > 0 {
+		left.add(refused)
+		return ""
+	}
+	return *name
+}
+
+// readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means the nodes
+// that have no zone, as in kube-proxy.
+func readHints(path *field.Path, hints *discoveryv1.EndpointHints, left *leftOut) (forNodes, forZones []string) {
+	nodes := make([]string, 0, len(hints.ForNodes))
+	for _, hint := range hints.ForNodes {
+		nodes = append(nodes, hint.Name)
+	}
+	zones := make([]string, 0, len(hints.ForZones))
+	for _, hint := range hints.ForZones {
+		zones = append(zones, hint.Name)
+	}
+	return readHintNames(path.Child("forNodes"), nodes, validation.IsDNS1123Subdomain, left),
+		readHintNames(path.Child("forZones"), zones, validation.IsValidLabelValue, left)
+}
+
+// readHintNames returns the names that can be, each once. More than the API server allows are a mistake as a whole.
+func readHintNames(path *field.Path, names []string, rule func(string) []string, left *leftOut) []string {
+	if refused := checkLength(path, len(names), maxEndpointHints); len(refused) > 0 {
+		left.add(refused)
+		return nil
+	}
+	var read []string
+	seen := make(map[string]bool, len(names))
+	for i, name := range names {
+		refused := invalid(path.Index(i).Child("name"), name, rule(name))
+		left.add(refused)
+		if len(refused) == 0 && !seen[name] {
+			read = append(read, name)
+		}
+		seen[name] = true
+	}
+	return read
+}

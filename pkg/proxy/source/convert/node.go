@@ -1,0 +1,86 @@
+package convert
+
+import (
+	"maps"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do not matter.
+const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
+
+// Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and whether it is
+// leaving.
+//
+// It refuses what the API server would refuse in these. The API server takes any text for an address, so what is none is passed
+// over, as in kube-proxy.
+func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
+	metadata := field.NewPath("metadata")
+	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
+	errs = append(errs, checkClusterScoped(metadata, node.Namespace)...)
+	errs = append(errs, metav1validation.ValidateLabels(node.Labels, metadata.Child("labels"))...)
+	podCIDRs, refused := readPodCIDRs(field.NewPath("spec"), &node.Spec)
+	errs = append(errs, refused...)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return &model.Node{
+		Name:      node.Name,
+		Labels:    maps.Clone(node.Labels),
+		Addresses: readNodeAddresses(node.Status.Addresses),
+		PodCIDRs:  podCIDRs,
+		Leaving:   readLeaving(node),
+	}, nil
+}
+
+// readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if they need not.
+func readLeaving(node *corev1.Node) string {
+	if node.DeletionTimestamp != nil {
+		return "it is being deleted"
+	}
+	for i := range node.Spec.Taints {
+		if node.Spec.Taints[i].Key == toBeDeletedTaint {
+			return "it has the taint " + toBeDeletedTaint
+		}
+	}
+	return ""
+}
+
+// readNodeAddresses returns the first address of each family, internal ones before external ones. The first of all is of the
+// node's primary family.
+func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
+	var addrs []netip.Addr
+	for _, typ := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
+		for i := range entries {
+			if entries[i].Type != typ {
+				continue
+			}
+			addr, refused := readAddress(nil, entries[i].Address)
+			if len(refused) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() {
+				addrs = append(addrs, addr)
+			}
+		}
+	}
+	return firstOfEach(addrs, model.FamilyOf)
+}
+
+// readPodCIDRs reads spec.podCIDRs, or spec.podCIDR where there is only that, and returns the first range of each family.
+func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, field.ErrorList) {
+	texts, pathOf := node.PodCIDRs, spec.Child("podCIDRs").Index
+	if len(texts) == 0 && node.PodCIDR != "" {
+		texts, pathOf = []string{node.PodCIDR}, func(int) *field.Path { return spec.Child("podCIDR") }
+	}
+	var prefixes []netip.Prefix
+	var errs field.ErrorList
+	for i, text := range texts {
+		prefix, refused := readPrefix(pathOf(i), text)
+		prefixes, errs = append(prefixes, prefix), append(errs, refused...)
+	}
+	return firstOfEach(prefixes, model.FamilyOfPrefix), errs
+}

@@ -1,0 +1,137 @@
+package convert
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func TestNodeKeepsNameAndLabels(t *testing.T) {
+	got, errs := Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1.example", Labels: map[string]string{"example.com/rack": "r1"}}})
+	want := &model.Node{Name: "n1.example", Labels: map[string]string{"example.com/rack": "r1"}}
+	if diff := cmp.Diff(want, got); diff != "" || len(errs) > 0 {
+		t.Errorf("Node() (-want +got):\n%s%v", diff, errs)
+	}
+	_, errs = Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Namespace: "default"}})
+	if diff := cmp.Diff([]string{"metadata.namespace: Forbidden: not allowed on this type"}, texts(errs)); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	if _, errs = Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "N1", Labels: map[string]string{"a b": "c"}}}); len(errs) != 2 {
+		t.Errorf("errors = %v, want one for the name and one for the label", errs)
+	}
+}
+
+func TestNodeAddresses(t *testing.T) {
+	internal := func(addr string) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: addr}
+	}
+	external := func(addr string) corev1.NodeAddress {
+		return corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: addr}
+	}
+	for name, test := range map[string]struct {
+		given []corev1.NodeAddress
+		want  []string
+	}{
+		"a Node that names none has none": {},
+		"the first internal address counts, wherever it stands": {
+			[]corev1.NodeAddress{external("192.0.2.1"), internal("10.0.0.1"), internal("10.0.0.2")}, []string{"10.0.0.1"}},
+		"without an internal address, the first external one counts": {
+			[]corev1.NodeAddress{external("192.0.2.1"), external("192.0.2.2")}, []string{"192.0.2.1"}},
+		"the first address of the other family counts too": {
+			[]corev1.NodeAddress{internal("fd00::1"), internal("fd00::2"), internal("10.0.0.1")}, []string{"fd00::1", "10.0.0.1"}},
+		"for the other family an internal address is better than an external one before it": {
+			[]corev1.NodeAddress{external("2001:db8::1"), internal("10.0.0.1"), internal("fd00::1")}, []string{"10.0.0.1", "fd00::1"}},
+		"for the other family an external address will do": {
+			[]corev1.NodeAddress{internal("10.0.0.1"), external("192.0.2.1"), external("2001:db8::1")}, []string{"10.0.0.1", "2001:db8::1"}},
+		"host names are ignored, even those that look like addresses": {
+			[]corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "10.0.0.9"}, {Type: corev1.NodeInternalDNS, Address: "n1"},
+				{Type: corev1.NodeExternalDNS, Address: "10.0.0.8"}, internal("10.0.0.1")}, []string{"10.0.0.1"}},
+		"what is no address of a machine is ignored": {
+			[]corev1.NodeAddress{internal(""), internal("n1"), internal("fe80::1%eth0"), internal("0.0.0.0"), internal("224.0.0.1"),
+				internal("10.0.0.1")}, []string{"10.0.0.1"}},
+		"leading zeros and an address mapped into IPv6 are read as kube-proxy reads them": {
+			[]corev1.NodeAddress{internal("::ffff:010.0.0.1")}, []string{"10.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: test.given}}
+			got, errs := Node(node)
+			if len(errs) > 0 {
+				t.Fatalf("Node() refused: %v", errs)
+			}
+			if diff := cmp.Diff(addrs(test.want...), got.Addresses, equateValues); diff != "" {
+				t.Errorf("addresses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodePodCIDRs(t *testing.T) {
+	for name, test := range map[string]struct {
+		given corev1.NodeSpec
+		want  []string
+	}{
+		"a Node without any has none": {},
+		"the first of each family counts": {
+			corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24", "10.2.0.0/24", "fd00:1::/64"}}, []string{"10.1.0.0/24", "fd00:1::/64"}},
+		"podCIDR alone is enough": {corev1.NodeSpec{PodCIDR: "10.1.0.0/24"}, []string{"10.1.0.0/24"}},
+		"podCIDRs count more than podCIDR": {
+			corev1.NodeSpec{PodCIDR: "10.9.0.0/24", PodCIDRs: []string{"10.1.0.0/24"}}, []string{"10.1.0.0/24"}},
+		"bits behind the length are no range": {corev1.NodeSpec{PodCIDR: "010.1.0.77/24"}, []string{"10.1.0.0/24"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, errs := Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: test.given})
+			if len(errs) > 0 {
+				t.Fatalf("Node() refused: %v", errs)
+			}
+			if diff := cmp.Diff(prefixes(test.want...), got.PodCIDRs, equateValues); diff != "" {
+				t.Errorf("pod CIDRs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodeWithAPodCIDRThatIsNoneIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		given corev1.NodeSpec
+		want  string
+	}{
+		"in podCIDRs": {corev1.NodeSpec{PodCIDRs: []string{"10.1.0.0/24", "x"}},
+			`spec.podCIDRs[1]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`},
+		"in podCIDR": {corev1.NodeSpec{PodCIDR: "10.1.0.0"},
+			`spec.podCIDR: Invalid value: "10.1.0.0": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, errs := Node(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: test.given})
+			if diff := cmp.Diff([]string{test.want}, texts(errs)); diff != "" || got != nil {
+				t.Errorf("Node() = %v, errors (-want +got):\n%s", got, diff)
+			}
+		})
+	}
+}
+
+func TestNodeThatLeavesSaysWhy(t *testing.T) {
+	now := metav1.Now()
+	for name, test := range map[string]struct {
+		given corev1.Node
+		want  string
+	}{
+		"a node that stays": {corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{
+			{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoExecute}}}}, ""},
+		"a node that is being deleted": {corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}}, "it is being deleted"},
+		"a node that the autoscaler is about to delete, whatever the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
+			"it has the taint ToBeDeletedByClusterAutoscaler"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.given.Name = "n1"
+			got, errs := Node(&test.given)
+			if len(errs) > 0 || got.Leaving != test.want {
+				t.Errorf("Leaving = %q, want %q; errors %v", got.Leaving, test.want, errs)
+			}
+		})
+	}
+}

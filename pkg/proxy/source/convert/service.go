@@ -1,0 +1,79 @@
+package convert
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to serve:
+// one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is the name of ours
+// in policy.ServiceProxyNameLabel; empty if it has none.
+//
+// It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the Service, and
+// would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
+func Service(service *corev1.Service, proxyName string) (*model.Service, field.ErrorList) {
+	if !isProxied(service, proxyName) {
+		return nil, nil
+	}
+	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
+	errs := checkNamespace(metadata.Child("namespace"), service.Namespace)
+	errs = append(errs, checkName(metadata.Child("name"), service.Name, validation.IsDNS1123Label)...)
+	errs = append(errs, checkType(spec.Child("type"), service.Spec.Type)...)
+
+	clusterIPs, refused := readClusterIPs(spec, &service.Spec)
+	errs = append(errs, refused...)
+	ports, refused := readServicePorts(spec.Child("ports"), &service.Spec)
+	errs = append(errs, refused...)
+	affinity, refused := readAffinity(spec, &service.Spec)
+	errs = append(errs, refused...)
+	internalLocal, refused := readInternalPolicy(spec.Child("internalTrafficPolicy"), service.Spec.InternalTrafficPolicy)
+	errs = append(errs, refused...)
+	externalLocal, refused := readExternalPolicy(spec.Child("externalTrafficPolicy"), &service.Spec)
+	errs = append(errs, refused...)
+	ranges, refused := readSourceRanges(spec.Child("loadBalancerSourceRanges"), &service.Spec)
+	errs = append(errs, refused...)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	var left leftOut
+	return &model.Service{
+		Name:                 model.ObjectName{Namespace: service.Namespace, Name: service.Name},
+		Created:              service.CreationTimestamp.UTC(),
+		ClusterIPs:           clusterIPs,
+		Ports:                ports,
+		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, &left),
+		LoadBalancerIPs:      readIngress(service.Status.LoadBalancer.Ingress, clusterIPs, &left),
+		SourceRanges:         ranges,
+		HealthCheckNodePort:  readHealthCheckNodePort(spec.Child("healthCheckNodePort"), &service.Spec, &left),
+		InternalTrafficLocal: internalLocal,
+		ExternalTrafficLocal: externalLocal,
+		AffinityTimeout:      affinity,
+		Topology:             policy.Parse(service.Annotations, externalLocal),
+		LeftOut:              left.list(),
+	}, nil
+}
+
+// isProxied reports whether this proxy serves the Service.
+func isProxied(service *corev1.Service, proxyName string) bool {
+	if !policy.IsHandledBy(service.Labels, proxyName) {
+		return false
+	}
+	spec := &service.Spec
+	if spec.Type == corev1.ServiceTypeExternalName || spec.ClusterIP == corev1.ClusterIPNone {
+		return false
+	}
+	return spec.ClusterIP != "" || len(spec.ClusterIPs) > 0
+}
+
+func checkType(path *field.Path, typ corev1.ServiceType) field.ErrorList {
+	switch typ {
+	case "", corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, typ, []corev1.ServiceType{corev1.ServiceTypeClusterIP,
+		corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeExternalName})}
+}

@@ -1,0 +1,112 @@
+package convert
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// readClusterIPs reads spec.clusterIPs, or spec.clusterIP where an older API server or a person wrote only that.
+func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr, field.ErrorList) {
+	path := spec.Child("clusterIPs")
+	texts, pathOf := service.ClusterIPs, path.Index
+	switch {
+	case len(texts) == 0:
+		texts, pathOf = []string{service.ClusterIP}, func(int) *field.Path { return spec.Child("clusterIP") }
+	case service.ClusterIP == "":
+		return nil, field.ErrorList{field.Invalid(path, texts, "must be empty when `clusterIP` is not specified")}
+	case texts[0] != service.ClusterIP:
+		return nil, field.ErrorList{field.Invalid(path.Index(0), texts[0], "must be the value of `clusterIP`")}
+	case len(texts) > len(model.Families):
+		return nil, field.ErrorList{field.TooMany(path, len(texts), len(model.Families))}
+	}
+	var addrs []netip.Addr
+	var errs field.ErrorList
+	for i, text := range texts {
+		addr, refused := readUnicast(pathOf(i), text)
+		if len(refused) == 0 {
+			refused = checkClusterIPFamily(spec, pathOf(i), service.IPFamilies, addrs, addr)
+		}
+		errs = append(errs, refused...)
+		addrs = append(addrs, addr)
+	}
+	return addrs, errs
+}
+
+// checkClusterIPFamily refuses a ClusterIP after the earlier ones that shares a family with one of them, or is not of the family
+// that spec.ipFamilies names at its place.
+func checkClusterIPFamily(
+	spec, path *field.Path, names []corev1.IPFamily, earlier []netip.Addr, addr netip.Addr,
+) field.ErrorList {
+	place := len(earlier)
+	for _, other := range earlier {
+		if other.IsValid() && model.FamilyOf(other) == model.FamilyOf(addr) {
+			return field.ErrorList{field.Invalid(path, addr.String(), "may specify no more than one IP for each IP family")}
+		}
+	}
+	if place >= len(names) {
+		return nil
+	}
+	family, ok := families[names[place]]
+	if !ok {
+		supported := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+		return field.ErrorList{field.NotSupported(spec.Child("ipFamilies").Index(place), names[place], supported)}
+	}
+	return wrongFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", place))
+}
+
+// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is passed over in silence as in
+// kube-proxy.
+func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
+	var addrs []netip.Addr
+	for i, text := range texts {
+		if strings.TrimSpace(text) != "" {
+			addrs = appendServed(addrs, path.Index(i), text, clusterIPs, left)
+		}
+	}
+	return addrs
+}
+
+// readIngress reads the load balancers' addresses that are served here, whatever the Service's type, as in kube-proxy.
+//
+// A load balancer without an IP is reached by a name, which is none of our business; one in mode Proxy wants its packets to
+// come to it from everywhere, so its address must not be served here (KEP-1860).
+func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
+	var addrs []netip.Addr
+	list := field.NewPath("status", "loadBalancer", "ingress")
+	for i := range ingress {
+		entry, path := &ingress[i], list.Index(i)
+		mode := corev1.LoadBalancerIPModeVIP
+		if entry.IPMode != nil {
+			mode = *entry.IPMode
+		}
+		switch {
+		case entry.IP == "" || mode == corev1.LoadBalancerIPModeProxy:
+		case mode == corev1.LoadBalancerIPModeVIP:
+			addrs = appendServed(addrs, path.Child("ip"), entry.IP, clusterIPs, left)
+		default:
+			supported := []corev1.LoadBalancerIPMode{corev1.LoadBalancerIPModeVIP, corev1.LoadBalancerIPModeProxy}
+			left.add(field.ErrorList{field.NotSupported(path.Child("ipMode"), mode, supported)})
+		}
+	}
+	return addrs
+}
+
+// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. One that cannot be is left out and
+// said to be; one of a family without a ClusterIP is not used and nothing is said, as in kube-proxy: on a Service of one
+// family in a cluster of two, load balancers with addresses of both are ordinary.
+func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
+	addr, refused := readUnicast(path, text)
+	left.add(refused)
+	ofFamily := func(clusterIP netip.Addr) bool { return model.FamilyOf(clusterIP) == model.FamilyOf(addr) }
+	if len(refused) > 0 || slices.Contains(addrs, addr) || !slices.ContainsFunc(clusterIPs, ofFamily) {
+		return addrs
+	}
+	return append(addrs, addr)
+}

@@ -1,0 +1,158 @@
+package convert
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
+)
+
+// balanced is a Service of type LoadBalancer with source ranges.
+func balanced(ranges ...string) *corev1.Service {
+	service := webService()
+	service.Spec.Type = corev1.ServiceTypeLoadBalancer
+	service.Spec.LoadBalancerSourceRanges = ranges
+	service.Status.LoadBalancer.Ingress = ingressOf("192.0.2.1")
+	return service
+}
+
+func TestSourceRanges(t *testing.T) {
+	annotated := balanced()
+	annotated.Annotations = map[string]string{corev1.AnnotationLoadBalancerSourceRangesKey: "10.0.0.0/8"}
+	for name, test := range map[string]struct {
+		given *corev1.Service
+		want  []string
+	}{
+		"none": {balanced(), nil},
+		"ranges are sorted by family and address": {
+			balanced("fd00::/8", "192.0.2.0/24", "10.0.0.0/8"), []string{"10.0.0.0/8", "192.0.2.0/24", "fd00::/8"}},
+		"white space around a range is ignored": {
+			balanced(" 10.0.0.0/8\t", "\n192.0.2.0/24"), []string{"10.0.0.0/8", "192.0.2.0/24"}},
+		"a range within another one is merged":    {balanced("10.1.0.0/16", "10.0.0.0/8", "10.2.3.4/32"), []string{"10.0.0.0/8"}},
+		"the same range twice is one":             {balanced("10.0.0.0/8", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"adjacent ranges are merged":              {balanced("10.0.1.0/24", "10.0.0.0/24"), []string{"10.0.0.0/23"}},
+		"adjacent ranges that make none stay two": {balanced("10.0.1.0/24", "10.0.2.0/24"), []string{"10.0.1.0/24", "10.0.2.0/24"}},
+		"IPv6 ranges are merged too":              {balanced("2001:db8:1::/48", "2001:db8::/48"), []string{"2001:db8::/47"}},
+		"the last IPv4 range meets no IPv6 range": {balanced("255.0.0.0/8", "::/8"), []string{"255.0.0.0/8", "::/8"}},
+		"bits behind the length are no range":     {balanced("10.1.2.3/8"), []string{"10.0.0.0/8"}},
+		"leading zeros are decimal":               {balanced("010.000.000.000/08"), []string{"10.0.0.0/8"}},
+		"a range mapped into IPv6 is of IPv4":     {balanced("::ffff:10.0.0.0/104"), []string{"10.0.0.0/8"}},
+		"/0 opens its family":                     {balanced("0.0.0.0/0", "10.0.0.0/8"), nil},
+		"/0 opens no other family":                {balanced("0.0.0.0/0", "fd00::/8"), []string{"fd00::/8"}},
+		"::/0 opens IPv6 alone":                   {balanced("::/0", "10.0.0.0/8"), []string{"10.0.0.0/8"}},
+		"/0 of both families opens both":          {balanced("::/0", "0.0.0.0/0"), nil},
+		"two halves of all addresses are all":     {balanced("128.0.0.0/1", "0.0.0.0/1"), nil},
+		"all of IPv4 mapped into IPv6 is all":     {balanced("::ffff:0:0/96"), nil},
+		"a range of a family without a ClusterIP": {balanced("fd00::/8"), []string{"fd00::/8"}},
+		"the legacy annotation is never read":     {annotated, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, errs := Service(test.given, "")
+			if len(errs) > 0 {
+				t.Fatalf("Service() refused: %v", errs)
+			}
+			if diff := cmp.Diff(prefixes(test.want...), got.SourceRanges, equateValues); diff != "" || len(got.LeftOut) > 0 {
+				t.Errorf("source ranges (-want +got):\n%sleft out: %q", diff, got.LeftOut)
+			}
+		})
+	}
+}
+
+// Ranges of 256 addresses in each family collide and adjoin all the time. What is made of them must allow the same addresses.
+func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var given []netip.Prefix
+		var texts []string
+		for range random.IntN(12) {
+			addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))})
+			bits := 32
+			if random.IntN(2) == 0 {
+				addr, bits = netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(random.IntN(256))}), 128
+			}
+			prefix := netip.PrefixFrom(addr, bits-random.IntN(7))
+			given, texts = append(given, prefix), append(texts, prefix.String())
+		}
+		service, errs := Service(balanced(texts...), "")
+		if len(errs) > 0 {
+			t.Fatalf("%q are refused: %v", texts, errs)
+		}
+		promise.CheckPrefixes(t, service.SourceRanges)
+		for last := range 256 {
+			for _, addr := range []netip.Addr{
+				netip.AddrFrom4([4]byte{10, 0, 0, byte(last)}), netip.AddrFrom16([16]byte{0: 0xfd, 15: byte(last)}),
+			} {
+				contains := func(prefix netip.Prefix) bool { return prefix.Contains(addr) }
+				if want, got := slices.ContainsFunc(given, contains), slices.ContainsFunc(service.SourceRanges, contains); want != got {
+					t.Fatalf("%q became %v: %s is in them: %v, want %v", texts, service.SourceRanges, addr, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestSourceRangesThatCannotBeRefuseTheServiceSoThatNothingIsOpened(t *testing.T) {
+	const noRange = `must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)`
+	nodePort := balanced("10.0.0.0/8")
+	nodePort.Spec.Type = corev1.ServiceTypeNodePort
+	for name, test := range map[string]struct {
+		given *corev1.Service
+		want  []string
+	}{
+		"an address": {balanced("10.0.0.1"), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "10.0.0.1": ` + noRange}},
+		"nothing":    {balanced(" "), []string{`spec.loadBalancerSourceRanges[0]: Invalid value: "": ` + noRange}},
+		"a length beyond the address, among good ranges": {balanced("10.0.0.0/8", "10.0.0.0/33", "::/0", "fd00::/129"), []string{
+			`spec.loadBalancerSourceRanges[1]: Invalid value: "10.0.0.0/33": ` + noRange,
+			`spec.loadBalancerSourceRanges[3]: Invalid value: "fd00::/129": ` + noRange}},
+		"ranges on a Service of another type, whose status may still name an address": {nodePort,
+			[]string{"spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, errs := Service(test.given, "")
+			if diff := cmp.Diff(test.want, texts(errs)); diff != "" || got != nil {
+				t.Errorf("Service() = %v, errors (-want +got):\n%s", got, diff)
+			}
+		})
+	}
+}
+
+func TestHealthCheckNodePort(t *testing.T) {
+	const useless = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+	for name, test := range map[string]struct {
+		typ     corev1.ServiceType
+		policy  corev1.ServiceExternalTrafficPolicy
+		given   int32
+		want    uint16
+		leftOut []string
+	}{
+		"a load balancer that stays on the node has one": {
+			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 32000, 32000, nil},
+		"it may do without": {corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 0, 0, nil},
+		"a load balancer of the whole cluster has none": {
+			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyCluster, 32000, 0,
+			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
+		"a Service without a load balancer has none": {
+			corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal, 32000, 0,
+			[]string{"spec.healthCheckNodePort: Invalid value: 32000: " + useless}},
+		"one that cannot be is left out, and the Service is served": {
+			corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 97536, 0,
+			[]string{"spec.healthCheckNodePort: Invalid value: 97536: must be between 1 and 65535, inclusive"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webService()
+			given.Spec.Type, given.Spec.ExternalTrafficPolicy, given.Spec.HealthCheckNodePort = test.typ, test.policy, test.given
+			got, errs := Service(given, "")
+			if len(errs) > 0 {
+				t.Fatalf("Service() refused: %v", errs)
+			}
+			if diff := cmp.Diff(test.leftOut, got.LeftOut, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
+				t.Errorf("port %d, want %d; left out (-want +got):\n%s", got.HealthCheckNodePort, test.want, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package convert
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// The API server's bounds of an EndpointSlice.
+const (
+	maxSliceEndpoints = 1000
+	maxSlicePorts     = 20000
+	maxEndpointHints  = 8
+)
+
+// EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice that
+// is not ours to serve: one of a headless Service, of no Service, or with names instead of addresses.
+//
+// It refuses a slice that does not say whose it is or of what family. A port or an endpoint that cannot be is left out alone, with
+// a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a slice that is refused for
+// one of many goes on sending connections to endpoints that left long ago. But a slice that names ports or endpoints of which
+// none is left is refused, too. It would take all connections from a Service that worked until somebody made a mistake.
+func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, field.ErrorList) {
+	service, serves := servedService(slice)
+	if !serves {
+		return nil, nil
+	}
+	metadata := field.NewPath("metadata")
+	errs := checkNamespace(metadata.Child("namespace"), slice.Namespace)
+	errs = append(errs, checkName(metadata.Child("name"), slice.Name, validation.IsDNS1123Subdomain)...)
+	errs = append(errs, checkName(metadata.Child("labels").Key(discoveryv1.LabelServiceName), service, validation.IsDNS1123Label)...)
+	family, refused := readAddressType(field.NewPath("addressType"), slice.AddressType)
+	errs = append(errs, refused...)
+	ports, endpoints := field.NewPath("ports"), field.NewPath("endpoints")
+	errs = append(errs, checkLength(ports, len(slice.Ports), maxSlicePorts)...)
+	errs = append(errs, checkLength(endpoints, len(slice.Endpoints), maxSliceEndpoints)...)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	var left leftOut
+	read := &model.EndpointSlice{
+		Name:      model.ObjectName{Namespace: slice.Namespace, Name: slice.Name},
+		Service:   model.ObjectName{Namespace: slice.Namespace, Name: service},
+		Family:    family,
+		Ports:     readSlicePorts(ports, slice.Ports, &left),
+		Endpoints: readEndpoints(endpoints, family, slice.Endpoints, &left),
+
+		TriggeredAt: readTriggeredAt(slice.Annotations),
+	}
+	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
+	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
+		return nil, left.errs
+	}
+	read.LeftOut = left.list()
+	return read, nil
+}
+
+// readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this version. It is
+// zero without that annotation, as on a slice that somebody else wrote, and if it holds no time: nothing depends on it but a metric.
+func readTriggeredAt(annotations map[string]string) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return time.Time{}
+	}
+	return at.UTC()
+}
+
+// servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
+func servedService(slice *discoveryv1.EndpointSlice) (name string, serves bool) {
+	if _, headless := slice.Labels[corev1.IsHeadlessService]; headless || slice.AddressType == discoveryv1.AddressTypeFQDN {
+		return "", false
+	}
+	name = slice.Labels[discoveryv1.LabelServiceName]
+	return name, name != ""
+}
+
+// readAddressType returns the family of a slice's addresses.
+func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Family, field.ErrorList) {
+	if typ == "" {
+		return 0, field.ErrorList{field.Required(path, "")}
+	}
+	family, ok := families[corev1.IPFamily(typ)]
+	if !ok {
+		return 0, field.ErrorList{field.NotSupported(path, typ, []discoveryv1.AddressType{
+			discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6, discoveryv1.AddressTypeFQDN})}
+	}
+	return family, nil
+}
+
+// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, one without a name or a number is none, nor is number 0.
+func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
+	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
+	names := make(map[string]bool, len(entries))
+	for i := range entries {
+		port, refused := readSlicePort(path.Index(i), &entries[i])
+		if len(refused) == 0 && names[port.Name] {
+			refused = field.ErrorList{field.Duplicate(path.Index(i).Child("name"), port.Name)}
+		}
+		left.add(refused)
+		if len(refused) == 0 {
+			names[port.Name] = true
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+func readSlicePort(path *field.Path, entry *discoveryv1.EndpointPort) (model.SlicePort, field.ErrorList) {
+	switch {
+	case entry.Name == nil: // the API server would have named it ""
+		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("name"), "")}
+	case entry.Port == nil:
+		return model.SlicePort{}, field.ErrorList{field.Required(path.Child("port"), "no number does not mean every port")}
+	}
+	errs := checkPortName(path.Child("name"), *entry.Name)
+	var name corev1.Protocol
+	if entry.Protocol != nil {
+		name = *entry.Protocol
+	}
+	protocol, refused := readProtocol(path.Child("protocol"), name)
+	errs = append(errs, refused...)
+	number, refused := readPort(path.Child("port"), *entry.Port)
+	errs = append(errs, refused...)
+	return model.SlicePort{Name: *entry.Name, Protocol: protocol, Port: number}, errs
+}

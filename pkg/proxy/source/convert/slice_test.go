@@ -1,0 +1,214 @@
+package convert
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
+	given := webSlice()
+	given.Ports = append(given.Ports,
+		discoveryv1.EndpointPort{Name: new(""), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
+	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{
+		Addresses:  []string{"10.244.0.6", "10.244.0.7"},
+		NodeName:   new("n1"),
+		Zone:       new("a"),
+		Conditions: discoveryv1.EndpointConditions{Ready: new(false), Serving: new(false), Terminating: new(true)},
+		Hints: &discoveryv1.EndpointHints{
+			ForNodes: []discoveryv1.ForNode{{Name: "n1"}}, ForZones: []discoveryv1.ForZone{{Name: "a"}, {Name: ""}}},
+	})
+	want := &model.EndpointSlice{
+		Name:    model.ObjectName{Namespace: "default", Name: "web-abc"},
+		Service: model.ObjectName{Namespace: "default", Name: "web"},
+		Family:  model.IPv4,
+		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Protocol: model.UDP, Port: 53}},
+		Endpoints: []model.SliceEndpoint{
+			{Addr: addrs("10.244.0.5")[0], Endpoint: model.Endpoint{Ready: true, Serving: true}},
+			{Addr: addrs("10.244.0.6")[0], Endpoint: model.Endpoint{
+				Node: "n1", Zone: "a", Terminating: true, HintNodes: []string{"n1"}, HintZones: []string{"a", ""}}},
+		},
+	}
+	got, errs := EndpointSlice(given)
+	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
+		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)
+	}
+}
+
+func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
+	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
+		"a headless Service's":           func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
+		"nobody's":                       func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
+		"one with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
+		"one of names":                   func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN },
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			change(given)
+			if got, errs := EndpointSlice(given); got != nil || len(errs) > 0 {
+				t.Errorf("EndpointSlice() = %v, %v; want nothing", got, errs)
+			}
+		})
+	}
+}
+
+func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
+	const notALabel = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end ` +
+		`with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
+	for name, test := range map[string]struct {
+		change func(*discoveryv1.EndpointSlice)
+		want   []string
+	}{
+		"unknown address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "IP" },
+			[]string{`addressType: Unsupported value: "IP": supported values: "IPv4", "IPv6", "FQDN"`}},
+		"no address type": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "" }, []string{`addressType: Required value`}},
+		"too many endpoints": {
+			func(s *discoveryv1.EndpointSlice) { s.Endpoints = make([]discoveryv1.Endpoint, 1001) },
+			[]string{`endpoints: Too many: 1001: must have at most 1000 items`},
+		},
+		"too many ports": {
+			func(s *discoveryv1.EndpointSlice) { s.Ports = make([]discoveryv1.EndpointPort, 20001) },
+			[]string{`ports: Too many: 20001: must have at most 20000 items`},
+		},
+		"no port that can be": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(70000)) },
+			[]string{`ports[0].port: Invalid value: 70000: must be between 1 and 65535, inclusive`}},
+		"no endpoint that can be, among other things": {func(s *discoveryv1.EndpointSlice) {
+			s.Endpoints[0].Addresses[0] = "127.0.0.1"
+			s.Ports = append(s.Ports, s.Ports[0])
+		}, []string{`ports[1].name: Duplicate value: "http"`,
+			`endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
+		"no names": {func(s *discoveryv1.EndpointSlice) { s.Namespace, s.Name = "", "" },
+			[]string{`metadata.namespace: Required value`, `metadata.name: Required value`}},
+		"a Service by an impossible name": {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "Web" },
+			[]string{`metadata.labels[kubernetes.io/service-name]: Invalid value: "Web": ` + notALabel}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			test.change(given)
+			got, errs := EndpointSlice(given)
+			if got != nil {
+				t.Errorf("EndpointSlice() = %v besides errors", got)
+			}
+			if diff := cmp.Diff(test.want, texts(errs)); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Each case changes a second port of the slice, and the first one stays in use.
+func TestAPortThatCannotBeIsLeftOutAlone(t *testing.T) {
+	const outOfRange = `must be between 1 and 65535, inclusive`
+	for name, test := range map[string]struct {
+		port discoveryv1.EndpointPort
+		want []string
+	}{
+		"port that 16 bits would turn into another": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(70000))},
+			[]string{`ports[1].port: Invalid value: 70000: ` + outOfRange}},
+		"negative port": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(-1))},
+			[]string{`ports[1].port: Invalid value: -1: ` + outOfRange}},
+		"port 0": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0))},
+			[]string{`ports[1].port: Invalid value: 0: ` + outOfRange}},
+		"port without a number": {discoveryv1.EndpointPort{Name: new("b")},
+			[]string{`ports[1].port: Required value: no number does not mean every port`}},
+		"port without a name": {discoveryv1.EndpointPort{Port: new(int32(70000))}, []string{`ports[1].name: Required value`}},
+		"unknown protocol": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(1)), Protocol: new(corev1.Protocol("ICMP"))},
+			[]string{`ports[1].protocol: Unsupported value: "ICMP": supported values: "TCP", "UDP", "SCTP"`}},
+		"second port of one name": {discoveryv1.EndpointPort{Name: new("http"), Port: new(int32(1))},
+			[]string{`ports[1].name: Duplicate value: "http"`}},
+		"several things wrong at once": {discoveryv1.EndpointPort{Name: new("b"), Port: new(int32(0)), Protocol: new(corev1.Protocol("x"))},
+			[]string{`ports[1].protocol: Unsupported value: "x": supported values: "TCP", "UDP", "SCTP"`,
+				`ports[1].port: Invalid value: 0: ` + outOfRange}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			given.Ports = append(given.Ports, test.port)
+			wantLeftOut(t, given, webSliceModel(), test.want)
+		})
+	}
+}
+
+func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
+	given := webSlice()
+	for range 999 {
+		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
+	}
+	got, errs := EndpointSlice(given)
+	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.LeftOut) != maxLeftOut+1 || got.LeftOut[maxLeftOut] != "and 979 more" {
+		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxLeftOut)
+	}
+}
+
+func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
+	given := webSlice()
+	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
+	got, errs := EndpointSlice(given)
+	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > manifest.MaxPrinted+len("...") ||
+		strings.ContainsAny(got.LeftOut[0], "\n\x1b") {
+		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
+	}
+}
+
+// wantLeftOut converts a slice and asserts what is made of it, and what is not.
+func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, leftOut []string) {
+	t.Helper()
+	want.LeftOut = leftOut
+	got, errs := EndpointSlice(given)
+	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
+		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)
+	}
+}
+
+func TestEndpointSliceMayHaveNoPortsOrNoEndpoints(t *testing.T) {
+	given, want := webSlice(), webSliceModel()
+	given.Ports, want.Ports = nil, nil
+	wantLeftOut(t, given, want, nil)
+	given, want = webSlice(), webSliceModel()
+	given.Endpoints, want.Endpoints = nil, nil
+	wantLeftOut(t, given, want, nil)
+}
+
+func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
+	given := webSlice()
+	given.Ports, given.Endpoints = nil, nil
+	for i := range 100 {
+		given.Ports = append(given.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprintf("p%d", i)), Port: new(int32(i + 1))})
+	}
+	for i := range 1000 {
+		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.1.%d.%d", i/250, i%250)}})
+	}
+	got, errs := EndpointSlice(given)
+	if len(errs) > 0 || len(got.Endpoints) != 1000 || len(got.Ports) != 100 {
+		t.Errorf("EndpointSlice() = %v, %v; want all of it", got, errs)
+	}
+}
+
+func TestEndpointSliceSaysWhenItsCauseHappened(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        time.Time
+	}{
+		"as the controller stamped it": {map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "2026-11-21T09:00:00.25+01:00"},
+			time.Date(2026, 11, 21, 8, 0, 0, 250_000_000, time.UTC)},
+		"not without the annotation": {nil, time.Time{}},
+		"not with one that is no time": {
+			map[string]string{"endpoints.kubernetes.io/last-change-trigger-time": "yesterday"}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webSlice()
+			given.Annotations = test.annotations
+			got, errs := EndpointSlice(given)
+			if len(errs) > 0 || got.TriggeredAt != test.want {
+				t.Errorf("TriggeredAt = %v, want %v; errors %v", got.TriggeredAt, test.want, errs)
+			}
+		})
+	}
+}

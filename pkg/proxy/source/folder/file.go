@@ -1,0 +1,107 @@
+package folder
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+)
+
+// settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the resolution of
+// a file system's clock (up to two seconds) leave the same stamp.
+const settleTime = 2 * time.Second
+
+// errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the file in
+// "kubectl get ... > file" before kubectl has asked for anything.
+var errEmptied = errors.New("it is empty, as a file is that somebody begins to write; delete it to remove its objects")
+
+// stamp tells one state of a file from another without reading it.
+type stamp struct {
+	inode    manifest.Inode
+	size     int64
+	modified syscall.Timespec
+	changed  syscall.Timespec
+}
+
+// file is one file of the folder, as it was read last.
+type file struct {
+	stamp     stamp
+	isSettled bool // the stamp would tell if the file had changed since
+	sum       [sha256.Size]byte
+	contents  contents
+	// failure is why the file could not be read the last time; the contents are then those before.
+	failure error
+}
+
+// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
+func (f *file) read(dir, name string, now time.Time) *file {
+	updated := *f
+	text, err := updated.newText(filepath.Join(dir, name), now)
+	updated.failure = err
+	if err != nil {
+		updated.stamp = stamp{}
+		return &updated
+	}
+	if text == nil {
+		return &updated
+	}
+	if len(text) == 0 && f.mayHoldObjects() {
+		updated.failure = errEmptied
+		return &updated
+	}
+	if sum := sha256.Sum256(text); sum != f.sum {
+		updated.sum = sum
+		updated.contents = decode(name, text)
+	}
+	return &updated
+}
+
+// mayHoldObjects reports whether the file held objects when it was read last, as far as that could be told.
+func (f *file) mayHoldObjects() bool {
+	wasRead := f.sum != [sha256.Size]byte{}
+	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)
+}
+
+// newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.
+func (f *file) newText(name string, now time.Time) ([]byte, error) {
+	// A pipe would keep an ordinary open waiting for its writer.
+	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = opened.Close() }() // nothing was written that closing could lose
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
+	}
+	if info.Size() > manifest.MaxSize {
+		return nil, manifest.TooLarge(name, info.Size())
+	}
+	found := stampOf(info)
+	if f.isSettled && found == f.stamp && f.failure == nil {
+		return nil, nil
+	}
+	text, err := manifest.Read(name, opened)
+	if err != nil {
+		return nil, err
+	}
+	f.stamp = found
+	f.isSettled = now.Sub(time.Unix(found.changed.Unix())) > settleTime
+	return text, nil
+}
+
+func stampOf(info os.FileInfo) stamp {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{size: info.Size()}
+	}
+	return stamp{inode: manifest.InodeOf(info), size: stat.Size, modified: stat.Mtim, changed: stat.Ctim}
+}

@@ -1,0 +1,78 @@
+package folder
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
+type Folder struct {
+	isLoaded bool
+	files    map[string]*file // by path relative to the folder
+	inForce  map[convert.ObjectKey]entry
+}
+
+// Load reads what changed in the folder since the last load, and returns what that makes different. The first load returns
+// everything.
+//
+// It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in force
+// until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
+func (f *Folder) Load(dir string) (convert.Update, error) {
+	found, err := manifest.Scan(dir)
+	if err != nil {
+		if !f.isLoaded {
+			return convert.Update{}, err
+		}
+		_, problems := resolve(f.inForce, f.files)
+		return convert.Update{Problems: convert.SortProblems(append(problems, unreadableProblem(".", err)))}, nil
+	}
+	files := f.read(dir, found)
+	inForce, problems := resolve(f.inForce, files)
+	for name, failure := range found.Unreadable {
+		if files[name] == nil {
+			problems = append(problems, unreadableProblem(name, failure))
+		}
+	}
+	change := changeBetween(f.inForce, inForce)
+	f.files, f.inForce, f.isLoaded = files, inForce, true
+	return convert.Update{Change: change, Problems: convert.SortProblems(problems)}, nil
+}
+
+// read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
+func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
+	now := time.Now()
+	files := make(map[string]*file, len(found.Files))
+	for _, name := range found.Files {
+		old := f.files[name]
+		if old == nil {
+			old = &file{}
+		}
+		current := old.read(dir, name, now)
+		if errors.Is(current.failure, fs.ErrNotExist) {
+			continue // deleted a moment ago
+		}
+		files[name] = current
+	}
+	for name, old := range f.files {
+		if failure := found.FailureOf(name); failure != nil && files[name] == nil {
+			hidden := *old
+			hidden.failure, hidden.isSettled = failure, false
+			files[name] = &hidden
+		}
+	}
+	return files
+}
+
+// unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.
+func unreadableProblem(name string, err error) convert.Problem {
+	reason := err.Error()
+	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = atPath.Err.Error()
+	}
+	return convert.NewProblem(name, "", "", "cannot be read: "+strings.TrimSpace(reason))
+}

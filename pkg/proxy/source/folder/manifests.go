@@ -1,0 +1,55 @@
+package folder
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine.
+type Manifests struct {
+	dir    string
+	log    *slog.Logger
+	folder Folder
+}
+
+// NewManifests returns the folder at dir as a source. It reads nothing yet.
+func NewManifests(dir string, log *slog.Logger) *Manifests {
+	return &Manifests{dir: dir, log: log}
+}
+
+// Load reads what changed in the folder since the last load; the first time, everything.
+func (m *Manifests) Load() (convert.Update, error) {
+	return m.folder.Load(m.dir)
+}
+
+// Run loads the folder, delivers all of it as the first update, and then delivers what changes until the context ends. It
+// returns nil then, and an error only if the folder cannot be read at the start.
+//
+// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after it.
+func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
+	watch := newWatch(m.dir, m.log)
+	defer watch.close()
+	return m.run(ctx, watch, deliver)
+}
+
+// run is Run with a given watch. Each time it watches first and reads then, so that no change falls between the two.
+func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
+	var problems []convert.Problem
+	for first := true; ; first = false {
+		watch.follow()
+		update, err := m.Load()
+		if err != nil {
+			return err
+		}
+		if first || !update.Change.IsEmpty() || !slices.Equal(problems, update.Problems) {
+			deliver(update)
+		}
+		problems = update.Problems
+		if !watch.wait(ctx) {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package folder
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// entry is an object in force, and the file it comes from.
+type entry struct {
+	file   string
+	object object
+}
+
+// placedClaim is a claim and the file it stands in.
+type placedClaim struct {
+	file string
+	*claim
+}
+
+// resolve decides which version of each object is in force, from what was in force and from what the files say now.
+//
+//   - A file that brought an object keeps it as long as it claims it, and as long as it cannot be told whether it does.
+//   - Otherwise the first good claim takes over, by file name, then by place.
+//   - While all that is claimed is bad, the last good version stays in force.
+func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []convert.Problem) {
+	claims, problems := collect(files)
+	after := make(map[convert.ObjectKey]entry, len(claims))
+	for key, current := range before {
+		if holder := files[current.file]; holder != nil && !holder.isComplete() {
+			after[key] = current
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(claims), convert.ObjectKey.Compare)
+	for _, key := range keys {
+		incumbent, had := before[key]
+		_, kept := after[key]
+		winner, chosen := elect(claims[key], incumbent, had, kept)
+		if chosen != nil {
+			winner.object = chosen.object
+		}
+		if winner.file != "" {
+			after[key] = winner
+		}
+		problems = append(problems, duplicates(key, claims[key], chosen, winner.file)...)
+	}
+	problems = append(problems, orphans(after, claims)...)
+	return after, convert.SortProblems(problems)
+}
+
+// isComplete reports whether what the file does not claim is known not to be in it.
+func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
+
+// collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
+func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []convert.Problem) {
+	claims := make(map[convert.ObjectKey][]placedClaim)
+	var problems []convert.Problem
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		f := files[name]
+		if f.failure != nil {
+			problems = append(problems, unreadableProblem(name, f.failure))
+		}
+		problems = append(problems, f.contents.problems...)
+		for i := range f.contents.claims {
+			c := &f.contents.claims[i]
+			problems = append(problems, c.problems...)
+			claims[c.key] = append(claims[c.key], placedClaim{name, c})
+		}
+	}
+	return claims, problems
+}
+
+// elect returns the entry that is in force from now on, and the claim that it is made of: nil if it is the last good
+// version. The entry has no file if the object is not in force at all.
+func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *claim) {
+	var own []placedClaim
+	for _, c := range candidates {
+		if had && c.file == incumbent.file {
+			own = append(own, c)
+		}
+	}
+	if chosen := choose(own, incumbent.object); chosen.claim != nil {
+		return incumbent, chosen.claim
+	}
+	if len(own) > 0 || kept {
+		return incumbent, nil
+	}
+	chosen := choose(candidates, object{})
+	if chosen.claim == nil && had {
+		// Moved to another file and broken on the way: it is still claimed, so it is not gone.
+		return entry{file: candidates[0].file, object: incumbent.object}, nil
+	}
+	return entry{file: chosen.file}, chosen.claim
+}
+
+// choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first good one.
+func choose(candidates []placedClaim, current object) placedClaim {
+	var first placedClaim
+	for _, c := range candidates {
+		if !c.isGood() {
+			continue
+		}
+		if len(candidates) > 1 && current != (object{}) && reflect.DeepEqual(c.object, current) {
+			return c
+		}
+		if first.claim == nil {
+			first = c
+		}
+	}
+	return first
+}
+
+// duplicates returns a problem for each good claim of an object that is in force by another. A bad one has problems enough.
+func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []convert.Problem {
+	var problems []convert.Problem
+	for _, c := range candidates {
+		if file == "" || c.claim == chosen || !c.isGood() {
+			continue
+		}
+		reason := fmt.Sprintf("also defined in %s, whose version is in force", file)
+		if c.file == file {
+			reason = "defined twice in this file; the other version is in force"
+		}
+		reason = field.Duplicate(nil, key.Name.Name).ErrorBody() + ": " + reason
+		problems = append(problems, convert.NewProblem(c.file, key.String(), "metadata.name", reason))
+	}
+	return problems
+}
+
+// orphans returns a problem for each slice in force whose Service is nowhere to be found.
+func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]placedClaim) []convert.Problem {
+	var problems []convert.Problem
+	for key, current := range inForce {
+		if current.object.slice == nil {
+			continue
+		}
+		service := convert.ObjectKey{Kind: convert.ServiceKind, Name: current.object.slice.Service}
+		_, exists := inForce[service]
+		if exists || len(claims[service]) > 0 {
+			continue
+		}
+		path := field.NewPath("metadata", "labels").Key(discoveryv1.LabelServiceName)
+		err := field.NotFound(path, service.Name.Name)
+		reason := fmt.Sprintf("%s: there is no such Service in namespace %q", err.ErrorBody(), service.Name.Namespace)
+		problems = append(problems, convert.NewProblem(current.file, key.String(), err.Field, reason))
+	}
+	return problems
+}
+
+// changeBetween returns what is different after, for those who look at what is served: an object that is not ours to serve is
+// as good as gone.
+func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
+	change := model.Change{
+		Services:     make(map[model.ObjectName]*model.Service),
+		Slices:       make(map[model.ObjectName]*model.EndpointSlice),
+		Nodes:        make(map[string]*model.Node),
+		ServiceCIDRs: make(map[string][]netip.Prefix),
+	}
+	note := func(key convert.ObjectKey, is object) {
+		switch key.Kind {
+		case convert.ServiceKind:
+			change.Services[key.Name] = is.service
+		case convert.EndpointSliceKind:
+			change.Slices[key.Name] = is.slice
+		case convert.NodeKind:
+			change.Nodes[key.Name.Name] = is.node
+		case convert.ServiceCIDRKind:
+			change.ServiceCIDRs[key.Name.Name] = is.prefixes()
+		}
+	}
+	for key, was := range before {
+		if _, stays := after[key]; !stays && was.object != (object{}) {
+			note(key, object{})
+		}
+	}
+	for key, is := range after {
+		if was := before[key].object; was != is.object && !reflect.DeepEqual(was, is.object) {
+			note(key, is.object)
+		}
+	}
+	return change
+}

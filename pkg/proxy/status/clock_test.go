@@ -1,0 +1,66 @@
+package status
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// machine is a clock that somebody sets while time goes on, as NTP or a person does: the date jumps, the monotonic reading does not.
+type machine struct {
+	began time.Time
+	set   time.Duration // by how much the date was set since
+}
+
+// after returns what the clock says a while after the beginning.
+func (m *machine) after(t *testing.T, d time.Duration) time.Time {
+	t.Helper()
+	honest := m.began.Add(d)
+	// Package time makes no moment whose two readings disagree; only the kernel does. The date's seconds are the 33 bits above the 30
+	// of its nanoseconds (time.Time, field wall, with a monotonic reading).
+	said := honest
+	wall := (*uint64)(unsafe.Pointer(&said))
+	*wall += uint64(int64(m.set/time.Second)) << 30 // it wraps around for a negative number, and so subtracts
+	if date := said.Round(0).Sub(honest.Round(0)); date != m.set || said.Sub(honest) != 0 {
+		t.Fatalf("the date is %s off and the monotonic reading %s, want %s and none: package time has changed", date, said.Sub(honest), m.set)
+	}
+	return said
+}
+
+// TestNoJumpOfTheDateChangesAVerdict tells one story with jumps of the date in between. Without the monotonic reading the first of
+// them would make the change look new for an hour, and the second one would make it look old at once.
+func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
+	for name, jumps := range map[string][]time.Duration{
+		"none":                  {0, 0},
+		"an hour back":          {-time.Hour, -time.Hour},
+		"a day ahead":           {24 * time.Hour, 24 * time.Hour},
+		"a day ahead and back":  {24 * time.Hour, 0},
+		"an hour back and more": {-time.Hour, -25 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &machine{began: time.Now()}
+			var status Status
+			expect := func(after time.Duration, want bool) {
+				t.Helper()
+				if got := status.Verdict(clock.after(t, after)).Healthy; got != want {
+					t.Errorf("after %s healthy is %v, want %v", after, got, want)
+				}
+			}
+			status.SyncQueued(clock.after(t, 0))
+			clock.set = jumps[0]
+			expect(time.Second, true)
+			expect(59*time.Second, true)
+			expect(61*time.Second, false)
+			status.SyncFailed(clock.after(t, 62*time.Second), errBusy)
+
+			status.SyncQueued(clock.after(t, 70*time.Second))
+			clock.set = jumps[1]
+			status.SyncSucceeded(clock.after(t, 71*time.Second))
+			expect(72*time.Second, true)
+			expect(100*time.Hour, true)
+			if pending := status.Verdict(clock.after(t, 72*time.Second)).PendingSince; !pending.IsZero() {
+				t.Errorf("something waits since %s though the sync came after it", pending)
+			}
+		})
+	}
+}

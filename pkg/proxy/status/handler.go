@@ -1,0 +1,47 @@
+package status
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// Handler serves /healthz, /livez and /readyz: 200 if it is so and 503 if not, each with the reason as JSON. Now is the clock.
+//
+// /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send new connections
+// through? A node that is about to go is not, and nothing is wrong with its proxy (KEP-3836).
+func (s *Status) Handler(now func() time.Time) http.Handler {
+	mux := http.NewServeMux()
+	serve := func(path string, judge func(Verdict) (well bool, page any)) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			well, page := judge(s.Verdict(now()))
+			code := answer(w, well, page)
+			if s.Answered != nil {
+				s.Answered(path, code)
+			}
+		})
+	}
+	serve("/healthz", func(v Verdict) (bool, any) { return v.Healthy && v.NodeEligible, healthPage(v) })
+	serve("/livez", func(v Verdict) (bool, any) { return v.Healthy, livePage(v) })
+	serve("/readyz", func(v Verdict) (bool, any) { return v.Ready, readinessPage(v) })
+	return mux
+}
+
+// answer writes a page and returns its HTTP status. Only an asker that has gone can make the write fail, and then there is nobody to
+// tell.
+func answer(w http.ResponseWriter, well bool, page any) int {
+	body, err := json.MarshalIndent(page, "", "  ")
+	if err != nil {
+		http.Error(w, "encoding the page: "+err.Error(), http.StatusInternalServerError)
+		return http.StatusInternalServerError
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	code := http.StatusOK
+	if !well {
+		code = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(append(body, '\n'))
+	return code
+}

@@ -1,0 +1,258 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// reply is what came back for one request.
+type reply struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// ask serves a status at a moment on a real socket and returns the reply to one request.
+func ask(t *testing.T, status *Status, now time.Time, method, path string) reply {
+	t.Helper()
+	server := httptest.NewServer(status.Handler(func() time.Time { return now }))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{answer.StatusCode, answer.Header, string(body)}
+}
+
+func synced() *Status {
+	var status Status
+	status.NodeEligibility(true, "")
+	status.SyncQueued(second(0))
+	status.SyncSucceeded(second(1))
+	return &status
+}
+
+func leaving() *Status {
+	status := synced()
+	status.NodeEligibility(false, "the Node is being deleted")
+	return status
+}
+
+func deaf() *Status {
+	status := synced()
+	status.WatchInterrupted("services", second(5), "connection refused")
+	return status
+}
+
+func stuck() *Status {
+	status := synced()
+	status.SyncQueued(second(10))
+	status.SyncFailed(second(40), errBusy)
+	return status
+}
+
+const aliveBody = `{
+  "lastUpdated": "2026-03-01T12:02:00Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": true,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    }
+  },
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+const deafBody = `{
+  "lastUpdated": "2026-03-01T12:02:00Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": true,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": true
+    }
+  },
+  "interruptions": [
+    {
+      "resource": "services",
+      "since": "2026-03-01T12:00:05Z",
+      "reason": "connection refused"
+    }
+  ],
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+// eligible returns a page of /livez as /healthz has it.
+func eligible(page, says string) string {
+	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+says+",\n  \"healthy\"", 1)
+}
+
+// leavingBody is what load balancers are told: the proxy is well, and its time is a real one.
+var leavingBody = strings.Replace(strings.Replace(eligible(aliveBody, "false"), "12:02:00Z", "12:00:01Z", 1),
+	"  \"refusedTotal\"", "  \"notEligible\": \"the Node is being deleted\",\n  \"refusedTotal\"", 1)
+
+const stuckBody = `{
+  "lastUpdated": "2026-03-01T12:00:01Z",
+  "currentTime": "2026-03-01T12:02:00Z",
+  "healthy": false,
+  "status": {
+    "IPv4": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": false
+    },
+    "IPv6": {
+      "lastUpdated": "2026-03-01T12:00:01Z",
+      "healthy": false
+    }
+  },
+  "pendingSince": "2026-03-01T12:00:10Z",
+  "lastFailure": "2026-03-01T12:00:40Z",
+  "lastError": "committing 3 changes: device or resource busy",
+  "refusedTotal": 0,
+  "refused": []
+}
+`
+
+const readyBody = `{
+  "ready": true,
+  "message": "The first sync is in the kernel."
+}
+`
+
+const notReadyBody = `{
+  "ready": false,
+  "message": "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
+}
+`
+
+func TestHandler(t *testing.T) {
+	for name, c := range map[string]struct {
+		status       *Status
+		method, path string
+		code         int
+		body         string
+	}{
+		"a healthy proxy, to a load balancer":        {synced(), http.MethodGet, "/healthz", http.StatusOK, eligible(aliveBody, "true")},
+		"a healthy proxy, to a kubelet":              {synced(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves, to a load balancer":     {leaving(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, leavingBody},
+		"a node that leaves, to a kubelet":           {leaving(), http.MethodGet, "/livez", http.StatusOK, aliveBody},
+		"a node that leaves stays ready":             {leaving(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"an API server that is silent, to a kubelet": {deaf(), http.MethodGet, "/livez", http.StatusOK, deafBody},
+		"a stuck proxy, to a load balancer": {
+			stuck(), http.MethodGet, "/healthz", http.StatusServiceUnavailable, eligible(stuckBody, "true"),
+		},
+		"a stuck proxy, to a kubelet":               {stuck(), http.MethodGet, "/livez", http.StatusServiceUnavailable, stuckBody},
+		"a stuck proxy stays ready":                 {stuck(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has synced is ready":          {synced(), http.MethodGet, "/readyz", http.StatusOK, readyBody},
+		"a proxy that has not synced is not ready":  {&Status{}, http.MethodGet, "/readyz", http.StatusServiceUnavailable, notReadyBody},
+		"HEAD has the status and no body":           {synced(), http.MethodHead, "/healthz", http.StatusOK, ""},
+		"HEAD of a stuck proxy too":                 {stuck(), http.MethodHead, "/livez", http.StatusServiceUnavailable, ""},
+		"HEAD of a proxy that is not ready as well": {&Status{}, http.MethodHead, "/readyz", http.StatusServiceUnavailable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, c.status, second(120), c.method, c.path)
+			if diff := cmp.Diff(c.code, got.code); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.body, got.body); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff("application/json", got.header.Get("Content-Type")); diff != "" {
+				t.Errorf("content type (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff("nosniff", got.header.Get("X-Content-Type-Options")); diff != "" {
+				t.Errorf("content type options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEachAnswerIsToldWithItsPathAndStatus(t *testing.T) {
+	status := leaving()
+	var told []string
+	status.Answered = func(path string, code int) { told = append(told, fmt.Sprintf("%s %d", path, code)) }
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/elsewhere"} {
+		ask(t, status, second(2), http.MethodGet, path)
+	}
+	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path string
+		code         int
+	}{
+		"the root is not found":         {http.MethodGet, "/", http.StatusNotFound},
+		"a path below is not found":     {http.MethodGet, "/healthz/ping", http.StatusNotFound},
+		"metrics live elsewhere":        {http.MethodGet, "/metrics", http.StatusNotFound},
+		"nothing can be posted":         {http.MethodPost, "/healthz", http.StatusMethodNotAllowed},
+		"a slash at the end is another": {http.MethodGet, "/readyz/", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ask(t, synced(), second(2), c.method, c.path)
+			if diff := cmp.Diff(c.code, got.code); diff != "" {
+				t.Errorf("status (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPageNamesOnlyTheFirstOfManyRefusedObjects(t *testing.T) {
+	status := synced()
+	var problems []string
+	for n := range 1000 {
+		problems = append(problems, fmt.Sprintf("object %d", n))
+	}
+	status.Problems(problems)
+
+	got := ask(t, status, second(2), http.MethodGet, "/healthz")
+	if got.code != http.StatusOK {
+		t.Errorf("refused objects make the proxy unhealthy: %d", got.code)
+	}
+	var page struct {
+		RefusedTotal int
+		Refused      []string
+	}
+	if err := json.Unmarshal([]byte(got.body), &page); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(1000, page.RefusedTotal); diff != "" {
+		t.Errorf("total (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(problems[:refusedShown], page.Refused); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,80 @@
+package status
+
+import "time"
+
+// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the same: healthy says
+// nothing of the node, and nodeEligible is only in /healthz.
+type page struct {
+	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
+	CurrentTime  time.Time             `json:"currentTime"`
+	NodeEligible *bool                 `json:"nodeEligible,omitempty"`
+	Healthy      bool                  `json:"healthy"`
+	Status       map[string]familyPage `json:"status"`
+
+	// NotEligible is why the node is not eligible, in /healthz alone.
+	NotEligible string `json:"notEligible,omitempty"`
+
+	PendingSince time.Time `json:"pendingSince,omitzero"`
+	LastFailure  time.Time `json:"lastFailure,omitzero"`
+	LastError    string    `json:"lastError,omitempty"`
+	// Interruptions are the resources about which the API server is not heard.
+	Interruptions []Interruption `json:"interruptions,omitempty"`
+	// RefusedTotal counts the objects left out; Refused names the first of them.
+	RefusedTotal int      `json:"refusedTotal"`
+	Refused      []string `json:"refused"`
+}
+
+// familyPage is the part of one family.
+type familyPage struct {
+	LastUpdated time.Time `json:"lastUpdated,omitzero"`
+	Healthy     bool      `json:"healthy"`
+}
+
+// readyPage is the JSON of /readyz.
+type readyPage struct {
+	Ready   bool   `json:"ready"`
+	Message string `json:"message"`
+}
+
+// refusedShown bounds how many refused objects a page names. A kubelet asks every few seconds and keeps only the first 10 KiB
+// of an answer; the log names them all.
+const refusedShown = 50
+
+// livePage is the page of /livez, which is about the proxy alone.
+func livePage(v Verdict) page {
+	family := familyPage{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
+	shown := append([]string{}, v.Refused[:min(len(v.Refused), refusedShown)]...) // [] rather than null
+	p := page{
+		LastUpdated:  v.LastSuccess,
+		CurrentTime:  v.At,
+		Healthy:      v.Healthy,
+		Status:       map[string]familyPage{"IPv4": family, "IPv6": family},
+		PendingSince: v.PendingSince,
+		LastFailure:  v.LastFailure,
+		LastError:    v.LastError,
+		RefusedTotal: len(v.Refused),
+		Refused:      shown,
+
+		Interruptions: v.Interruptions,
+	}
+	if v.Healthy {
+		// kube-proxy does so as well. Clients older than the field healthy compare the two times: as long as all is well
+		// they are to be equal, however long nothing has had to change.
+		p.LastUpdated = v.At
+	}
+	return p
+}
+
+// healthPage is the page of /healthz, which is about the proxy and its node.
+func healthPage(v Verdict) page {
+	p := livePage(v)
+	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
+	if v.Healthy && !v.NodeEligible {
+		p.LastUpdated = v.LastSuccess // the answer is no, and its time is a real one
+	}
+	return p
+}
+
+func readinessPage(v Verdict) readyPage {
+	return readyPage{Ready: v.Ready, Message: v.ReadySentence()}
+}

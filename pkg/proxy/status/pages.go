@@ -1,0 +1,61 @@
+package status
+
+import (
+	"net/http"
+	"net/http/pprof"
+	"time"
+)
+
+// Pages is what there is to tell. All fields but Profiling must be set.
+type Pages struct {
+	Metrics http.Handler // /metrics
+	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
+	// Config returns what is in force, for /configz: by the name of each configuration, a value that encodes as JSON.
+	Config func() map[string]any
+	// Flags are the command line's flags with their values, for /flagz.
+	Flags  map[string]string
+	Build  Build
+	Began  time.Time        // when the process did
+	Now    func() time.Time // the clock
+	Logged func(error)      // told why a page could not be made
+	// Profiling serves /debug/pprof. Whoever may ask for a profile may slow the process down, and see its memory.
+	Profiling bool
+}
+
+// Build is what runs, for /flagz and /statusz.
+type Build struct{ Name, Version, GoVersion string }
+
+// Handler serves the pages.
+func (p Pages) Handler() http.Handler {
+	mux := http.NewServeMux()
+	pages := map[string]http.HandlerFunc{
+		"/metrics":      p.Metrics.ServeHTTP,
+		"/healthz":      alive,
+		"/healthz/ping": alive,
+		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
+		"/configz":      p.configz,
+		"/flagz":        func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) },
+		"/statusz":      func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) },
+	}
+	if p.Profiling {
+		pages["/debug/pprof/"] = pprof.Index // and each profile by its name
+		pages["/debug/pprof/cmdline"] = pprof.Cmdline
+		pages["/debug/pprof/profile"] = pprof.Profile
+		pages["/debug/pprof/symbol"] = pprof.Symbol
+		pages["/debug/pprof/trace"] = pprof.Trace
+	}
+	for path, page := range pages {
+		mux.HandleFunc("GET "+path, page)
+	}
+	return mux
+}
+
+// alive answers whoever asks whether anybody listens here. Whether the proxy is well is said on the health address.
+func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
+
+// writeText writes a page. Only an asker that has gone can make the write fail, and then there is nobody to tell.
+func writeText(w http.ResponseWriter, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write([]byte(text))
+}

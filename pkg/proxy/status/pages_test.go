@@ -1,0 +1,171 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// example is the pages of a proxy that has run for a day and a bit.
+func example(profiling bool, logged func(error)) Pages {
+	began := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	return Pages{
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", plain)
+			_, _ = io.WriteString(w, "counted 1\n")
+		}),
+		Mode: "nftables",
+		Config: func() map[string]any {
+			return map[string]any{"kubeproxy.config.k8s.io": map[string]string{"kind": "KubeProxyConfiguration"}}
+		},
+		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
+		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
+		Began:     began,
+		Now:       func() time.Time { return began.Add(26*time.Hour + 3*time.Minute + 9*time.Second) },
+		Logged:    logged,
+		Profiling: profiling,
+	}
+}
+
+const (
+	flagzPage = `
+vicinity flagz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+
+config=/var/lib/config.yaml
+v=2
+`
+	statuszPage = `
+vicinity statusz
+Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.
+
+Started: Sun Mar  1 12:00:00 UTC 2026
+Up: 26 hr 03 min 09 sec
+Go version: go1.26.0
+Binary version: v1.2.3
+Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
+`
+	plain = "text/plain; charset=utf-8"
+)
+
+func TestEachPageSaysWhatItShould(t *testing.T) {
+	for path, want := range map[string]struct{ contentType, body string }{
+		"/metrics":      {plain, "counted 1\n"},
+		"/healthz":      {plain, "ok"},
+		"/healthz/ping": {plain, "ok"},
+		"/proxyMode":    {plain, "nftables"},
+		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
+		"/flagz":        {plain, flagzPage},
+		"/statusz":      {plain, statuszPage},
+	} {
+		t.Run(path, func(t *testing.T) {
+			answer := askPage(example(false, failing(t)), http.MethodGet, path)
+			if answer.Code != http.StatusOK {
+				t.Errorf("status %d", answer.Code)
+			}
+			if diff := cmp.Diff(want.body, answer.Body.String()); diff != "" {
+				t.Errorf("body (-want +got):\n%s", diff)
+			}
+			if got := answer.Header().Get("Content-Type"); got != want.contentType {
+				t.Errorf("content type %q, want %q", got, want.contentType)
+			}
+			if got := answer.Header().Get("X-Content-Type-Options"); path != "/metrics" && got != "nosniff" {
+				t.Errorf("content type options %q", got)
+			}
+		})
+	}
+}
+
+func TestThereIsNoOtherPathOrMethod(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, path string
+		want         int
+	}{
+		"the root":                  {http.MethodGet, "/", http.StatusNotFound},
+		"below health":              {http.MethodGet, "/healthz/else", http.StatusNotFound},
+		"health has its own server": {http.MethodGet, "/livez", http.StatusNotFound},
+		"nothing can be put":        {http.MethodPut, "/debug/flags/v", http.StatusNotFound},
+		"nothing can be posted":     {http.MethodPost, "/configz", http.StatusMethodNotAllowed},
+		"HEAD is answered":          {http.MethodHead, "/proxyMode", http.StatusOK},
+		"profiles":                  {http.MethodGet, "/debug/pprof/", http.StatusNotFound},
+		"a profile":                 {http.MethodGet, "/debug/pprof/heap", http.StatusNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if answer := askPage(example(false, failing(t)), test.method, test.path); answer.Code != test.want {
+				t.Errorf("status %d, want %d", answer.Code, test.want)
+			}
+		})
+	}
+}
+
+func TestProfilesAreServedIfAskedFor(t *testing.T) {
+	pages := example(true, failing(t))
+	for _, name := range []string{"", "heap", "goroutine", "cmdline", "symbol"} {
+		path := "/debug/pprof/" + name
+		if answer := askPage(pages, http.MethodGet, path); answer.Code != http.StatusOK || answer.Body.Len() == 0 {
+			t.Errorf("%s: status %d and %d bytes", path, answer.Code, answer.Body.Len())
+		}
+	}
+	if answer := askPage(pages, http.MethodGet, "/statusz"); !strings.Contains(answer.Body.String(), "/debug/pprof") {
+		t.Errorf("/statusz does not name the profiles: %s", answer.Body)
+	}
+}
+
+// deadlined is an answer whose writing has a deadline.
+type deadlined struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (d *deadlined) SetWriteDeadline(at time.Time) error {
+	d.deadline = at
+	return nil
+}
+
+// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds how long it writes; a profile has its own seconds beside that.
+func TestAProfileMayTakeLongerThanAnyOtherAnswer(t *testing.T) {
+	server := &http.Server{WriteTimeout: time.Hour}
+	asked := time.Now()
+	answer := &deadlined{ResponseRecorder: httptest.NewRecorder()}
+	request := httptest.NewRequest(http.MethodGet, "/debug/pprof/profile?seconds=1", nil)
+	request = request.WithContext(context.WithValue(t.Context(), http.ServerContextKey, server))
+	example(true, failing(t)).Handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK || answer.Body.Len() == 0 {
+		t.Errorf("status %d and %d bytes", answer.Code, answer.Body.Len())
+	}
+	if got := answer.deadline.Sub(asked); got < time.Hour+time.Second {
+		t.Errorf("it may be written for %s, want an hour and the second that it takes", got)
+	}
+}
+
+func TestAConfigurationThatCannotBeEncodedIsLoggedAndNotShown(t *testing.T) {
+	var logged error
+	pages := example(false, func(err error) { logged = err })
+	pages.Config = func() map[string]any { return map[string]any{"secret": math.Inf(1)} }
+	answer := askPage(pages, http.MethodGet, "/configz")
+	if answer.Code != http.StatusInternalServerError || strings.Contains(answer.Body.String(), "secret") {
+		t.Errorf("status %d: %s", answer.Code, answer.Body)
+	}
+	if logged == nil || !strings.HasPrefix(logged.Error(), "/configz: encode the configuration: ") {
+		t.Errorf("logged %v", logged)
+	}
+}
+
+func askPage(pages Pages, method, path string) *httptest.ResponseRecorder {
+	answer := httptest.NewRecorder()
+	pages.Handler().ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+	return answer
+}
+
+// failing returns a log that fails the test.
+func failing(t *testing.T) func(error) {
+	return func(err error) { t.Error(errors.Join(errors.New("logged"), err)) }
+}

@@ -1,0 +1,65 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// warning begins both pages for people. Kubernetes' words.
+const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
+	"debugging purposes only."
+
+// configz writes the configuration as JSON.
+func (p Pages) configz(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.Marshal(p.Config())
+	if err != nil {
+		p.Logged(fmt.Errorf("/configz: encode the configuration: %w", err))
+		http.Error(w, "the configuration cannot be encoded; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(body)
+}
+
+// flagz returns the page of the flags, sorted by name.
+func flagz(name string, flags map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s flagz\n%s\n\n", name, warning)
+	for _, flag := range slices.Sorted(maps.Keys(flags)) {
+		fmt.Fprintf(&b, "%s=%s\n", flag, flags[flag])
+	}
+	return b.String()
+}
+
+// statusz returns the page of the process.
+func (p Pages) statusz() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s statusz\n%s\n\n", p.Build.Name, warning)
+	fmt.Fprintf(&b, "Started: %s\n", p.Began.UTC().Format(time.UnixDate))
+	fmt.Fprintf(&b, "Up: %s\n", upTime(p.Now().Sub(p.Began)))
+	fmt.Fprintf(&b, "Go version: %s\n", p.Build.GoVersion)
+	fmt.Fprintf(&b, "Binary version: %s\n", p.Build.Version)
+	fmt.Fprintf(&b, "Paths: %s\n", strings.Join(p.paths(), " "))
+	return b.String()
+}
+
+// paths are those that /statusz names.
+func (p Pages) paths() []string {
+	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/proxyMode", "/statusz"}
+	if p.Profiling {
+		return append([]string{"/configz", "/debug/pprof"}, paths[1:]...)
+	}
+	return paths
+}
+
+// upTime says a duration as Kubernetes' pages do: 26 hr 03 min 09 sec.
+func upTime(up time.Duration) string {
+	seconds := int(up / time.Second)
+	return fmt.Sprintf("%d hr %02d min %02d sec", seconds/3600, seconds/60%60, seconds%60)
+}

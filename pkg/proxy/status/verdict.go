@@ -1,0 +1,79 @@
+package status
+
+import (
+	"fmt"
+	"time"
+)
+
+// Verdict is what can be said of the proxy at one moment.
+type Verdict struct {
+	At      time.Time
+	Healthy bool
+	// Ready reports whether a sync has ever succeeded. The rules of an earlier proxy may well be in the kernel before that.
+	Ready bool
+
+	// LastSuccess is when the newest successful sync took up its changes; zero if there was none.
+	LastSuccess time.Time
+	// PendingSince is since when a change has been waiting for a successful sync; zero if none is.
+	PendingSince time.Time
+	// LastFailure is when a sync failed with LastError, unless one has succeeded since; zero and empty otherwise.
+	LastFailure time.Time
+	LastError   string
+	// NodeEligible reports whether load balancers may use this node, as far as the node is concerned; NotEligible is why they may
+	// not.
+	NodeEligible bool
+	NotEligible  string
+	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy unhealthy: what it
+	// knows stays in force, and a restart would not find the API server either.
+	Interruptions []Interruption
+	// Refused are the objects that are left out, a sentence each. They never make the proxy unhealthy: it would be
+	// restarted, and a restart mends no object.
+	Refused []string
+}
+
+// Interruption is a resource about which the API server is not heard.
+type Interruption struct {
+	Resource string    `json:"resource"`
+	Since    time.Time `json:"since"`
+	Reason   string    `json:"reason"`
+}
+
+// The reason while nobody has said whether the node is eligible.
+const nodeUnknown = "the Node object is not known yet"
+
+// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. Both families are changed in the same
+// transaction, so one verdict is true of both. Neither time alone nor a failure just now makes the proxy unhealthy.
+func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
+	verdict := Verdict{
+		At:            now,
+		Healthy:       r.oldestPending.IsZero() || now.Sub(r.oldestPending) < timeout,
+		Ready:         !r.succeeded.IsZero(),
+		LastSuccess:   r.succeeded,
+		PendingSince:  r.oldestPending,
+		LastFailure:   r.failed,
+		LastError:     r.failure,
+		NodeEligible:  r.eligibility.eligible,
+		NotEligible:   r.eligibility.why,
+		Interruptions: r.interruptions,
+		Refused:       r.refused,
+	}
+	if !r.eligibility.told {
+		verdict.NotEligible = nodeUnknown
+	}
+	return verdict
+}
+
+// ReadySentence says whether connections are balanced, and if not, why.
+func (v Verdict) ReadySentence() string {
+	switch {
+	case v.Ready:
+		return "The first sync is in the kernel."
+	case v.LastError != "":
+		return fmt.Sprintf("The first sync has not reached the kernel yet; the last attempt failed: %s", v.LastError)
+	case len(v.Interruptions) > 0:
+		first := v.Interruptions[0]
+		return fmt.Sprintf("The first sync has not reached the kernel yet; the API server does not tell about %s: %s",
+			first.Resource, first.Reason)
+	}
+	return "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."
+}

@@ -1,0 +1,138 @@
+//go:build linux
+
+package sysctl
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// withConntrack is a namespace in which conntrack is active, so that its settings are there.
+func withConntrack(t *testing.T) *netns.Namespace {
+	t.Helper()
+	namespace := netns.New(t)
+	namespace.Load("table ip t { chain c { type nat hook output priority 0; ct state new accept; }; }")
+	return namespace
+}
+
+func applied(namespace *netns.Namespace, wants ...Want) (results []Result) {
+	namespace.Do(func() { results = Apply(Root, wants...) })
+	return results
+}
+
+func TestTheKernelTakesWhatANamespaceMaySet(t *testing.T) {
+	namespace := withConntrack(t)
+	wants := Conntrack{
+		TCPEstablishedTimeout: 1234 * time.Second, TCPCloseWaitTimeout: 61 * time.Second, TCPBeLiberal: true,
+		UDPTimeout: 31 * time.Second, UDPStreamTimeout: 121 * time.Second,
+	}.Wants(1)
+	if len(wants) != 5 {
+		t.Fatalf("%d settings are wanted, want 5: %v", len(wants), wants)
+	}
+	for _, result := range applied(namespace, wants...) {
+		if result.Outcome != Written || result.Err != nil || result.Before == result.Want.Value {
+			t.Errorf("at first: %+v", result)
+		}
+	}
+	for _, result := range applied(namespace, wants...) {
+		if result.Outcome != Met || result.Before != result.Want.Value {
+			t.Errorf("again: %+v", result)
+		}
+	}
+	for _, result := range applied(netns.New(t), wants...) {
+		if result.Outcome == Met {
+			t.Errorf("another namespace has it too: %+v", result)
+		}
+	}
+}
+
+func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
+	namespace := withConntrack(t)
+	var before []Result
+	namespace.Do(func() { before = Check(Root, Want{Name: conntrackMax}) })
+	wants := []Want{{conntrackMax, before[0].Before + 1, true}, {conntrackBuckets, 1 << 40, true}}
+	for _, result := range applied(namespace, wants...) {
+		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
+			t.Errorf("got %+v, want it refused", result)
+		}
+	}
+	less := Want{conntrackMax, before[0].Before - 1, true}
+	if got := applied(namespace, less); got[0].Outcome != Met {
+		t.Errorf("a larger value than wanted: %+v", got)
+	}
+}
+
+// TestAReadOnlyTreeIsToldAndStays: a container without privileges sees /proc/sys like this.
+func TestAReadOnlyTreeIsToldAndStays(t *testing.T) {
+	namespace := withConntrack(t)
+	want := Want{Name: udpTimeout, Value: 77}
+	var results []Result
+	err := withReadOnlyTree(func() { results = applied(namespace, want) })
+	if err != nil {
+		t.Fatalf("mounting %s read-only: %v", Root, err)
+	}
+	if got := results[0]; got.Outcome != Unmet || !errors.Is(got.Err, syscall.EROFS) || got.Before == 0 {
+		t.Errorf("got %+v, want it refused, with the value that is there", got)
+	}
+	if got := applied(namespace, want); got[0].Outcome != Written {
+		t.Errorf("where it may be written: %+v", got)
+	}
+}
+
+// withReadOnlyTree runs f where nobody can write below /proc/sys: in a mount namespace that nobody else is in, on a thread that
+// ends with it.
+func withReadOnlyTree(f func()) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the runtime throws the thread away
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount(Root, Root, "", unix.MS_BIND, ""); err != nil {
+				return err
+			}
+			if err := unix.Mount("", Root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+				return err
+			}
+			f()
+			return nil
+		}()
+	}()
+	return <-done
+}
+
+func TestForwardingIsSeen(t *testing.T) {
+	namespace := netns.New(t)
+	forwarding := func() (outcomes []Outcome) {
+		namespace.Do(func() {
+			for _, result := range Check(Root, ForwardingIPv4, ForwardingIPv6) {
+				outcomes = append(outcomes, result.Outcome)
+			}
+		})
+		return outcomes
+	}
+	// A new namespace has what the machine's had when it was made, or not: net.core.devconf_inherit_init_net.
+	off4, off6 := ForwardingIPv4, ForwardingIPv6
+	off4.Value, off6.Value = 0, 0
+	applied(namespace, off4, off6)
+	if diff := cmp.Diff([]Outcome{Unmet, Unmet}, forwarding()); diff != "" {
+		t.Errorf("at first (-want +got):\n%s", diff)
+	}
+	applied(namespace, ForwardingIPv4)
+	if diff := cmp.Diff([]Outcome{Met, Unmet}, forwarding()); diff != "" {
+		t.Errorf("with IPv4 (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,98 @@
+package monitoring
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metricName is what looks like the name of a metric: ours, and those of others that a dashboard of ours may show.
+var metricName = regexp.MustCompile(`\b(kubeproxy|vicinity|apiserver_admission|rest_client|process|go)_[a-z0-9_]+`)
+
+// ofHistogram are the ends of a histogram's series.
+var ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+
+// CheckNames checks that no metric is named that is not gathered, and that each of those to be shown is in the dashboard or an alert. The
+// gatherer has a series of every metric.
+func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []string) {
+	t.Helper()
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exist := map[string]bool{}
+	for _, family := range families {
+		exist[family.GetName()] = true
+	}
+	named := map[string]bool{}
+	for _, file := range []string{f.Dashboard, f.Rules, f.RuleTests} {
+		for _, name := range metricName.FindAllString(read(t, file), -1) {
+			family := ofHistogram.ReplaceAllString(name, "")
+			if !exist[name] && !exist[family] {
+				t.Errorf("%s names %s, which does not exist", file, name)
+			}
+			if file != f.RuleTests {
+				named[name], named[family] = true, true
+			}
+		}
+	}
+	if len(shown) == 0 {
+		t.Error("nothing is to be shown")
+	}
+	for _, name := range shown {
+		if !named[name] {
+			t.Errorf("%s is neither in the dashboard nor in an alert", name)
+		}
+	}
+}
+
+// matcher is a label with what it should be, or should match.
+var matcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
+
+// ofPrometheus are the labels that Prometheus, its alerts or a histogram's buckets have.
+var ofPrometheus = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
+
+// CheckLabels checks that no label is asked for that nothing has, and no value that none has. The gatherer has a series of every value.
+// Alternatives may be separated by |, outside of all brackets.
+func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
+	t.Helper()
+	families, err := gatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string][]string{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				values[label.GetName()] = append(values[label.GetName()], label.GetValue())
+			}
+		}
+	}
+	for _, file := range []string{f.Dashboard, f.Rules} {
+		found := matcher.FindAllStringSubmatch(strings.ReplaceAll(read(t, file), `\"`, `"`), -1)
+		if len(found) == 0 {
+			t.Errorf("%s asks for no label", file)
+		}
+		for _, label := range found {
+			if !slices.Contains(ofPrometheus, label[1]) && !allMatch(label[2], label[3], values[label[1]]) {
+				t.Errorf("%s: no series has what %s asks for, or leaves out", file, label[0])
+			}
+		}
+	}
+}
+
+// allMatch says whether what a matcher asks for, or each alternative of it, is one of the values.
+func allMatch(operator, wanted string, values []string) bool {
+	if !strings.HasSuffix(operator, "~") {
+		return slices.Contains(values, wanted)
+	}
+	for alternative := range strings.SplitSeq(wanted, "|") {
+		if !slices.ContainsFunc(values, regexp.MustCompile("^(?:"+alternative+")$").MatchString) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,33 @@
+package monitoring
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// root is the repository's top folder, seen from any package two below pkg.
+var root = filepath.Join("..", "..", "..")
+
+// monitoring is the folder of the dashboards and the alerts.
+var monitoring = filepath.Join(root, "manifests", "monitoring")
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(monitoring, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// promtool runs Prometheus' own tool, which Go builds first if need be: some minutes on a machine that has never done it.
+func promtool(t *testing.T, args ...string) {
+	t.Helper()
+	arguments := append([]string{"tool", "-modfile=" + filepath.Join(root, ".lint", "go.mod"), "promtool"}, args...)
+	if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+}

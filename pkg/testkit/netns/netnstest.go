@@ -1,0 +1,142 @@
+//go:build linux
+
+// Package netns gives a test a network namespace of its own, so that it can load rules into a real kernel without touching
+// the machine's.
+package netns
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// Namespace is an empty network namespace whose loopback is up. It goes away with the test.
+type Namespace struct {
+	t      testing.TB
+	handle netns.NsHandle
+}
+
+// New makes a namespace. Without root or without the nft program the test fails, saying so: a test that cannot run never
+// counts as passed.
+func New(t testing.TB) *Namespace {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("this test makes network namespaces and loads nftables rules into them: run it as root")
+	}
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Fatal("this test reads its rules back with the nft program, which is missing: install the package nftables")
+	}
+	n := &Namespace{t: t}
+	err := onOwnThread(func() error {
+		handle, err := netns.New()
+		if err != nil {
+			return err
+		}
+		n.handle = handle
+		return loopbackUp()
+	})
+	if err != nil {
+		t.Fatalf("making a network namespace: %v", err)
+	}
+	t.Cleanup(func() { _ = n.handle.Close() })
+	return n
+}
+
+// Do runs f in the namespace, on the caller's goroutine. Sockets that f opens stay in the namespace; goroutines that it starts
+// run outside.
+func (n *Namespace) Do(f func()) {
+	n.t.Helper()
+	err := onOwnThread(func() error {
+		if err := netns.Set(n.handle); err != nil {
+			return err
+		}
+		f()
+		return nil
+	})
+	if err != nil {
+		n.t.Fatalf("entering the test's network namespace: %v", err)
+	}
+}
+
+// Command prepares a program that will run in the namespace if it is started within Do.
+func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
+	return exec.CommandContext(n.t.Context(), name, args...)
+}
+
+// Try runs a program in the namespace and returns what it printed. What it printed as an error is in the error.
+func (n *Namespace) Try(name string, args ...string) (output string, err error) {
+	n.t.Helper()
+	return n.run(n.Command(name, args...))
+}
+
+// Exec runs a program in the namespace and returns what it printed. A failure fails the test.
+func (n *Namespace) Exec(name string, args ...string) string {
+	n.t.Helper()
+	return n.mustRun(n.Command(name, args...))
+}
+
+// NFT runs nft in the namespace and returns what it printed. A failure fails the test.
+func (n *Namespace) NFT(args ...string) string {
+	n.t.Helper()
+	return n.Exec("nft", args...)
+}
+
+// Load gives text to `nft -f` in the namespace. A failure fails the test.
+func (n *Namespace) Load(text string) {
+	n.t.Helper()
+	command := n.Command("nft", "-f", "-")
+	command.Stdin = strings.NewReader(text)
+	n.mustRun(command)
+}
+
+func (n *Namespace) mustRun(command *exec.Cmd) string {
+	n.t.Helper()
+	output, err := n.run(command)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return output
+}
+
+func (n *Namespace) run(command *exec.Cmd) (output string, err error) {
+	n.t.Helper()
+	var printed, complaints strings.Builder
+	command.Stdout, command.Stderr = &printed, &complaints
+	n.Do(func() { err = command.Run() })
+	if err != nil {
+		err = fmt.Errorf("running %v: %w: %s", command.Args, err, strings.TrimSpace(complaints.String()))
+	}
+	return printed.String(), err
+}
+
+// onOwnThread runs f with the thread locked and puts the thread back into the namespace it came from, even when f ends the
+// test. A thread that cannot be put back stays locked, so that the runtime throws it away with its goroutine.
+func onOwnThread(f func() error) error {
+	runtime.LockOSThread()
+	before, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return err
+	}
+	defer func() {
+		if netns.Set(before) == nil {
+			runtime.UnlockOSThread()
+		}
+		_ = before.Close()
+	}()
+	return f()
+}
+
+func loopbackUp() error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(loopback)
+}

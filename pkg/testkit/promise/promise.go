@@ -1,0 +1,211 @@
+// Package promise holds what is accepted against what package model promises to its readers.
+package promise
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func checkLabel(t *testing.T, name string) {
+	t.Helper()
+	if messages := validation.IsDNS1123Label(name); len(messages) > 0 {
+		t.Errorf("name %q: %v", name, messages)
+	}
+}
+
+func checkSubdomain(t *testing.T, name string) {
+	t.Helper()
+	if messages := validation.IsDNS1123Subdomain(name); len(messages) > 0 {
+		t.Errorf("name %q: %v", name, messages)
+	}
+}
+
+// checkAddrs asserts that all are canonical addresses of single machines, and none is there twice.
+func checkAddrs(t *testing.T, addrs []netip.Addr) {
+	t.Helper()
+	seen := make(map[netip.Addr]bool)
+	for _, addr := range addrs {
+		if !isUnicast(addr) || seen[addr] {
+			t.Errorf("%s among %v", addr, addrs)
+		}
+		seen[addr] = true
+	}
+}
+
+func isUnicast(addr netip.Addr) bool {
+	return addr.IsValid() && !addr.Is4In6() && addr.Zone() == "" && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() &&
+		!addr.IsUnspecified() && !addr.IsMulticast() && addr.String() != "255.255.255.255"
+}
+
+// CheckPrefixes asserts that all are canonical ranges, and no address is in two of them.
+func CheckPrefixes(t *testing.T, prefixes []netip.Prefix) {
+	t.Helper()
+	for i, prefix := range prefixes {
+		if !prefix.IsValid() || prefix != prefix.Masked() || prefix.Addr().Is4In6() {
+			t.Errorf("range %s", prefix)
+		}
+		for _, other := range prefixes[:i] {
+			if other.Overlaps(prefix) {
+				t.Errorf("%s overlaps %s", other, prefix)
+			}
+		}
+	}
+}
+
+// checkOneEach asserts that no two items are of one family.
+func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family) {
+	t.Helper()
+	seen := map[model.Family]bool{}
+	for _, item := range items {
+		if seen[familyOf(item)] {
+			t.Errorf("two of one family in %v", items)
+		}
+		seen[familyOf(item)] = true
+	}
+}
+
+// mostSentences are said of one object: of twenty parts, and how many more there are.
+const mostSentences = 21
+
+func checkLeftOut(t *testing.T, sentences []string) {
+	t.Helper()
+	if len(sentences) > mostSentences {
+		t.Errorf("%d sentences", len(sentences))
+	}
+	for _, sentence := range sentences {
+		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > manifest.MaxPrinted+len("...") {
+			t.Errorf("left out: %q", sentence)
+		}
+	}
+}
+
+func CheckService(t *testing.T, service *model.Service) {
+	t.Helper()
+	if service == nil {
+		return
+	}
+	checkLabel(t, service.Name.Namespace)
+	checkLabel(t, service.Name.Name)
+	if len(service.Ports) == 0 || len(service.ClusterIPs) == 0 {
+		t.Errorf("service %v has no frontend", service)
+	}
+	checkServicePorts(t, service.Ports)
+	checkOneEach(t, service.ClusterIPs, model.FamilyOf)
+	for _, addrs := range [][]netip.Addr{service.ClusterIPs, service.ExternalIPs, service.LoadBalancerIPs} {
+		checkAddrs(t, addrs)
+		for _, addr := range addrs {
+			if _, ok := service.ClusterIP(model.FamilyOf(addr)); !ok {
+				t.Errorf("%s is of a family without a ClusterIP", addr)
+			}
+		}
+	}
+	CheckPrefixes(t, service.SourceRanges)
+	for _, prefix := range service.SourceRanges {
+		if prefix.Bits() == 0 {
+			t.Errorf("range %s allows everybody and is no range", prefix)
+		}
+	}
+	if service.HealthCheckNodePort != 0 && !service.ExternalTrafficLocal {
+		t.Errorf("health checks on port %d of a Service without external traffic policy Local", service.HealthCheckNodePort)
+	}
+	checkLeftOut(t, service.LeftOut)
+}
+
+func checkServicePorts(t *testing.T, ports []model.ServicePort) {
+	t.Helper()
+	seen := make(map[any]bool)
+	type number struct {
+		protocol model.Protocol
+		port     uint16
+	}
+	type nodePort number
+	for _, port := range ports {
+		here, onNodes := number{port.Protocol, port.Port}, nodePort{port.Protocol, port.NodePort}
+		if port.Port == 0 || seen[here] || seen[port.Name] || port.NodePort != 0 && seen[onNodes] {
+			t.Errorf("ports = %v", ports)
+		}
+		seen[here], seen[port.Name], seen[onNodes] = true, true, true
+		if port.Name != "" {
+			checkLabel(t, port.Name)
+		}
+	}
+}
+
+func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
+	t.Helper()
+	if slice == nil {
+		return
+	}
+	checkLabel(t, slice.Name.Namespace)
+	checkLabel(t, slice.Service.Name)
+	checkSubdomain(t, slice.Name.Name)
+	names := make(map[string]bool)
+	for _, port := range slice.Ports {
+		if port.Port == 0 || names[port.Name] {
+			t.Errorf("ports = %v", slice.Ports)
+		}
+		names[port.Name] = true
+		if port.Name != "" {
+			checkLabel(t, port.Name)
+		}
+	}
+	for _, endpoint := range slice.Endpoints {
+		if !isUnicast(endpoint.Addr) || model.FamilyOf(endpoint.Addr) != slice.Family {
+			t.Errorf("endpoint %v in an %v slice", endpoint.Addr, slice.Family)
+		}
+		checkPlaces(t, endpoint)
+	}
+	checkLeftOut(t, slice.LeftOut)
+}
+
+func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
+	t.Helper()
+	if endpoint.Node != "" {
+		checkSubdomain(t, endpoint.Node)
+	}
+	for _, node := range endpoint.HintNodes {
+		checkSubdomain(t, node)
+	}
+	for _, zone := range append([]string{endpoint.Zone}, endpoint.HintZones...) {
+		if messages := validation.IsValidLabelValue(zone); len(messages) > 0 {
+			t.Errorf("zone %q: %v", zone, messages)
+		}
+	}
+	const most = 8 // in Kubernetes' validation
+	if len(endpoint.HintNodes) > most || len(endpoint.HintZones) > most {
+		t.Errorf("hints for %d nodes and %d zones", len(endpoint.HintNodes), len(endpoint.HintZones))
+	}
+}
+
+func CheckNode(t *testing.T, node *model.Node) {
+	t.Helper()
+	if node == nil {
+		return
+	}
+	checkSubdomain(t, node.Name)
+	checkOneEach(t, node.Addresses, model.FamilyOf)
+	for _, addr := range node.Addresses {
+		if !addr.IsValid() || addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() {
+			t.Errorf("address %s of a node", addr)
+		}
+	}
+	CheckPrefixes(t, node.PodCIDRs)
+	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
+}
+
+func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
+	t.Helper()
+	CheckPrefixes(t, prefixes)
+	checkOneEach(t, prefixes, model.FamilyOfPrefix)
+	for _, prefix := range prefixes {
+		if prefix.Bits() == 0 {
+			t.Errorf("range %s takes in every address", prefix)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// word is the name of a field in which somebody may have wanted to say something of topology, and where it belongs.
+type word struct{ name, path string }
+
+var namespaceWords = []word{
+	{"metadata", "metadata"},
+	{"annotations", "metadata.annotations"},
+	{"labels", "metadata.labels"},
+}
+
+var serviceWords = append([]word{
+	{"spec", "spec"},
+	{"internalTrafficPolicy", "spec.internalTrafficPolicy"},
+	{"externalTrafficPolicy", "spec.externalTrafficPolicy"},
+	{"trafficDistribution", "spec.trafficDistribution"},
+	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
+}, namespaceWords...)
+
+// dropped says why an unknown field is a mistake. API servers drop such fields, and most are no concern of ours: empty then.
+func dropped(field string, known []word) string {
+	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
+	names := make([]string, len(known))
+	for i, word := range known {
+		if names[i] = word.name; word.name == name {
+			return unknown("did you mean " + word.path + "?")
+		}
+	}
+	meant := policy.Suggest(name, names...)
+	for _, word := range known {
+		if word.name == meant {
+			return unknown("did you mean " + word.path + "?")
+		}
+	}
+	if len(known) > 0 && strings.Contains(strings.ToLower(name), "topology") {
+		return unknown("is it an annotation?")
+	}
+	return ""
+}
+
+func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
+
+// mistyped records a field of the wrong type. Of annotations and labels the decoder does not say which one it is, and it is always the
+// same mistake: YAML takes true and 5 for something else than text.
+func (c *Files) mistyped(at place, fault manifest.Fault) {
+	var object struct {
+		Metadata map[string]json.RawMessage `json:"metadata"`
+	}
+	var values map[string]json.RawMessage
+	parent, name, _ := strings.Cut(fault.Field, ".")
+	if parent == "metadata" && json.Unmarshal(at.part.JSON, &object) == nil && json.Unmarshal(object.Metadata[name], &values) == nil {
+		isTold := false
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if value := string(values[key]); value != "null" && value[0] != '"' {
+				c.fail(at, fault.Field+"["+key+"]", fmt.Sprintf("must be a string, not %.40s; %s", value, asString(value)))
+				isTold = true
+			}
+		}
+		if isTold {
+			return
+		}
+	}
+	c.fail(at, fault.Field, fault.Reason)
+}
+
+// asString says how to write a value as a string. Quotes around a list would make its brackets part of the text.
+func asString(value string) string {
+	if value[0] == '[' || value[0] == '{' {
+		return `write one string, such as "topology.kubernetes.io/zone, *"`
+	}
+	return "put it in quotes"
+}

@@ -1,0 +1,35 @@
+package check
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestNoFieldOfKubernetesIsTakenForAMistake goes through all fields that a Service and a Namespace have.
+func TestNoFieldOfKubernetesIsTakenForAMistake(t *testing.T) {
+	for prefix, object := range map[string]any{
+		"": corev1.Service{}, "metadata.": metav1.ObjectMeta{}, "spec.": corev1.ServiceSpec{},
+	} {
+		checkFields(t, prefix, object, serviceWords)
+	}
+	checkFields(t, "", corev1.Namespace{}, namespaceWords)
+	checkFields(t, "metadata.", metav1.ObjectMeta{}, namespaceWords)
+}
+
+func checkFields(t *testing.T, prefix string, object any, known []word) {
+	t.Helper()
+	for field := range reflect.TypeOf(object).Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		isWord := false
+		for _, word := range known {
+			isWord = isWord || word.path == prefix+name
+		}
+		if reason := dropped(prefix+name, known); name != "" && !isWord && reason != "" {
+			t.Errorf("%s%s: %s", prefix, name, reason)
+		}
+	}
+}

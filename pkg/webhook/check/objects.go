@@ -1,0 +1,196 @@
+package check
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// The types of objects that are read.
+var (
+	serviceType   = manifest.Type{APIVersion: "v1", Kind: "Service"}
+	namespaceType = manifest.Type{APIVersion: "v1", Kind: "Namespace"}
+	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
+)
+
+// Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
+type Files struct {
+	objects    []object
+	findings   []finding      // what could not be read
+	files      map[string]int // numbers them in the order in which they were read
+	passedOver int
+	nodes      *rules.NodeLabels // nil without a Node
+	optedOut   map[string]bool   // the Namespaces whose Services are not judged
+}
+
+// object is a Service or a Namespace.
+type object struct {
+	place     place
+	service   *rules.Service
+	namespace *rules.Namespace
+}
+
+// place is where something is.
+type place struct {
+	file string
+	part *manifest.Part // nil for a whole file
+}
+
+// template begins what Helm and its kin replace.
+const template = "{{"
+
+const renderFirst = "a template must be rendered first, as 'helm template' does"
+
+// readText reads the objects of a file.
+func (c *Files) readText(name string, text []byte) {
+	c.number(name)
+	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType, nodeType) {
+		at := place{file: name, part: &part}
+		switch {
+		case part.Fault != nil:
+			explainTemplate(part.Fault, text)
+			c.fail(at, part.Fault.Field, part.Fault.Reason)
+		case part.Type == serviceType:
+			c.readService(at)
+		case part.Type == namespaceType:
+			c.readNamespace(at)
+		case part.Type == nodeType:
+			c.readNode(at)
+		default:
+			c.passedOver++
+		}
+	}
+}
+
+// explainTemplate says why a text makes no sense if a template comes before the line that is complained about, or on it, and names its
+// line. A library that cannot tell where a document stops making sense names its first line.
+func explainTemplate(fault *manifest.Fault, text []byte) {
+	if fault.Line == 0 {
+		return
+	}
+	number := 0
+	for line := range bytes.Lines(text) {
+		number++
+		if bytes.Contains(line, []byte(template)) && number >= fault.Line {
+			fault.Line = number
+			break
+		}
+	}
+	if bytes.Contains(text, []byte(template)) {
+		reason, _, _ := strings.Cut(fault.Reason, ": map[") // how Go prints {{ .Values }}, which YAML takes for a mapping
+		fault.Reason = reason + "; " + renderFirst
+	}
+}
+
+func (c *Files) readService(at place) {
+	var service rules.Service
+	if !c.decode(at, &service, serviceWords) || !c.isNamed(at, &service.Metadata) {
+		return
+	}
+	fillIn(&service.Spec)
+	c.objects = append(c.objects, object{place: at, service: &service})
+}
+
+// fillIn fills in what an API server does before any webhook is asked, as far as rules depend on it.
+func fillIn(spec *rules.ServiceSpec) {
+	const (
+		clusterIP, nodePort, loadBalancer, externalName = "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"
+
+		cluster = "Cluster"
+	)
+	if spec.Type == "" {
+		spec.Type = clusterIP
+	}
+	if spec.SessionAffinity == "" {
+		spec.SessionAffinity = "None"
+	}
+	if spec.InternalTrafficPolicy == "" && spec.Type != externalName {
+		spec.InternalTrafficPolicy = cluster
+	}
+	if spec.ExternalTrafficPolicy == "" && (spec.Type == nodePort || spec.Type == loadBalancer) {
+		spec.ExternalTrafficPolicy = cluster
+	}
+}
+
+func (c *Files) readNamespace(at place) {
+	var namespace rules.Namespace
+	if !c.decode(at, &namespace, namespaceWords) || !c.isNamed(at, &namespace.Metadata) {
+		return
+	}
+	if isOptedOut(&namespace.Metadata) {
+		if c.optedOut == nil {
+			c.optedOut = map[string]bool{}
+		}
+		c.optedOut[namespace.Metadata.Name] = true
+	}
+	c.objects = append(c.objects, object{place: at, namespace: &namespace})
+}
+
+// readNode reads the labels of a Node, which no rule judges here.
+func (c *Files) readNode(at place) {
+	var node struct {
+		Metadata rules.Metadata `json:"metadata"`
+	}
+	if !c.decode(at, &node, nil) || !c.isNamed(at, &node.Metadata) {
+		return
+	}
+	if c.nodes == nil {
+		c.nodes = rules.NewNodeLabels()
+	}
+	c.nodes.Put(node.Metadata.Name, node.Metadata.Labels)
+	c.passedOver++
+}
+
+// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown fields are no
+// concern of ours unless they look like words.
+func (c *Files) decode(at place, into any, known []word) bool {
+	isReadable := true
+	for _, fault := range at.part.Decode(into) {
+		switch fault.Reason {
+		case manifest.UnknownField:
+			if reason := dropped(fault.Field, known); reason != "" {
+				c.fail(at, fault.Field, reason)
+			}
+		case manifest.DuplicateField:
+			c.fail(at, fault.Field, fault.Reason)
+		default:
+			c.mistyped(at, fault)
+			isReadable = false
+		}
+	}
+	return isReadable
+}
+
+// isNamed records an object without a name, or with one that somebody has yet to fill in.
+func (c *Files) isNamed(at place, metadata *rules.Metadata) bool {
+	if metadata.Name == "" && metadata.GenerateName == "" {
+		c.fail(at, "metadata.name", "Required value")
+		return false
+	}
+	for _, field := range []struct{ path, value string }{
+		{"metadata.name", metadata.Name}, {"metadata.generateName", metadata.GenerateName}, {"metadata.namespace", metadata.Namespace},
+	} {
+		if strings.Contains(field.value, template) {
+			c.fail(at, field.path, renderFirst)
+			return false
+		}
+	}
+	return true
+}
+
+// number counts a file, unless it has been counted.
+func (c *Files) number(file string) {
+	if c.files == nil {
+		c.files = map[string]int{}
+	}
+	if _, counted := c.files[file]; !counted {
+		c.files[file] = len(c.files)
+	}
+}
+
+func isOptedOut(metadata *rules.Metadata) bool {
+	return metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// Cluster is what is known of a cluster's Namespaces and Nodes, and its version. Its methods may be called at the same time from several
+// goroutines.
+type Cluster struct {
+	namespaces namespaces
+	nodes      nodes
+	version    atomic.Pointer[version.Version]
+}
+
+// Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made with ByObject. It
+// does not wait for anything.
+func Follow(ctx context.Context, informers cache.Informers) (*Cluster, error) {
+	c := &Cluster{namespaces: newNamespaces(), nodes: newNodes()}
+	var err error
+	if c.namespaces.listed, err = follow(ctx, informers, "Namespace", c.namespaces.put, c.namespaces.gone); err != nil {
+		return nil, err
+	}
+	if c.nodes.listed, err = follow(ctx, informers, "Node", c.nodes.put, c.nodes.gone); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// follow hands over the objects of a kind one by one. The result tells whether all of them have been handed over that there were at
+// first.
+func follow(
+	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
+) (listed func() bool, err error) {
+	// A cache that runs already would otherwise keep the caller here until it knows all objects.
+	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(handlerOf(put, gone))
+	if err != nil {
+		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
+	}
+	return registration.HasSynced, nil
+}
+
+func handlerOf(put func(*metav1.PartialObjectMetadata), gone func(name string)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { ifMetadata(object, put) },
+		UpdateFunc: func(_, object any) { ifMetadata(object, put) },
+		DeleteFunc: func(object any) {
+			// A deletion that was missed while nobody watched is told later, with the last that was known.
+			if tombstone, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
+				object = tombstone.Obj
+			}
+			ifMetadata(object, func(last *metav1.PartialObjectMetadata) { gone(last.Name) })
+		},
+	}
+}
+
+// ifMetadata hands over what strip has left. There is nothing else in the cache.
+func ifMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		take(metadata)
+	}
+}
+
+// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force while the API
+// server is not heard.
+func (c *Cluster) HasSynced() bool { return c.namespaces.listed() && c.nodes.listed() }
+
+// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a little, unless many wait
+// already.
+func (c *Cluster) Namespace(name string) rules.NamespaceDefaults { return c.namespaces.find(name) }
+
+// Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to read, and never
+// changes.
+func (c *Cluster) Nodes() *rules.NodeLabels { return c.nodes.snapshot() }

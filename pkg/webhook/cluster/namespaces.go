@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// patience is how long a Namespace is waited for that is not known although the others are. Its Services are often made in the same
+// breath, before anybody could be told of it; the API server itself waits 50 ms for that reason (missingNamespaceWait in
+// k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
+const patience = 250 * time.Millisecond
+
+// maxWaiting is how many wait at the same moment; others are told at once that the Namespace is not known. The API server asks only
+// about Namespaces that exist, so they are few, unless no news comes from it, or somebody else asks: then those who wait must not fill
+// the places of all reviews (webhook.Limits.InFlight, 64 by default).
+const maxWaiting = 16
+
+// namespaces are the Namespaces of a cluster.
+type namespaces struct {
+	listed   func() bool
+	patience time.Duration
+	waiting  chan struct{} // holds something for each who waits
+
+	mu      sync.RWMutex
+	known   map[string]rules.NamespaceDefaults
+	arrival chan struct{} // closed when the next one is known that was not
+}
+
+func newNamespaces() namespaces {
+	return namespaces{
+		patience: patience,
+		waiting:  make(chan struct{}, maxWaiting),
+		known:    map[string]rules.NamespaceDefaults{},
+		arrival:  make(chan struct{}),
+	}
+}
+
+// put takes over a Namespace as it is now. Its maps belong to the cache and never change.
+func (n *namespaces) put(now *metav1.PartialObjectMetadata) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, was := n.known[now.Name]
+	n.known[now.Name] = rules.NamespaceDefaults{Known: true, Labels: now.Labels, Annotations: now.Annotations}
+	if !was {
+		close(n.arrival)
+		n.arrival = make(chan struct{})
+	}
+}
+
+func (n *namespaces) gone(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.known, name)
+}
+
+// find returns a Namespace at once if it is known, or if not all of them are listed yet: who waits for the list is not served better by
+// waiting here.
+func (n *namespaces) find(name string) rules.NamespaceDefaults {
+	found, _ := n.look(name)
+	if found.Known || !n.listed() {
+		return found
+	}
+	select {
+	case n.waiting <- struct{}{}:
+		defer func() { <-n.waiting }()
+		return n.await(name)
+	default:
+		return found
+	}
+}
+
+// await returns a Namespace when it is known, or the patience is over.
+func (n *namespaces) await(name string) rules.NamespaceDefaults {
+	timer := time.NewTimer(n.patience)
+	defer timer.Stop()
+	found, arrival := n.look(name)
+	for !found.Known {
+		select {
+		case <-arrival:
+			found, arrival = n.look(name)
+		case <-timer.C:
+			return found
+		}
+	}
+	return found
+}
+
+// look returns a Namespace, and what tells that others have arrived.
+func (n *namespaces) look(name string) (found rules.NamespaceDefaults, arrival <-chan struct{}) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.known[name], n.arrival
+}

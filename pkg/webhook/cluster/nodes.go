@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not when somebody asks.
+type nodes struct {
+	listed func() bool
+
+	mu      sync.Mutex
+	labels  map[string]map[string]string // by Node
+	counted *rules.NodeLabels
+	copied  atomic.Pointer[rules.NodeLabels] // nil until somebody asked when all were listed
+}
+
+func newNodes() nodes {
+	return nodes{labels: map[string]map[string]string{}, counted: rules.NewNodeLabels()}
+}
+
+// put takes over a Node as it is now. Most changes of Nodes are heartbeats, which change no label: they end here.
+func (n *nodes) put(now *metav1.PartialObjectMetadata) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if before, known := n.labels[now.Name]; known && maps.Equal(before, now.Labels) {
+		return
+	}
+	n.labels[now.Name] = now.Labels
+	n.counted.Put(now.Name, now.Labels)
+	n.changed()
+}
+
+func (n *nodes) gone(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.labels, name)
+	n.counted.Delete(name)
+	n.changed()
+}
+
+// changed makes a new copy, once there has been one. The caller holds mu.
+func (n *nodes) changed() {
+	if n.copied.Load() != nil {
+		n.copied.Store(n.counted.Snapshot())
+	}
+}
+
+// snapshot returns the newest copy; nil as long as not all Nodes are listed.
+func (n *nodes) snapshot() *rules.NodeLabels {
+	if copied := n.copied.Load(); copied != nil {
+		return copied
+	}
+	if !n.listed() {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.copied.CompareAndSwap(nil, n.counted.Snapshot())
+	return n.copied.Load()
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Whoever upgrades an API server has a new version after that. Nobody tells us.
+const (
+	versionInterval = time.Minute
+	firstInterval   = time.Second // until it is known
+	versionPatience = 10 * time.Second
+)
+
+// FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known while it does not
+// answer.
+func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
+	}
+	told := ""
+	for {
+		found, err := askVersion(ctx, client.RESTClient())
+		switch {
+		case err == nil:
+			told = ""
+			c.version.Store(found)
+		case err.Error() != told && ctx.Err() == nil: // once, and not with every question
+			told = err.Error()
+			c.warn(log, err)
+		}
+		interval := versionInterval
+		if c.Version() == nil {
+			interval = firstInterval
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+func (c *Cluster) warn(log *slog.Logger, err error) {
+	if known := c.Version(); known != nil {
+		log.Warn("the version of Kubernetes cannot be asked for; it is taken to be what it was", "known", known.String(), "error", err)
+		return
+	}
+	log.Warn("the version of Kubernetes cannot be asked for; no defaults of trafficDistribution are given until it is known", "error", err)
+}
+
+func askVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	text, err := api.Get().AbsPath("/version").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the version of Kubernetes: %w", err)
+	}
+	var answer apiversion.Info
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
+	}
+	found, err := behavesAs(answer)
+	if err != nil {
+		return nil, fmt.Errorf("read the version of Kubernetes: %w", err)
+	}
+	return found, nil
+}
+
+// behavesAs is the version as which an API server behaves: during an upgrade it may emulate an older one, and then refuses what that
+// one did not know (KEP-4330).
+func behavesAs(answer apiversion.Info) (*version.Version, error) {
+	if answer.EmulationMajor != "" && answer.EmulationMinor != "" {
+		return version.ParseGeneric(answer.EmulationMajor + "." + answer.EmulationMinor)
+	}
+	return version.ParseGeneric(answer.GitVersion) // vendors add words of theirs behind the numbers
+}
+
+// Version returns the version as which the API server behaves; nil as long as it is not known.
+func (c *Cluster) Version() *version.Version { return c.version.Load() }

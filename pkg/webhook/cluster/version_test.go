@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// logged is a log that can be read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// versions is an API server that is asked for its version.
+type versions struct {
+	answer atomic.Pointer[string]
+	asked  atomic.Int64
+}
+
+// RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is away.
+func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
+	v.asked.Add(1)
+	recorder := httptest.NewRecorder()
+	if answer := v.answer.Load(); r.URL.Path != "/version" || answer == nil {
+		http.Error(recorder, "nobody is here", http.StatusBadGateway)
+	} else {
+		recorder.Header().Set("Content-Type", "application/json")
+		_, _ = recorder.WriteString(*answer)
+	}
+	return recorder.Result(), nil
+}
+
+func (v *versions) say(answer string) { v.answer.Store(&answer) }
+
+func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, server, log := newTold(t), &versions{}, &logged{}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, slog.New(slog.NewTextHandler(log, nil))
+		go func() { ended <- c.FollowVersion(ctx, config, logger) }()
+
+		for _, step := range []struct {
+			says string
+			wait time.Duration
+			want string
+		}{
+			{says: "", wait: 10 * time.Second, want: "<nil>"},
+			{says: `{"gitVersion": "v1.33.4-gke.1234567"}`, wait: 2 * time.Second, want: "1.33.4"},
+			{says: `{"gitVersion": "v1.36.3", "emulationMajor": "1", "emulationMinor": "33"}`, wait: 2 * time.Minute, want: "1.33"},
+			{says: `{"gitVersion": "v1.34.0+k3s1"}`, wait: 2 * time.Minute, want: "1.34.0"},
+			{says: `{"gitVersion": "who knows"}`, wait: 10 * time.Minute, want: "1.34.0"},
+			{says: `[]`, wait: 10 * time.Minute, want: "1.34.0"},
+			{says: `{"gitVersion": "v1.35.1"}`, wait: 2 * time.Minute, want: "1.35.1"},
+		} {
+			if step.says != "" {
+				server.say(step.says)
+			}
+			time.Sleep(step.wait)
+			synctest.Wait()
+			if got := c.Version().String(); got != step.want {
+				t.Errorf("after %q the version is %s, want %s", step.says, got, step.want)
+			}
+		}
+		if asked := server.asked.Load(); asked < 20 || asked > 60 {
+			t.Errorf("it was asked for %d times in half an hour", asked)
+		}
+		if told := strings.Count(log.String(), "cannot be asked for"); told != 3 {
+			t.Errorf("the log says %d times that it cannot be asked for, want once for each reason:\n%s", told, log)
+		}
+		for _, known := range []string{"until it is known", "known=1.34.0"} {
+			if !strings.Contains(log.String(), known) {
+				t.Errorf("the log does not say %s:\n%s", known, log)
+			}
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("following ends with %v", err)
+		}
+	})
+}

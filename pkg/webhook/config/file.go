@@ -1,0 +1,71 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// File is a configuration file that has been read.
+type File struct {
+	// Path is where it is.
+	Path string
+	// Settings are what it says. Nobody changes them.
+	Settings *rules.Settings
+
+	content []byte
+}
+
+// Read reads a file. An error names the file, and line and field of everything that is wrong.
+func Read(path string) (*File, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	settings, err := Parse(path, content)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return &File{Path: path, Settings: settings, content: content}, nil
+}
+
+// Follow reads the file again whenever it says something else, until the context ends. New settings are handed to updated, and why a new
+// text cannot be used to failed, each text once; also why the file cannot be read. Either may be called although nothing differs, such as
+// when a mistake is taken back.
+//
+// A file that is away is being replaced, as far as anybody can tell: nothing happens until it is back.
+func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {
+	text, settings, wrong := f.content, f.Settings, error(nil)
+	tell := func(unreadable error) {
+		switch {
+		case unreadable != nil:
+			failed(unreadable)
+		case wrong != nil:
+			failed(wrong)
+		default:
+			updated(settings)
+		}
+	}
+	for {
+		now := text
+		watched := filewatch.File{Path: f.Path, Content: text, Failed: tell, Check: func() (err error) {
+			now, err = os.ReadFile(f.Path)
+			return err
+		}}
+		if err := watched.Watch(ctx, log); !errors.Is(err, filewatch.ErrUpdated) {
+			return err
+		}
+		text = now
+		if settings, wrong = Parse(f.Path, text); wrong != nil {
+			log.Error("the configuration was updated and cannot be used; what it said before stays in force", "file", f.Path, "error", wrong)
+		} else {
+			log.Info("the configuration was updated", "file", f.Path)
+		}
+		tell(nil)
+	}
+}

@@ -1,0 +1,221 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// longest is how long something may take that happens at once on an idle machine.
+const longest = 60 * time.Second
+
+// mounted is a file as kubelet mounts one of a ConfigMap: a link through ..data, which an update replaces.
+type mounted struct {
+	t        *testing.T
+	dir      string
+	versions int
+}
+
+func (m *mounted) path() string { return filepath.Join(m.dir, "config.yaml") }
+
+func (m *mounted) write(text string) {
+	m.t.Helper()
+	m.versions++
+	version := "..version-" + string(rune('a'+m.versions))
+	must := func(err error) {
+		m.t.Helper()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	must(os.Mkdir(filepath.Join(m.dir, version), 0o700))
+	must(os.WriteFile(filepath.Join(m.dir, version, "config.yaml"), []byte(text), 0o600))
+	must(os.Symlink(version, filepath.Join(m.dir, "..data_tmp")))
+	must(os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
+	if m.versions == 1 {
+		must(os.Symlink("..data/config.yaml", m.path()))
+	}
+}
+
+// followed is a file that is followed, and what was told.
+type followed struct {
+	*mounted
+	updates  chan *rules.Settings
+	failures chan error
+	ended    chan error
+	stop     context.CancelFunc
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+func (f *followed) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.log.Write(p)
+}
+
+func (f *followed) logged(text string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Count(f.log.String(), text)
+}
+
+func follow(t *testing.T, text string) *followed {
+	t.Helper()
+	f := &followed{
+		mounted: &mounted{t: t, dir: t.TempDir()},
+		updates: make(chan *rules.Settings, 100), failures: make(chan error, 100), ended: make(chan error, 1),
+	}
+	f.write(text)
+	file, err := Read(f.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.stop = cancel
+	t.Cleanup(cancel)
+	log := slog.New(slog.NewTextHandler(f, nil))
+	go func() {
+		f.ended <- file.Follow(ctx, log, func(s *rules.Settings) { f.updates <- s }, func(err error) { f.failures <- err })
+	}()
+	return f
+}
+
+func next[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(longest):
+		t.Fatal("nothing is told")
+		panic("unreachable")
+	}
+}
+
+func TestAFileIsReadWithItsSettings(t *testing.T) {
+	file := &mounted{t: t, dir: t.TempDir()}
+	file.write(header + "strict: true\n")
+	read, err := Read(file.path())
+	if err != nil || !read.Settings.Strict || read.Path != file.path() {
+		t.Errorf("Read() = %v, %v", read, err)
+	}
+}
+
+func TestAnErrorNamesTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if _, err := Read(path); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte(header+"strict: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path+":3: strict: Invalid value") {
+		t.Errorf("with a wrong file: %v", err)
+	}
+}
+
+func TestAChangeIsToldAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
+	f := follow(t, header)
+	f.write(header + "strict: true\n")
+	if got := next(t, f.updates); !got.Strict {
+		t.Errorf("the update is %v", got)
+	}
+	f.write(header + "strict: 1\n")
+	if err := next(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: Invalid value") {
+		t.Errorf("the failure is %v", err)
+	}
+	f.write(header + "strict: 2\n")
+	if err := next(t, f.failures); !strings.Contains(err.Error(), `"2"`) {
+		t.Errorf("the second failure is %v", err)
+	}
+	f.write(header + "proxyName: vicinity\n")
+	if got := next(t, f.updates); got.ProxyName != "vicinity" {
+		t.Errorf("the update is %v", got)
+	}
+	if got := f.logged("cannot be used; what it said before stays in force"); got != 2 {
+		t.Errorf("the failures were logged %d times, want once each", got)
+	}
+	if len(f.updates) > 0 || len(f.failures) > 0 {
+		t.Errorf("%d updates and %d failures too many", len(f.updates), len(f.failures))
+	}
+}
+
+func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
+	f := follow(t, header+"strict: true\n")
+	f.write("nothing")
+	if err := next(t, f.failures); err == nil {
+		t.Error("there is no failure")
+	}
+	f.write(header + "strict: true\n")
+	if got := next(t, f.updates); !got.Strict {
+		t.Errorf("the update is %v", got)
+	}
+}
+
+func TestAFileThatCannotBeReadIsToldAndSoIsWhatItSaysAfterThat(t *testing.T) {
+	f := follow(t, header+"strict: true\n")
+	version, err := os.Readlink(filepath.Join(f.dir, "..data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(f.dir, version, "config.yaml")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // root may read anything but a folder
+		t.Fatal(err)
+	}
+	if err := next(t, f.failures); !strings.Contains(err.Error(), "is a directory") {
+		t.Errorf("the failure is %v", err)
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := next(t, f.updates); !got.Strict {
+		t.Errorf("the update is %v", got)
+	}
+}
+
+func TestTheSameTextInANewFileIsNotTold(t *testing.T) {
+	f := follow(t, header)
+	f.write(header)
+	f.write(header + "strict: true\n")
+	next(t, f.updates)
+	if len(f.updates) > 0 || len(f.failures) > 0 {
+		t.Errorf("%d updates and %d failures too many", len(f.updates), len(f.failures))
+	}
+}
+
+func TestAChangeBeforeTheFileIsFollowedIsTold(t *testing.T) {
+	file := &mounted{t: t, dir: t.TempDir()}
+	file.write(header)
+	read, err := Read(file.path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.write(header + "strict: true\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	strict := false
+	err = read.Follow(ctx, slog.New(slog.DiscardHandler), func(s *rules.Settings) { strict = s.Strict; cancel() }, func(error) {})
+	if err != nil || !strict {
+		t.Errorf("strict %v, error %v", strict, err)
+	}
+}
+
+func TestFollowingEndsWithItsContext(t *testing.T) {
+	f := follow(t, header)
+	f.stop()
+	if err := next(t, f.ended); err != nil {
+		t.Errorf("following ends with %v", err)
+	}
+}

@@ -1,0 +1,99 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserver "k8s.io/apiserver/pkg/admission"
+	apiservermetrics "k8s.io/apiserver/pkg/admission/metrics"
+	clientmetrics "k8s.io/client-go/tools/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	_ "sigs.k8s.io/controller-runtime" // with it the registry has what every Go program has
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
+)
+
+// watchedWith is what the webhook is watched with.
+var watchedWith = monitoring.Files{
+	Rules: "prometheus-rules-webhook.yaml", RuleTests: "prometheus-rules-webhook-test.yaml", Dashboard: "grafana-dashboard-webhook.json",
+	Job: "vicinity-webhook",
+}
+
+func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
+	watchedWith.CheckAlerts(t)
+}
+
+func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *testing.T) {
+	watchedWith.CheckDashboard(t)
+}
+
+// TestTheDashboardAndTheAlertsAskOnlyForWhatExists: for metrics, labels and values that the webhook or an API server has. And no metric of
+// ours is shown nowhere.
+func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
+	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
+	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
+	watchedWith.CheckLabels(t, scraped)
+}
+
+// webhookServed returns what the webhook serves of ours, with the words that cmd/webhook gives it, and all that the manager of
+// controller-runtime adds if it has asked the API server once.
+func webhookServed(t *testing.T) prometheus.Gatherer {
+	t.Helper()
+	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
+	words := Words{Paths: server.Paths(), Outcomes: server.Outcomes(), Failures: server.Failures(), Refusals: server.Refusals()}
+	for _, operation := range certs.Operations() {
+		words.Failures = append(words.Failures, "certificate-"+string(operation))
+	}
+	for _, rule := range rules.Rules() {
+		words.Rules = append(words.Rules, string(rule.ID))
+	}
+	for _, source := range rules.Sources() {
+		words.Sources = append(words.Sources, string(source))
+	}
+	for _, setting := range rules.DefaultSettings() {
+		words.Settings = append(words.Settings, string(setting))
+	}
+	registry := prometheus.NewPedanticRegistry()
+	r, err := New(registry, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.CertificateExpires(time.Unix(1, 0))
+	r.AuthorityExpires(time.Unix(1, 0))
+	r.ConfigurationUpdated(time.Unix(1, 0))
+	return registry
+}
+
+// apiServerServed returns what an API server serves about a webhook of ours that it called, missed, and had no need to call.
+func apiServerServed(t *testing.T) prometheus.Gatherer {
+	t.Helper()
+	const name, validating, create = "validate.services.vicinity.dev", "validating", string(apiserver.Create)
+	request := apiserver.NewAttributesRecord(nil, nil, schema.GroupVersionKind{}, "", "", schema.GroupVersionResource{}, "",
+		apiserver.Create, nil, false, nil)
+	observed := apiservermetrics.Metrics
+	observed.ObserveWebhook(t.Context(), name, time.Second, false, request, validating, 200)
+	observed.ObserveWebhookFailOpen(t.Context(), name, validating)
+	observed.ObserveMatchConditionExclusion(t.Context(), name, "webhook", validating, create)
+	for _, kind := range []apiservermetrics.WebhookRejectionErrorType{
+		apiservermetrics.WebhookRejectionCallingWebhookError, apiservermetrics.WebhookRejectionNoError,
+	} {
+		observed.ObserveWebhookRejection(t.Context(), name, validating, create, kind, 500)
+	}
+	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		isOfAdmission := func(family *dto.MetricFamily) bool {
+			return strings.HasPrefix(family.GetName(), "apiserver_admission_")
+		}
+		return slices.DeleteFunc(families, func(family *dto.MetricFamily) bool { return !isOfAdmission(family) }), err
+	})
+}

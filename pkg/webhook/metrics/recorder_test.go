@@ -1,0 +1,272 @@
+package metrics
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+)
+
+var words = Words{
+	Paths:    []string{"/one"},
+	Outcomes: []string{"allowed", "denied", "error"},
+	Rules:    []string{"R1", "R2"},
+	Sources:  []string{"cluster", "namespace"},
+	Settings: []string{"mode"},
+	Failures: []string{"panic"},
+	Refusals: []string{"busy", "too-big"},
+}
+
+func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	r, err := New(registry, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, registry
+}
+
+// gather returns the value of each series, by its name and the values of its labels. A histogram's is its count.
+func gather(t *testing.T, registry prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			name := []string{strings.TrimPrefix(family.GetName(), "vicinity_webhook_")}
+			for _, label := range metric.GetLabel() {
+				name = append(name, label.GetValue())
+			}
+			values[strings.Join(name, " ")] = valueOf(metric)
+		}
+	}
+	return values
+}
+
+func valueOf(metric *dto.Metric) float64 {
+	if histogram := metric.GetHistogram(); histogram != nil {
+		return float64(histogram.GetSampleCount())
+	}
+	return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+}
+
+// atStart are all series before anything happened.
+func atStart() map[string]float64 {
+	return map[string]float64{
+		"review_duration_seconds /one":   0,
+		"reviews_total allowed /one":     0,
+		"reviews_total denied /one":      0,
+		"reviews_total error /one":       0,
+		"decisions_total deny R1":        0,
+		"decisions_total warn R1":        0,
+		"decisions_total deny R2":        0,
+		"decisions_total warn R2":        0,
+		"defaulted_total mode cluster":   0,
+		"defaulted_total mode namespace": 0,
+		"defaulted_total none cluster":   0,
+		"defaulted_total none namespace": 0,
+		"internal_errors_total panic":    0,
+		"refused_requests_total busy":    0,
+		"refused_requests_total too-big": 0,
+		"in_flight":                      0,
+		"configuration_valid":            1,
+		"configuration_failures_total":   0,
+	}
+}
+
+func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
+	_, registry := newRecorder(t)
+	if diff := cmp.Diff(atStart(), gather(t, registry)); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
+	}
+}
+
+// moves are what is told, and which series it moves to what.
+var moves = []struct {
+	name string
+	tell func(r *Recorder)
+	want map[string]float64
+}{
+	{
+		"a review", func(r *Recorder) { r.Reviewed("/one", "denied", time.Millisecond) },
+		map[string]float64{"review_duration_seconds /one": 1, "reviews_total denied /one": 1},
+	},
+	{"a decision", func(r *Recorder) { r.Decided("R2", "warn") }, map[string]float64{"decisions_total warn R2": 1}},
+	{"a default", func(r *Recorder) { r.Defaulted("namespace", "mode") }, map[string]float64{"defaulted_total mode namespace": 1}},
+	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulted_total none cluster": 1}},
+	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
+	{"a refusal", func(r *Recorder) { r.Refused("too-big") }, map[string]float64{"refused_requests_total too-big": 1}},
+	{"a reason that nobody knew", func(r *Recorder) { r.Refused("new") }, map[string]float64{"refused_requests_total new": 1}},
+	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"in_flight": 2}},
+	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"in_flight": 0}},
+	{
+		"a certificate", func(r *Recorder) { r.CertificateExpires(time.Unix(1700000000, 0)) },
+		map[string]float64{"certificate_expiry_timestamp_seconds": 1.7e9},
+	},
+	{
+		"an authority", func(r *Recorder) { r.AuthorityExpires(time.Unix(2000000000, 0)) },
+		map[string]float64{"certificate_authority_expiry_timestamp_seconds": 2e9},
+	},
+	{
+		"a new configuration", func(r *Recorder) { r.ConfigurationUpdated(time.Unix(1700000000, 500_000_000)) },
+		map[string]float64{"configuration_last_success_timestamp_seconds": 1.7000000005e9},
+	},
+	{
+		"a wrong configuration", func(r *Recorder) { r.ConfigurationFailed() },
+		map[string]float64{"configuration_valid": 0, "configuration_failures_total": 1},
+	},
+	{
+		"a right one after it", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
+		map[string]float64{"configuration_failures_total": 1, "configuration_last_success_timestamp_seconds": 1},
+	},
+}
+
+func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
+	for _, c := range moves {
+		t.Run(c.name, func(t *testing.T) {
+			r, registry := newRecorder(t)
+			c.tell(r)
+			want := atStart()
+			maps.Copy(want, c.want)
+			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
+				t.Errorf("series (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// told returns the registry of a recorder that has been told everything.
+func told(t *testing.T) *prometheus.Registry {
+	t.Helper()
+	r, registry := newRecorder(t)
+	for _, c := range moves {
+		c.tell(r)
+	}
+	return registry
+}
+
+func TestEveryMetricMovesInSomeTest(t *testing.T) {
+	moved := map[string]bool{}
+	for _, c := range moves {
+		for series := range c.want {
+			name, _, _ := strings.Cut(series, " ")
+			moved["vicinity_webhook_"+name] = true
+		}
+	}
+	for name := range documented(t) {
+		if !moved[name] {
+			t.Errorf("nothing moves %s", name)
+		}
+	}
+}
+
+// documented returns the rows of the README's first table: type and labels of each metric.
+func documented(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([a-z]+) \\| ([^|]*?) ?\\|").FindAllStringSubmatch(string(text), -1) {
+		rows[row[1]] = row[2] + " " + row[3]
+	}
+	return rows
+}
+
+func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) {
+	families, err := told(t).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+label.GetName()+"`")
+		}
+		got[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ", ")
+	}
+	want := documented(t)
+	for name, row := range want { // Prometheus sorts labels
+		kind, labels, _ := strings.Cut(row, " ")
+		sorted := strings.Split(labels, ", ")
+		slices.Sort(sorted)
+		want[name] = kind + " " + strings.Join(sorted, ", ")
+	}
+	const all = 12
+	if len(want) != all {
+		t.Errorf("%d metrics are documented, want %d: is the README's table read rightly?", len(want), all)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-documented +registered):\n%s", diff)
+	}
+}
+
+func TestThePrometheusLinterHasNothingToSay(t *testing.T) {
+	problems, err := testutil.GatherAndLint(told(t))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+}
+
+func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
+	r, registry := newRecorder(t)
+	r.Reviewed("/one", "allowed", 200*time.Microsecond)
+	r.Reviewed("/one", "allowed", 4*time.Millisecond)
+	r.Reviewed("/one", "error", 3*time.Second)
+	bounds := strings.Fields("0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.0075 0.01 0.025 0.05 0.1 0.25 0.5 1 2 +Inf")
+	counts := []int{0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3}
+	var want strings.Builder
+	want.WriteString("# HELP " + ReviewDurationName + " " + reviewDurationHelp + "\n# TYPE " + ReviewDurationName + " histogram\n")
+	for i, bound := range bounds {
+		want.WriteString(ReviewDurationName + `_bucket{path="/one",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+	}
+	want.WriteString(ReviewDurationName + `_sum{path="/one"} 3.0042` + "\n" + ReviewDurationName + `_count{path="/one"} 3` + "\n")
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), ReviewDurationName); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwoRecordersCannotShareARegistry(t *testing.T) {
+	_, registry := newRecorder(t)
+	if _, err := New(registry, words); err == nil || !strings.Contains(err.Error(), "register the webhook's metrics") {
+		t.Errorf("New() = %v", err)
+	}
+}
+
+func TestARecorderMayBeScrapedWhileItCounts(t *testing.T) {
+	r, registry := newRecorder(t)
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 50 {
+				r.InFlight(1)
+				r.Reviewed("/one", "allowed", time.Millisecond)
+				if _, err := registry.Gather(); err != nil {
+					t.Error(err)
+				}
+				r.InFlight(-1)
+			}
+		})
+	}
+	group.Wait()
+	got := gather(t, registry)
+	if got["reviews_total allowed /one"] != 200 || got["in_flight"] != 0 {
+		t.Errorf("counted %v reviews and %v in flight, want 200 and 0", got["reviews_total allowed /one"], got["in_flight"])
+	}
+}

@@ -1,0 +1,157 @@
+package rules_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// The rules do to every case what it says.
+func TestTheRulesDoWhatTheCasesSay(t *testing.T) {
+	for _, c := range rulecases.Cases(t) {
+		if !isOurs(c) {
+			continue // the policies' own, see TestEveryCaseIsInOrder
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			got := wantOf(judge(t, c))
+			if diff := cmp.Diff(c.Want, got); diff != "" {
+				t.Errorf("differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaultsAreWhatTheCasesSay(t *testing.T) {
+	count := 0
+	for _, c := range rulecases.Cases(t) {
+		if c.Default == nil {
+			continue
+		}
+		count++
+		t.Run(c.Name, func(t *testing.T) {
+			service := rulecases.Service(t, c.Object)
+			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Cluster(), c.Settings.Admission(), c.Old != nil)
+			if got.Source != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
+				t.Errorf("source %s, reason %q; want %s, %q", got.Source, got.Reason, c.Default.Source, c.Default.Reason)
+			}
+			var want *rules.Default
+			if c.Default.Setting != "" {
+				want = &rules.Default{Setting: c.Default.Setting, Value: c.Default.Value}
+			}
+			if diff := cmp.Diff(want, got.Add); diff != "" {
+				t.Errorf("default differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if count == 0 {
+		t.Error("no case is about defaults")
+	}
+}
+
+// An object that stays as it is, or is judged against itself, is never denied nor warned of.
+func TestNothingIsSaidAboutAnObjectThatStaysAsItIs(t *testing.T) {
+	for _, c := range rulecases.Cases(t) {
+		if !isOurs(c) {
+			continue
+		}
+		c.Old = c.Object
+		if got := judge(t, c); len(got.Denied)+len(got.Warned) > 0 {
+			t.Errorf("%s: %v", c.Name, wantOf(got))
+		}
+	}
+}
+
+func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
+	const longestWarning, longestDenial = 190, 750 // Kubernetes' own words about label keys are long
+	for _, c := range rulecases.Cases(t) {
+		if !isOurs(c) {
+			continue
+		}
+		judgement := judge(t, c)
+		for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+			message := violation.Message()
+			rule, _ := rules.RuleOf(violation.Rule)
+			if rule.Default == rules.Warn && len(message) > longestWarning || len(message) > longestDenial {
+				t.Errorf("%s: %d bytes: %s", c.Name, len(message), message)
+			}
+			if !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") || !strings.HasPrefix(message, violation.Error.Field+": ") {
+				t.Errorf("%s: %s", c.Name, message)
+			}
+			if violation.Error.Detail == "" {
+				t.Errorf("%s: %s says nothing", c.Name, message)
+			}
+		}
+	}
+}
+
+// What is broken by no case is tested by none; and a rule that no case keeps narrowly would be as good as one that always strikes.
+func TestEveryRuleIsBrokenByACase(t *testing.T) {
+	broken := map[rules.ID]bool{}
+	for _, c := range rulecases.Cases(t) {
+		for _, want := range c.Want {
+			broken[want.Rule] = true
+		}
+	}
+	for _, rule := range rules.Rules() {
+		if !broken[rule.ID] {
+			t.Errorf("no case breaks %s: %s", rule.ID, rule.Summary)
+		}
+		delete(broken, rule.ID)
+	}
+	for id := range broken {
+		t.Errorf("a case breaks %s, and there is no such rule", id)
+	}
+}
+
+// A case says nothing that would make a reader, or the suites that run it elsewhere, believe something else.
+func TestEveryCaseIsInOrder(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range rulecases.Cases(t) {
+		if c.Name == "" || seen[c.Name] {
+			t.Errorf("%q: every case has a name of its own", c.Name)
+		}
+		seen[c.Name] = true
+		if c.Old != nil && c.Old["kind"] != c.Object["kind"] {
+			t.Errorf("%s: old and new are of different kinds", c.Name)
+		}
+		for _, want := range c.Want {
+			rule, known := rules.RuleOf(want.Rule)
+			if !known || rule.Kind != c.Kind() {
+				t.Errorf("%s: %s is a rule about a %s", c.Name, want.Rule, rule.Kind)
+			}
+			isKept := c.Old != nil && c.Twin != "" && want.Action == rules.Warn // something was wrong before, and is otherwise now
+			if c.Settings == nil && want.Action != rule.Default && !isKept {
+				t.Errorf("%s: without settings %s has the action %s", c.Name, want.Rule, rule.Default)
+			}
+		}
+	}
+}
+
+func isOurs(c rulecases.Case) bool { return c.Kind() == "Service" || c.Kind() == "Namespace" }
+
+// judge reviews the object of a case.
+func judge(t *testing.T, c rulecases.Case) rules.Judgement {
+	t.Helper()
+	if c.Kind() == "Namespace" {
+		before, now := rulecases.NamespaceOf(t, c.Old), rulecases.NamespaceOf(t, c.Object)
+		return rules.ReviewNamespace(before, now, c.Settings.Admission())
+	}
+	before, now := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
+	return rules.ReviewService(before, now, c.Cluster(), c.Settings.Admission())
+}
+
+func wantOf(judgement rules.Judgement) []rulecases.Want {
+	var found []rulecases.Want
+	for _, violation := range judgement.Denied {
+		found = append(found, rulecases.Want{Rule: violation.Rule, Action: rules.Deny, Path: violation.Error.Field})
+	}
+	for _, violation := range judgement.Warned {
+		found = append(found, rulecases.Want{Rule: violation.Rule, Action: rules.Warn, Path: violation.Error.Field})
+	}
+	return found
+}

@@ -1,0 +1,56 @@
+package rules
+
+// Default is one topology setting for Services that have none.
+type Default struct {
+	Setting Setting
+	Value   string
+}
+
+// Setting is a kind of topology setting. Its text is what audit annotations and metrics call it.
+type Setting string
+
+// The settings that can be a default.
+const (
+	TopologyMode        Setting = "topology-mode"        // annotation service.kubernetes.io/topology-mode: Auto, Disabled
+	TrafficDistribution Setting = "traffic-distribution" // spec.trafficDistribution: PreferSameZone, PreferSameNode
+	TopologyKeys        Setting = "topology-keys"        // annotation vicinity.dev/topology-keys
+)
+
+// Source is what decided about a Service's default.
+type Source string
+
+// The sources, the most specific first. The first one that says anything decides, also if it says "none".
+const (
+	FromService   Source = "service"   // the Service says something itself
+	FromOptOut    Source = "opt-out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
+	FromNamespace Source = "namespace" // an annotation of the Namespace
+	FromCluster   Source = "cluster"   // Settings.Default
+	FromNobody    Source = "none"
+)
+
+// DefaultDecision is what a Service is given, and why.
+type DefaultDecision struct {
+	// Add is what the Service is given; nil for nothing.
+	Add *Default
+	// Source is who decided, also if it decided that nothing is added.
+	Source Source
+	// Reason is why nothing is added although a source has a default, or which Service setting stands in the way; a few words, such as
+	// "headless Services have no proxy". Empty if Add is set.
+	Reason string
+}
+
+// NamespaceDefaults is what is known of the Namespace of a Service.
+type NamespaceDefaults struct {
+	// Known: the labels and annotations are those of the Namespace. As long as they are not known, nothing is added.
+	Known       bool
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// Sources are all there are, for whoever counts them from the start.
+func Sources() []Source {
+	return []Source{FromService, FromOptOut, FromNamespace, FromCluster, FromNobody}
+}
+
+// DefaultSettings are all there are.
+func DefaultSettings() []Setting { return []Setting{TopologyMode, TrafficDistribution, TopologyKeys} }

@@ -1,0 +1,52 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// choose returns what a Namespace's annotations say, if they say anything. Annotations that contradict each other or cannot be used
+// choose nothing, and stop the search: the cluster's default is not what their author asked for.
+func (n NamespaceDefaults) choose() (chosen DefaultDecision, saysAnything bool) {
+	var present []string
+	for _, annotation := range namespaceAnnotations {
+		if _, ok := n.Annotations[annotation.key]; ok {
+			present = append(present, annotation.key)
+			chosen = annotation.read(n.Annotations[annotation.key])
+		}
+	}
+	if len(present) > 1 {
+		return DefaultDecision{
+			Source: FromNamespace, Reason: "the Namespace has more than one default: " + strings.Join(present, ", "),
+		}, true
+	}
+	return chosen, len(present) == 1
+}
+
+// namespaceAnnotation is the annotation of a Namespace that chooses a kind of default.
+type namespaceAnnotation struct {
+	key     string
+	setting Setting
+}
+
+// namespaceAnnotations are all of them.
+var namespaceAnnotations = []namespaceAnnotation{
+	{policy.DefaultTopologyModeAnnotation, TopologyMode},
+	{policy.DefaultTopologyKeysAnnotation, TopologyKeys},
+	{policy.DefaultTrafficDistributionAnnotation, TrafficDistribution},
+}
+
+// read reads the value of an annotation. None is none whatever the kind, also among lists of keys, where it could be the key of a
+// label: a Namespace that means no default must not get one that no Node answers.
+func (a namespaceAnnotation) read(value string) DefaultDecision {
+	if value == policy.None {
+		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}
+	}
+	add := Default{Setting: a.setting, Value: value}
+	if err := add.Check(); err != nil {
+		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace's %s cannot be used: %s", a.key, err)}
+	}
+	return DefaultDecision{Add: &add, Source: FromNamespace}
+}

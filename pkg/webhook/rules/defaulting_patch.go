@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// PatchOperation is one operation of a JSON Patch (RFC 6902).
+type PatchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// Patch returns what gives a Service the default that was decided for it. It adds one annotation or one field, and touches nothing else,
+// fields that are not known here included.
+func (d Default) Patch(service *Service) []PatchOperation {
+	switch d.Setting {
+	case TrafficDistribution:
+		return []PatchOperation{{Op: "add", Path: "/spec/trafficDistribution", Value: d.Value}}
+	case TopologyMode:
+		return annotate(service, policy.TopologyModeAnnotation, d.Value)
+	case TopologyKeys:
+		return annotate(service, policy.TopologyKeysAnnotation, d.Value)
+	default:
+		return nil
+	}
+}
+
+// annotate adds an annotation. Nothing can be added to a map that is absent or null, so then the map is added with it.
+func annotate(service *Service, key, value string) []PatchOperation {
+	const annotations = "/metadata/annotations"
+	if service.Metadata.Annotations == nil {
+		return []PatchOperation{{Op: "add", Path: annotations, Value: map[string]string{key: value}}}
+	}
+	return []PatchOperation{{Op: "add", Path: annotations + "/" + escapePointer.Replace(key), Value: value}}
+}
+
+// escapePointer writes a name as a part of a JSON Pointer (RFC 6901).
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// on is a copy of a Service that has the default.
+func (d Default) on(service *Service) *Service {
+	given := *service
+	given.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)
+	if given.Metadata.Annotations == nil {
+		given.Metadata.Annotations = map[string]string{}
+	}
+	switch d.Setting {
+	case TrafficDistribution:
+		given.Spec.TrafficDistribution = &d.Value
+	case TopologyMode:
+		given.Metadata.Annotations[policy.TopologyModeAnnotation] = d.Value
+	case TopologyKeys:
+		given.Metadata.Annotations[policy.TopologyKeysAnnotation] = d.Value
+	}
+	return &given
+}

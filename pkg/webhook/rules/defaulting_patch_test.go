@@ -1,0 +1,342 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+func TestAPatchAddsOneThing(t *testing.T) {
+	for name, c := range map[string]struct {
+		add    Default
+		object string
+		patch  string
+		want   string
+	}{
+		"an annotation beside others": {
+			add: auto, object: `{"metadata":{"annotations":{"a":"b"}},"unknown":1}`,
+			patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
+			want:  `{"metadata":{"annotations":{"a":"b","service.kubernetes.io/topology-mode":"Auto"}},"unknown":1}`,
+		},
+		"an annotation among none": {
+			add: zoneOrAny, object: `{"metadata":{"annotations":{}}}`,
+			patch: `[{"op":"add","path":"/metadata/annotations/vicinity.dev~1topology-keys","value":"topology.kubernetes.io/zone, *"}]`,
+			want:  `{"metadata":{"annotations":{"vicinity.dev/topology-keys":"topology.kubernetes.io/zone, *"}}}`,
+		},
+		"the first annotation": {
+			add: zoneOrAny, object: `{"metadata":{"name":"web"}}`,
+			patch: `[{"op":"add","path":"/metadata/annotations","value":{"vicinity.dev/topology-keys":"topology.kubernetes.io/zone, *"}}]`,
+			want:  `{"metadata":{"name":"web","annotations":{"vicinity.dev/topology-keys":"topology.kubernetes.io/zone, *"}}}`,
+		},
+		"annotations that are null": {
+			add: disabled, object: `{"metadata":{"annotations":null}}`,
+			patch: `[{"op":"add","path":"/metadata/annotations","value":{"service.kubernetes.io/topology-mode":"Disabled"}}]`,
+			want:  `{"metadata":{"annotations":{"service.kubernetes.io/topology-mode":"Disabled"}}}`,
+		},
+		"the field": {
+			add: sameZone, object: `{"spec":{"ports":[{"port":80}]}}`,
+			patch: `[{"op":"add","path":"/spec/trafficDistribution","value":"PreferSameZone"}]`,
+			want:  `{"spec":{"ports":[{"port":80}],"trafficDistribution":"PreferSameZone"}}`,
+		},
+		"the field that is null": {
+			add: sameNode, object: `{"spec":{"trafficDistribution":null}}`,
+			patch: `[{"op":"add","path":"/spec/trafficDistribution","value":"PreferSameNode"}]`,
+			want:  `{"spec":{"trafficDistribution":"PreferSameNode"}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var service Service
+			if err := json.Unmarshal([]byte(c.object), &service); err != nil {
+				t.Fatal(err)
+			}
+			patch, err := json.Marshal(c.add.Patch(&service))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.patch, string(patch)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			got := patched(t, []byte(c.object), c.add.Patch(&service))
+			if !jsonpatch.Equal([]byte(c.want), got) {
+				t.Errorf("patched %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestADefaultOfNoKindPatchesNothing(t *testing.T) {
+	if got := (Default{Setting: "topology", Value: "Auto"}).Patch(plainService()); got != nil {
+		t.Errorf("the patch is %v", got)
+	}
+}
+
+// patched applies a patch as the API server does.
+func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
+	t.Helper()
+	text, err := json.Marshal(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		t.Fatalf("%s is no patch: %v", text, err)
+	}
+	result, err := patch.Apply(object)
+	if err != nil {
+		t.Fatalf("applying %s to %s: %v", text, object, err)
+	}
+	return result
+}
+
+// world is a random request and all that decides about it.
+type world struct {
+	object    map[string]any
+	namespace NamespaceDefaults
+	cluster   Cluster
+	settings  *Settings
+	isUpdate  bool
+}
+
+// one returns one of several values.
+func one[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
+
+// sometimes sets a field in one of four cases.
+func sometimes(random *rand.Rand, fields map[string]any, key string, values ...any) {
+	if random.IntN(4) == 0 {
+		fields[key] = one(random, values...)
+	}
+}
+
+func randomWorld(random *rand.Rand) world {
+	return world{
+		object:    randomObject(random),
+		namespace: randomNamespace(random),
+		cluster:   one(random, Cluster{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
+		settings:  randomSettings(random),
+		isUpdate:  random.IntN(4) == 0,
+	}
+}
+
+func randomObject(random *rand.Rand) map[string]any {
+	metadata := map[string]any{"name": one(random, "web", "kubernetes"), "namespace": one(random, "shop", "default", "kube-system")}
+	sometimes(random, metadata, "deletionTimestamp", "2026-01-01T00:00:00Z")
+	sometimes(random, metadata, "managedFields", []any{map[string]any{"manager": "kubectl"}})
+	labels := map[string]any{}
+	sometimes(random, labels, policy.AdmissionLabel, "disabled", "Disabled", "")
+	sometimes(random, labels, policy.ServiceProxyNameLabel, "", "vicinity", "other")
+	metadata["labels"] = labels
+	annotations := map[string]any{}
+	for range random.IntN(2) {
+		sometimes(random, annotations, policy.TopologyModeAnnotation, "Auto", "AUTO", "")
+		sometimes(random, annotations, policy.TopologyAwareHintsAnnotation, "Auto", "auto", "")
+		sometimes(random, annotations, policy.TopologyKeysAnnotation, "*", "", "a,*")
+	}
+	sometimes(random, annotations, "example.com/other~thing", "x")
+	if len(annotations) > 0 || random.IntN(2) == 0 {
+		metadata["annotations"] = annotations
+	} else {
+		sometimes(random, metadata, "annotations", nil)
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": randomSpec(random), "status": map[string]any{},
+	}
+}
+
+func randomSpec(random *rand.Rand) map[string]any {
+	spec := map[string]any{
+		"type":  one(random, "ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
+		"ports": []any{map[string]any{"port": 80, "fieldOfTheFuture": true}}, "selector": map[string]any{"app": "web"},
+	}
+	sometimes(random, spec, "clusterIP", "None", "10.0.0.1", "")
+	sometimes(random, spec, "selector", nil, map[string]any{})
+	sometimes(random, spec, "internalTrafficPolicy", "Local", "Cluster")
+	sometimes(random, spec, "externalTrafficPolicy", "Local", "Cluster")
+	sometimes(random, spec, "sessionAffinity", "ClientIP", "None")
+	sometimes(random, spec, "trafficDistribution", nil, "PreferSameZone", "")
+	return spec
+}
+
+// randomValues are right and wrong values of any default.
+var randomValues = []string{
+	"Auto", "Disabled", "None", "PreferSameZone", "PreferSameNode", "topology.kubernetes.io/zone, *", "*", "rack", "*,*", "",
+}
+
+func randomNamespace(random *rand.Rand) NamespaceDefaults {
+	namespace := NamespaceDefaults{Known: random.IntN(8) != 0}
+	if !namespace.Known {
+		return namespace
+	}
+	namespace.Annotations = map[string]string{}
+	for _, annotation := range namespaceAnnotations {
+		if random.IntN(3) == 0 {
+			namespace.Annotations[annotation.key] = one(random, randomValues...)
+		}
+	}
+	if random.IntN(8) == 0 {
+		namespace.Labels = map[string]string{policy.AdmissionLabel: "disabled"}
+	}
+	return namespace
+}
+
+func randomSettings(random *rand.Rand) *Settings {
+	settings := &Settings{
+		Strict: random.IntN(2) == 0, DefaultOnUpdate: random.IntN(2) == 0, DefaultWithAffinity: random.IntN(2) == 0,
+		ProxyName: one(random, "", "", "vicinity"), ExcludedNamespaces: one(random, nil, []string{"kube-system"}),
+	}
+	if random.IntN(2) == 0 {
+		settings.Default = &Default{one(random, TopologyMode, TrafficDistribution, TopologyKeys), one(random, randomValues...)}
+	}
+	return settings
+}
+
+// allowed is all that a patch may add.
+var allowed = []string{
+	"metadata.annotations[" + policy.TopologyModeAnnotation + "]", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]",
+	"spec.trafficDistribution",
+}
+
+func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	given := map[string]int{}
+	for round := range 10_000 {
+		w := randomWorld(random)
+		before, err := json.Marshal(w.object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		service := decoded(t, before)
+		decision := DecideDefault(service, w.namespace, w.cluster, w.settings, w.isUpdate)
+		if (decision.Add != nil) == (decision.Reason != "") && decision.Source != FromNobody {
+			t.Fatalf("round %d: added %v, and the reason is %q", round, decision.Add, decision.Reason)
+		}
+		if decision.Add == nil {
+			given["nothing, "+string(decision.Source)]++
+			continue
+		}
+		given[string(decision.Add.Setting)+", "+string(decision.Source)]++
+		after := patched(t, before, decision.Add.Patch(service))
+		if faults := w.faultsOf(t, before, after, decision); len(faults) > 0 {
+			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
+		}
+	}
+	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
+	if len(given) != ways {
+		t.Errorf("the random requests were too much alike: %v", given)
+	}
+}
+
+// faultsOf are the laws that a patched Service breaks.
+func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDecision) (faults []string) {
+	t.Helper()
+	was, is := decoded(t, before), decoded(t, after)
+	if again := DecideDefault(is, w.namespace, w.cluster, w.settings, w.isUpdate); again.Add != nil {
+		faults = append(faults, fmt.Sprintf("a second run adds %v", *again.Add))
+	}
+	if explicit := explicitSetting(was); explicit != "" {
+		faults = append(faults, "it is added beside an explicit setting: "+explicit)
+	}
+	if added := differences(t, before, after); len(added) != 1 || !strings.Contains(strings.Join(allowed, " "), added[0]) {
+		faults = append(faults, fmt.Sprintf("the patch changes %v", added))
+	}
+	mode, hasMode := is.Metadata.Annotations[policy.TopologyModeAnnotation]
+	if hints, hasHints := is.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
+		faults = append(faults, "the API server refuses the Service: two modes")
+	}
+	denied := ReviewService(nil, was, w.cluster, w.settings).Denied
+	for _, violation := range ReviewService(nil, is, w.cluster, w.settings).Denied {
+		if !contains(denied, violation) {
+			faults = append(faults, fmt.Sprintf("%v is denied because of the default %v", violation.Error, *decision.Add))
+		}
+	}
+	return faults
+}
+
+func contains(all []Violation, one Violation) bool {
+	for _, violation := range all {
+		if violation.Rule == one.Rule && violation.Error.Field == one.Error.Field {
+			return true
+		}
+	}
+	return false
+}
+
+func decoded(t *testing.T, object []byte) *Service {
+	t.Helper()
+	var service Service
+	if err := json.Unmarshal(object, &service); err != nil {
+		t.Fatal(err)
+	}
+	return &service
+}
+
+// differences are the paths at which two objects differ. What is null is what is absent.
+func differences(t *testing.T, before, after []byte) []string {
+	t.Helper()
+	var was, is map[string]any
+	if err := json.Unmarshal(before, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(after, &is); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for path, value := range leaves("", is) {
+		if old, had := leaves("", was)[path]; !had || old != value {
+			all = append(all, path)
+		}
+	}
+	for path := range leaves("", was) {
+		if _, has := leaves("", is)[path]; !has {
+			all = append(all, path+" is gone")
+		}
+	}
+	return all
+}
+
+// leaves are the values of an object by their paths.
+func leaves(path string, value any) map[string]string {
+	found := map[string]string{}
+	add := func(path string, value any) {
+		maps.Copy(found, leaves(path, value))
+	}
+	switch value := value.(type) {
+	case nil:
+	case map[string]any:
+		for key, item := range value {
+			if strings.ContainsAny(key, "./") {
+				add(path+"["+key+"]", item)
+			} else {
+				add(strings.TrimPrefix(path+"."+key, "."), item)
+			}
+		}
+	case []any:
+		for i, item := range value {
+			add(fmt.Sprintf("%s[%d]", path, i), item)
+		}
+	default:
+		found[path] = fmt.Sprint(value)
+	}
+	return found
+}
+
+func TestASnapshotOfTheNodesStaysAsItIs(t *testing.T) {
+	nodes := inZones("a", "b").Nodes
+	before := nodes.Snapshot()
+	nodes.Put("node-c", map[string]string{string(policy.Zone): "c", "rack": "r1"})
+	if before.Zones() != 2 || before.Carries("rack") {
+		t.Errorf("the snapshot has %d zones, racks %v", before.Zones(), before.Carries("rack"))
+	}
+	after := nodes.Snapshot()
+	nodes.Delete("node-c")
+	if after.Zones() != 3 || !after.Carries("rack") || nodes.Zones() != 2 {
+		t.Errorf("the snapshot has %d zones, the nodes %d", after.Zones(), nodes.Zones())
+	}
+}

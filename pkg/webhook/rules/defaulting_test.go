@@ -1,0 +1,326 @@
+package rules
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// plainService is a Service that any default suits, as a webhook sees it.
+func plainService(changes ...func(*Service)) *Service {
+	service := &Service{
+		Metadata: Metadata{Name: "web", Namespace: "shop"},
+		Spec: ServiceSpec{
+			Type: "ClusterIP", Selector: map[string]string{"app": "web"}, InternalTrafficPolicy: "Cluster", SessionAffinity: "None",
+		},
+	}
+	for _, change := range changes {
+		change(service)
+	}
+	return service
+}
+
+func annotated(key, value string) func(*Service) {
+	return func(s *Service) {
+		if s.Metadata.Annotations == nil {
+			s.Metadata.Annotations = map[string]string{}
+		}
+		s.Metadata.Annotations[key] = value
+	}
+}
+
+func labelled(key, value string) func(*Service) {
+	return func(s *Service) { s.Metadata.Labels = map[string]string{key: value} }
+}
+
+// saying is a Namespace with these annotations, given as keys and values.
+func saying(keysAndValues ...string) NamespaceDefaults {
+	annotations := map[string]string{}
+	for i := 0; i < len(keysAndValues); i += 2 {
+		annotations[keysAndValues[i]] = keysAndValues[i+1]
+	}
+	return NamespaceDefaults{Known: true, Annotations: annotations}
+}
+
+// inZones is a cluster of today with one Node in each zone.
+func inZones(zones ...string) Cluster {
+	nodes := NewNodeLabels()
+	for _, zone := range zones {
+		nodes.Put("node-"+zone, map[string]string{string(policy.Zone): zone})
+	}
+	return Cluster{Nodes: nodes, Kubernetes: version.MustParseSemantic("v1.36.3")}
+}
+
+var (
+	auto      = Default{TopologyMode, "Auto"}
+	disabled  = Default{TopologyMode, "Disabled"}
+	sameZone  = Default{TrafficDistribution, "PreferSameZone"}
+	sameNode  = Default{TrafficDistribution, "PreferSameNode"}
+	zoneOrAny = Default{TopologyKeys, "topology.kubernetes.io/zone, *"}
+)
+
+func given(add Default, source Source) DefaultDecision {
+	return DefaultDecision{Add: &add, Source: source}
+}
+
+func nothing(source Source, reason string) DefaultDecision {
+	return DefaultDecision{Source: source, Reason: reason}
+}
+
+func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
+	const (
+		mode         = policy.DefaultTopologyModeAnnotation
+		keys         = policy.DefaultTopologyKeysAnnotation
+		distribution = policy.DefaultTrafficDistributionAnnotation
+		optOut       = "vicinity.dev/admission"
+	)
+	for name, c := range map[string]struct {
+		service   *Service
+		namespace NamespaceDefaults
+		settings  *Settings
+		want      DefaultDecision
+	}{
+		"nobody says anything: a fresh install mutates nothing": {want: nothing(FromNobody, "")},
+		"no settings at all are those of a fresh install":       {settings: nil, want: nothing(FromNobody, "")},
+		"the cluster":                         {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
+		"the cluster, topology keys":          {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
+		"the Namespace":                       {namespace: saying(mode, "Auto"), want: given(auto, FromNamespace)},
+		"the Namespace says Disabled":         {namespace: saying(mode, "Disabled"), want: given(disabled, FromNamespace)},
+		"the Namespace, distribution":         {namespace: saying(distribution, "PreferSameNode"), want: given(sameNode, FromNamespace)},
+		"the Namespace, keys, as it has them": {namespace: saying(keys, " a ,*"), want: given(Default{TopologyKeys, " a ,*"}, FromNamespace)},
+		"the Namespace before the cluster": {
+			namespace: saying(mode, "Auto"), settings: &Settings{Default: &sameZone}, want: given(auto, FromNamespace),
+		},
+		"None stops what the cluster has": {
+			namespace: saying(mode, "None"), settings: &Settings{Default: &sameZone},
+			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-mode=None"),
+		},
+		"None of another kind does too": {
+			namespace: saying(distribution, "None"), settings: &Settings{Default: &auto},
+			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-traffic-distribution=None"),
+		},
+		"None among keys is no label": {
+			namespace: saying(keys, "None"), settings: &Settings{Default: &auto},
+			want: nothing(FromNamespace, "the Namespace says vicinity.dev/default-topology-keys=None"),
+		},
+		"a wrong value of the Namespace": {
+			namespace: saying(mode, "AUTO"), settings: &Settings{Default: &sameZone},
+			want: nothing(FromNamespace, `the Namespace's vicinity.dev/default-topology-mode cannot be used: "AUTO" is none of: Auto, Disabled`),
+		},
+		"an older word in the Namespace": {
+			namespace: saying(distribution, "PreferClose"),
+			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-traffic-distribution cannot be used: "+
+				`"PreferClose" is none of: PreferSameZone, PreferSameNode`),
+		},
+		"wrong keys in the Namespace": {
+			namespace: saying(keys, "*,a"),
+			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-keys cannot be used: "+
+				`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end`),
+		},
+		"an empty value": {
+			namespace: saying(mode, ""),
+			want:      nothing(FromNamespace, `the Namespace's vicinity.dev/default-topology-mode cannot be used: "" is none of: Auto, Disabled`),
+		},
+		"two kinds": {
+			namespace: saying(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
+			want: nothing(FromNamespace,
+				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-topology-keys"),
+		},
+		"two kinds, even if one is None": {
+			namespace: saying(mode, "Auto", distribution, "None"),
+			want: nothing(FromNamespace,
+				"the Namespace has more than one default: vicinity.dev/default-topology-mode, vicinity.dev/default-traffic-distribution"),
+		},
+		"the Service opts out": {
+			service: plainService(labelled(optOut, "disabled")), namespace: saying(mode, "Auto"), settings: &Settings{Default: &sameZone},
+			want: nothing(FromOptOut, "the Service has the label vicinity.dev/admission=disabled"),
+		},
+		"the Namespace opts out": {
+			namespace: NamespaceDefaults{Known: true, Labels: map[string]string{optOut: "disabled"}, Annotations: map[string]string{mode: "Auto"}},
+			want:      nothing(FromOptOut, "the Namespace has the label vicinity.dev/admission=disabled"),
+		},
+		"another value of the label is no opting out": {
+			service: plainService(labelled(optOut, "enabled")), settings: &Settings{Default: &auto}, want: given(auto, FromCluster),
+		},
+		"trafficDistribution on the Service": {
+			service:  plainService(func(s *Service) { s.Spec.TrafficDistribution = new("PreferSameNode") }, labelled(optOut, "disabled")),
+			settings: &Settings{Default: &auto}, want: nothing(FromService, "spec.trafficDistribution is set"),
+		},
+		"an empty trafficDistribution": {
+			service: plainService(func(s *Service) { s.Spec.TrafficDistribution = new("") }), settings: &Settings{Default: &auto},
+			want: nothing(FromService, "spec.trafficDistribution is set"),
+		},
+		"topology-mode on the Service, whatever it says": {
+			service: plainService(annotated(policy.TopologyModeAnnotation, "nonsense")), namespace: saying(mode, "Auto"),
+			want: nothing(FromService, "the annotation service.kubernetes.io/topology-mode is set"),
+		},
+		"the deprecated annotation, which the API server refuses beside another mode": {
+			service: plainService(annotated(policy.TopologyAwareHintsAnnotation, "auto")), namespace: saying(mode, "Auto"),
+			want: nothing(FromService, "the annotation service.kubernetes.io/topology-aware-hints is set"),
+		},
+		"topology keys on the Service, even if they are empty": {
+			service: plainService(annotated(policy.TopologyKeysAnnotation, "")), settings: &Settings{Default: &sameZone},
+			want: nothing(FromService, "the annotation vicinity.dev/topology-keys is set"),
+		},
+		"the Namespace is excluded": {
+			namespace: saying(mode, "Auto"), settings: &Settings{ExcludedNamespaces: []string{"kube-system", "shop"}, Default: &auto},
+			want: nothing(FromCluster, "the configuration excludes this Namespace"),
+		},
+		"the configuration's default is wrong": {
+			settings: &Settings{Default: &Default{TopologyMode, "auto"}},
+			want:     nothing(FromCluster, `the configuration's default cannot be used: "auto" is none of: Auto, Disabled`),
+		},
+		"the configuration's default is of no kind": {
+			settings: &Settings{Default: &Default{"topology", "Auto"}},
+			want:     nothing(FromCluster, `the configuration's default cannot be used: "topology" is no topology setting`),
+		},
+		"the configuration's default is a word among keys": {
+			settings: &Settings{Default: &Default{TopologyKeys, "None"}},
+			want:     nothing(FromCluster, "the configuration's default cannot be used: None is no list of keys"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service, namespace := c.service, c.namespace
+			if service == nil {
+				service = plainService()
+			}
+			namespace.Known = true
+			got := DecideDefault(service, namespace, inZones("a", "b"), c.settings, false)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsAddedWhileTheNamespaceIsNotKnown(t *testing.T) {
+	got := DecideDefault(plainService(), NamespaceDefaults{}, inZones("a", "b"), &Settings{Default: &auto}, false)
+	if diff := cmp.Diff(nothing(FromNobody, "the Namespace is not known yet"), got); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+}
+
+// everyDefault is one of each kind that differs in what stands in its way.
+var everyDefault = []Default{auto, disabled, sameZone, sameNode, zoneOrAny, {TopologyKeys, "*"}}
+
+func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
+	const (
+		noProxyByName = "ExternalName Services have no proxy"
+		noProxy       = "headless Services have no proxy"
+		overridden    = "internalTrafficPolicy=Local overrides it"
+		anothers      = "another proxy serves it"
+		noSelector    = "without a selector nobody writes EndpointSlice hints"
+		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
+		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
+		noVersion     = "the version of Kubernetes is not known yet"
+		tooEarly      = "Kubernetes before 1.34 does not know this trafficDistribution"
+		oneZone       = "the Nodes are in fewer than two zones"
+	)
+	const proxyName = "service.kubernetes.io/service-proxy-name"
+	all := func(reason string) []string { return []string{reason, reason, reason, reason, reason, reason} }
+	for name, c := range map[string]struct {
+		change   func(*Service)
+		settings Settings
+		cluster  Cluster
+		isUpdate bool
+		want     []string // the reason for each of everyDefault; empty where it is added
+	}{
+		"a plain Service is given any":     {want: all("")},
+		"ExternalName":                     {change: func(s *Service) { s.Spec.Type = "ExternalName" }, want: all(noProxyByName)},
+		"headless":                         {change: func(s *Service) { s.Spec.ClusterIP = "None" }, want: all(noProxy)},
+		"no ClusterIP yet is not headless": {change: func(s *Service) { s.Spec.ClusterIP = "" }, want: all("")},
+		"no selector": {
+			change: func(s *Service) { s.Spec.Selector = nil },
+			want:   []string{noSelector, noSelector, noSelector, noSelector, "", ""},
+		},
+		"internalTrafficPolicy Local": {change: func(s *Service) { s.Spec.InternalTrafficPolicy = "Local" }, want: all(overridden)},
+		"externalTrafficPolicy Local": {
+			change: func(s *Service) { s.Spec.Type, s.Spec.ExternalTrafficPolicy = "LoadBalancer", "Local" },
+			want:   []string{"", "", "", "", notWithKeys, ""},
+		},
+		"sessionAffinity ClientIP": {change: func(s *Service) { s.Spec.SessionAffinity = "ClientIP" }, want: all(affinity)},
+		"sessionAffinity ClientIP, if that is wanted": {
+			change: func(s *Service) { s.Spec.SessionAffinity = "ClientIP" }, settings: Settings{DefaultWithAffinity: true}, want: all(""),
+		},
+		"default/kubernetes": {
+			change: func(s *Service) { s.Metadata.Namespace, s.Metadata.Name = "default", "kubernetes" },
+			want:   all("the API server writes the EndpointSlices of default/kubernetes, without zones"),
+		},
+		"another kubernetes": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
+		"another in default": {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
+		"somebody else's":    {change: labelled(proxyName, "other"), want: all(anothers)},
+		"nobody's":           {change: labelled(proxyName, ""), want: all(anothers)},
+		"ours by name":       {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
+		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(anothers)},
+		"an update":          {isUpdate: true, want: all("only new Services are given defaults")},
+		"an update, if that is wanted": {
+			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
+		},
+		"unknown Nodes": {
+			cluster: Cluster{Kubernetes: version.MustParseSemantic("v1.36.3")},
+			want:    []string{"the Nodes are not known yet", "", "the Nodes are not known yet", "", "", ""},
+		},
+		"unknown version": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes}, want: []string{"", "", noVersion, noVersion, "", ""},
+		},
+		"the last version without PreferSameZone": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.33.12-vendor.1+2")},
+			want:    []string{"", "", tooEarly, tooEarly, "", ""},
+		},
+		"the first version with it": {
+			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.34.0-vendor.1")}, want: all(""),
+		},
+		"no Nodes": {cluster: inZones(), want: []string{oneZone, "", oneZone, "", "", ""}},
+		"one zone": {cluster: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},
+		"being deleted": {
+			change: func(s *Service) { s.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z" }, isUpdate: true,
+			settings: Settings{DefaultOnUpdate: true}, want: all("it is being deleted"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := c.cluster
+			if cluster.Nodes == nil && name != "unknown Nodes" {
+				cluster = inZones("a", "b")
+			}
+			for i, add := range everyDefault {
+				service, settings := plainService(), c.settings
+				if c.change != nil {
+					c.change(service)
+				}
+				settings.Default = &add
+				got := DecideDefault(service, NamespaceDefaults{Known: true}, cluster, &settings, c.isUpdate)
+				if got.Reason != c.want[i] || (got.Add == nil) == (c.want[i] == "") {
+					t.Errorf("%v: added %v, reason %q, want reason %q", add, got.Add, got.Reason, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
+	long := strings.Repeat("ä", 1000)
+	got := DecideDefault(plainService(), saying(policy.DefaultTopologyModeAnnotation, long), Cluster{}, &Settings{}, false)
+	if got.Add != nil || len(got.Reason) > 300 {
+		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
+	}
+	got = DecideDefault(plainService(), saying(policy.DefaultTopologyKeysAnnotation, long), Cluster{}, &Settings{}, false)
+	if got.Add != nil || len(got.Reason) > 2000 {
+		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
+	}
+}
+
+func TestADefaultThatARuleWouldDenyIsNotGiven(t *testing.T) {
+	rack := saying(policy.DefaultTopologyKeysAnnotation, "example.com/rack, *")
+	settings := &Settings{Actions: map[ID]Action{"SVC030": Deny}}
+	got := DecideDefault(plainService(), rack, inZones("a", "b"), settings, false)
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC030 would deny the Service with it"), got); diff != "" {
+		t.Errorf("decision (-want +got):\n%s", diff)
+	}
+	if got := DecideDefault(plainService(), rack, inZones("a", "b"), &Settings{}, false); got.Add == nil {
+		t.Errorf("where the rule only warns: %v", got)
+	}
+}

@@ -1,0 +1,45 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// flooded is a Service with that many mistakes of each of two rules. An API server bounds annotations together, and labels not at all.
+func flooded(mistakes int) *Service {
+	service := &Service{Metadata: Metadata{Name: "web", Labels: map[string]string{}}}
+	for i := range mistakes {
+		service.Metadata.Labels[fmt.Sprintf("vicinity.dev/topology-kexs%05d", i)] = ""
+		service.Metadata.Labels[fmt.Sprintf("service.kubernetes.io/topology%05d", i)] = ""
+	}
+	return service
+}
+
+func TestAFloodOfMistakesIsToldInPart(t *testing.T) {
+	got := ReviewService(nil, flooded(10_000), Cluster{}, nil)
+	if len(got.Denied) != MaxTold || len(got.Warned) != MaxTold {
+		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxTold)
+	}
+	for rule, message := range map[string]string{
+		"SVC009": got.Denied[MaxTold-1].Message(), "SVC031": got.Warned[MaxTold-1].Message(),
+	} {
+		if !strings.HasSuffix(message, " ["+rule+"]") || strings.Contains(message, "; [") {
+			t.Errorf("a message lacks its advice: %s", message)
+		}
+	}
+}
+
+func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
+	const mistakes = 10 * MaxTold
+	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
+	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
+		if got := ReviewService(before, now, Cluster{}, nil); len(got.Denied)+len(got.Warned) > 0 {
+			t.Errorf("%s: it is told of %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
+		}
+	}
+	got := ReviewService(before, more, Cluster{}, nil)
+	if len(got.Denied) != 1 || len(got.Warned) != 1 || !strings.Contains(got.Denied[0].Error.Field, fmt.Sprintf("%05d", mistakes)) {
+		t.Errorf("one more of each: got %+v", got)
+	}
+}

@@ -1,0 +1,64 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// FuzzReviewService judges anything at all that decodes. It must end, and every answer must be one that can be shown.
+func FuzzReviewService(f *testing.F) {
+	for _, c := range rulecases.Cases(f) {
+		old, err := json.Marshal(c.Old)
+		if err != nil {
+			f.Fatal(err)
+		}
+		object, err := json.Marshal(c.Object)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(old, object)
+	}
+	f.Add([]byte("null"), []byte(`{"metadata":{"labels":null,"annotations":{"":""}},"spec":{"trafficDistribution":""}}`))
+	nodes := rules.NewNodeLabels()
+	nodes.Put("a", map[string]string{"topology.kubernetes.io/zone": "zone-a", "rack": "1"})
+	f.Fuzz(func(t *testing.T, old, object []byte) {
+		now := new(rules.Service)
+		if json.Unmarshal(object, now) != nil {
+			return
+		}
+		before := new(rules.Service)
+		if json.Unmarshal(old, before) != nil {
+			before = nil
+		}
+		cluster := rules.Cluster{Nodes: nodes}
+		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
+			checkShown(t, rules.ReviewService(before, now, cluster, settings))
+			if same := rules.ReviewService(now, now, cluster, settings); len(same.Denied)+len(same.Warned) > 0 {
+				t.Errorf("%s is told something about staying as it is: %v", object, same)
+			}
+			checkShown(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: now.Metadata}, settings))
+		}
+	})
+}
+
+// checkShown asserts that messages are short, printable, in order, and name a rule that there is.
+func checkShown(t *testing.T, judgement rules.Judgement) {
+	t.Helper()
+	const most = 2000
+	for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+		message := violation.Message()
+		if _, known := rules.RuleOf(violation.Rule); !known || !strings.HasSuffix(message, " ["+string(violation.Rule)+"]") {
+			t.Errorf("%q names no rule", message)
+		}
+		if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\r\x00\x1b") {
+			t.Errorf("%d bytes: %q", len(message), message)
+		}
+	}
+	checkOrder(t, judgement)
+}

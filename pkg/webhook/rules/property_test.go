@@ -1,0 +1,277 @@
+package rules_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// world draws Services of everything that people write, right and wrong.
+type world struct{ *rand.Rand }
+
+func (w world) of(words ...string) string { return words[w.IntN(len(words))] }
+
+// mostly draws the first word more often than not.
+func (w world) mostly(usual string, others ...string) string {
+	if w.IntN(3) > 0 {
+		return usual
+	}
+	return w.of(others...)
+}
+
+const absent = "\x00"
+
+// keys draws a list, which is right about every second time.
+func (w world) keys() string {
+	if w.IntN(2) == 0 {
+		return w.of("kubernetes.io/hostname, ", "") + w.of("topology.kubernetes.io/zone, ", "example.com/rack,", "") + "*"
+	}
+	entries := []string{
+		"*", "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname", "example.com/rack", "rack",
+		"failure-domain.beta.kubernetes.io/zone", "a b", "", "a/b/c", "Auto", " * ", "\ttopology.kubernetes.io/zone\n",
+	}
+	var drawn []string
+	for range 1 + w.IntN(4) {
+		drawn = append(drawn, w.of(entries...))
+	}
+	if w.IntN(20) == 0 {
+		drawn = append(drawn, strings.Split(strings.Repeat("x,", 17), ",")...)
+	}
+	if w.IntN(2) == 0 && !slices.Contains(drawn, "*") {
+		drawn = append(drawn, "*")
+	}
+	return strings.Join(drawn, w.mostly(",", ", ", ";", " "))
+}
+
+func (w world) service() *corev1.Service {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: corev1.ServiceSpec{
+			Type:            corev1.ServiceType(w.mostly("ClusterIP", "NodePort", "LoadBalancer", "ExternalName")),
+			ClusterIP:       w.mostly("10.96.0.1", "None"),
+			Ports:           []corev1.ServicePort{{Port: 80}},
+			SessionAffinity: corev1.ServiceAffinity(w.mostly("None", "ClientIP")),
+		},
+	}
+	put(service.Annotations, policy.TopologyKeysAnnotation, w.mostly(w.keys(), absent))
+	put(service.Annotations, policy.TopologyModeAnnotation,
+		w.mostly(absent, "Auto", "auto", "AUTO", "Disabled", "x", "", "a/b", "PreferClose"))
+	put(service.Annotations, policy.TopologyAwareHintsAnnotation, w.mostly(absent, absent, "Auto", "auto", "Disabled", "x"))
+	put(service.Annotations, "vicinity.dev/topology-key", w.mostly(absent, absent, absent, "*"))
+	put(service.Labels, policy.ServiceProxyNameLabel, w.mostly(absent, "vicinity", "other", ""))
+	put(service.Labels, policy.TopologyKeysAnnotation, w.mostly(absent, absent, absent, "rack"))
+	put(service.Labels, policy.AdmissionLabel, w.mostly(absent, absent, absent, absent, "enabled"))
+	if w.IntN(4) > 0 {
+		service.Spec.Selector = map[string]string{"app": "web"}
+	}
+	if distribution := w.mostly(absent, policy.PreferSameNode, policy.PreferSameZone, policy.PreferClose); distribution != absent {
+		service.Spec.TrafficDistribution = &distribution
+	}
+	if service.Spec.Type != corev1.ServiceTypeExternalName {
+		service.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicy(w.mostly("Cluster", "Local")))
+	}
+	if service.Spec.Type == corev1.ServiceTypeNodePort || service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		service.Spec.ClusterIP = "10.96.0.1"
+		service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicy(w.mostly("Cluster", "Local"))
+	}
+	return service
+}
+
+func put(all map[string]string, key, value string) {
+	if value != absent {
+		all[key] = value
+	}
+}
+
+// reviewed is a Service as the webhook sees it.
+func reviewed(service *corev1.Service) *rules.Service {
+	spec := rules.ServiceSpec{
+		Type: string(service.Spec.Type), ClusterIP: service.Spec.ClusterIP, Selector: service.Spec.Selector,
+		ExternalTrafficPolicy: string(service.Spec.ExternalTrafficPolicy), TrafficDistribution: service.Spec.TrafficDistribution,
+		SessionAffinity: string(service.Spec.SessionAffinity),
+	}
+	if set := service.Spec.InternalTrafficPolicy; set != nil {
+		spec.InternalTrafficPolicy = string(*set)
+	}
+	metadata := rules.Metadata{
+		Name: service.Name, Namespace: service.Namespace, Labels: service.Labels, Annotations: service.Annotations,
+	}
+	return &rules.Service{Metadata: metadata, Spec: spec}
+}
+
+// An update that leaves the proxy ignoring keys is told of, unless somebody was told of just these before.
+func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(7, 11))}
+	ignored, kept := 0, 0
+	for range 20_000 {
+		before, now := w.service(), w.service()
+		if w.IntN(2) > 0 { // so that some stay as they were
+			now.Annotations = maps.Clone(before.Annotations)
+		}
+		served, _ := convert.Service(now, "")
+		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
+		if !hasKeys || served != nil && served.Topology.Ignored == "" {
+			continue
+		}
+		ignored++
+		judgement := rules.ReviewService(reviewed(before), reviewed(now), rules.Cluster{}, nil)
+		if len(judgement.Denied)+len(judgement.Warned) > 0 {
+			continue
+		}
+		kept++
+		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
+			t.Fatalf("nobody is told that the proxy ignores the keys of %v, which were those of %v", now, before)
+		}
+		if served, _ := convert.Service(before, ""); served != nil && served.Topology.Ignored == "" {
+			t.Fatalf("nobody is told that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
+		}
+	}
+	if ignored < 1000 || kept < 100 {
+		t.Errorf("%d ignored, %d of them as before: the test has tested little", ignored, kept)
+	}
+}
+
+// What is admitted without a word the proxy does as it is written; and what the proxy would not do somebody is told.
+func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(3, 5))}
+	applied, ignored := 0, 0
+	for range 20_000 {
+		service, proxyName := w.service(), w.mostly("", "vicinity")
+		judgement := rules.ReviewService(nil, reviewed(service), rules.Cluster{}, &rules.Settings{ProxyName: proxyName})
+		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
+		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
+		served, errs := convert.Service(service, proxyName)
+		switch {
+		case len(errs) > 0:
+			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
+		case hasKeys && (served == nil || served.Topology.Ignored != ""):
+			ignored++
+			if isSilent {
+				t.Fatalf("nobody is told that the proxy ignores the keys of %v", service)
+			}
+		case hasKeys && isSilent:
+			applied++
+			want, err := policy.ParseKeys(text)
+			if diff := cmp.Diff(want, served.Topology.Keys); diff != "" || err != nil || served.InternalTrafficLocal {
+				t.Fatalf("%v is admitted, and not done (-written +done, %v):\n%s", service, err, diff)
+			}
+		}
+		checkHints(t, service, served != nil, isSilent)
+	}
+	if applied < 300 || ignored < 1000 {
+		t.Errorf("%d applied, %d ignored: the test has tested little", applied, ignored)
+	}
+}
+
+// checkHints: topology mode and trafficDistribution that are admitted without a word have hints, and a proxy that reads them; of two
+// settings none is idle.
+func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) {
+	t.Helper()
+	mode := policy.ModeOf(service.Annotations)
+	_, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
+	isDistributed := service.Spec.TrafficDistribution != nil
+	isProxied := service.Spec.ClusterIP != corev1.ClusterIPNone && service.Spec.Type != corev1.ServiceTypeExternalName
+	if !mode.IsAuto() && !isDistributed || !isSilent {
+		return
+	}
+	if !isProxied || len(service.Spec.Selector) == 0 || mode.IsAuto() && isDistributed || isServed && hasKeys {
+		t.Fatalf("nobody is told of an idle setting of %v", service)
+	}
+}
+
+// The laws of updates, between any two Services.
+func TestLawsOfUpdates(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(7, 11))}
+	denied := 0
+	for range 10_000 {
+		before, now := reviewed(w.service()), reviewed(w.service())
+		settings := &rules.Settings{Strict: w.IntN(2) == 0, ProxyName: w.mostly("", "vicinity")}
+		created := rules.ReviewService(nil, now, rules.Cluster{}, settings)
+		updated := rules.ReviewService(before, now, rules.Cluster{}, settings)
+		if len(updated.Denied) > 0 {
+			denied++
+		}
+		for _, violation := range updated.Denied {
+			if !slices.ContainsFunc(created.Denied, isSame(violation)) && !isMaskable(violation.Rule) {
+				t.Fatalf("an update of %v to %v is denied by %s, which would not deny a create", before, now, violation.Message())
+			}
+		}
+		if same := rules.ReviewService(now, now, rules.Cluster{}, settings); len(same.Denied)+len(same.Warned) > 0 {
+			t.Fatalf("%v is told something about staying as it is: %v", now, same)
+		}
+		again := rules.ReviewService(before, now, rules.Cluster{}, settings)
+		if !slices.EqualFunc(again.Denied, updated.Denied, areSame) || !slices.EqualFunc(again.Warned, updated.Warned, areSame) {
+			t.Fatalf("the same review has two answers: %v and %v", updated, again)
+		}
+		checkOrder(t, updated)
+		checkOrder(t, created)
+	}
+	if denied < 1000 {
+		t.Errorf("%d updates were denied: the test has tested little", denied)
+	}
+}
+
+// isMaskable: SVC007 hides these in a create, where it is new itself.
+func isMaskable(id rules.ID) bool { return id == "SVC020" || id == "SVC021" }
+
+func isSame(a rules.Violation) func(rules.Violation) bool {
+	return func(b rules.Violation) bool { return areSame(a, b) }
+}
+
+func areSame(a, b rules.Violation) bool {
+	return a.Rule == b.Rule && a.Error.Error() == b.Error.Error()
+}
+
+// checkOrder asserts the order of the rules, then of the paths, and that nothing stands twice.
+func checkOrder(t *testing.T, judgement rules.Judgement) {
+	t.Helper()
+	all := rules.Rules()
+	place := func(id rules.ID) int {
+		return slices.IndexFunc(all, func(rule rules.Rule) bool { return rule.ID == id })
+	}
+	for _, list := range [][]rules.Violation{judgement.Denied, judgement.Warned} {
+		for i := 1; i < len(list); i++ {
+			earlier, later := list[i-1], list[i]
+			if place(earlier.Rule) > place(later.Rule) ||
+				earlier.Rule == later.Rule && earlier.Error.Field > later.Error.Field || areSame(earlier, later) {
+				t.Fatalf("%s stands before %s", earlier.Message(), later.Message())
+			}
+		}
+	}
+}
+
+// Mending anything never makes an update fail: whatever is taken away from a Service with mistakes.
+func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(13, 17))}
+	for range 10_000 {
+		before, now := w.service(), (*corev1.Service)(nil)
+		now = before.DeepCopy()
+		for _, key := range []string{policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation} {
+			if w.IntN(2) == 0 {
+				delete(now.Annotations, key)
+			}
+		}
+		if w.IntN(2) == 0 {
+			now.Spec.TrafficDistribution = nil
+		}
+		_, hadHints := before.Annotations[policy.TopologyAwareHintsAnnotation]
+		_, hasHints := now.Annotations[policy.TopologyAwareHintsAnnotation]
+		if hadHints && !hasHints && policy.ModeOf(now.Annotations).IsAuto() {
+			continue // it has uncovered the other annotation, which now counts
+		}
+		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Cluster{}, &rules.Settings{Strict: true})
+		if len(got.Denied) > 0 {
+			t.Fatalf("%v is denied as %v: %s", before, now, got.Denied[0].Message())
+		}
+	}
+}

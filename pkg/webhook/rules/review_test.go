@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+func withKeys(text string) *Service {
+	return &Service{Metadata: Metadata{Annotations: map[string]string{policy.TopologyKeysAnnotation: text}}}
+}
+
+func idsOf(violations []Violation) []ID {
+	var ids []ID
+	for _, violation := range violations {
+		ids = append(ids, violation.Rule)
+	}
+	return ids
+}
+
+// The parser looks at no entry of a list that is too long, so the mistakes in it show only when it has become shorter.
+func TestAListThatBecomesShortEnoughMayKeepItsMistakes(t *testing.T) {
+	const mistakes = "a b, *, rack, rack, , "
+	long := mistakes + manyKeys(policy.MaxKeys)
+	if got := ReviewService(withKeys(long), withKeys(mistakes+"zone"), Cluster{}, nil); len(got.Denied) > 0 {
+		t.Errorf("denied by %v", idsOf(got.Denied))
+	}
+	got := ReviewService(withKeys(long), withKeys("c d, "+mistakes+"zone"), Cluster{}, nil)
+	if !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
+		t.Errorf("a new mistake is denied by %v", idsOf(got.Denied))
+	}
+	namespace := func(text string) *Namespace {
+		return &Namespace{Metadata: Metadata{Annotations: map[string]string{policy.DefaultTopologyKeysAnnotation: text}}}
+	}
+	if got := ReviewNamespace(namespace(long), namespace(mistakes+"zone"), nil); len(got.Denied) > 0 {
+		t.Errorf("a Namespace is denied by %v", idsOf(got.Denied))
+	}
+}
+
+func manyKeys(count int) string {
+	keys := make([]string, count)
+	for i := range keys {
+		keys[i] = "key-" + strings.Repeat("x", i)
+	}
+	return strings.Join(keys, ",")
+}
+
+// An annotation may have 256 KiB, and an answer must not.
+func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
+	const most = 1500
+	for _, huge := range []string{
+		strings.Repeat("x", 1<<18), strings.Repeat("é", 1<<17), strings.Repeat("\xff", 1<<18), strings.Repeat("\n", 1<<18),
+		strings.Repeat(",", 1<<18), strings.Repeat("a b,", 16)[:63] + strings.Repeat("y", 1<<18), "x/" + strings.Repeat("x", 1<<18) + "/x",
+	} {
+		service := withKeys(huge)
+		metadata := &service.Metadata
+		for _, key := range []string{
+			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.Domain + huge, "service.kubernetes.io/topology" + huge,
+			openYurtKeys, lastApplied,
+		} {
+			metadata.Annotations[key] = huge
+		}
+		metadata.Labels = map[string]string{
+			policy.AdmissionLabel: huge, policy.ServiceProxyNameLabel: huge, policy.Domain + huge: huge, policy.TopologyModeAnnotation: huge,
+		}
+		service.Spec.TrafficDistribution = &huge
+		service.Spec.TopologyKeys = []string{huge}
+		judgement := ReviewService(nil, service, Cluster{}, nil)
+		namespace := &Namespace{Metadata: Metadata{Annotations: map[string]string{
+			policy.DefaultTopologyModeAnnotation: huge, policy.DefaultTopologyKeysAnnotation: huge,
+			policy.DefaultTrafficDistributionAnnotation: huge, policy.Domain + huge: huge,
+		}}}
+		judgement.Denied = append(judgement.Denied, ReviewNamespace(nil, namespace, nil).Denied...)
+		if len(judgement.Denied) < 6 || len(judgement.Warned) < 2 {
+			t.Errorf("%.5q…: denied by %v, warned by %v", huge, idsOf(judgement.Denied), idsOf(judgement.Warned))
+		}
+		for _, violation := range slices.Concat(judgement.Denied, judgement.Warned) {
+			message := violation.Message()
+			if len(message) > most || !utf8.ValidString(message) || strings.ContainsAny(message, "\n\x00\x1b") {
+				t.Errorf("%d bytes: %.300q", len(message), message)
+			}
+		}
+	}
+}
+
+// Somebody's value is cut in messages; two values are the same all the same only if they are.
+func TestHugeValuesThatDifferAtTheirEndsAreDifferentMistakes(t *testing.T) {
+	huge := strings.Repeat("x", 1000) + " "
+	before, now := withKeys(huge+"a"), withKeys(huge+"b")
+	if got := ReviewService(before, now, Cluster{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
+		t.Errorf("denied by %v", idsOf(got.Denied))
+	}
+	if got := ReviewService(before, before, Cluster{}, nil); len(got.Denied) > 0 {
+		t.Errorf("denied by %v", idsOf(got.Denied))
+	}
+}
+
+func TestWithoutSettingsTheDefaultsCount(t *testing.T) {
+	service := withKeys("a b")
+	nothing, zero := ReviewService(nil, service, Cluster{}, nil), ReviewService(nil, service, Cluster{}, &Settings{})
+	if !slices.Equal(idsOf(nothing.Denied), idsOf(zero.Denied)) || len(zero.Denied) == 0 {
+		t.Errorf("denied by %v and %v", idsOf(nothing.Denied), idsOf(zero.Denied))
+	}
+}
+
+func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
+	annotated := func(key, value string) *Service {
+		return &Service{Metadata: Metadata{Annotations: map[string]string{key: value}}}
+	}
+	labelled := func(key, value string) *Service {
+		return &Service{Metadata: Metadata{Labels: map[string]string{key: value}}}
+	}
+	for want, service := range map[string]*Service{
+		`did you mean "Auto"?`:                                            annotated(policy.TopologyModeAnnotation, " AUTO "),
+		`did you mean "Disabled"?`:                                        annotated(policy.TopologyModeAnnotation, "disable"),
+		`set trafficDistribution: PreferSameZone`:                         annotated(policy.TopologyModeAnnotation, "prefer samezone"),
+		`did you mean vicinity.dev/topology-keys?`:                        annotated("vicinity.dev/topology-key", "*"),
+		`did you mean spec.trafficDistribution?`:                          annotated("vicinity.dev/default-traffic-distribution", "PreferClose"),
+		`did you mean the annotation service.kubernetes.io/topology-mode`: annotated("service.kubernetes.io/topology_mode", "Auto"),
+		`make it a label`:                                                 annotated(policy.AdmissionLabel, "disabled"),
+		`separate keys with commas`:                                       annotated(policy.TopologyKeysAnnotation, "rack; *"),
+		`make it an annotation`:                                           labelled(policy.TopologyKeysAnnotation, "rack"),
+		`did you mean vicinity.dev/admission?`:                            labelled("vicinity.dev/admision", "disabled"),
+	} {
+		judgement := ReviewService(nil, service, Cluster{}, nil)
+		all := slices.Concat(judgement.Denied, judgement.Warned)
+		if len(all) != 1 || !strings.Contains(all[0].Message(), want) {
+			t.Errorf("want %q, got %v", want, all)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// The rules here are about lists that the proxy obeys, and that may yet do something else than their author thought.
+
+// obeyed are the topology keys of a Service, if its proxy obeys them.
+func (s *subject) obeyed() []policy.Key {
+	if !s.isServed() {
+		return nil
+	}
+	return s.keys
+}
+
+// aboutKeys makes a finding about the list of topology keys, or an entry of it.
+func aboutKeys(rule ID, entry policy.Key, detail string, inputs ...string) finding {
+	err := errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), string(entry), detail)
+	return findingOf(rule, err, string(entry), inputs...)
+}
+
+// findHardKeys finds lists without `*` (SVC027).
+func findHardKeys(s *subject) []finding {
+	keys := s.obeyed()
+	if len(keys) == 0 || slices.Contains(keys, policy.AnyNode) {
+		return nil
+	}
+	const detail = `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`
+	return []finding{aboutKeys("SVC027", policy.Key(s.keysText), detail)}
+}
+
+// widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are wider.
+var widths = map[policy.Key]int{
+	policy.Hostname: 1,
+	policy.Zone:     2, "failure-domain.beta.kubernetes.io/zone": 2,
+	policy.Region: 3, "failure-domain.beta.kubernetes.io/region": 3,
+}
+
+// findUnreachableKeys finds keys behind wider ones (SVC028).
+func findUnreachableKeys(s *subject) []finding {
+	var findings []finding
+	keys := s.obeyed()
+	for i, key := range keys {
+		wider := slices.IndexFunc(keys[:i], func(other policy.Key) bool { return widths[key] > 0 && widths[other] > widths[key] })
+		if wider >= 0 {
+			detail := fmt.Sprintf("%q after %q is never reached; put narrower keys first", key, keys[wider])
+			findings = append(findings, aboutKeys("SVC028", key, detail, string(keys[wider])))
+		}
+	}
+	return findings
+}
+
+// deprecatedPrefix is that of the labels that Kubernetes had before 1.17.
+const deprecatedPrefix = "failure-domain.beta.kubernetes.io/"
+
+// findDeprecatedKeys finds labels that new nodes may not have (SVC029).
+func findDeprecatedKeys(s *subject) []finding {
+	var findings []finding
+	for _, key := range s.obeyed() {
+		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found && (name == "zone" || name == "region") {
+			detail := "deprecated label key; use topology.kubernetes.io/" + name
+			findings = append(findings, aboutKeys("SVC029", key, detail))
+		}
+	}
+	return findings
+}
+
+// findUncarriedKeys finds keys that no Node carries (SVC030). The proxy knows a node's name whatever its labels. A cluster whose
+// Nodes have no labels at all says nothing about those that they will have.
+func findUncarriedKeys(s *subject) []finding {
+	nodes, keys := s.cluster.Nodes, s.obeyed()
+	if nodes == nil || len(nodes.keys) == 0 {
+		return nil
+	}
+	isCarried := func(key policy.Key) bool {
+		return key == policy.AnyNode || key == policy.Hostname || nodes.Carries(string(key))
+	}
+	failsAlways := !slices.ContainsFunc(keys, isCarried)
+	var findings []finding
+	for _, key := range keys {
+		if !isCarried(key) {
+			findings = append(findings, aboutKeys("SVC030", key, uncarried(key, nodes, failsAlways)))
+		}
+	}
+	return findings
+}
+
+// uncarried says what follows from a key that no Node carries, and what was probably meant.
+func uncarried(key policy.Key, nodes *NodeLabels, failsAlways bool) string {
+	detail := fmt.Sprintf("no node has label %q", shown(string(key)))
+	if failsAlways {
+		detail += `; with no "*" all traffic fails`
+	}
+	if meant := nodes.suggest(string(key)); meant != "" {
+		return fmt.Sprintf("%s; did you mean %q?", detail, meant)
+	}
+	return detail + "; label the nodes, or remove the key"
+}

@@ -1,0 +1,110 @@
+package rules
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// setting is a topology setting that asks for something. A mode of Disabled is not among them: nobody misses what it does not do.
+type setting struct{ name, value string }
+
+func (s *subject) settings() []setting {
+	var settings []setting
+	if s.hasKeys {
+		settings = append(settings, setting{nameIn(policy.TopologyKeysAnnotation), s.keysText})
+	}
+	for _, key := range modeAnnotations {
+		value, present := s.Metadata.Annotations[key]
+		if present && value != policy.ModeDisabled && value != policy.ModeDisabledLower {
+			settings = append(settings, setting{nameIn(key), value})
+		}
+	}
+	if value, present := s.distribution(); present {
+		settings = append(settings, setting{"trafficDistribution", value})
+	}
+	return settings
+}
+
+// findUnserved finds topology settings of Services that no proxy serves (SVC023, SVC024).
+func findUnserved(s *subject) []finding {
+	switch {
+	case s.isExternalName():
+		return unused("SVC023", field.NewPath("spec", "type"), s.Spec.Type, s.settings(),
+			" on ExternalName Services; remove ")
+	case s.isHeadless():
+		return unused("SVC024", field.NewPath("spec", "clusterIP"), s.Spec.ClusterIP, s.settings(),
+			" on headless Services (DNS returns every endpoint); remove ")
+	}
+	return nil
+}
+
+// unused makes one finding about all settings that have no effect for the same reason, which ends in what to do about them.
+func unused(rule ID, path *field.Path, value string, settings []setting, reason string) []finding {
+	if len(settings) == 0 {
+		return nil
+	}
+	detail := listed(settings) + plural(settings, " has no effect", " have no effect") + reason + plural(settings, "it", "them")
+	return []finding{findingOf(rule, errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)}
+}
+
+// listed names settings, the last one after "and".
+func listed(settings []setting) string {
+	names := make([]string, len(settings))
+	for i, setting := range settings {
+		names[i] = setting.name
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+func plural(settings []setting, one, several string) string {
+	if len(settings) == 1 {
+		return one
+	}
+	return several
+}
+
+func inputsOf(settings []setting) []string {
+	var inputs []string
+	for _, setting := range settings {
+		inputs = append(inputs, setting.name, setting.value)
+	}
+	return inputs
+}
+
+// findWithoutSelector finds settings that work through hints, for which there must be a controller (SVC025). It passes over Services
+// without a selector, and those that mirror Endpoints set no hints.
+func findWithoutSelector(s *subject) []finding {
+	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
+		return nil
+	}
+	_, isDistributed := s.distribution()
+	if !isDistributed && !s.mode.IsAuto() {
+		return nil
+	}
+	value, _ := s.distribution()
+	const detail = "without one no controller sets EndpointSlice hints; set hints yourself, or remove the topology setting"
+	return []finding{findingOf("SVC025", field.Required(field.NewPath("spec", "selector"), detail), "",
+		value, s.mode.Annotation, s.mode.Value)}
+}
+
+// findInternalLocal finds topology settings that internalTrafficPolicy: Local overrides (SVC026). Some still count for clients outside.
+func findInternalLocal(s *subject) []finding {
+	settings := s.settings()
+	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {
+		return nil
+	}
+	remedy := "use trafficDistribution=PreferSameNode instead"
+	if value, _ := s.distribution(); value == policy.PreferSameNode {
+		remedy = "set Cluster"
+	}
+	detail := "Local overrides " + listed(settings) + " in-cluster; " + remedy
+	return []finding{findingOf("SVC026", errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
+		localPolicy, inputsOf(settings)...)}
+}

@@ -1,0 +1,32 @@
+package rules
+
+// Settings are what a cluster's administrator decides; package admissionconfig reads them from a file. The zero value is the default:
+// every rule with its own action, and no default for any Service.
+type Settings struct {
+	// Actions replace those of single rules.
+	Actions map[ID]Action
+	// Strict makes denials of the warnings that Rule.Strict names. Actions beat it.
+	Strict bool
+	// Default is for Services of Namespaces that say nothing; nil for none.
+	Default *Default
+	// DefaultOnUpdate: updates are given defaults too, and not only creates. A change of a default then moves live Services at their next
+	// unrelated edit.
+	DefaultOnUpdate bool
+	// DefaultWithAffinity: Services with sessionAffinity: ClientIP are given defaults too.
+	DefaultWithAffinity bool
+	// ExcludedNamespaces are given no defaults: kube-system, and the one in which the webhook runs.
+	ExcludedNamespaces []string
+	// ProxyName is the name that Vicinity's proxy has in service.kubernetes.io/service-proxy-name; empty without one.
+	ProxyName string
+}
+
+// Action is what follows from a violation of a rule.
+func (s *Settings) Action(rule Rule) Action {
+	if action, set := s.Actions[rule.ID]; set {
+		return action
+	}
+	if s.Strict && rule.Strict && rule.Default == Warn {
+		return Deny
+	}
+	return rule.Default
+}

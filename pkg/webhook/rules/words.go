@@ -1,0 +1,127 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// vocabulary is which annotations of ours a kind of object has.
+type vocabulary struct {
+	rule        ID
+	meaningless string // what an error says of another one
+	annotations []string
+	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if none is.
+	elsewhere map[string]string
+	otherKind string
+}
+
+var serviceWords = vocabulary{
+	rule: "SVC009", meaningless: "has no meaning on Services; ", otherKind: "Namespaces",
+	annotations: []string{policy.TopologyKeysAnnotation},
+	elsewhere: map[string]string{
+		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
+		policy.DefaultTopologyKeysAnnotation:        policy.TopologyKeysAnnotation,
+		policy.DefaultTrafficDistributionAnnotation: "spec.trafficDistribution",
+	},
+}
+
+var namespaceWords = vocabulary{
+	rule: "NS005", meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
+	annotations: []string{
+		policy.DefaultTopologyModeAnnotation, policy.DefaultTopologyKeysAnnotation, policy.DefaultTrafficDistributionAnnotation,
+	},
+	elsewhere: map[string]string{policy.TopologyKeysAnnotation: policy.DefaultTopologyKeysAnnotation},
+}
+
+// findServiceWords finds annotations and labels with our domain that mean nothing (SVC009). A topology setting that is a label has a
+// rule of its own, SVC031.
+func findServiceWords(s *subject) []finding { return serviceWords.findIn(&s.Metadata) }
+
+// findIn finds what is not in the vocabulary.
+func (v *vocabulary) findIn(metadata *Metadata) []finding {
+	var findings []finding
+	for _, key := range ours(metadata.Annotations) {
+		if !slices.Contains(v.annotations, key) {
+			found := v.refuse("metadata.annotations", key, metadata.Annotations[key])
+			found.advice = func() string { return v.adviseAnnotation(key) }
+			findings = append(findings, found)
+		}
+	}
+	for _, key := range ours(metadata.Labels) {
+		value := metadata.Labels[key]
+		switch {
+		case key == policy.AdmissionLabel && value == policy.AdmissionDisabled:
+		case key == policy.AdmissionLabel:
+			findings = append(findings, findingOf(v.rule, field.NotSupported(label(key), shown(value), []string{policy.AdmissionDisabled}), value))
+		case isTopologySetting(key) && v.rule == serviceWords.rule:
+		default:
+			found := v.refuse("metadata.labels", key, value)
+			found.advice = func() string { return v.adviseLabel(key) }
+			findings = append(findings, found)
+		}
+	}
+	return findings
+}
+
+// ours are the keys with our domain, in order.
+func ours(all map[string]string) []string {
+	var keys []string
+	for key := range all {
+		if strings.HasPrefix(key, policy.Domain) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// refuse makes a finding about a key that means nothing, whatever its value is. An object has room for a hundred thousand of them, so that
+// each has no more of its own than it needs: field.Path would be several allocations more, and a detail that is put together another.
+func (v *vocabulary) refuse(in, key, value string) finding {
+	return findingOf(v.rule, &field.Error{
+		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,
+	}, key)
+}
+
+func (v *vocabulary) adviseAnnotation(key string) string {
+	if key == policy.AdmissionLabel {
+		return "make it a label"
+	}
+	if meant := v.meantBy(key); meant != "" {
+		return meant
+	}
+	return "known annotations: " + strings.Join(v.annotations, ", ")
+}
+
+func (v *vocabulary) adviseLabel(key string) string {
+	if slices.Contains(v.annotations, key) {
+		return "make it an annotation"
+	}
+	if policy.Suggest(key, policy.AdmissionLabel) != "" {
+		return fmt.Sprintf("did you mean %s?", policy.AdmissionLabel)
+	}
+	if meant := v.meantBy(key); meant != "" {
+		return meant
+	}
+	return "the only label is " + policy.AdmissionLabel
+}
+
+// meantBy says which annotation was probably meant; empty if none comes near.
+func (v *vocabulary) meantBy(key string) string {
+	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
+		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)
+	}
+	if meant := policy.Suggest(key, v.annotations...); meant != "" {
+		return fmt.Sprintf("did you mean %s?", meant)
+	}
+	if meant := policy.Suggest(key, slices.Sorted(maps.Keys(v.elsewhere))...); meant != "" {
+		return fmt.Sprintf("did you mean %s?", v.elsewhere[meant])
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"os"
+)
+
+// read returns the body of a request, and what to call once it is needed no more. Errors are refusals; then there is nothing to call.
+//
+// A body is read before its review is in flight: whoever sends slowly holds the bytes that have arrived, and no review's place.
+func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if err := a.acceptable(r); err != nil {
+		return nil, nil, err
+	}
+	held := &holding{admitted: a}
+	if body, err = held.read(http.MaxBytesReader(w, r.Body, a.limits.Body), r.ContentLength); err != nil {
+		held.release()
+		return nil, nil, a.unreadable(err)
+	}
+	return body, held.release, nil
+}
+
+// acceptable looks at the headers.
+func (a *admitted) acceptable(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return refuse(http.StatusMethodNotAllowed, WrongMethod, "the method is %s; reviews come with %s", r.Method, http.MethodPost)
+	}
+	media := r.Header.Get("Content-Type")
+	if name, _, err := mime.ParseMediaType(media); err != nil || name != "application/json" {
+		return refuse(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Type is %q; reviews are application/json", media)
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return refuse(http.StatusUnsupportedMediaType, WrongMedia, "the Content-Encoding is %q; reviews are read as they are", coding)
+	}
+	if r.ContentLength > a.limits.Body {
+		return a.tooLarge()
+	}
+	return nil
+}
+
+func (a *admitted) tooLarge() error {
+	return refuse(http.StatusRequestEntityTooLarge, TooLarge, "the body has more than %d bytes, which is more than any review", a.limits.Body)
+}
+
+func (a *admitted) unreadable(err error) error {
+	if _, ok := errors.AsType[*refusal](err); ok {
+		return err
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return a.tooLarge()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return refuse(http.StatusRequestTimeout, Unreadable, "the body did not arrive in time")
+	}
+	return refuse(http.StatusBadRequest, Unreadable, "reading the body: %s", err)
+}

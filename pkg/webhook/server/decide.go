@@ -1,0 +1,106 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// The paths that are served, as the webhook configurations name them.
+const (
+	DefaultServicesPath    = "/default-services"
+	ValidateServicesPath   = "/validate-services"
+	ValidateNamespacesPath = "/validate-namespaces"
+)
+
+// Paths are all there are.
+func Paths() []string {
+	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
+}
+
+// Knowledge is what is known besides the review itself. Each function is called anew for each review and from many goroutines at once,
+// and what it returns must not change any more.
+//
+// A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for a fraction of a
+// second and for much fewer reviews than may be in flight: then those whose Namespace is known still find a place, however many come
+// about others.
+type Knowledge struct {
+	Settings  func() *rules.Settings
+	Cluster   func() rules.Cluster
+	Namespace func(name string) rules.NamespaceDefaults
+}
+
+// decider turns the body of a request into a verdict. Errors are refusals and failures.
+type decider func(body []byte) (*verdict, error)
+
+func (k Knowledge) deciders() map[string]decider {
+	return map[string]decider{
+		DefaultServicesPath:    k.defaultService,
+		ValidateServicesPath:   k.validateService,
+		ValidateNamespacesPath: k.validateNamespace,
+	}
+}
+
+func (k Knowledge) validateService(body []byte) (*verdict, error) {
+	request, err := decodeService(body)
+	if err != nil {
+		return nil, err
+	}
+	return &verdict{
+		subject:   request.subject,
+		name:      nameOf(&request.Object.Metadata),
+		judgement: rules.ReviewService(request.before(), request.Object, k.Cluster(), k.Settings()),
+	}, nil
+}
+
+func (k Knowledge) validateNamespace(body []byte) (*verdict, error) {
+	request, err := decode[rules.Namespace](body, namespaces)
+	if err != nil {
+		return nil, err
+	}
+	return &verdict{
+		subject:   request.subject,
+		name:      nameOf(&request.Object.Metadata),
+		judgement: rules.ReviewNamespace(request.before(), request.Object, k.Settings()),
+	}, nil
+}
+
+func (k Knowledge) defaultService(body []byte) (*verdict, error) {
+	request, err := decodeService(body)
+	if err != nil {
+		return nil, err
+	}
+	decision := rules.DecideDefault(
+		request.Object, k.Namespace(request.Namespace), k.Cluster(), k.Settings(), request.Operation == update,
+	)
+	patch, err := encodePatch(decision.Add, request.Object)
+	if err != nil {
+		return nil, err
+	}
+	return &verdict{subject: request.subject, name: nameOf(&request.Object.Metadata), defaulted: &decision, patch: patch}, nil
+}
+
+// encodePatch returns nil if there is nothing to do.
+func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
+	if add == nil {
+		return nil, nil
+	}
+	operations := add.Patch(service)
+	if len(operations) == 0 {
+		return nil, nil
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, &failure{Unwritable, fmt.Sprintf("encoding the patch for Service %s: %s", service.Metadata.Name, err)}
+	}
+	return patch, nil
+}
+
+// nameOf is an object's name; one that has none yet is called by how it is to begin.
+func nameOf(metadata *rules.Metadata) string {
+	if metadata.Name == "" {
+		return metadata.GenerateName
+	}
+	return metadata.Name
+}

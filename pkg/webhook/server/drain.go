@@ -1,0 +1,79 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Drain returns the context for the manager that runs the server. When stop ends, the server begins to drain; the context ends only
+// when the delay is over. controller-runtime's manager ends all that it runs when its context does, and a server that still answers
+// needs its caches:
+//
+//	manager.Start(server.Drain(signals))
+func (s *Server) Drain(stop context.Context) context.Context {
+	serving, cancel := context.WithCancel(context.WithoutCancel(stop))
+	go func() {
+		defer cancel()
+		<-stop.Done()
+		<-s.drain()
+	}()
+	return serving
+}
+
+// drain begins draining if that has not begun yet. The channel is closed when the delay is over.
+//
+// net/http's own SetKeepAlivesEnabled(false) is not used: it closes the connections that idle at once, and with them the reviews that
+// are just being sent on them.
+func (s *Server) drain() <-chan struct{} {
+	s.drainOnce.Do(func() {
+		close(s.draining)
+		s.options.Log.Info("draining: not ready any more, and everybody is still answered", "delay", s.options.ShutdownDelay)
+		time.AfterFunc(s.options.ShutdownDelay, func() { close(s.drained) })
+	})
+	return s.drained
+}
+
+func (s *Server) isDraining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// closesConnections asks the client of each answer that is written while draining to close its connection. The next one that it opens
+// goes to a server that stays. It asks so too while there are too many connections (see maxConnections).
+func (s *Server) closesConnections(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&farewell{ResponseWriter: w, server: s}, r)
+	})
+}
+
+// farewell decides at the last moment, when the header is written.
+type farewell struct {
+	http.ResponseWriter
+	server  *Server
+	decided bool
+}
+
+func (f *farewell) WriteHeader(code int) {
+	f.decide()
+	f.ResponseWriter.WriteHeader(code)
+}
+
+func (f *farewell) Write(body []byte) (int, error) {
+	f.decide()
+	return f.ResponseWriter.Write(body)
+}
+
+// Unwrap is for http.ResponseController, and for http.MaxBytesReader.
+func (f *farewell) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+
+func (f *farewell) decide() {
+	if !f.decided && (f.server.isDraining() || f.server.isCrowded()) {
+		f.Header().Set("Connection", "close")
+	}
+	f.decided = true
+}

@@ -1,0 +1,239 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apiserver "k8s.io/apiserver/pkg/admission"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// delayed sets the shutdown delay.
+func delayed(delay time.Duration) func(*Server, *Options) {
+	return func(_ *Server, options *Options) {
+		if options != nil {
+			options.ShutdownDelay = delay
+		}
+	}
+}
+
+// exchange sends one review on a connection and reads the answer.
+func exchange(t testing.TB, connection net.Conn, body []byte) *answered {
+	t.Helper()
+	head := "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+	if _, err := fmt.Fprintf(connection, head, ValidateServicesPath, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	return raw(t, connection)
+}
+
+func (r *running) dial(t testing.TB) net.Conn {
+	t.Helper()
+	connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	return connection
+}
+
+func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
+	const delay = 500 * time.Millisecond
+	knowledge, open := gate(t)
+	r := start(t, knowledge, DefaultLimits(), delayed(delay))
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+
+	stop, cancel := context.WithCancel(t.Context())
+	serving := r.Drain(stop)
+	kept, client := r.dial(t), r.client(t)
+
+	late := make(chan *answered, 1)
+	go func() {
+		answer, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		if err != nil {
+			t.Errorf("the review that was in flight: %v", err)
+			answer = &answered{}
+		}
+		late <- answer
+	}()
+	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	if err := r.Ready(); err != nil {
+		t.Fatalf("not ready before: %v", err)
+	}
+
+	begin := time.Now()
+	cancel()
+	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
+	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
+		t.Errorf("readiness is %v", err)
+	}
+	if r.StartedChecker()(nil) != nil {
+		t.Error("the manager is told that the server has not started")
+	}
+	open()
+	for name, answer := range map[string]*answered{
+		"in flight": <-late, "kept": exchange(t, kept, asked.body), "new": exchange(t, r.dial(t), asked.body),
+	} {
+		if answer.StatusCode != http.StatusOK || !answer.Close {
+			t.Errorf("%s: %d, Connection: close is %v", name, answer.StatusCode, answer.Close)
+		}
+	}
+	if time.Since(begin) < delay && serving.Err() != nil {
+		t.Error("the manager's context ended before the delay")
+	}
+	<-serving.Done()
+	if took := time.Since(begin); took < delay {
+		t.Errorf("the manager's context ended after %s, want %s", took, delay)
+	}
+	r.stop()
+	ended := time.Now()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(ended); took >= delay {
+		t.Errorf("it drained a second time, for %s", took)
+	}
+	if connection, err := net.DialTimeout("tcp", strings.TrimPrefix(r.url, "https://"), time.Second); err == nil {
+		_ = connection.Close()
+		t.Error("the server listens still")
+	}
+}
+
+func TestBeforeDrainingConnectionsAreKept(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	connection := r.dial(t)
+	for range 3 {
+		if answer := exchange(t, connection, asked.body); answer.StatusCode != http.StatusOK || answer.Close {
+			t.Fatalf("%d, Connection: close is %v", answer.StatusCode, answer.Close)
+		}
+	}
+}
+
+func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
+	const delay = 200 * time.Millisecond
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
+	begin := time.Now()
+	r.stop()
+	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took < delay {
+		t.Errorf("it ended after %s, want %s", took, delay)
+	}
+}
+
+func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
+	knowledge, _ := gate(t)
+	r := start(t, knowledge, DefaultLimits(), func(server *Server, _ *Options) {
+		if server != nil {
+			server.grace = 100 * time.Millisecond
+		}
+	})
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	cut := make(chan error, 1)
+	client := r.client(t)
+	go func() {
+		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		cut <- err
+	}()
+	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+	if err := <-cut; err == nil {
+		t.Error("the client got an answer that nobody gave")
+	}
+	if !strings.Contains(r.log.String(), "cutting the connections") {
+		t.Errorf("the log does not say so: %s", r.log)
+	}
+}
+
+// TestNoReviewIsLostWhenOneServerLeaves has two servers behind one address, as a Service has them, with clients that keep their
+// connections and others that open one for each review. The first server drains; half-way through its delay the address stops leading
+// new connections there, as a cluster's proxies do once they know.
+func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
+	const delay = 1500 * time.Millisecond
+	leaves := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
+	stays := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+
+	var next atomic.Uint64
+	var gone atomic.Bool
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		to := stays
+		if !gone.Load() && next.Add(1)%2 == 0 {
+			to = leaves
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(to.url, "https://"))
+	}
+	newClient := func(keep bool) *http.Client {
+		transport := &http.Transport{
+			TLSClientConfig: trusting(leaves.pair, stays.pair), DialContext: dial, DisableKeepAlives: !keep, MaxIdleConnsPerHost: 25,
+		}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	load, end := context.WithCancel(context.Background())
+	defer end()
+	var answered atomic.Int64
+	var clients sync.WaitGroup
+	for i := range 6 {
+		client := newClient(i%3 != 0)
+		clients.Go(func() {
+			for load.Err() == nil {
+				answer, _, err := send(context.Background(), client, "https://127.0.0.1"+ValidateServicesPath, bytes.NewReader(asked.body))
+				switch {
+				case err != nil:
+					t.Errorf("a review is lost: %v", err)
+				case answer.StatusCode != http.StatusOK:
+					t.Errorf("a review got %d", answer.StatusCode)
+				}
+				answered.Add(1)
+				time.Sleep(time.Millisecond)
+			}
+		})
+	}
+	signal, cancel := context.WithCancel(t.Context())
+	serving := leaves.Drain(signal)
+	eventually(t, "both servers answer", func() bool {
+		line := "reviewed " + ValidateServicesPath + " allowed"
+		return leaves.observer.count(line) > 20 && stays.observer.count(line) > 20
+	})
+	cancel()
+	time.Sleep(delay / 2)
+	gone.Store(true)
+	<-serving.Done()
+	leaves.stop()
+	if err := <-leaves.done; err != nil {
+		t.Error(err)
+	}
+	before := answered.Load()
+	eventually(t, "the other server goes on", func() bool { return answered.Load() > before+20 })
+	end()
+	clients.Wait()
+	t.Logf("%d reviews", answered.Load())
+}
+
+func TestDrainEndsNothingBeforeTheSignal(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	stop, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	serving := r.Drain(stop)
+	time.Sleep(20 * time.Millisecond)
+	if serving.Err() != nil || r.readiness().Draining {
+		t.Error("the server drains without a signal")
+	}
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiserver "k8s.io/apiserver/pkg/admission"
+	apirequest "k8s.io/apiserver/pkg/admission/plugin/webhook/request"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// FuzzAdmissionReview sends bytes to every path: whatever they are, the answer is JSON, nothing fails inside, the API server accepts
+// what is a 200, and nobody is denied without a rule.
+//
+// Its seeds are small, for it changes and runs them again and again: what is large, or nested deep, is in ordinary tests of this package.
+func FuzzAdmissionReview(f *testing.F) {
+	for _, body := range oddBodies(f) {
+		if len(body.body) <= 16*kibibyte {
+			f.Add(body.body)
+		}
+	}
+	for _, about := range goodRequests() {
+		f.Add(about.review(f, ValidateServicesPath).body)
+	}
+	observer := &counting{}
+	knowledge := knowing(rules.Settings{Strict: true}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
+	handlers := Handlers(knowledge, DefaultLimits(), observer, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, path := range Paths() {
+			recorded := httptest.NewRecorder()
+			handlers[path].ServeHTTP(recorded, post(body))
+			answerHolds(t, path, body, recorded)
+		}
+		if observer.failures > 0 {
+			t.Fatal("something failed inside")
+		}
+	})
+}
+
+// counting is an Observer that counts failures.
+type counting struct {
+	silent
+	failures int
+}
+
+func (c *counting) Failed(string) { c.failures++ }
+
+func answerHolds(t *testing.T, path string, body []byte, recorded *httptest.ResponseRecorder) {
+	t.Helper()
+	answer := recorded.Body.Bytes()
+	if !json.Valid(answer) {
+		t.Fatalf("%s: %d with %q, which is not JSON", path, recorded.Code, answer)
+	}
+	if recorded.Code != http.StatusOK {
+		if recorded.Code < 400 || recorded.Code >= 500 {
+			t.Fatalf("%s: %d %s", path, recorded.Code, answer)
+		}
+		return
+	}
+	// Not all that is answered is a whole AdmissionReview: fields that are not used may be wrong.
+	var asked review[struct{}]
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(body, &asked)
+	if asked.Request == nil {
+		t.Fatalf("%s: a body without a request is answered", path)
+	}
+	var told admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &told); err != nil {
+		t.Fatal(err)
+	}
+	response, err := apirequest.VerifyAdmissionResponse(types.UID(asked.Request.UID), path == DefaultServicesPath, &told)
+	if err != nil {
+		t.Fatalf("%s: the API server refuses the answer: %v", path, err)
+	}
+	if !response.Allowed {
+		denialHasRules(t, response)
+	}
+}
+
+// denialHasRules fails if a denial names no rule, or one that does not exist.
+func denialHasRules(t *testing.T, response *apirequest.AdmissionResponse) {
+	t.Helper()
+	if response.Result == nil || response.Result.Details == nil || len(response.Result.Details.Causes) == 0 {
+		t.Fatal("a denial without a cause")
+	}
+	for _, cause := range response.Result.Details.Causes {
+		named := slices.ContainsFunc(rules.Rules(), func(rule rules.Rule) bool {
+			return strings.HasSuffix(cause.Message, " ["+string(rule.ID)+"]")
+		})
+		if !named {
+			t.Fatalf("a denial without a rule: %q", cause.Message)
+		}
+	}
+}
+
+// goodRequests are what an API server may ask about.
+func goodRequests() []about {
+	keys := func(value string) *corev1.Service { return service(annotated(policy.TopologyKeysAnnotation, value)) }
+	bare := service(func(s *corev1.Service) { s.Annotations, s.Labels, s.ManagedFields = nil, nil, nil })
+	return []about{
+		{operation: apiserver.Create, object: service()},
+		{operation: apiserver.Create, object: bare},
+		{operation: apiserver.Create, object: keys("a b,*,zone,zone")},
+		{operation: apiserver.Update, object: keys("zone"), old: service(), dryRun: true},
+		{operation: apiserver.Create, object: service(annotated(policy.TopologyModeAnnotation, "AUTO"))},
+		{operation: apiserver.Create, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"})},
+		{operation: apiserver.Update, object: namespace(nil), old: namespace(map[string]string{policy.DefaultTopologyKeysAnnotation: "zone"})},
+		{operation: apiserver.Delete, old: service()},
+		{operation: apiserver.Connect, object: service()},
+		{operation: apiserver.Create, object: &corev1.Pod{}},
+	}
+}

@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"time"
+)
+
+// Handlers returns what answers each path. They share the limits.
+func Handlers(knowledge Knowledge, limits Limits, observer Observer, log *slog.Logger) map[string]http.Handler {
+	admitted := newAdmitted(limits)
+	handlers := map[string]http.Handler{}
+	for path, decide := range knowledge.deciders() {
+		handlers[path] = &handler{path, decide, admitted, observer, log.With("path", path)}
+	}
+	return handlers
+}
+
+// handler answers one path.
+type handler struct {
+	path     string
+	decide   decider
+	admitted *admitted
+	observer Observer
+	log      *slog.Logger
+}
+
+// reply is an answer.
+type reply struct {
+	outcome string
+	code    int
+	body    []byte
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	begin := time.Now()
+	answer, release := h.answer(w, r)
+	defer release() // only now: an answer can be as large as its question, and who reads it slowly holds it
+	write(w, answer)
+	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
+}
+
+// retryAfter is for answers that a moment later would be others, in seconds. The API server waits no longer than timeoutSeconds for
+// them, which is 2 in our manifests.
+const retryAfter = 1
+
+func write(w http.ResponseWriter, answer reply) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(len(answer.body)))
+	header.Set("X-Content-Type-Options", "nosniff")
+	switch answer.code {
+	case http.StatusServiceUnavailable:
+		header.Set("Retry-After", strconv.Itoa(retryAfter))
+	case http.StatusMethodNotAllowed:
+		header.Set("Allow", http.MethodPost)
+	}
+	w.WriteHeader(answer.code)
+	// Only an asker that has gone can make this fail, and then there is nobody to tell.
+	_, _ = w.Write(answer.body)
+}
+
+// answer never panics: what net/http makes of a panic is a connection that closes, and with it the reviews that would have come next.
+// What it returns beside the answer is to be called once that is written.
+func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, release func()) {
+	release = func() {}
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer = h.failed(&failure{Panicked, fmt.Sprint(cause)}, slog.String("stack", string(debug.Stack())))
+		}
+	}()
+	body, held, err := h.admitted.read(w, r)
+	if err != nil {
+		return h.refused(err), release
+	}
+	release = held
+	if err := h.admitted.enter(r.Context(), len(body)); err != nil {
+		return h.refused(err), release
+	}
+	defer h.admitted.leave(len(body))
+	h.observer.InFlight(1)
+	defer h.observer.InFlight(-1)
+	return h.review(r.Context(), body), release
+}
+
+func (h *handler) review(ctx context.Context, body []byte) reply {
+	verdict, err := h.decide(body)
+	if err == nil {
+		err = verdict.checked()
+	}
+	if err != nil {
+		return h.refused(err)
+	}
+	text, err := json.Marshal(verdict.review())
+	if err != nil {
+		return h.failed(&failure{Unwritable, fmt.Sprintf("encoding the answer to review %s: %s", verdict.UID, err)})
+	}
+	h.tell(ctx, verdict)
+	if !verdict.allowed() {
+		return reply{Denied, http.StatusOK, text}
+	}
+	return reply{Allowed, http.StatusOK, text}
+}
+
+// refused answers a request that gets no verdict. Refusals are logged at Debug only: anybody who can reach the server can cause them,
+// and the API server logs those that are its own.
+func (h *handler) refused(err error) reply {
+	refusal, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return h.failed(err)
+	}
+	h.observer.Refused(refusal.reason)
+	h.log.Debug("refused a request", "reason", refusal.reason, "error", loggedText(refusal.text))
+	return status(refusal.code, refusal.text)
+}
+
+// failed answers a request on which something went wrong inside. What it was is for our log and nobody else.
+func (h *handler) failed(err error, attributes ...any) reply {
+	reason := Panicked
+	if failure, ok := errors.AsType[*failure](err); ok {
+		reason = failure.reason
+	}
+	h.observer.Failed(reason)
+	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", loggedText(err.Error())}, attributes...)...)
+	return status(http.StatusInternalServerError, "vicinity's admission webhook failed inside; its log says why")
+}
+
+func status(code int, text string) reply {
+	body, err := failureStatus(code, text)
+	if err != nil {
+		body = nil // a Status of plain strings always has JSON, and the code is what counts
+	}
+	return reply{Errored, code, body}
+}

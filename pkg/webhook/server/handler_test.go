@@ -1,0 +1,571 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+	apiserver "k8s.io/apiserver/pkg/admission"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// knowing is what a webhook knows in a cluster of today with two zones, where Namespaces have these annotations.
+func knowing(settings rules.Settings, annotations map[string]string) Knowledge {
+	nodes := rules.NewNodeLabels()
+	nodes.Put("a", map[string]string{"kubernetes.io/hostname": "a", "topology.kubernetes.io/zone": "zone-a"})
+	nodes.Put("b", map[string]string{"kubernetes.io/hostname": "b", "topology.kubernetes.io/zone": "zone-b"})
+	return Knowledge{
+		Settings: func() *rules.Settings { return &settings },
+		Cluster: func() rules.Cluster {
+			return rules.Cluster{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)}
+		},
+		Namespace: func(string) rules.NamespaceDefaults {
+			return rules.NamespaceDefaults{Known: true, Annotations: annotations}
+		},
+	}
+}
+
+// serve answers one request without a network.
+func serve(t testing.TB, knowledge Knowledge, observer Observer, log io.Writer, path string, r *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: withoutTime}))
+	answer := httptest.NewRecorder()
+	Handlers(knowledge, DefaultLimits(), observer, logger)[path].ServeHTTP(answer, r)
+	return answer
+}
+
+func withoutTime(_ []string, attribute slog.Attr) slog.Attr {
+	if attribute.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return attribute
+}
+
+func post(body []byte) *http.Request {
+	r := httptest.NewRequest(http.MethodPost, "/?timeout=2s", bytes.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	return r
+}
+
+func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
+	type answer struct {
+		Allowed  bool
+		Warnings []string
+		Audit    map[string]string
+		Patch    string
+	}
+	zoneThenAny := annotated(policy.TopologyKeysAnnotation, "topology.kubernetes.io/zone,*")
+	zoneAlone := annotated(policy.TopologyKeysAnnotation, "topology.kubernetes.io/zone")
+	auto := map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"}
+	for name, c := range map[string]struct {
+		path     string
+		about    about
+		settings rules.Settings
+		defaults map[string]string // of the Namespace
+		want     answer
+		told     []string
+	}{
+		"a Service that is right": {
+			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)},
+			want: answer{Allowed: true},
+			told: []string{"reviewed /validate-services allowed"},
+		},
+		"a Service with something to warn of": {
+			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneAlone)},
+			want: answer{
+				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
+				Warnings: []string{judged(t, service(zoneAlone)).Warned[0].Message()},
+			},
+			told: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
+		},
+		"a Service that is wrong": {
+			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			want: answer{Audit: map[string]string{"violations": "SVC001=deny"}},
+			told: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
+		},
+		"a Service that was wrong before": {
+			path: ValidateServicesPath,
+			about: about{
+				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")),
+				old: service(annotated(policy.TopologyKeysAnnotation, "")),
+			},
+			want: answer{Allowed: true},
+			told: []string{"reviewed /validate-services allowed"},
+		},
+		"a Service that becomes wrong": {
+			path: ValidateServicesPath,
+			about: about{
+				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")), old: service(), dryRun: true,
+			},
+			want: answer{Audit: map[string]string{"violations": "SVC001=deny"}},
+			told: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
+		},
+		"a rule that is switched off": {
+			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			settings: rules.Settings{Actions: map[rules.ID]rules.Action{"SVC001": rules.Off}},
+			want:     answer{Allowed: true},
+			told:     []string{"reviewed /validate-services allowed"},
+		},
+		"a Namespace that is wrong": {
+			path: ValidateNamespacesPath,
+			about: about{
+				operation: apiserver.Create, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
+			},
+			want: answer{Audit: map[string]string{"violations": "NS001=deny"}},
+			told: []string{"decided NS001 deny", "reviewed /validate-namespaces denied"},
+		},
+		"a Namespace that was wrong before": {
+			path: ValidateNamespacesPath,
+			about: about{
+				operation: apiserver.Update, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus", "x": "y"}),
+				old: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
+			},
+			want: answer{Allowed: true},
+			told: []string{"reviewed /validate-namespaces allowed"},
+		},
+		"a default of the Namespace": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()}, defaults: auto,
+			want: answer{
+				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
+				Patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
+			},
+			told: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
+		},
+		"a default of the cluster": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
+			settings: rules.Settings{Default: &rules.Default{Setting: rules.TrafficDistribution, Value: "PreferSameZone"}},
+			want: answer{
+				Allowed: true, Audit: map[string]string{"default": "traffic-distribution=PreferSameZone; source: cluster"},
+				Patch: `[{"op":"add","path":"/spec/trafficDistribution","value":"PreferSameZone"}]`,
+			},
+			told: []string{"defaulted cluster traffic-distribution", "reviewed /default-services allowed"},
+		},
+		"nobody has a default": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
+			want: answer{Allowed: true, Audit: map[string]string{"default": "none; source: none"}},
+			told: []string{"defaulted none ", "reviewed /default-services allowed"},
+		},
+		"a Service that says something itself": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)}, defaults: auto,
+			want: answer{Allowed: true, Audit: map[string]string{
+				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
+			}},
+			told: []string{"defaulted service ", "reviewed /default-services allowed"},
+		},
+		"an update is given no default": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
+			want: answer{Allowed: true, Audit: map[string]string{
+				"default": "none; source: namespace; reason: only new Services are given defaults",
+			}},
+			told: []string{"defaulted namespace ", "reviewed /default-services allowed"},
+		},
+		"unless it shall": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
+			settings: rules.Settings{DefaultOnUpdate: true},
+			want: answer{
+				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
+				Patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
+			},
+			told: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
+		},
+		"the mutating path never denies": {
+			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
+			want: answer{Allowed: true, Audit: map[string]string{
+				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
+			}},
+			told: []string{"defaulted service ", "reviewed /default-services allowed"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var observer told
+			asked := c.about.review(t, c.path)
+			recorded := serve(t, knowing(c.settings, c.defaults), &observer, io.Discard, c.path, post(asked.body))
+			if recorded.Code != http.StatusOK {
+				t.Fatalf("%d %s", recorded.Code, recorded.Body)
+			}
+			response := asked.verified(t, recorded.Body.Bytes())
+			got := answer{response.Allowed, response.Warnings, response.AuditAnnotations, string(response.Patch)}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.told, observer.all()); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			if now, most := observer.flying(); now != 0 || most != 1 {
+				t.Errorf("%d reviews are in flight afterwards and %d were at most, want 0 and 1", now, most)
+			}
+		})
+	}
+}
+
+// judged is what package admission says of a new Service.
+func judged(t *testing.T, object *corev1.Service) rules.Judgement {
+	t.Helper()
+	knowledge := knowing(rules.Settings{}, nil)
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read rules.Service
+	if err := json.Unmarshal(text, &read); err != nil {
+		t.Fatal(err)
+	}
+	return rules.ReviewService(nil, &read, knowledge.Cluster(), knowledge.Settings())
+}
+
+func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
+	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"), func(s *corev1.Service) {
+		s.Name, s.GenerateName = "", "web-"
+	})
+	asked := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath)
+	recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
+	result := asked.verified(t, recorded.Body.Bytes()).Result
+	if result == nil {
+		t.Fatalf("no status in %s", recorded.Body)
+	}
+	denied := judged(t, wrong).Denied
+	if len(denied) < 2 {
+		t.Fatalf("%d violations, want two to list", len(denied))
+	}
+	if result.Code != http.StatusUnprocessableEntity || result.Reason != metav1.StatusReasonInvalid || result.Status != metav1.StatusFailure {
+		t.Errorf("the status is %d %s %s", result.Code, result.Reason, result.Status)
+	}
+	if diff := cmp.Diff(&metav1.StatusDetails{Kind: "Service", Name: "web-", Causes: result.Details.Causes}, result.Details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+	if prefix := `Service "web-" is invalid: [`; !strings.HasPrefix(result.Message, prefix) {
+		t.Errorf("the message %q does not begin with %q", result.Message, prefix)
+	}
+	if len(result.Details.Causes) != len(denied) {
+		t.Fatalf("%d causes for %d violations", len(result.Details.Causes), len(denied))
+	}
+	for i, violation := range denied {
+		cause := result.Details.Causes[i]
+		if cause.Field != violation.Error.Field || cause.Type != metav1.CauseType(violation.Error.Type) {
+			t.Errorf("cause %d is %s at %s", i, cause.Type, cause.Field)
+		}
+		if text := violation.Message(); text != cause.Field+": "+cause.Message || !strings.Contains(result.Message, text) {
+			t.Errorf("%q is not said:\n%s\n%s", text, cause.Message, result.Message)
+		}
+	}
+}
+
+func TestADenialIsOneLineInTheLog(t *testing.T) {
+	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"))
+	asked := about{operation: apiserver.Create, object: wrong, dryRun: true}.review(t, ValidateServicesPath)
+	var lines bytes.Buffer
+	serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(asked.body))
+	const want = `level=INFO msg=denied path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
+		`uid=705ab4f5-6393-11e8-b7cc-42010a800002 dryRun=true rules="[SVC003 SVC004]"`
+	if diff := cmp.Diff(want, strings.TrimSuffix(lines.String(), "\n")); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsAllowedIsLoggedForDebuggingOnly(t *testing.T) {
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	var lines bytes.Buffer
+	serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(asked.body))
+	const want = `level=DEBUG msg=allowed path=/validate-services operation=CREATE kind=Service namespace=shop name=web user=alice ` +
+		`uid=705ab4f5-6393-11e8-b7cc-42010a800002 dryRun=false`
+	if diff := cmp.Diff(want, strings.TrimSuffix(lines.String(), "\n")); diff != "" {
+		t.Errorf("log (-want +got):\n%s", diff)
+	}
+}
+
+// edit changes the JSON of a review.
+func edit(t testing.TB, body []byte, change func(review, request map[string]any)) []byte {
+	t.Helper()
+	var review map[string]any
+	if err := json.Unmarshal(body, &review); err != nil {
+		t.Fatal(err)
+	}
+	request, _ := review["request"].(map[string]any)
+	change(review, request)
+	edited, err := json.Marshal(review)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return edited
+}
+
+// set is an edit of a field of the request; unset takes it out.
+func set(key string, value any) func(review, request map[string]any) {
+	return func(_, request map[string]any) { request[key] = value }
+}
+
+func unset(key string) func(review, request map[string]any) {
+	return func(_, request map[string]any) { delete(request, key) }
+}
+
+// oddBodies are bodies that no API server sends for a Service, and what is wrong with each.
+func oddBodies(t testing.TB) map[string]struct {
+	body []byte
+	want string
+} {
+	good := about{operation: apiserver.Update, object: service(), old: service()}.review(t, ValidateServicesPath).body
+	edited := func(change func(review, request map[string]any)) []byte { return edit(t, good, change) }
+	top := func(key string, value any) []byte {
+		return edited(func(review, _ map[string]any) { review[key] = value })
+	}
+	nested := func(deep int) []byte {
+		return append(bytes.Repeat([]byte(`{"request":`), deep), bytes.Repeat([]byte(`}`), deep)...)
+	}
+	inObject := []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"object":` +
+		strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}}`)
+	return map[string]struct {
+		body []byte
+		want string
+	}{
+		"nothing":                    {nil, "the body is not JSON: unexpected end of JSON input"},
+		"no JSON":                    {[]byte("apiVersion: v1"), "the body is not JSON: invalid character 'a'"},
+		"half a review":              {good[:len(good)/2], "the body is not JSON: unexpected end of JSON input"},
+		"two reviews":                {append(bytes.Clone(good), good...), "the body is not JSON: invalid character '{' after top-level value"},
+		"null":                       {[]byte("null"), "an object without apiVersion and kind"},
+		"a list":                     {[]byte("[]"), "an object without apiVersion and kind"},
+		"an empty object":            {[]byte("{}"), "an object without apiVersion and kind"},
+		"deep nesting":               {nested(20_000), "exceeded max depth"},
+		"deep nesting in the object": {inObject, "exceeded max depth"},
+		"no end of the nesting":      {bytes.Repeat([]byte(`[`), 1<<20), "exceeded max depth"},
+		"no UTF-8":                   {bytes.Replace(good, []byte("shop"), []byte("sh\xffp"), 1), "the body is not UTF-8"},
+		"UTF-16":                     {[]byte("\xff\xfe{\x00}\x00"), "the body is not UTF-8"},
+		"v1beta1": {
+			top("apiVersion", "admission.k8s.io/v1beta1"),
+			`this is apiVersion "admission.k8s.io/v1beta1", kind "AdmissionReview"`,
+		},
+		"another kind":              {top("kind", "ConversionReview"), `kind "ConversionReview"`},
+		"an apiVersion of a number": {top("apiVersion", 1), `this is apiVersion "", kind "AdmissionReview"`},
+		"no request": {
+			edited(func(review, _ map[string]any) { delete(review, "request") }),
+			"the AdmissionReview has no request",
+		},
+		"a null request":    {top("request", nil), "the AdmissionReview has no request"},
+		"a request of text": {top("request", "please"), "the request has no uid"},
+		"a field in another case": {
+			edited(func(review, request map[string]any) { delete(review, "request"); review["Request"] = request }),
+			"has no request",
+		},
+		"no uid":            {edited(unset("uid")), "the request has no uid"},
+		"an empty uid":      {edited(set("uid", "")), "the request has no uid"},
+		"a uid of a number": {edited(set("uid", 7)), "the request has no uid"},
+		"no object":         {edited(unset("object")), "the request to UPDATE a Service has no object"},
+		"a null object":     {edited(set("object", nil)), "the request to UPDATE a Service has no object"},
+		"an object that is a list": {
+			edited(set("object", []int{1})),
+			"the request is not about a Service: json: cannot unmarshal array into request.object",
+		},
+		"an update of nothing": {edited(unset("oldObject")), "the request to UPDATE a Service has no oldObject"},
+		"no namespace":         {edited(unset("namespace")), "the request has no namespace"},
+		"a field of the wrong type": {
+			edited(set("object", map[string]any{"spec": map[string]any{"type": 1}})),
+			"cannot unmarshal number into request.object.spec.type of type string",
+		},
+		"labels of the wrong type": {
+			edited(set("object", map[string]any{"metadata": map[string]any{"labels": []string{"a"}}})),
+			"into request.object.metadata.labels",
+		},
+		"another resource": {
+			edited(set("resource", map[string]any{"group": "", "version": "v1", "resource": "pods"})),
+			`a review of "v1 pods" came to the path for "v1 services"`,
+		},
+		"a resource of another group": {
+			edited(set("resource", map[string]any{"group": "serving.knative.dev", "version": "v1", "resource": "services"})),
+			`"serving.knative.dev/v1 services"`,
+		},
+		"another kind of object":     {edited(set("kind", map[string]any{"group": "", "version": "v1", "kind": "Pod"})), `a review of "v1 Pod"`},
+		"a subresource":              {edited(set("subResource", "status")), `a review of the subresource "status"`},
+		"DELETE":                     {edited(set("operation", "DELETE")), `a review of the operation "DELETE"`},
+		"CONNECT":                    {edited(set("operation", "CONNECT")), `a review of the operation "CONNECT"`},
+		"no operation":               {edited(unset("operation")), `a review of the operation ""`},
+		"an operation in lower case": {edited(set("operation", "create")), `a review of the operation "create"`},
+	}
+}
+
+func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
+	for name, c := range oddBodies(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{ValidateServicesPath, DefaultServicesPath} {
+				var observer told
+				recorded := serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, path, post(c.body))
+				refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
+				if lines := observer.all(); len(lines) != 2 || lines[1] != "reviewed "+path+" error" {
+					t.Errorf("told %q", lines)
+				}
+			}
+		})
+	}
+}
+
+func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *answered {
+	t.Helper()
+	answer, err := readAnswer(recorded.Result())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// refusedWith checks an answer that is no review.
+func refusedWith(t *testing.T, answer *answered, code int, text string) {
+	t.Helper()
+	var status metav1.Status
+	if err := json.Unmarshal(answer.Body, &status); err != nil {
+		t.Fatalf("%v in %d %q", err, answer.StatusCode, answer.Body)
+	}
+	if answer.StatusCode != code || int(status.Code) != code || status.Kind != "Status" || status.Status != metav1.StatusFailure {
+		t.Errorf("got %d %s, want %d", answer.StatusCode, answer.Body, code)
+	}
+	if status.Reason == "" || !strings.Contains(status.Message, text) {
+		t.Errorf("the reason %s %q does not say %q", status.Reason, status.Message, text)
+	}
+}
+
+func TestAReviewOnTheWrongPathIsRefused(t *testing.T) {
+	for path, object := range map[string]runtime.Object{
+		ValidateServicesPath: namespace(nil), DefaultServicesPath: namespace(nil), ValidateNamespacesPath: service(),
+	} {
+		asked := about{operation: apiserver.Create, object: object}.review(t, path)
+		recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, path, post(asked.body))
+		refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, "came to the path for")
+	}
+}
+
+func TestNoReviewOfADeletionOrAStatusIsAnswered(t *testing.T) {
+	for name, c := range map[string]struct {
+		about about
+		want  string
+	}{
+		"a deletion": {about{operation: apiserver.Delete, old: service()}, `the operation "DELETE"`},
+		"a status":   {about{operation: apiserver.Update, object: service(), old: service(), subresource: "status"}, `the subresource "status"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := c.about.review(t, ValidateServicesPath)
+			recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
+			refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
+		})
+	}
+}
+
+func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
+	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		code   int
+		want   string
+		told   string
+	}{
+		"a GET":           {func(r *http.Request) { r.Method = http.MethodGet }, 405, "the method is GET", WrongMethod},
+		"a PUT":           {func(r *http.Request) { r.Method = http.MethodPut }, 405, "the method is PUT", WrongMethod},
+		"no content type": {func(r *http.Request) { r.Header.Del("Content-Type") }, 415, `the Content-Type is ""`, WrongMedia},
+		"YAML":            {func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, 415, "application/yaml", WrongMedia},
+		"protobuf": {
+			func(r *http.Request) { r.Header.Set("Content-Type", "application/vnd.kubernetes.protobuf") }, 415, "protobuf", WrongMedia,
+		},
+		"no media type":     {func(r *http.Request) { r.Header.Set("Content-Type", "application/json;;") }, 415, "json;;", WrongMedia},
+		"a compressed body": {func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "gzip", WrongMedia},
+		"a length of 7 MiB": {func(r *http.Request) { r.ContentLength = 7 << 20 }, 413, "more than 6815744 bytes", TooLarge},
+		"7 MiB of no announced length": {func(r *http.Request) {
+			r.ContentLength, r.Body = -1, io.NopCloser(bytes.NewReader(make([]byte, 7<<20)))
+		}, 413, "more than 6815744 bytes", TooLarge},
+		"a body that ends early": {func(r *http.Request) { r.ContentLength++ }, 400, "unexpected EOF", Unreadable},
+		"a body that breaks off": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},
+		"a body that comes late": {
+			func(r *http.Request) { r.Body = io.NopCloser(broken{os.ErrDeadlineExceeded}) }, 408, "in time", Unreadable,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var observer told
+			r := post(body)
+			c.change(r)
+			answer := resultOf(t, serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
+			refusedWith(t, answer, c.code, c.want)
+			if diff := cmp.Diff([]string{"refused " + c.told, "reviewed /validate-services error"}, observer.all()); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			if allow := answer.Header.Get("Allow"); (allow == http.MethodPost) != (c.code == http.StatusMethodNotAllowed) {
+				t.Errorf("Allow is %q", allow)
+			}
+		})
+	}
+}
+
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func TestTheLargestReviewPasses(t *testing.T) {
+	large := service(annotated("filler", strings.Repeat("x", 3<<20-8<<10)))
+	asked := about{operation: apiserver.Update, object: large, old: large}.review(t, ValidateServicesPath)
+	if len(asked.body) < 6<<20-32<<10 {
+		t.Fatalf("the review has only %d bytes", len(asked.body))
+	}
+	recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
+	if recorded.Code != http.StatusOK || !asked.verified(t, recorded.Body.Bytes()).Allowed {
+		t.Errorf("%d %s", recorded.Code, recorded.Body)
+	}
+}
+
+func TestAPanicIsNoDenial(t *testing.T) {
+	knowledge := knowing(rules.Settings{}, nil)
+	knowledge.Cluster = func() rules.Cluster { panic("a cache that is broken") }
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	var observer told
+	var lines bytes.Buffer
+	answer := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)))
+	refusedWith(t, answer, http.StatusInternalServerError, "failed inside")
+	if answer.Header.Get("Retry-After") != "" {
+		t.Error("the API server is told to ask again")
+	}
+	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+	if now, _ := observer.flying(); now != 0 {
+		t.Errorf("%d reviews are in flight still", now)
+	}
+	text := lines.String()
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "a cache that is broken") || !strings.Contains(text, "handler_test.go") {
+		t.Errorf("the log is not one line with the cause and the stack: %q", text)
+	}
+}
+
+func TestNobodyIsDeniedWithoutARule(t *testing.T) {
+	denial := verdict{subject: subject{UID: "1"}, judgement: rules.Judgement{Denied: []rules.Violation{{Rule: "SVC999"}}}}
+	var observer told
+	h := handler{
+		path: "/", decide: func([]byte) (*verdict, error) { return &denial, nil }, admitted: newAdmitted(DefaultLimits()),
+		observer: &observer, log: slog.New(slog.DiscardHandler),
+	}
+	recorded := httptest.NewRecorder()
+	h.ServeHTTP(recorded, post([]byte("{}")))
+	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "failed inside")
+	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatTheReviewKnowsOfTheNamespaceCounts(t *testing.T) {
+	stranger := service(func(s *corev1.Service) { s.Namespace = "" })
+	body := about{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)
+	body.body = edit(t, body.body, set("namespace", "kube-system"))
+	knowledge := knowing(
+		rules.Settings{ExcludedNamespaces: []string{"kube-system"}}, map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"})
+	recorded := serve(t, knowledge, silent{}, io.Discard, DefaultServicesPath, post(body.body))
+	response := body.verified(t, recorded.Body.Bytes())
+	if response.Patch != nil || !strings.Contains(response.AuditAnnotations["default"], "excludes this Namespace") {
+		t.Errorf("got %s %v", response.Patch, response.AuditAnnotations)
+	}
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	apiserver "k8s.io/apiserver/pkg/admission"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// slowReader is a client that does not read its answer before it is told to.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	begun, goOn chan struct{}
+}
+
+func (s *slowReader) Write(text []byte) (int, error) {
+	close(s.begun)
+	<-s.goOn
+	return s.ResponseRecorder.Write(text)
+}
+
+// The answer to a body can be as large: a uid is sent back as it came. Whoever reads nothing must not pile up answers.
+func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
+	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+	for name, knowledge := range map[string]Knowledge{
+		"a verdict": knowing(rules.Settings{}, nil),
+		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Cluster: func() (none rules.Cluster) { return none }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limits := Limits{Body: requestBytes, Bodies: requestBytes, InFlight: 64} // room for one
+			handler := Handlers(knowledge, limits, silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+			slow := &slowReader{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+			written := make(chan struct{})
+			go func() {
+				defer close(written)
+				handler.ServeHTTP(slow, post(body))
+			}()
+			<-slow.begun
+			if code := codeOf(handler, body); code != http.StatusServiceUnavailable {
+				t.Errorf("while the answer is not read, the next one gets %d", code)
+			}
+			close(slow.goOn)
+			<-written
+			if code := codeOf(handler, body); code == http.StatusServiceUnavailable {
+				t.Errorf("after that, the next one gets %d", code)
+			}
+		})
+	}
+}
+
+func codeOf(handler http.Handler, body []byte) int {
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, post(body))
+	return answer.Code
+}

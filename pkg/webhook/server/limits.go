@@ -1,0 +1,99 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Limits bound what requests may cost, in bytes unless it says otherwise. Whatever they are, one body of the largest size can be held,
+// and one review be worked on (see atLeastOne).
+type Limits struct {
+	// Body is of a single body.
+	Body int64
+	// Bodies is of all bodies that are held at the same moment, as far as they have arrived; of large ones it is their first largeBytes.
+	Bodies int64
+	// LargeBodies is of the rest of large bodies, so that these leave room for the others however many they are.
+	LargeBodies int64
+	// InFlight is how many reviews are worked on at the same moment.
+	InFlight int64
+}
+
+// atLeastOne are limits that let one request in, however large. With less room for all bodies than one may need, it would be told for
+// ever to come back in a second.
+func (l Limits) atLeastOne() Limits {
+	l.Bodies = max(l.Bodies, requestBytes, min(l.Body, largeBytes))
+	l.LargeBodies = max(l.LargeBodies, l.Body-largeBytes)
+	l.InFlight = max(l.InFlight, 1)
+	return l
+}
+
+const (
+	kibibyte = 1 << 10
+	mebibyte = 1 << 20
+
+	// objectBytes is how large a request to the API server may be (MaxRequestBodyBytes of its generic Config).
+	objectBytes = 3 * mebibyte
+	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
+	envelopeBytes = mebibyte / 2
+
+	// requestBytes is what any request costs, with the buffers of its connection, whatever its body is.
+	requestBytes = 16 * kibibyte
+
+	// largeBytes is what the body of a large review has more than. To decode one of nothing but short labels that mean nothing, and to
+	// say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are worked on one after the other.
+	// The others together have hardly more than one of the largest, even if 64 are worked on at the same moment. A Service with 270 ports
+	// is not large.
+	largeBytes = 128 * kibibyte
+)
+
+// DefaultLimits let the largest review pass that an API server can write, and a few of these wait. Typical reviews have some kilobytes.
+// There is room for the beginnings of as many as there may be connections.
+func DefaultLimits() Limits {
+	const largest = 2*objectBytes + envelopeBytes // the object, and the old one
+	return Limits{Body: largest, Bodies: maxConnections * requestBytes, LargeBodies: 4 * largest, InFlight: 64}
+}
+
+// admitted counts what is held and in flight. All paths share one.
+type admitted struct {
+	limits              Limits
+	bodies, largeBodies *semaphore.Weighted
+	flying              *semaphore.Weighted
+	turn                *semaphore.Weighted // of large reviews: one of them has it
+}
+
+func newAdmitted(limits Limits) *admitted {
+	limits = limits.atLeastOne()
+	return &admitted{
+		limits: limits,
+		bodies: semaphore.NewWeighted(limits.Bodies), largeBodies: semaphore.NewWeighted(limits.LargeBodies),
+		flying: semaphore.NewWeighted(limits.InFlight), turn: semaphore.NewWeighted(1),
+	}
+}
+
+// enter returns once a review with a body of that size may be worked on; leave ends that. Errors are refusals.
+//
+// A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait take no place of
+// others. They are not many: their bodies are held.
+func (a *admitted) enter(ctx context.Context, size int) error {
+	if isLarge(size) && a.turn.Acquire(ctx, 1) != nil {
+		return refuse(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
+	}
+	if a.flying.TryAcquire(1) {
+		return nil
+	}
+	if isLarge(size) {
+		a.turn.Release(1)
+	}
+	return refuse(http.StatusServiceUnavailable, Busy, "%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
+}
+
+func (a *admitted) leave(size int) {
+	a.flying.Release(1)
+	if isLarge(size) {
+		a.turn.Release(1)
+	}
+}
+
+func isLarge(size int) bool { return size > largeBytes }

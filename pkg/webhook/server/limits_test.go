@@ -1,0 +1,298 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	corev1 "k8s.io/api/core/v1"
+	apiserver "k8s.io/apiserver/pkg/admission"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// largeReview is one whose body has more than largeBytes.
+func largeReview(t testing.TB) asked {
+	t.Helper()
+	large := service(annotated("filler", strings.Repeat("x", 8*largeBytes)))
+	return about{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
+}
+
+// slowSender announces a body and sends only its beginning. It is there as long as the test.
+func (r *running) slowSender(t testing.TB, announced int64, begin string) {
+	t.Helper()
+	connection := r.dial(t)
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		ValidateServicesPath, announced)
+	if _, err := io.WriteString(connection, head+begin); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhoeverAnnouncesMuchAndSendsLittleIsInNobodysWay(t *testing.T) {
+	const senders = 100
+	limits := DefaultLimits()
+	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
+	for range senders {
+		r.slowSender(t, limits.Body, "{")
+	}
+	eventually(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
+	client := r.client(t)
+	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
+	for _, asked := range []asked{small, large, small, large, small, large} { // some while the last of them are still being heard
+		answer, body, err := send(t.Context(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+		if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
+			t.Errorf("a review of %d bytes got %v %s, %v", len(asked.body), answer, body, err)
+		}
+	}
+}
+
+func TestABodyCountsWithWhatHasArrived(t *testing.T) {
+	limits := DefaultLimits()
+	for name, c := range map[string]struct {
+		announced    int64
+		arrived      int
+		bodies, rest int64 // what it may count with at most
+	}{
+		"nothing":                            {limits.Body, 0, requestBytes, 0},
+		"one byte":                           {limits.Body, 1, requestBytes, 0},
+		"a typical review":                   {6000, 5999, requestBytes, 0},
+		"half of what is not large":          {largeBytes, largeBytes / 2, largeBytes, 0},
+		"the beginning of a large one":       {limits.Body, largeBytes + 1, largeBytes, largeBytes + 2},
+		"most of the largest":                {limits.Body, int(limits.Body) - 1, largeBytes, limits.Body - largeBytes},
+		"most of the largest, not announced": {-1, int(limits.Body) - 1, largeBytes, limits.Body - largeBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := &holding{admitted: newAdmitted(limits)}
+			if _, err := held.read(io.LimitReader(zeros{}, int64(c.arrived)), c.announced); c.announced >= 0 && err == nil {
+				t.Fatal("it is taken for whole")
+			}
+			if held.body > c.bodies || held.large > c.rest {
+				t.Errorf("it counts with %d and %d bytes, want %d and %d at most", held.body, held.large, c.bodies, c.rest)
+			}
+			if counted := held.body + held.large; counted < int64(c.arrived) {
+				t.Errorf("it counts with %d bytes, and %d have arrived", counted, c.arrived)
+			}
+			held.release()
+			if a := held.admitted; !a.bodies.TryAcquire(a.limits.Bodies) || !a.largeBodies.TryAcquire(a.limits.LargeBodies) {
+				t.Error("something counts still afterwards")
+			}
+		})
+	}
+}
+
+func TestABodyIsReadWholeInHoweverManySteps(t *testing.T) {
+	limits := Limits{Body: 5 * largeBytes}
+	whole := bytes.Repeat([]byte("0123456789abcdefg"), 5*largeBytes/17)
+	for _, length := range []int{0, 1, requestBytes - 1, requestBytes, requestBytes + 1, largeBytes, largeBytes + 1, len(whole)} {
+		for _, announced := range []int64{int64(length), -1} {
+			for name, from := range map[string]io.Reader{
+				"at once": bytes.NewReader(whole[:length]), "in pieces": oneThird{bytes.NewReader(whole[:length])},
+			} {
+				held := &holding{admitted: newAdmitted(limits)}
+				body, err := held.read(from, announced)
+				if err != nil || !bytes.Equal(body, whole[:length]) {
+					t.Errorf("%d bytes, announced %d, %s: %d bytes, %v", length, announced, name, len(body), err)
+				}
+			}
+		}
+	}
+}
+
+// oneThird reads no more at once than a third of what it could.
+type oneThird struct{ io.Reader }
+
+func (o oneThird) Read(into []byte) (int, error) { return o.Reader.Read(into[:(len(into)+2)/3]) }
+
+func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
+	limits := Limits{Body: 1 << 20} // there is room for one
+	admitted := newAdmitted(limits)
+	read := func(size int64) int {
+		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
+		if refusal, ok := errors.AsType[*refusal](err); ok {
+			return refusal.code
+		}
+		return 0
+	}
+	admitted.bodies = semaphore.NewWeighted(10 * largeBytes)
+	if code := read(limits.Body); code != 0 {
+		t.Errorf("the first large body gets %d", code)
+	}
+	for range 20 {
+		if code := read(limits.Body); code != http.StatusServiceUnavailable {
+			t.Errorf("while one large body is held, the next gets %d", code)
+		}
+	}
+	if code := read(largeBytes); code != 0 {
+		t.Errorf("while one large body is held, one that is not large gets %d", code)
+	}
+}
+
+// meter says how many at most have asked for the settings at the same moment, and lets each do so for a while.
+type meter struct{ now, most atomic.Int64 }
+
+func (m *meter) knowledge() Knowledge {
+	knowledge := knowing(rules.Settings{}, nil)
+	settings := knowledge.Settings
+	knowledge.Settings = func() *rules.Settings {
+		now := m.now.Add(1)
+		defer m.now.Add(-1)
+		for most := m.most.Load(); now > most && !m.most.CompareAndSwap(most, now); most = m.most.Load() {
+		}
+		time.Sleep(10 * time.Millisecond)
+		return settings()
+	}
+	return knowledge
+}
+
+func TestLargeReviewsAreWorkedOnOneAtATime(t *testing.T) {
+	const reviews = 8
+	var meter meter
+	handler := Handlers(meter.knowledge(), DefaultLimits(), silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	asked := largeReview(t)
+	codes := make(chan int, reviews)
+	for range reviews {
+		go func() { codes <- codeOf(handler, asked.body) }()
+	}
+	for range reviews {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("a large review got %d", code)
+		}
+	}
+	if most := meter.most.Load(); most != 1 {
+		t.Errorf("%d large reviews were worked on at the same moment", most)
+	}
+}
+
+func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
+	const waiting = 100 // more than may be in flight
+	large := largeReview(t)
+	entered, goOn := make(chan struct{}), make(chan struct{})
+	knowledge := knowing(rules.Settings{}, nil)
+	settings := knowledge.Settings
+	var isBlocked atomic.Bool
+	knowledge.Settings = func() *rules.Settings {
+		if isBlocked.CompareAndSwap(false, true) {
+			close(entered)
+			<-goOn
+		}
+		return settings()
+	}
+	handler := Handlers(knowledge, DefaultLimits(), silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
+	ctx, leave := context.WithCancel(t.Context())
+	codes := make(chan int, waiting)
+	ask := func(ctx context.Context) {
+		recorded := httptest.NewRecorder()
+		handler.ServeHTTP(recorded, post(large.body).WithContext(ctx))
+		codes <- recorded.Code
+	}
+	go ask(t.Context())
+	<-entered
+	for range waiting - 1 {
+		go ask(ctx)
+	}
+	small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+	for range 100 {
+		if code := codeOf(handler, small); code != http.StatusOK {
+			t.Fatalf("beside large reviews that wait a small one gets %d", code)
+		}
+		time.Sleep(time.Millisecond) // so that more of the large ones wait
+	}
+	leave()
+	for range waiting - 1 {
+		select {
+		case code := <-codes:
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("a large review whose client has gone gets %d", code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a large review whose client has gone waits still")
+		}
+	}
+	close(goOn)
+	if code := <-codes; code != http.StatusOK {
+		t.Errorf("the one that had its turn gets %d", code)
+	}
+	if code := codeOf(handler, large.body); code != http.StatusOK {
+		t.Errorf("after all of them the next large one gets %d", code)
+	}
+}
+
+func TestConnectionsAreBoundedAndNobodyKeepsTheLastOnes(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	for number := 1; number <= keptConnections; number++ {
+		if err := r.speaker(t, ValidateServicesPath, asked.body).ask(); err != nil { // which fails if it is asked to close
+			t.Fatalf("connection %d: %v", number, err)
+		}
+	}
+	extra := r.speaker(t, ValidateServicesPath, asked.body)
+	if err := extra.ask(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
+		t.Errorf("beyond %d connections the answer is %v, want one that asks to close", keptConnections, err)
+	}
+	eventually(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
+
+	// The rest, and more, is taken by some that say nothing. They are cut soon, and until then the next one waits.
+	address := strings.TrimPrefix(r.url, "https://")
+	for range maxConnections - keptConnections + 20 {
+		mute, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = mute.Close() })
+	}
+	eventually(t, "there are as many connections as may be", func() bool { return r.connections.Load() >= maxConnections })
+	time.Sleep(100 * time.Millisecond) // the others would be accepted by now
+	if now := r.connections.Load(); now > maxConnections {
+		t.Errorf("there are %d connections, and %d may be", now, maxConnections)
+	}
+	answer, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+	if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
+		t.Errorf("the next one got %v %s, %v", answer, body, err)
+	}
+}
+
+func TestTheLogRepeatsNoMoreThanNamesHave(t *testing.T) {
+	long := strings.Repeat("é", 200*kibibyte)
+	wrong := service(annotated("vicinity.dev/topology-keys", ""), func(s *corev1.Service) { s.Name = long })
+	denied := about{operation: apiserver.Create, object: wrong}.review(t, ValidateServicesPath).body
+	denied = edit(t, denied, func(_, request map[string]any) {
+		request["uid"], request["namespace"], request["name"] = long, long, long
+		request["userInfo"] = map[string]any{"username": long}
+	})
+	for message, body := range map[string][]byte{
+		"denied":              denied,
+		`"refused a request"`: edit(t, denied, set("operation", long)),
+		"allowed":             edit(t, denied, set("object", map[string]any{"metadata": map[string]any{"name": long}})),
+	} {
+		t.Run(message, func(t *testing.T) {
+			var lines bytes.Buffer
+			serve(t, knowing(rules.Settings{}, nil), silent{}, &lines, ValidateServicesPath, post(body))
+			text := lines.String()
+			if !strings.Contains(text, "msg="+message) || !strings.Contains(text, "é…") || len(text) > 4*kibibyte {
+				t.Errorf("the log has %d bytes: %.200s", len(text), text)
+			}
+		})
+	}
+	t.Run("a panic", func(t *testing.T) {
+		knowledge := knowing(rules.Settings{}, nil)
+		knowledge.Settings = func() *rules.Settings { panic(long) }
+		small := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
+		var lines bytes.Buffer
+		serve(t, knowledge, silent{}, &lines, ValidateServicesPath, post(small))
+		if !strings.Contains(lines.String(), "ééé") || strings.Count(lines.String(), "é") > maxLoggedError {
+			t.Errorf("the log has %d bytes: %.200s", lines.Len(), lines.String())
+		}
+	})
+}

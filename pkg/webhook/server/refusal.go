@@ -1,0 +1,60 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// refusal is the answer to a request that is none, or that comes at a bad time.
+type refusal struct {
+	code   int
+	reason string
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func refuse(code int, reason string, format string, values ...any) *refusal {
+	return &refusal{code, reason, fmt.Sprintf(format, values...)}
+}
+
+func malformed(format string, values ...any) *refusal {
+	return refuse(http.StatusBadRequest, Malformed, format, values...)
+}
+
+func unexpected(format string, values ...any) *refusal {
+	return refuse(http.StatusBadRequest, Unexpected, format, values...)
+}
+
+// failure is something that went wrong inside.
+type failure struct {
+	reason string
+	text   string
+}
+
+func (f *failure) Error() string { return f.text }
+
+// statusReasons are Kubernetes' words for the codes that are answered.
+var statusReasons = map[int]metav1.StatusReason{
+	http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+	http.StatusMethodNotAllowed:      metav1.StatusReasonMethodNotAllowed,
+	http.StatusRequestTimeout:        metav1.StatusReasonTimeout,
+	http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+	http.StatusUnsupportedMediaType:  metav1.StatusReasonUnsupportedMediaType,
+	http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+	http.StatusServiceUnavailable:    metav1.StatusReasonServiceUnavailable,
+}
+
+// failureStatus is the body of an answer that is no review.
+func failureStatus(code int, message string) ([]byte, error) {
+	return json.Marshal(&metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure,
+		Code:     int32(code),
+		Reason:   statusReasons[code],
+		Message:  message,
+	})
+}

@@ -1,0 +1,181 @@
+package server
+
+import (
+	"fmt"
+	"regexp"
+	"unicode/utf8"
+
+	"sigs.k8s.io/json"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// The types here have the fields of admission.k8s.io/v1 that are used, so that what a later Kubernetes adds changes nothing, and so
+// that nothing is made of an object's managedFields.
+
+const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
+
+type review[T any] struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Request    *request[T] `json:"request"`
+}
+
+// request is an AdmissionRequest about objects of one type.
+type request[T any] struct {
+	subject
+	Object    *T `json:"object"`
+	OldObject *T `json:"oldObject"`
+}
+
+// subject is who wants to do what with which object.
+type subject struct {
+	UID         string `json:"uid"`
+	Kind        kind   `json:"kind"`
+	Resource    plural `json:"resource"`
+	SubResource string `json:"subResource"`
+	Operation   string `json:"operation"`
+	Namespace   string `json:"namespace"`
+	Name        string `json:"name"`
+	User        user   `json:"userInfo"`
+	DryRun      bool   `json:"dryRun"`
+}
+
+type kind struct {
+	Group   string `json:"group"`
+	Version string `json:"version"`
+	Kind    string `json:"kind"`
+}
+
+func (k kind) String() string { return join(k.Group, k.Version, k.Kind) }
+
+type plural struct {
+	Group    string `json:"group"`
+	Version  string `json:"version"`
+	Resource string `json:"resource"`
+}
+
+func (p plural) String() string { return join(p.Group, p.Version, p.Resource) }
+
+func join(group, version, name string) string {
+	if group == "" {
+		return version + " " + name
+	}
+	return group + "/" + version + " " + name
+}
+
+type user struct {
+	Name string `json:"username"`
+}
+
+// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook is a namespace that
+// never goes.
+const create, update = "CREATE", "UPDATE"
+
+// target is what a path is asked about.
+type target struct {
+	kind     kind
+	resource plural
+}
+
+var (
+	services   = target{kind{"", "v1", "Service"}, plural{"", "v1", "services"}}
+	namespaces = target{kind{"", "v1", "Namespace"}, plural{"", "v1", "namespaces"}}
+)
+
+// decode reads the review in body. Errors are refusals. Afterwards there is an object, and for an update an old one.
+func decode[T any](body []byte, want target) (*request[T], error) {
+	// The decoder would put a replacement character in place of what is not UTF-8, and the verdict be about another text.
+	if !utf8.Valid(body) {
+		return nil, malformed("the body is not UTF-8, which JSON has to be")
+	}
+	var read review[T]
+	err := json.UnmarshalCaseSensitivePreserveInts(body, &read)
+	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
+		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
+	}
+	// The other error is a field of the wrong type, and decoding went on behind it. What the review is about tells more.
+	if problem := read.check(want); problem != nil {
+		return nil, problem
+	}
+	if err != nil {
+		return nil, malformed("the request is not about a %s: %s", want.kind.Kind, goStructField.ReplaceAllString(err.Error(), "$1"))
+	}
+	if problem := read.Request.checkObjects(want); problem != nil {
+		return nil, problem
+	}
+	return read.Request, nil
+}
+
+// goStructField is what the decoder says of a field before its path, and is of no use to people who do not know our types.
+var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
+
+// decodeService reads a review of a Service. The objects then know their Namespace, whatever they say: it is the request's.
+func decodeService(body []byte) (*request[rules.Service], error) {
+	read, err := decode[rules.Service](body, services)
+	if err != nil {
+		return nil, err
+	}
+	if read.Namespace == "" {
+		return nil, malformed("the request has no namespace, which every Service has")
+	}
+	for _, service := range []*rules.Service{read.Object, read.OldObject} {
+		if service != nil {
+			service.Metadata.Namespace = read.Namespace
+		}
+	}
+	return read, nil
+}
+
+// check looks at everything but the objects.
+func (r *review[T]) check(want target) error {
+	if r.APIVersion != reviewVersion || r.Kind != reviewKind {
+		return malformed("this is %s; only an %s of %s is answered: list v1 in the webhook's admissionReviewVersions",
+			named(r.APIVersion, r.Kind), reviewKind, reviewVersion)
+	}
+	if r.Request == nil {
+		return malformed("the %s has no request", reviewKind)
+	}
+	return r.Request.check(want)
+}
+
+func named(version, kind string) string {
+	if version == "" && kind == "" {
+		return "an object without apiVersion and kind"
+	}
+	return fmt.Sprintf("apiVersion %q, kind %q", version, kind)
+}
+
+func (s *subject) check(want target) error {
+	switch {
+	case s.UID == "":
+		return malformed("the request has no uid")
+	case s.Resource != want.resource:
+		return unexpected("a review of %q came to the path for %q: mend the webhook's rules", s.Resource, want.resource)
+	case s.Kind != want.kind:
+		return unexpected("a review of %q came to the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
+	case s.SubResource != "":
+		return unexpected("a review of the subresource %q: the webhook's rules must name %s alone", s.SubResource, want.resource.Resource)
+	case s.Operation != create && s.Operation != update:
+		return unexpected("a review of the operation %q: the webhook's rules must name %s and %s alone", s.Operation, create, update)
+	}
+	return nil
+}
+
+func (r *request[T]) checkObjects(want target) error {
+	switch {
+	case r.Object == nil:
+		return malformed("the request to %s a %s has no object", r.Operation, want.kind.Kind)
+	case r.Operation == update && r.OldObject == nil:
+		return malformed("the request to %s a %s has no oldObject", r.Operation, want.kind.Kind)
+	}
+	return nil
+}
+
+// before is the object as it is stored, nil for a create.
+func (r *request[T]) before() *T {
+	if r.Operation == create {
+		return nil
+	}
+	return r.OldObject
+}

@@ -1,0 +1,582 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiserver "k8s.io/apiserver/pkg/admission"
+	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+var _ ctrlwebhook.Server = (*Server)(nil)
+
+// running is a server with all paths, on loopback.
+type running struct {
+	*Server
+	url      string
+	pair     *tls.Certificate
+	observer *told
+	log      *lockedBuffer
+	stop     context.CancelFunc
+	done     chan error // what Start returned
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+	deaf bool
+}
+
+// forget makes the observer and the log remember nothing from now on.
+func (r *running) forget() {
+	r.observer.mu.Lock()
+	defer r.observer.mu.Unlock()
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.observer.deaf, r.log.deaf = true, true
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.deaf {
+		return len(text), nil
+	}
+	return b.Buffer.Write(text)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// start starts a server; change may change it before.
+func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server, *Options)) *running {
+	t.Helper()
+	var listen net.ListenConfig
+	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := valid(t)
+	r := &running{
+		url: "https://" + listener.Addr().String(), pair: pair, observer: &told{}, log: &lockedBuffer{}, done: make(chan error, 1),
+	}
+	log := slog.New(slog.NewTextHandler(r.log, nil))
+	options := Options{
+		Listener: listener, Log: log,
+		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
+	}
+	if change != nil {
+		change(nil, &options)
+	}
+	r.Server = New(options)
+	if change != nil {
+		change(r.Server, nil)
+	}
+	for path, handler := range Handlers(knowledge, limits, r.observer, log) {
+		r.Register(path, handler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.done <- r.Start(ctx) }()
+	t.Cleanup(cancel)
+	eventually(t, "the server listens", func() bool { return r.StartedChecker()(nil) == nil })
+	return r
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20 seconds: %s", what)
+		}
+	}
+}
+
+// client is one with connections of its own.
+func (r *running) client(t testing.TB) *http.Client {
+	transport := &http.Transport{TLSClientConfig: trusting(r.pair), MaxIdleConnsPerHost: 25}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func send(ctx context.Context, client *http.Client, url string, body io.Reader) (*answered, []byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := readAnswer(response)
+	if err != nil {
+		return nil, nil, err
+	}
+	return answer, answer.Body, nil
+}
+
+// answered is an answer that has been read.
+type answered struct {
+	StatusCode int
+	Close      bool
+	Header     http.Header
+	Body       []byte
+}
+
+// readAnswer reads a response to its end, and closes it.
+func readAnswer(response *http.Response) (*answered, error) {
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &answered{response.StatusCode, response.Close, response.Header, body}, nil
+}
+
+func TestTheAPIServersOwnClientUnderstandsEveryAnswer(t *testing.T) {
+	broken := knowing(rules.Settings{}, nil)
+	broken.Namespace = func(string) rules.NamespaceDefaults { panic("broken") }
+	r := start(t, broken, DefaultLimits(), nil)
+	call := func(t *testing.T, path string, about about) (*admissionv1.AdmissionReview, error) {
+		t.Helper()
+		review := &admissionv1.AdmissionReview{}
+		asked := about.review(t, path)
+		return review, apiServerClient(t, r, path).Post().Body(asked.review).Do(t.Context()).Into(review)
+	}
+	t.Run("a denial", func(t *testing.T) {
+		review, err := call(t, ValidateServicesPath,
+			about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))})
+		if err != nil || review.Response == nil || review.Response.Allowed {
+			t.Fatalf("got %+v, %v", review.Response, err)
+		}
+		if !strings.Contains(review.Response.Result.Message, "[SVC001]") {
+			t.Errorf("the message is %q", review.Response.Result.Message)
+		}
+	})
+	t.Run("a refusal says why", func(t *testing.T) {
+		_, err := call(t, ValidateServicesPath, about{operation: apiserver.Delete, old: service()})
+		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), `a review of the operation "DELETE"`) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a failure is an error", func(t *testing.T) {
+		_, err := call(t, DefaultServicesPath, about{operation: apiserver.Create, object: service()})
+		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "failed inside") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// apiServerClient is what an API server calls webhooks with.
+func apiServerClient(t *testing.T, r *running, path string) *rest.RESTClient {
+	t.Helper()
+	clients, err := webhookutil.NewClientManager([]schema.GroupVersion{admissionv1.SchemeGroupVersion}, admissionv1.AddToScheme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolver, err := webhookutil.NewDefaultAuthenticationInfoResolver("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients.SetAuthenticationInfoResolver(resolver)
+	client, err := clients.HookClient(webhookutil.ClientConfig{Name: "test", URL: r.url + path, CABundle: bundle(r.pair)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestOnlyHTTP1IsSpoken(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	for _, offered := range [][]string{{"h2", "http/1.1"}, {"http/1.1"}, nil} {
+		config := trusting(r.pair)
+		config.NextProtos = offered
+		connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+		if err != nil {
+			t.Fatalf("%v: %v", offered, err)
+		}
+		if got := connection.(*tls.Conn).ConnectionState().NegotiatedProtocol; got == "h2" {
+			t.Errorf("%v: %q was negotiated", offered, got)
+		}
+		_ = connection.Close()
+	}
+	config := trusting(r.pair)
+	config.NextProtos = []string{"h2"}
+	if _, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://")); err == nil {
+		t.Error("a client that speaks HTTP/2 alone is served")
+	}
+}
+
+func TestOldTLSIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		least  uint16
+		client uint16
+		served bool
+	}{
+		"1.3":                      {0, tls.VersionTLS13, true},
+		"1.2":                      {0, tls.VersionTLS12, false},
+		"1.2 where it is allowed":  {tls.VersionTLS12, tls.VersionTLS12, true},
+		"1.3 where 1.2 is allowed": {tls.VersionTLS12, tls.VersionTLS13, true},
+		"1.1 where it is wanted":   {tls.VersionTLS11, tls.VersionTLS11, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
+				if options != nil {
+					options.MinTLSVersion = c.least
+				}
+			})
+			config := trusting(r.pair)
+			config.MinVersion, config.MaxVersion = c.client, c.client
+			connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+			if err == nil {
+				_ = connection.Close()
+			}
+			if (err == nil) != c.served {
+				t.Errorf("served is %v (%v), want %v", err == nil, err, c.served)
+			}
+		})
+	}
+}
+
+func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testing.T) {
+	server := New(Options{Log: slog.New(slog.DiscardHandler)}).http
+	want := []time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 150 * time.Second}
+	got := []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("timeouts (-want +got):\n%s", diff)
+	}
+	if idle := http.DefaultTransport.(*http.Transport).IdleConnTimeout; server.IdleTimeout <= idle {
+		t.Errorf("connections may idle for %s here and for %s at the API server", server.IdleTimeout, idle)
+	}
+}
+
+// hurried shortens the waits for clients.
+func hurried(server *Server, _ *Options) {
+	if server != nil {
+		server.http.ReadHeaderTimeout, server.http.ReadTimeout = time.Second, 2*time.Second
+	}
+}
+
+func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), hurried)
+	address := strings.TrimPrefix(r.url, "https://")
+	head := "POST " + ValidateServicesPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+	for name, c := range map[string]struct {
+		encrypted bool
+		begin     string
+		want      string // how the answer begins
+	}{
+		"in the handshake":   {false, "\x16\x03\x01\x02", ""},
+		"in the header":      {true, head, ""},
+		"before the body":    {true, head + "Content-Length: 1000\r\n\r\n", "HTTP/1.1 408 Request Timeout\r\n"},
+		"in the body":        {true, head + "Content-Length: 1000\r\n\r\n{", "HTTP/1.1 408 Request Timeout\r\n"},
+		"in a chunk":         {true, head + "Transfer-Encoding: chunked\r\n\r\n10\r\n{", "HTTP/1.1 408 Request Timeout\r\n"},
+		"without any header": {true, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var connection net.Conn
+			var err error
+			if c.encrypted {
+				connection, err = (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", address)
+			} else {
+				connection, err = (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer connection.Close()
+			if _, err := io.WriteString(connection, c.begin); err != nil {
+				t.Fatal(err)
+			}
+			if err := connection.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := io.ReadAll(connection) // until the server closes
+			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+				t.Fatalf("the connection is open still, with %q", answer)
+			}
+			if !strings.HasPrefix(string(answer), c.want) {
+				t.Errorf("got %q, want %q", answer, c.want)
+			}
+		})
+	}
+}
+
+func TestSlowClientsTakeNoPlaceOfOthers(t *testing.T) {
+	limits := DefaultLimits()
+	limits.InFlight = 1
+	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
+	for range 8 {
+		connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		head := "POST " + ValidateServicesPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+		if _, err := io.WriteString(connection, head); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	answer, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+	if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
+		t.Errorf("got %v %s, %v", answer, body, err)
+	}
+}
+
+func TestABodyOfSevenMebibytesIsRefusedAndTheAnswerArrives(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	for name, body := range map[string]io.Reader{
+		"announced":     bytes.NewReader(make([]byte, 7<<20)),
+		"not announced": io.LimitReader(zeros{}, 7<<20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, _, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refusedWith(t, answer, http.StatusRequestEntityTooLarge, "more than 6815744 bytes")
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// gate is knowledge that waits, as long as somebody wants.
+func gate(t testing.TB) (knowledge Knowledge, open func()) {
+	wait := make(chan struct{})
+	knowledge = knowing(rules.Settings{}, nil)
+	settings := knowledge.Settings
+	knowledge.Settings = func() *rules.Settings { <-wait; return settings() }
+	open = sync.OnceFunc(func() { close(wait) })
+	t.Cleanup(open)
+	return knowledge, open
+}
+
+func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
+	const most, extra = 64, 7
+	knowledge, open := gate(t)
+	r := start(t, knowledge, DefaultLimits(), nil)
+	client, url := r.client(t), r.url+ValidateServicesPath
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	codes := make(chan int, most)
+	for range most {
+		go func() {
+			answer, _, err := send(context.Background(), client, url, bytes.NewReader(asked.body))
+			if err != nil {
+				codes <- -1
+				return
+			}
+			codes <- answer.StatusCode
+		}()
+	}
+	eventually(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
+	for range extra {
+		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Header.Get("Retry-After") != "1" {
+			t.Errorf("Retry-After is %q", answer.Header.Get("Retry-After"))
+		}
+		refusedWith(t, answer, http.StatusServiceUnavailable, "64 reviews are being worked on")
+	}
+	open()
+	for range most {
+		if code := <-codes; code != http.StatusOK {
+			t.Errorf("a review that was in flight got %d", code)
+		}
+	}
+	if n := r.observer.count("refused " + Busy); n != extra {
+		t.Errorf("%d refusals were told, want %d", n, extra)
+	}
+	eventually(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
+}
+
+func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
+	knowledge, open := gate(t)
+	limits := DefaultLimits()
+	limits.InFlight = 1
+	r := start(t, knowledge, limits, nil)
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	go func() {
+		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
+	}()
+	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	go func() {
+		for r.observer.count("refused "+Busy) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		open()
+	}()
+	review := &admissionv1.AdmissionReview{}
+	if err := apiServerClient(t, r, ValidateServicesPath).Post().Body(asked.review).Do(t.Context()).Into(review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Response == nil || !review.Response.Allowed {
+		t.Errorf("got %+v", review.Response)
+	}
+	if n := r.observer.count("refused " + Busy); n != 1 {
+		t.Errorf("%d refusals, want 1", n)
+	}
+}
+
+func TestBodiesAreHeldUpToALimit(t *testing.T) {
+	limits := Limits{Body: 1 << 20, Bodies: largeBytes, InFlight: 64}
+	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
+	connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		ValidateServicesPath, 1<<20)
+	if _, err := io.WriteString(connection, head+strings.Repeat(" ", largeBytes)); err != nil {
+		t.Fatal(err)
+	}
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	client, url := r.client(t), r.url+ValidateServicesPath
+	ask := func() int {
+		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode
+	}
+	eventually(t, "what has arrived of a body counts", func() bool { return ask() == http.StatusServiceUnavailable })
+	if r.observer.count("refused "+NoMemory) == 0 {
+		t.Error("nobody was told")
+	}
+	_ = connection.Close()
+	eventually(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
+}
+
+func TestLimitsLetOneRequestInHoweverSmallTheyAre(t *testing.T) {
+	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
+	for name, limits := range map[string]Limits{
+		"no room for a body":           {Body: 1 << 20, InFlight: 64},
+		"less than for one body":       {Body: 1 << 20, Bodies: 1<<20 - 1, InFlight: 64},
+		"bodies of less than a buffer": {Body: int64(len(asked.body)), Bodies: int64(len(asked.body)), InFlight: 64},
+		"no review in flight":          {Body: 1 << 20, Bodies: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, knowing(rules.Settings{}, nil), limits, nil)
+			announced, chunked := bytes.NewReader(asked.body), io.MultiReader(bytes.NewReader(asked.body))
+			for _, body := range []io.Reader{announced, chunked} {
+				answer, text, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Errorf("%T: %v, %v %s", body, err, answer, text)
+				}
+			}
+		})
+	}
+}
+
+func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	address := strings.TrimPrefix(r.url, "https://")
+	probe, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = probe.Close()
+	if _, err := (&tls.Dialer{Config: trusting(valid(t))}).DialContext(t.Context(), "tcp", address); err == nil {
+		t.Fatal("a stranger's certificate is trusted")
+	}
+	eventually(t, "the failure is logged", func() bool { return strings.Contains(r.log.String(), "bad certificate") })
+	if strings.Contains(r.log.String(), "EOF") {
+		t.Errorf("the probe is logged: %s", r.log)
+	}
+}
+
+func TestANewCertificateIsServedAtOnce(t *testing.T) {
+	var current atomic.Pointer[tls.Certificate]
+	first, second := valid(t), valid(t)
+	current.Store(first)
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
+		if options != nil {
+			options.Certificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }
+		}
+	})
+	for _, pair := range []*tls.Certificate{first, second} {
+		current.Store(pair)
+		connection, err := (&tls.Dialer{Config: trusting(pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = connection.Close()
+	}
+}
+
+func TestAPathIsServedByOne(t *testing.T) {
+	server := New(Options{Log: slog.New(slog.DiscardHandler)})
+	server.Register("/a", http.NotFoundHandler())
+	defer func() {
+		if recover() == nil {
+			t.Error("a second handler took the path")
+		}
+	}()
+	server.WebhookMux().Handle("/a", http.NotFoundHandler())
+}
+
+func TestAPathThatIsNotServedIsNotFound(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	answer, _, err := send(t.Context(), r.client(t), r.url+"/", strings.NewReader("{}"))
+	if err != nil || answer.StatusCode != http.StatusNotFound {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}
+
+func TestAListenerThatFailsEndsStart(t *testing.T) {
+	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
+	_ = r.options.Listener.Close()
+	if err := <-r.done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want %v", err, net.ErrClosed)
+	}
+	if r.StartedChecker()(nil) == nil {
+		t.Error("the server says it listens")
+	}
+}
+
+// raw reads one answer of a connection.
+func raw(t testing.TB, connection net.Conn) *answered {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(connection), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := readAnswer(response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
+)
+
+var _ Observer = (*metrics.Recorder)(nil)
+
+// told is an Observer that remembers.
+type told struct {
+	mu       sync.Mutex
+	lines    []string
+	inFlight int
+	most     int // the largest inFlight
+	deaf     bool
+}
+
+func (o *told) add(format string, values ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.deaf {
+		o.lines = append(o.lines, fmt.Sprintf(format, values...))
+	}
+}
+
+func (o *told) Reviewed(path, outcome string, _ time.Duration) {
+	o.add("reviewed %s %s", path, outcome)
+}
+func (o *told) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
+func (o *told) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
+func (o *told) Failed(reason string)             { o.add("failed %s", reason) }
+func (o *told) Refused(reason string)            { o.add("refused %s", reason) }
+
+func (o *told) InFlight(delta int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.inFlight += delta
+	o.most = max(o.most, o.inFlight)
+}
+
+func (o *told) all() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.lines)
+}
+
+func (o *told) count(line string) int {
+	n := 0
+	for _, other := range o.all() {
+		if other == line {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *told) flying() (now, most int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.inFlight, o.most
+}
+
+// silent is an Observer that is not interested.
+type silent struct{}
+
+func (silent) Reviewed(string, string, time.Duration) {}
+func (silent) Decided(string, string)                 {}
+func (silent) Defaulted(string, string)               {}
+func (silent) Failed(string)                          {}
+func (silent) Refused(string)                         {}
+func (silent) InFlight(int)                           {}

@@ -34,7 +34,7 @@ demo: root build ## Watch connections stay in their zone, fail over and come bac
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
 
-lint: ## Run golangci-lint, import rules included
+lint: ## Run golangci-lint
 	go tool -modfile=.lint/go.mod golangci-lint run
 
 bench: root ## Measure syncs, whole daemons and the webhook, and print tables (needs root)

@@ -1,6 +1,7 @@
 package pkg_test
 
 import (
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 const module = "github.com/vicinity-proxy/vicinity/"
@@ -27,27 +30,10 @@ type source struct {
 	files  []*ast.File
 }
 
-func TestEveryPackageImportsOnlyWhatItsLayerMay(t *testing.T) {
+func TestNoPackageImportsWhatItMayNot(t *testing.T) {
 	for _, source := range sources(t) {
 		t.Run(source.folder, func(t *testing.T) {
-			layer, ok := layerOf(source.folder)
-			if !ok {
-				t.Fatalf("%s has no layer: add it to layers in layers_test.go", source.folder)
-			}
-			for _, violation := range layer.violations(source) {
-				t.Errorf("%s, because %s", violation, layer.why)
-			}
-		})
-	}
-}
-
-func TestPurePackagesKnowNoWorldAndNoClock(t *testing.T) {
-	for _, source := range sources(t) {
-		if layer, _ := layerOf(source.folder); !layer.pure {
-			continue
-		}
-		t.Run(source.folder, func(t *testing.T) {
-			for _, violation := range impurities(source) {
+			for _, violation := range violations(source) {
 				t.Error(violation)
 			}
 		})
@@ -79,36 +65,98 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestEveryLayerHasAReasonAndAPackage(t *testing.T) {
-	var folders []string
-	for _, source := range sources(t) {
-		folders = append(folders, source.folder)
-	}
-	for _, layer := range layers {
-		if layer.why == "" {
-			t.Errorf("%s: nobody will remember why", layer.folder)
-		}
-		if !slices.ContainsFunc(folders, func(folder string) bool { return covers(layer.folder, folder) }) {
-			t.Errorf("%s: there is no such package", layer.folder)
+func TestEveryRuleNamesPackagesThatExist(t *testing.T) {
+	all := sources(t)
+	for _, rule := range rules {
+		for _, pattern := range slices.Concat(rule.who, rule.but, rule.never, rule.only) {
+			isThere := func(source source) bool {
+				return covers(pattern, source.folder) || slices.ContainsFunc(source.imports(), func(imported string) bool {
+					return covers(pattern+"/...", imported)
+				})
+			}
+			if !slices.ContainsFunc(all, isThere) {
+				t.Errorf("%s: there is no such package", pattern)
+			}
 		}
 	}
 }
 
-// violations lists the imports of a folder that its layer forbids.
-func (l layer) violations(source source) []string {
-	var violations []string
-	for _, imported := range source.imports() {
-		ours, isOurs := strings.CutPrefix(imported, module)
-		switch {
-		case isOurs && slices.Contains(testOnly, ours):
-			violations = append(violations, fmt.Sprintf("%s imports %s, which is for tests only", source.folder, ours))
-		case isOurs && !coveredBy(l.ours, ours):
-			violations = append(violations, fmt.Sprintf("%s must not import %s", source.folder, ours))
-		case !isOurs && !isStandard(imported) && !within(l.others, imported):
-			violations = append(violations, fmt.Sprintf("%s must not import %s", source.folder, imported))
+var update = flag.Bool("update", false, "rewrite the table of rules in README.md")
+
+// TestTheTableOfRules holds README.md to the rules.
+func TestTheTableOfRules(t *testing.T) {
+	const file, begin, end = "README.md", "<!-- begin: import rules -->\n", "<!-- end: import rules -->"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, hasBegin := strings.Cut(string(text), begin)
+	_, after, hasEnd := strings.Cut(rest, end)
+	if !hasBegin || !hasEnd {
+		t.Fatalf("%s lacks %q or %q", file, begin, end)
+	}
+	want := before + begin + table() + end + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("run 'go test ./pkg -run TheTableOfRules -update' (-want +got):\n%s", diff)
+	}
+}
+
+// table is the rules as Markdown.
+func table() string {
+	names := func(patterns []string) string {
+		var names []string
+		for _, pattern := range patterns {
+			name := strings.TrimPrefix(pattern, "pkg/")
+			if pattern == "..." || pattern == "pkg/..." {
+				name = strings.Replace(pattern, "...", "*", 1)
+			}
+			names = append(names, "`"+name+"`")
+		}
+		return strings.Join(names, ", ")
+	}
+	except := func(text string, patterns []string) string {
+		if len(patterns) == 0 {
+			return text
+		}
+		return text + " but " + names(patterns)
+	}
+	var table strings.Builder
+	table.WriteString("| packages | never import | because |\n|---|---|---|\n")
+	for _, rule := range rules {
+		never := except(names(rule.never), rule.only)
+		if rule.pure {
+			never += "; a clock, a log, files, sockets, chance"
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", except(names(rule.who), rule.but), never, rule.why)
+	}
+	return table.String()
+}
+
+// violations lists what the rules forbid a folder, and it does.
+func violations(source source) []string {
+	var found []string
+	for _, rule := range rules {
+		if !coveredBy(rule.who, source.folder) || coveredBy(rule.but, source.folder) {
+			continue
+		}
+		for _, imported := range source.imports() {
+			ours, isOurs := strings.CutPrefix(imported, module)
+			if isOurs && ours != source.folder && coveredBy(rule.never, ours) && !coveredBy(rule.only, ours) ||
+				!isOurs && within(rule.never, imported) {
+				found = append(found, fmt.Sprintf("%s must not import %s: %s", source.folder, ours, rule.why))
+			}
+		}
+		if rule.pure {
+			found = append(found, impurities(source)...)
 		}
 	}
-	return violations
+	return found
 }
 
 // impurities lists what in a folder's files reaches out for the world.
@@ -163,17 +211,11 @@ func (s source) imports() []string {
 	return slices.Compact(imports)
 }
 
-func layerOf(folder string) (layer, bool) {
-	for _, layer := range layers {
-		if covers(layer.folder, folder) {
-			return layer, true
-		}
-	}
-	return layer{}, false
-}
-
 // covers reports whether a pattern, a folder or a folder with /..., stands for a folder.
 func covers(pattern, folder string) bool {
+	if pattern == "..." {
+		return true
+	}
 	parent, below := strings.CutSuffix(pattern, "/...")
 	return folder == parent || below && strings.HasPrefix(folder, parent+"/")
 }
@@ -185,12 +227,6 @@ func coveredBy(patterns []string, folder string) bool {
 // within reports whether a path is one of the parents or below one.
 func within(parents []string, imported string) bool {
 	return slices.ContainsFunc(parents, func(parent string) bool { return covers(parent+"/...", imported) })
-}
-
-// isStandard reports whether an import is of the standard library: no first element of its paths has a dot.
-func isStandard(imported string) bool {
-	first, _, _ := strings.Cut(imported, "/")
-	return !strings.Contains(first, ".")
 }
 
 // isModule reports whether a folder is a module of its own, such as those of the programs that the lab builds.

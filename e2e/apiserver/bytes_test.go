@@ -28,7 +28,7 @@ const (
 	writers       = 16
 )
 
-// The bounds that are promised. What is measured is far better; package apiserver documents it.
+// The bounds that are promised. What is measured is far better; package cluster documents it.
 const (
 	ownShareOfFull      = 500 // this node's heartbeats cost less than a 500th of everybody's
 	metadataShareOfFull = 3

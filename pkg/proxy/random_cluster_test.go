@@ -54,7 +54,7 @@ var (
 	nodeAddrs     = addrs("172.16.0.1", "172.16.0.2", "172.17.0.1", "2001:db8:172::1", "2001:db8:173::1")
 	externalAddrs = addrs("192.0.2.1", "192.0.2.2", "10.96.0.1", "172.16.0.1", "2001:db8::1", "fd00:96::1")
 	balancerAddrs = addrs("192.0.2.1", "192.0.2.3", "2001:db8::1", "2001:db8::3")
-	// No two overlap: package source merges them.
+	// No two overlap: package convert merges them.
 	sourceRanges = prefixes("192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/24", "2001:db8::/64", "2001:db8:172::/48", "fd00::/8")
 )
 

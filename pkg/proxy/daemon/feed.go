@@ -44,7 +44,7 @@ func newFeed(
 
 // about is an object of which something is said.
 type about struct {
-	kind string // as package source names it
+	kind string // as package convert names it
 	name model.ObjectName
 }
 

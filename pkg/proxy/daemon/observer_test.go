@@ -180,8 +180,8 @@ type moved struct {
 var movedElsewhere = map[string]string{
 	metrics.FlowsEndedName:         "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	metrics.FlowsDurationName:      "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	metrics.APIRequestsName:        "TestRequestsOfClientGoAreCounted in pkg/metrics",
-	metrics.APIRequestDurationName: "TestRequestsOfClientGoAreCounted in pkg/metrics",
+	metrics.APIRequestsName:        "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
+	metrics.APIRequestDurationName: "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	metrics.EventsDroppedName:      "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 }
 

@@ -27,7 +27,7 @@ type Case struct {
 	// them.
 	Settings *Settings `json:"settings,omitempty"`
 
-	// Want is what is found, in the order of admission.Judgement: what is denied, then what is warned of. A policy reports a rule
+	// Want is what is found, in the order of rules.Judgement: what is denied, then what is warned of. A policy reports a rule
 	// once, however often an object breaks it.
 	Want []Want `json:"want,omitempty"`
 	// Twin is why CEL cannot express the case; then the policies admit it without a word, and give what the Namespace says. Empty if
@@ -49,7 +49,7 @@ type Want struct {
 	Path   string       `json:"path"`
 }
 
-// Settings are admission.Settings as a case writes them.
+// Settings are rules.Settings as a case writes them.
 type Settings struct {
 	Actions            map[rules.ID]rules.Action `json:"actions,omitempty"`
 	Strict             bool                      `json:"strict,omitempty"`

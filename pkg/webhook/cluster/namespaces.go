@@ -16,7 +16,7 @@ const patience = 250 * time.Millisecond
 
 // maxWaiting is how many wait at the same moment; others are told at once that the Namespace is not known. The API server asks only
 // about Namespaces that exist, so they are few, unless no news comes from it, or somebody else asks: then those who wait must not fill
-// the places of all reviews (webhook.Limits.InFlight, 64 by default).
+// the places of all reviews (server.Limits.InFlight, 64 by default).
 const maxWaiting = 16
 
 // namespaces are the Namespaces of a cluster.

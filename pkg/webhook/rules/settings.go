@@ -1,6 +1,6 @@
 package rules
 
-// Settings are what a cluster's administrator decides; package admissionconfig reads them from a file. The zero value is the default:
+// Settings are what a cluster's administrator decides; package config reads them from a file. The zero value is the default:
 // every rule with its own action, and no default for any Service.
 type Settings struct {
 	// Actions replace those of single rules.

@@ -1,6 +1,6 @@
 // Package server answers admission reviews over HTTPS.
 //
-//	bytes ──► request ──► package admission ──► verdict ──► AdmissionReview with a response
+//	bytes ──► request ──► package rules ──► verdict ──► AdmissionReview with a response
 //	   └─────────┴── refusal: 4xx or 503 with a reason       failure: 500
 //
 // What the API server makes of an answer decides what may be answered. It takes allowed: false for somebody's decision, whatever the

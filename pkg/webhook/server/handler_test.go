@@ -212,7 +212,7 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 	}
 }
 
-// judged is what package admission says of a new Service.
+// judged is what package rules says of a new Service.
 func judged(t *testing.T, object *corev1.Service) rules.Judgement {
 	t.Helper()
 	knowledge := knowing(rules.Settings{}, nil)

@@ -3,7 +3,7 @@
 // An object goes through these steps:
 //
 //	ask       which objects, of which metadata     resources.go; absent.go: what a cluster may lack
-//	strip     to the value that is used            object.go, convert.go, intern.go; package source converts
+//	strip     to the value that is used            object.go, convert.go, intern.go; package convert converts
 //	cache     in an informer                       informer.go
 //	decide    deliver, refuse or hold back         state.go, state_services.go, state_nodes.go, state_waiting.go (pure)
 //	deliver   what came together                   cluster.go; load.go: once
@@ -31,5 +31,5 @@
 // # What the cache costs
 //
 // 10,000 Services with ten endpoints each take 2.4 kB a Service; 1.1 kB of it are the endpoints, which are the very values that
-// the proxy works with. To measure again: go test ./pkg/apiserver -run Cache -v
+// the proxy works with. To measure again: go test ./pkg/proxy/source/cluster -run Cache -v
 package cluster

@@ -34,6 +34,8 @@ in a family without --cluster-cidr, they count as outside. So give the same flag
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
+If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
+its kernel refuses.
 
 PORT is a port's name or its number.`,
 		Example: `  # every Service, as node-a1 sees it
@@ -73,7 +75,9 @@ type explainFlags struct {
 }
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags, clientSettings)
+	f.stateFlags.register(flags, clientSettings, []settingFlag{
+		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
+	})
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
@@ -123,6 +127,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		}
 		ports = append(ports, asked...)
 	}
+	askRefusals(ctx, flags.settings.MetricsBindAddress).Mark(ports)
 	return writers[flags.output](stdout, ports)
 }
 

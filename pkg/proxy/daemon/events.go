@@ -59,6 +59,14 @@ func (t *eventTeller) topologyIgnored(service model.ObjectName, reason string) {
 	}
 }
 
+// refusedByKernel reports a Service that the kernel does not take.
+func (t *eventTeller) refusedByKernel(refused proxy.Refused) {
+	if t != nil {
+		reference := t.reference(convert.ServiceKind, refused.Service)
+		t.recorder.Tell(events.RefusedByKernel(reference, t.node, refused.InForce, refused.Err))
+	}
+}
+
 // conflicts tells of frontends that belong to another Service.
 func (t *eventTeller) conflicts(conflicts []proxy.Conflict) {
 	if t == nil {

@@ -26,6 +26,8 @@ type observer struct {
 	checks   *healthChecks
 	teller   *eventTeller
 
+	refused refusals
+
 	synced bool // at least once
 	// nodePorts are the addresses on which node ports are served, as they were told last.
 	nodePorts []netip.Addr
@@ -46,6 +48,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.count(report, took, ended)
 	o.checks.follow(report)
 	o.teller.conflicts(report.Conflicts)
+	o.reportRefused(report)
 	o.tellNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {

@@ -42,6 +42,7 @@ func (d *daemon) pages() http.Handler {
 		Mode:      string(d.options.Configuration.Mode),
 		Config:    func() map[string]any { return config.Configz(d.options.Configuration) },
 		Flags:     d.options.Flags,
+		Refused:   func() any { return d.observer.refused.list(d.options.Node) },
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,
 		Now:       time.Now,

@@ -15,6 +15,17 @@ func Refused(object Reference, reason string) Event {
 	}
 }
 
+// RefusedByKernel says that the kernel of a node does not take a Service.
+func RefusedByKernel(service Reference, node string, inForce bool, reason error) Event {
+	note := "Connections to this Service fail on node %s, whose kernel refuses it; it is tried again: %s"
+	if inForce {
+		note = "Node %s goes on with an earlier version of this Service, because its kernel refuses this one; it is tried again: %s"
+	}
+	return Event{
+		Regarding: service, Warning: true, Reason: "RefusedByKernel", Action: "Program", Local: true, Note: fmt.Sprintf(note, node, reason),
+	}
+}
+
 // LeftOut says that parts of an object cannot be served. Each part is a sentence that names it and says why.
 func LeftOut(object Reference, parts []string) Event {
 	return Event{

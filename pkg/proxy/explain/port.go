@@ -40,6 +40,9 @@ type Port struct {
 	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity. It has
 	// one endpoint for all traffic of the same choice, whichever frontend it dials.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
+	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil if it took it,
+	// and where no running proxy was asked.
+	Refused *Refusal `json:"refused,omitempty"`
 	// Warnings are sentences about what the Service asks for and does not get, and what it hardly means.
 	Warnings []string `json:"warnings,omitempty"`
 }

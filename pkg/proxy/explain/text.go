@@ -30,6 +30,7 @@ func Text(w io.Writer, ports []Port) error {
 
 func writePort(page *bytes.Buffer, port Port) {
 	fmt.Fprintln(page, headline(port))
+	writeLines(page, "refused", refusedLines(port.Refused))
 	if port.Outcome == outcomeLost {
 		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
 	}

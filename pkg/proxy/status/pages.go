@@ -12,6 +12,8 @@ type Pages struct {
 	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
 	// Config returns what is in force, for /configz: by the name of each configuration, a value that encodes as JSON.
 	Config func() map[string]any
+	// Refused returns the Services that the kernel refuses, for /refused: a value that encodes as JSON.
+	Refused func() any
 	// Flags are the command line's flags with their values, for /flagz.
 	Flags  map[string]string
 	Build  Build
@@ -34,6 +36,7 @@ func (p Pages) Handler() http.Handler {
 		"/healthz/ping": alive,
 		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
 		"/configz":      p.configz,
+		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
 		"/flagz":        func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) },
 		"/statusz":      func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) },
 	}

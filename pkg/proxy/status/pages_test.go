@@ -26,6 +26,7 @@ func example(profiling bool, logged func(error)) Pages {
 		Config: func() map[string]any {
 			return map[string]any{"kubeproxy.config.k8s.io": map[string]string{"kind": "KubeProxyConfiguration"}}
 		},
+		Refused:   func() any { return []string{"shop/web"} },
 		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
 		Began:     began,
@@ -51,7 +52,7 @@ Started: Sun Mar  1 12:00:00 UTC 2026
 Up: 26 hr 03 min 09 sec
 Go version: go1.26.0
 Binary version: v1.2.3
-Paths: /configz /flagz /healthz /metrics /proxyMode /statusz
+Paths: /configz /flagz /healthz /metrics /proxyMode /refused /statusz
 `
 	plain = "text/plain; charset=utf-8"
 )
@@ -63,6 +64,7 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/healthz/ping": {plain, "ok"},
 		"/proxyMode":    {plain, "nftables"},
 		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
+		"/refused":      {"application/json", `["shop/web"]`},
 		"/flagz":        {plain, flagzPage},
 		"/statusz":      {plain, statuszPage},
 	} {
@@ -154,7 +156,7 @@ func TestAConfigurationThatCannotBeEncodedIsLoggedAndNotShown(t *testing.T) {
 	if answer.Code != http.StatusInternalServerError || strings.Contains(answer.Body.String(), "secret") {
 		t.Errorf("status %d: %s", answer.Code, answer.Body)
 	}
-	if logged == nil || !strings.HasPrefix(logged.Error(), "/configz: encode the configuration: ") {
+	if logged == nil || !strings.HasPrefix(logged.Error(), "/configz: encode the page: ") {
 		t.Errorf("logged %v", logged)
 	}
 }

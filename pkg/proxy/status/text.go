@@ -15,11 +15,14 @@ const warning = "Warning: This endpoint is not meant to be machine parseable, ha
 	"debugging purposes only."
 
 // configz writes the configuration as JSON.
-func (p Pages) configz(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.Marshal(p.Config())
+func (p Pages) configz(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/configz", p.Config()) }
+
+// writeJSON writes a page for programs.
+func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {
+	body, err := json.Marshal(page)
 	if err != nil {
-		p.Logged(fmt.Errorf("/configz: encode the configuration: %w", err))
-		http.Error(w, "the configuration cannot be encoded; the log says why", http.StatusInternalServerError)
+		p.Logged(fmt.Errorf("%s: encode the page: %w", path, err))
+		http.Error(w, "the page cannot be encoded; the log says why", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -51,7 +54,7 @@ func (p Pages) statusz() string {
 
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
-	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/proxyMode", "/statusz"}
+	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/proxyMode", "/refused", "/statusz"}
 	if p.Profiling {
 		return append([]string{"/configz", "/debug/pprof"}, paths[1:]...)
 	}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// TestExplainAsksTheRunningProxyWhatTheKernelRefuses, and does without an answer.
+func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
+	folder := writeState(t, dualStackState)
+	const known = `{"node":"node-a","services":[{"service":"shop/web","message":"too long","since":"2026-03-01T12:00:00Z","tries":2,` +
+		`"next":"2026-03-01T12:00:30Z","inForce":true}]}`
+	for name, test := range map[string]struct {
+		answer  string
+		status  int
+		refused bool
+	}{
+		"this node's proxy":             {known, http.StatusOK, true},
+		"the proxy of another node":     {strings.Replace(known, "node-a", "node-b", 1), http.StatusOK, false},
+		"a proxy whose kernel takes it": {`{"node":"node-a","services":[]}`, http.StatusOK, false},
+		"another program":               {"404 page not found", http.StatusNotFound, false},
+		"a program that answers all":    {"ok", http.StatusOK, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				if asked++; request.URL.Path != "/refused" {
+					t.Errorf("asked for %s", request.URL.Path)
+				}
+				w.WriteHeader(test.status)
+				_, _ = w.Write([]byte(test.answer))
+			}))
+			defer server.Close()
+			address := strings.TrimPrefix(server.URL, "http://")
+			for _, port := range explained(t, "--manifests", folder, "--node", "node-a", "--metrics-bind-address", address) {
+				want := (*explain.Refusal)(nil)
+				if test.refused {
+					at := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+					want = &explain.Refusal{
+						Service: "shop/web", Message: "too long", Since: at, Tries: 2, Next: at.Add(30 * time.Second), InForce: true,
+					}
+				}
+				if (port.Refused == nil) != (want == nil) || want != nil && *port.Refused != *want {
+					t.Errorf("refused: %+v, want %+v", port.Refused, want)
+				}
+			}
+			if asked != 1 {
+				t.Errorf("asked %d times, want once", asked)
+			}
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package explain
+
+import (
+	"fmt"
+	"time"
+)
+
+// Refusals are what a running proxy says of the Services that the kernel of its node refuses. It is no decision, and nothing but the
+// kernel knows it beforehand.
+type Refusals struct {
+	Node     string    `json:"node"`
+	Services []Refusal `json:"services"` // by name; never null
+}
+
+// Refusal is a Service whose newest version the kernel of a node refuses.
+type Refusal struct {
+	Service string `json:"service"` // namespace/name
+	// Message names the operation, the object and the kernel's reason.
+	Message string `json:"message"`
+	// Since is when the kernel first refused it, Tries how often since then, Next when the proxy tries again.
+	Since time.Time `json:"since"`
+	Tries int       `json:"tries"`
+	Next  time.Time `json:"next"`
+	// InForce: an earlier version is. Otherwise nothing of the Service is.
+	InForce bool `json:"inForce"`
+}
+
+// Mark enters the refusals into the ports of that node.
+func (r Refusals) Mark(ports []Port) {
+	byService := map[string]*Refusal{}
+	for i := range r.Services {
+		byService[r.Services[i].Service] = &r.Services[i]
+	}
+	for i := range ports {
+		if ports[i].Node == r.Node {
+			ports[i].Refused = byService[ports[i].Service]
+		}
+	}
+}
+
+// refusedLines say that what follows is not what the kernel does.
+func refusedLines(refusal *Refusal) []string {
+	if refusal == nil {
+		return nil
+	}
+	inForce := "Nothing of this Service is in force on this node"
+	if refusal.InForce {
+		inForce = "An earlier version of this Service is in force on this node"
+	}
+	return []string{
+		fmt.Sprintf("%s: the kernel refuses this one since %s, %d times so far.",
+			inForce, refusal.Since.UTC().Format(time.RFC3339), refusal.Tries),
+		refusal.Message,
+	}
+}

@@ -1,0 +1,37 @@
+package explain_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+func TestARefusedServiceSaysThatTheKernelDoesSomethingElse(t *testing.T) {
+	refusals := explain.Refusals{Node: "node-a1", Services: []explain.Refusal{
+		{Service: "default/web", Message: "adding map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, InForce: true},
+		{Service: "default/api", Message: "adding chain ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 1},
+	}}
+	ports := []explain.Port{
+		{Node: "node-a1", Service: "default/web"}, {Node: "node-b1", Service: "default/web"},
+		{Node: "node-a1", Service: "default/other"}, {Node: "node-a1", Service: "default/api"},
+	}
+	refusals.Mark(ports)
+	var page strings.Builder
+	if err := explain.Text(&page, ports); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{
+		"  refused    An earlier version of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
+			"3 times so far.\n             adding map ip vicinity long: file name too long\n",
+		"", "",
+		"  refused    Nothing of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
+			"1 times so far.\n             adding chain ip vicinity long: file name too long\n",
+	} {
+		block := strings.Split(page.String(), "\n\n")[i] + "\n"
+		if strings.Contains(block, "refused  ") != (want != "") || !strings.Contains(block, want) {
+			t.Errorf("port %d is explained as\n%swant it to contain\n%s", i, block, want)
+		}
+	}
+}

@@ -64,8 +64,8 @@ func TestAnAPIServerIsOneOfARealCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if version.Major != "1" || version.Minor != "36" {
-			t.Errorf("version %s.%s (%s), want 1.36", version.Major, version.Minor, version.GitVersion)
+		if version.Major != "1" || version.Minor != "37" {
+			t.Errorf("version %s.%s (%s), want 1.37", version.Major, version.Minor, version.GitVersion)
 		}
 	})
 	t.Run("Services get addresses of both families", func(t *testing.T) {

@@ -67,7 +67,8 @@ func (a about) review(t testing.TB, path string) asked {
 	attributes := admission.NewAttributesRecord(
 		a.object, a.old, kind, namespace, name, resource, a.subresource, a.operation, &metav1.CreateOptions{}, a.dryRun, alice)
 	versioned := &admission.VersionedAttributes{
-		Attributes: attributes, VersionedKind: kind, VersionedObject: typed(a.object, kind), VersionedOldObject: typed(a.old, kind),
+		Attributes: attributes, VersionedKind: kind,
+		VersionedObject: typed(a.object, kind), VersionedOldObject: typed(a.old, kind),
 	}
 	invocation := &generic.WebhookInvocation{Kind: kind, Resource: resource, Subresource: a.subresource}
 	review := apirequest.CreateV1AdmissionReview("705ab4f5-6393-11e8-b7cc-42010a800002", versioned, invocation)
@@ -87,13 +88,13 @@ func either(a, b runtime.Object) runtime.Object {
 	return b
 }
 
-func typed(object runtime.Object, kind schema.GroupVersionKind) runtime.Object {
+func typed(object runtime.Object, kind schema.GroupVersionKind) admission.LazyObject {
 	if object == nil {
-		return nil
+		return admission.LazyObject{}
 	}
 	object = object.DeepCopyObject()
 	object.GetObjectKind().SetGroupVersionKind(kind)
-	return object
+	return admission.NewLazyObject(object)
 }
 
 // service is a Service as an API server hands it on: its defaults filled in, and with the entries of two field managers.

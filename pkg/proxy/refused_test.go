@@ -129,7 +129,8 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 		if e == 0 {
 			node = self
 		}
-		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addr, Endpoint: model.Endpoint{Node: node, Ready: true, Serving: true}})
+		endpoint := model.Endpoint{Node: node, Ready: true, Serving: true}
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addr, Endpoint: endpoint})
 	}
 	return slice
 }

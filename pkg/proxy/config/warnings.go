@@ -15,8 +15,8 @@ import (
 func TableWarnings(config ruleset.Config) []string {
 	var sentences []string
 	for _, family := range openFamilies(config.NodePorts, config.Families) {
-		sentences = append(sentences, fmt.Sprintf("--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node",
-			family, family))
+		sentences = append(sentences, fmt.Sprintf(
+			"--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node", family, family))
 	}
 	return sentences
 }

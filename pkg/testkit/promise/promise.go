@@ -85,6 +85,7 @@ func checkLeftOut(t *testing.T, sentences []string) {
 	}
 }
 
+// CheckService asserts what package model promises of a Service; nil is none.
 func CheckService(t *testing.T, service *model.Service) {
 	t.Helper()
 	if service == nil {
@@ -137,6 +138,7 @@ func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	}
 }
 
+// CheckSlice asserts what package model promises of an EndpointSlice; nil is none.
 func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	t.Helper()
 	if slice == nil {
@@ -183,6 +185,7 @@ func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
 	}
 }
 
+// CheckNode asserts what package model promises of a Node; nil is none.
 func CheckNode(t *testing.T, node *model.Node) {
 	t.Helper()
 	if node == nil {
@@ -199,6 +202,7 @@ func CheckNode(t *testing.T, node *model.Node) {
 	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
 }
 
+// CheckServiceCIDR asserts what package model promises of the ranges of a ServiceCIDR.
 func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	CheckPrefixes(t, prefixes)

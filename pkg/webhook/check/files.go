@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	Stdin     = "-"       // standard input on the command line
-	stdinName = "<stdin>" // and in the output
+	// Stdin is standard input on the command line.
+	Stdin = "-"
+	// stdinName is standard input in the output.
+	stdinName = "<stdin>"
 )
 
 // ReadAll reads files, folders and standard input, in their order, each file once.

@@ -79,7 +79,10 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 			LoadBalancerIPs: addrs("192.0.2.11", "2001:db8::b"),
 			SourceRanges:    prefixes("10.0.0.0/8", "203.0.113.0/24"), HealthCheckNodePort: 31943, ExternalTrafficLocal: true,
 		}}},
-		{key: convert.ObjectKey{Kind: convert.ServiceCIDRKind, Name: model.ObjectName{Name: "kubernetes"}}, object: object{serviceCIDR: &serviceCIDRs}},
+		{
+			key:    convert.ObjectKey{Kind: convert.ServiceCIDRKind, Name: model.ObjectName{Name: "kubernetes"}},
+			object: object{serviceCIDR: &serviceCIDRs},
+		},
 	}}
 	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}, object{}, convert.ObjectKey{})}
 	if diff := cmp.Diff(want, got, options); diff != "" {

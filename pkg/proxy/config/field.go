@@ -184,7 +184,8 @@ func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct
 }
 
+// nameOf returns the name that a member has in the file. An embedded one without a name is inlined (encoding/json).
 func nameOf(member reflect.StructField) (name string, isInlined bool) {
-	name, options, _ := strings.Cut(member.Tag.Get("json"), ",")
-	return name, name == "" && strings.Contains(options, "inline")
+	name, _, _ = strings.Cut(member.Tag.Get("json"), ",")
+	return name, name == "" && member.Anonymous
 }

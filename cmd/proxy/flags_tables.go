@@ -8,8 +8,8 @@ type tableFlags struct{ stateFlags }
 
 var nodePortSettings = []settingFlag{{
 	"nodeport-addresses", "nodePortAddresses",
-	"`ADDRESSES` of this node that serve node ports: primary for those that the Node object names, or CIDRs, comma-separated. " +
-		"A family without a CIDR serves them on all addresses, so name both; 0.0.0.0/0,::/0 is all addresses. Loopback never serves any",
+	"`ADDRESSES` of this node that serve node ports, comma-separated: primary for those that the Node object names, all, and CIDRs. " +
+		"Without primary, a family without a CIDR serves them on all addresses, so name both. Loopback never serves any",
 }}
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {

@@ -7,21 +7,18 @@ import (
 
 // NodePortAddresses says on which of the node's addresses node ports are served: kube-proxy's setting of that name.
 type NodePortAddresses struct {
-	// Primary: on the addresses that the Node object names. A family that it does not name has no node ports.
+	// Primary: on the addresses that the Node object names.
 	Primary bool
-	// Prefixes: without Primary, on the addresses inside these prefixes. A family without a prefix has node ports on all
+	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on all
 	// addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
 }
 
 // All reports whether node ports of a family are served on every local address but loopback, whatever addresses there are.
 func (n NodePortAddresses) All(family Family) bool {
-	if n.Primary {
-		return false
-	}
 	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
 	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
-	return !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
+	return !n.Primary && !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
 }
 
 // Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served, sorted.
@@ -38,8 +35,6 @@ func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr
 }
 
 func (n NodePortAddresses) includes(addr netip.Addr, node Node) bool {
-	if n.Primary {
-		return slices.Contains(node.Addresses, addr)
-	}
-	return slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
+	return n.Primary && slices.Contains(node.Addresses, addr) ||
+		slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }

@@ -25,8 +25,20 @@ func TestNodePortAddresses(t *testing.T) {
 		"primary: loopback never counts, even if the Node object names it": {
 			addresses: NodePortAddresses{Primary: true}, node: "127.0.0.1 ::1",
 		},
-		"primary: prefixes are not read": {
-			addresses: NodePortAddresses{Primary: true, Prefixes: prefixes("10.0.0.0/8 ::/0")}, node: "192.0.2.10", ipv4: "192.0.2.10",
+		"primary and prefixes: both": {
+			addresses: NodePortAddresses{Primary: true, Prefixes: prefixes("10.0.0.0/8 fe80::/10")}, node: "192.0.2.10 fd00::10",
+			ipv4: "10.0.0.5 192.0.2.10", ipv6: "fd00::10 fe80::1",
+		},
+		"primary and a prefix of one family: the other has what the Node object names": {
+			addresses: NodePortAddresses{Primary: true, Prefixes: prefixes("10.0.0.0/8")}, node: "192.0.2.10", ipv4: "10.0.0.5 192.0.2.10",
+		},
+		"primary and a prefix of length zero: everywhere in its family": {
+			addresses: NodePortAddresses{Primary: true, Prefixes: prefixes("::/0")}, node: "192.0.2.10", all: map[Family]bool{IPv6: true},
+			ipv4: "192.0.2.10", ipv6: "fd00::10 fe80::1",
+		},
+		"primary and loopback: loopback adds nothing": {
+			addresses: NodePortAddresses{Primary: true, Prefixes: prefixes("127.0.0.0/8 ::1/128")}, node: "192.0.2.10 fd00::10",
+			ipv4: "192.0.2.10", ipv6: "fd00::10",
 		},
 		"prefixes: the present addresses inside them, sorted": {
 			addresses: NodePortAddresses{Prefixes: prefixes("192.0.2.0/24 fd00::/8")}, node: "10.0.0.5",

@@ -11,38 +11,49 @@ import (
 // primary is the entry of nodePortAddresses that stands for the addresses that the Node object names.
 const primary = "primary"
 
+// nodePortRanges are the other words of nodePortAddresses, which stand for ranges. kube-proxy knows them, and takes several entries
+// beside primary, since 1.37 (KEP-6032).
+var nodePortRanges = map[string][]netip.Prefix{
+	"all":       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
+	"localhost": {netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+}
+
 // nodePorts reads where node ports are served.
 func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
-	if len(entries) == 1 && strings.TrimSpace(entries[0]) == primary {
-		return model.NodePortAddresses{Primary: true}
-	}
-	var prefixes []netip.Prefix
+	var addresses model.NodePortAddresses
 	right := true
 	for _, entry := range entries {
-		prefix, err := parseNodePortCIDR(strings.TrimSpace(entry))
+		entry = strings.TrimSpace(entry)
+		if entry == primary {
+			addresses.Primary = true
+			continue
+		}
+		prefixes, err := parseNodePortEntry(entry)
 		if err != nil {
 			c.wrong("nodePortAddresses", "%v", err)
 			right = false
 		}
-		prefixes = append(prefixes, prefix)
+		addresses.Prefixes = append(addresses.Prefixes, prefixes...)
 	}
 	if !right {
 		return model.NodePortAddresses{} // fewer ranges would be fewer addresses, or all of them
 	}
-	return model.NodePortAddresses{Prefixes: prefixes}
+	return addresses
 }
 
-// parseNodePortCIDR reads one range, and knows what people write instead of one.
-func parseNodePortCIDR(entry string) (netip.Prefix, error) {
+// parseNodePortEntry reads a range, or a word that stands for some, and knows what people write instead of one.
+func parseNodePortEntry(entry string) ([]netip.Prefix, error) {
+	if prefixes, ok := nodePortRanges[entry]; ok {
+		return prefixes, nil
+	}
 	if addr, err := netip.ParseAddr(entry); err == nil {
 		addr = addr.Unmap()
-		return netip.Prefix{}, fmt.Errorf("%s is an address and not a CIDR; write %s/%d", entry, addr, addr.BitLen())
+		return nil, fmt.Errorf("%s is an address and not a CIDR; write %s/%d", entry, addr, addr.BitLen())
 	}
-	switch strings.ToLower(entry) {
-	case "all":
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR; all addresses are 0.0.0.0/0,::/0", entry)
-	case primary:
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR; write primary in lower case and alone, or CIDRs alone", entry)
+	word := strings.ToLower(entry)
+	if _, ok := nodePortRanges[word]; ok || word == primary {
+		return nil, fmt.Errorf("%q is not a CIDR; write %s in lower case", entry, word)
 	}
-	return parseCIDR(entry)
+	prefix, err := parseCIDR(entry)
+	return []netip.Prefix{prefix}, err
 }

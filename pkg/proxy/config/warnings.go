@@ -18,12 +18,21 @@ func TableWarnings(config ruleset.Config) []string {
 		sentences = append(sentences, fmt.Sprintf(
 			"--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node", family, family))
 	}
+	if slices.ContainsFunc(config.NodePorts.Prefixes, isLoopback) {
+		sentences = append(sentences, "--nodeport-addresses names loopback, which never serves node ports")
+	}
 	return sentences
 }
 
+func isLoopback(prefix netip.Prefix) bool { return prefix.Addr().IsLoopback() }
+
 // NodePortWarning says that no node port can be served; empty if some can. The Node is nil while it is unknown.
 func NodePortWarning(config ruleset.Config, node *model.Node) string {
-	if config.NodePorts.Primary && (node == nil || len(node.Addresses) == 0) {
+	serves := func(prefix netip.Prefix) bool { return !isLoopback(prefix) }
+	if !config.NodePorts.Primary || slices.ContainsFunc(config.NodePorts.Prefixes, serves) {
+		return ""
+	}
+	if node == nil || len(node.Addresses) == 0 {
 		return "node ports are not served: --nodeport-addresses is primary, and the Node names no address"
 	}
 	return ""
@@ -53,7 +62,7 @@ func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model
 // openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the family: node
 // ports are served on all addresses there, which hardly anybody means who gave a CIDR of the other family.
 func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
-	if len(nodePorts.Prefixes) == 0 {
+	if nodePorts.Primary || len(nodePorts.Prefixes) == 0 {
 		return nil
 	}
 	var open []model.Family

@@ -17,6 +17,7 @@ func TestAFamilyWithoutACIDRIsOpen(t *testing.T) {
 		want      []model.Family
 	}{
 		"primary addresses":  {model.NodePortAddresses{Primary: true}, nil},
+		"primary and IPv4":   {model.NodePortAddresses{Primary: true, Prefixes: []netip.Prefix{ipv4}}, nil},
 		"IPv4 alone":         {model.NodePortAddresses{Prefixes: []netip.Prefix{ipv4}}, []model.Family{model.IPv6}},
 		"IPv6 alone":         {model.NodePortAddresses{Prefixes: []netip.Prefix{ipv6}}, []model.Family{model.IPv4}},
 		"IPv4 and all IPv6":  {model.NodePortAddresses{Prefixes: []netip.Prefix{ipv4, allIPv6}}, nil},

@@ -74,7 +74,13 @@ func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
 		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node names no address\" node=node-a"
 		noPods = "level=WARN msg=\"pods are not recognized: --detect-local-mode is NodeCIDR, and the Node names no podCIDR\" node=node-a"
 	)
+	const loopback = "level=WARN msg=\"--nodeport-addresses names loopback, which never serves node ports\""
 	primary := ruleset.Config{Families: model.Families, NodePorts: model.NodePortAddresses{Primary: true}}
+	primaryAnd := func(cidr string) ruleset.Config {
+		config := primary
+		config.NodePorts.Prefixes = []netip.Prefix{netip.MustParsePrefix(cidr)}
+		return config
+	}
 	ipv4 := ruleset.Config{
 		Families:  model.Families,
 		NodePorts: model.NodePortAddresses{Prefixes: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}},
@@ -97,6 +103,9 @@ func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
 		"primary, and the Node has an address":               {primary, []model.Change{full}, nil},
 		"primary, and the Node has none":                     {primary, []model.Change{bare, other}, []string{noPort}},
 		"primary, and the Node loses its address":            {primary, []model.Change{full, bare}, []string{noPort}},
+		"primary beside a CIDR, and the Node has none":       {primaryAnd("192.0.2.0/24"), []model.Change{bare}, nil},
+		"primary beside loopback":                            {primaryAnd("127.0.0.0/8"), []model.Change{full}, []string{loopback}},
+		"primary beside loopback, and the Node has none":     {primaryAnd("::1/128"), []model.Change{bare}, []string{loopback, noPort}},
 		"NodeCIDR, and the Node has a podCIDR":               {nodeCIDR, []model.Change{full}, nil},
 		"NodeCIDR, and the Node has none, until it gets one": {nodeCIDR, []model.Change{bare, full}, []string{noPods}},
 	} {

@@ -14,7 +14,7 @@ type Key string
 // AnyNode matches every endpoint, wherever it runs. It can only be the last key.
 const AnyNode Key = "*"
 
-// Keys that EndpointSlices answer without a look at the endpoint's Node: nodeName answers Hostname, zone answers Zone.
+// Keys that EndpointSlices answer: nodeName answers Hostname, zone answers Zone.
 const (
 	Hostname Key = "kubernetes.io/hostname"
 	Zone     Key = "topology.kubernetes.io/zone"
@@ -22,6 +22,10 @@ const (
 
 // Region is where zones are.
 const Region Key = "topology.kubernetes.io/region"
+
+// NeedsNode reports whether only an endpoint's Node knows its value of the key. An EndpointSlice answers Hostname and Zone, and
+// AnyNode asks nothing.
+func (k Key) NeedsNode() bool { return k != AnyNode && k != Hostname && k != Zone }
 
 // TopologyKeysAnnotation is the annotation that holds the keys: a comma-separated list.
 const TopologyKeysAnnotation = Domain + "topology-keys"

@@ -70,3 +70,13 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
+
+func TestWhichKeysNeedANode(t *testing.T) {
+	for key, want := range map[Key]bool{
+		AnyNode: false, Hostname: false, Zone: false, Region: true, "failure-domain.beta.kubernetes.io/zone": true, "example.com/rack": true,
+	} {
+		if got := key.NeedsNode(); got != want {
+			t.Errorf("%s needs a Node: %v, want %v", key, got, want)
+		}
+	}
+}

@@ -78,8 +78,8 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 	return known && value == own
 }
 
-// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers for the hostname and the
-// zone where it can, so that no Node needs to be watched for them.
+// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need no Node
+// (policy.Key.NeedsNode); where it does not name the zone, a Node that is known anyway does.
 func (v Viewpoint) valueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:

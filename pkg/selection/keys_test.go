@@ -249,3 +249,14 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 		t.Errorf("without a view of other nodes, endpoints are %q, want %q", numbers(got.Endpoints), want)
 	}
 }
+
+// TestAnEndpointSliceAnswersTheKeysThatNeedNoNode, and no other.
+func TestAnEndpointSliceAnswersTheKeysThatNeedNoNode(t *testing.T) {
+	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], Viewpoint{Node: model.Node{Name: "node-1"}}
+	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {
+		value, _ := ignorant.valueOf(&endpoint, key)
+		if got := ignorant.matches(&endpoint, key, value); got == key.NeedsNode() {
+			t.Errorf("%s: the EndpointSlice answers it: %v; it needs a Node: %v", key, got, key.NeedsNode())
+		}
+	}
+}

@@ -55,14 +55,11 @@ func (s keySet) of(labels map[string]string) map[string]string {
 // equal reports whether two nodes carry the same labels as far as their keys are in the set.
 func (s keySet) equal(a, b *model.Node) bool { return maps.Equal(s.of(a.Labels), s.of(b.Labels)) }
 
-// nodeKeys returns the keys of a Service for which other nodes must be known. EndpointSlices answer the hostname and the zone of an
-// endpoint, and policy.AnyNode asks nothing.
+// nodeKeys returns the keys of a Service for which other nodes must be known.
 func nodeKeys(service *model.Service) []policy.Key {
 	var keys []policy.Key
 	for _, key := range service.Topology.Keys {
-		switch key {
-		case policy.AnyNode, policy.Hostname, policy.Zone:
-		default:
+		if key.NeedsNode() {
 			keys = append(keys, key)
 		}
 	}

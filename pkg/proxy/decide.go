@@ -43,8 +43,6 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 
 // decideAnew decides about the named Services, whatever the kernel thinks of them.
 func (p *Proxy) decideAnew(names []model.ObjectName) decided {
-	self := p.cluster.Self()
-	from := selection.Viewpoint{Node: self, Labels: p.cluster.NodeLabels}
 	all := decided{
 		owned:   make([]ruleset.Service, 0, len(names)),
 		flows:   make(map[model.ObjectName][]selection.Flows, len(names)),
@@ -57,11 +55,11 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		var reasons []PortReason
 		conflict := Conflict{Service: name}
 		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
-			owned.Ports = append(owned.Ports, ruleset.NewPort(decision, self))
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 			reasons = append(reasons, reasonsOf(decision)...)
 			conflict.lose(decision.Lost)
 			if decision.Port.Protocol == model.UDP {
-				flows = append(flows, decision.Flows(from)...)
+				flows = append(flows, decision.Flows()...)
 			}
 		}
 		if conflict.Total > 0 && len(all.conflicts) < MaxConflicts {

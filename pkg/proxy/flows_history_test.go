@@ -80,7 +80,7 @@ func permittedIn(s *story) map[model.Frontend]selection.Flows {
 			if decision.Port.Protocol != model.UDP {
 				continue
 			}
-			for _, of := range decision.Flows(selection.Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}) {
+			for _, of := range decision.Flows() {
 				permitted[of.Frontend] = of
 			}
 		}

@@ -2,8 +2,10 @@ package selection
 
 import "github.com/vicinity-proxy/vicinity/pkg/model"
 
-// Decision is a selection together with what was decided about and from what.
+// Decision is a selection together with what was decided about and from what: all that its readers need.
 type Decision struct {
+	// From is where the decision was made: the node it holds for, and what was known there of others.
+	From    Viewpoint
 	Service *model.Service
 	Port    model.ServicePort
 	Family  model.Family
@@ -21,14 +23,14 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 	if service == nil {
 		return nil
 	}
-	from := Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
+	from := viewFromSelf(cluster)
 	var decisions []Decision
 	for _, port := range service.Ports {
 		for _, family := range families {
 			if _, ok := service.ClusterIP(family); !ok {
 				continue
 			}
-			decision := Decision{Service: service, Port: port, Family: family}
+			decision := Decision{From: from, Service: service, Port: port, Family: family}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints = model.Endpoints(port, family, cluster.SlicesOf(name))
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, from)

@@ -8,22 +8,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Exclusions returns the endpoints that neither choice contains, in the order given, each with the reason. The endpoints and
-// the viewpoint must be those that the selection was made from.
-func (s Selection) Exclusions(endpoints []model.PortEndpoint, from Viewpoint) []Exclusion {
+// Exclusions returns the endpoints that neither choice contains, in the order of the decision's endpoints, each with the reason.
+func (d Decision) Exclusions() []Exclusion {
 	chosen := map[netip.AddrPort]bool{}
-	for _, endpoint := range s.Cluster.Endpoints {
+	for _, endpoint := range d.Selection.Cluster.Endpoints {
 		chosen[endpoint.Addr] = true
 	}
-	if s.Local != nil {
-		for _, endpoint := range s.Local.Endpoints {
+	if local := d.Selection.Local; local != nil {
+		for _, endpoint := range local.Endpoints {
 			chosen[endpoint.Addr] = true
 		}
 	}
 	var exclusions []Exclusion
-	for i := range endpoints {
-		if endpoint := &endpoints[i]; !chosen[endpoint.Addr] {
-			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: s.whyExcluded(endpoint, from)})
+	for i := range d.Endpoints {
+		if endpoint := &d.Endpoints[i]; !chosen[endpoint.Addr] {
+			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.Selection.whyExcluded(endpoint, d.From)})
 		}
 	}
 	return exclusions

@@ -118,7 +118,7 @@ func TestExclusions(t *testing.T) {
 					want = append(want, Exclusion{Endpoint: endpoint.Addr, Reason: reason})
 				}
 			}
-			got := choose(&test.service, endpoints, from).Exclusions(endpoints, from)
+			got := Decision{From: from, Endpoints: endpoints, Selection: choose(&test.service, endpoints, from)}.Exclusions()
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(Exclusion{})); diff != "" {
 				t.Errorf("exclusions differ (-want +got):\n%s", diff)
 			}
@@ -133,7 +133,7 @@ func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut(t *testing
 	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")
 	selection.Local.Endpoints = parseEndpoints(t, "1* 1* 2*")
 	var left []model.PortEndpoint
-	for _, exclusion := range selection.Exclusions(endpoints, from) {
+	for _, exclusion := range (Decision{From: from, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		left = append(left, model.PortEndpoint{Addr: exclusion.Endpoint})
 	}
 	if got := numbers(left); got != "4 5" {

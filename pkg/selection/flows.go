@@ -19,12 +19,12 @@ type Flows struct {
 	Outside  []netip.AddrPort // may answer everybody else
 }
 
-// Flows returns, for each frontend that leads to the port, who may answer its flows. The viewpoint must be the decision's own.
-func (d Decision) Flows(from Viewpoint) []Flows {
+// Flows returns, for each frontend that leads to the port, who may answer its flows.
+func (d Decision) Flows() []Flows {
 	anywhere := serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return from.allows(d.Service.Topology.Keys, endpoint)
+		return d.From.allows(d.Service.Topology.Keys, endpoint)
 	})
-	here := serving(d.Endpoints, from.isHere)
+	here := serving(d.Endpoints, d.From.isHere)
 	flows := make([]Flows, 0, len(d.Owned))
 	for _, frontend := range d.Owned {
 		of := Flows{Frontend: frontend, Inside: anywhere, Outside: anywhere}

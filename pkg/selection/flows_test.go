@@ -85,9 +85,10 @@ func TestFlows(t *testing.T) {
 			service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")
 			service.LoadBalancerIPs = decideAddrs("203.0.113.1")
 			from, endpoints := viewFrom(fleet), parseEndpoints(t, test.endpoints)
-			decision := Decision{Service: &service, Port: port, Owned: service.Frontends(port, model.IPv4), Endpoints: endpoints}
+			decision := Decision{From: from, Service: &service, Port: port, Endpoints: endpoints}
+			decision.Owned = service.Frontends(port, model.IPv4)
 			got := map[string]kept{}
-			for _, flows := range decision.Flows(from) {
+			for _, flows := range decision.Flows() {
 				got[flows.Frontend.String()] = kept{keptNumbers(flows.Inside), keptNumbers(flows.Outside)}
 			}
 			want := map[string]kept{
@@ -103,7 +104,6 @@ func TestFlows(t *testing.T) {
 
 func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
 	cluster := decideCluster()
-	from := Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
 	tests := map[string]struct {
 		service string
 		want    map[string]kept // by frontend
@@ -123,7 +123,7 @@ func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]kept{}
 			for _, decision := range Decide(cluster, decideName(test.service), []model.Family{model.IPv4}) {
-				for _, flows := range decision.Flows(from) {
+				for _, flows := range decision.Flows() {
 					got[flows.Frontend.String()] = kept{keptNumbers(flows.Inside), keptNumbers(flows.Outside)}
 				}
 			}

@@ -21,7 +21,7 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 	if service == nil || service.HealthCheckNodePort == 0 {
 		return HealthCheck{}, false
 	}
-	from := Viewpoint{Node: cluster.Self()}
+	from := viewFromSelf(cluster)
 	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
 	for _, addr := range service.ClusterIPs {
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}

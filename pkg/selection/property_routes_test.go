@@ -94,9 +94,9 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 // connections may.
 func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	decision := Decision{Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
+	decision := Decision{From: w.from, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
 	decision.Owned = w.service.Frontends(w.port, model.IPv4)
-	flows := decision.Flows(w.from)
+	flows := decision.Flows()
 	if len(flows) != len(decision.Owned) {
 		t.Errorf("%d frontends have flows, %d are owned", len(flows), len(decision.Owned))
 		return

@@ -32,7 +32,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 		if selection.Local != nil {
 			seen[selection.Local.Reason.Code] = true
 		}
-		for _, exclusion := range selection.Exclusions(endpoints, w.from) {
+		for _, exclusion := range (Decision{From: w.from, Endpoints: endpoints, Selection: selection}).Exclusions() {
 			seen[exclusion.Reason.Code] = true
 		}
 	})
@@ -104,7 +104,7 @@ func checkReason(t *testing.T, reason Reason) {
 func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	found := map[netip.AddrPort]string{}
-	for _, exclusion := range selection.Exclusions(endpoints, w.from) {
+	for _, exclusion := range (Decision{From: w.from, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		found[exclusion.Endpoint] += "excluded"
 		checkReason(t, exclusion.Reason)
 		checkWhyExcluded(t, endpoints, selection, exclusion)

@@ -120,7 +120,7 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			if diff := cmp.Diff(test.want, viewOf(selection)); diff != "" {
 				t.Errorf("selection differs (-want +got):\n%s", diff)
 			}
-			excluded := selection.Exclusions(endpoints, from)
+			excluded := Decision{From: from, Endpoints: endpoints, Selection: selection}.Exclusions()
 			reached := where(endpoints, func(endpoint model.PortEndpoint) bool {
 				return !slices.ContainsFunc(excluded, func(exclusion Exclusion) bool { return exclusion.Endpoint == endpoint.Addr })
 			})

@@ -14,6 +14,11 @@ type Viewpoint struct {
 	Labels func(node string) (labels map[string]string, known bool)
 }
 
+// viewFromSelf returns the viewpoint of the cluster's own node.
+func viewFromSelf(cluster *model.Cluster) Viewpoint {
+	return Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
+}
+
 // Selection is the decision for one Service port in one family on one node.
 type Selection struct {
 	// Cluster is where traffic goes that no policy keeps on this node.

@@ -11,10 +11,9 @@ import (
 
 // build tells the story of a decision that the cluster's own node made.
 func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port {
-	node, service := cluster.Self(), decision.Service
-	from := selection.Viewpoint{Node: node, Labels: cluster.NodeLabels}
+	service := decision.Service
 	port := Port{
-		Node:            node.Name,
+		Node:            decision.From.Node.Name,
 		Service:         service.Name.String(),
 		Port:            decision.Port.Name,
 		Number:          int(decision.Port.Port),
@@ -24,8 +23,8 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		Lost:            lost(cluster, decision),
 		Traffic:         c.traffic(decision),
 		Cluster:         choice(decision.Selection.Cluster),
-		Excluded:        excluded(decision.Selection.Exclusions(decision.Endpoints, from)),
-		AllowedSources:  allowedSources(decision, node),
+		Excluded:        excluded(decision.Exclusions()),
+		AllowedSources:  allowedSources(decision),
 		HealthCheck:     healthCheck(cluster, decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
 	}
@@ -64,11 +63,11 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 }
 
 // allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses forbids nobody anything.
-func allowedSources(decision selection.Decision, node model.Node) []string {
+func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil
 	}
-	allowed := decision.Service.AllowedSources(decision.Family, node)
+	allowed := decision.Service.AllowedSources(decision.Family, decision.From.Node)
 	if slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Bits() == 0 }) {
 		return nil
 	}

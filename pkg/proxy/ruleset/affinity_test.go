@@ -170,7 +170,7 @@ func TestNamesNeverCollide(t *testing.T) {
 			for _, portName := range words {
 				service := keepingLocal(everyKind(name, 1))
 				service.Name.Namespace, service.Ports[0].Name = namespace, portName
-				port := ruleset.NewPort(decided(service, slices.Concat(on1(1), on2(2))...)[0], node1)
+				port := ruleset.NewPort(decided(service, slices.Concat(on1(1), on2(2))...)[0])
 				for _, chain := range port.Chains(bothFamilies) {
 					if !strings.HasPrefix(chain.Name, "lb-") {
 						claim("chain "+chain.Name, port.ID.Service.String()+" "+portName)

@@ -92,7 +92,7 @@ func TestNewPort(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := ruleset.NewPort(decide(t, test.service, test.family, test.endpoints...), node1)
+			got := ruleset.NewPort(decide(t, test.service, test.family, test.endpoints...))
 			if diff := cmp.Diff(test.want, got, comparePorts); diff != "" {
 				t.Errorf("port (-want +got):\n%s", diff)
 			}
@@ -108,7 +108,7 @@ func TestNewPortOwnsNoFrontendOfAnother(t *testing.T) {
 	decision := decide(t, model.Service{}, model.IPv4, ready("10.244.1.1", "node-2"))
 	decision.Lost = []model.LostFrontend{{Frontend: decision.Owned[0], Owner: named("older")}}
 	decision.Owned = nil
-	got := ruleset.NewPort(decision, node1)
+	got := ruleset.NewPort(decision)
 	if diff := cmp.Diff(withoutFrontends(portOf("web", "10.96.0.1", first)), got, comparePorts); diff != "" {
 		t.Errorf("port (-want +got):\n%s", diff)
 	}

@@ -41,7 +41,7 @@ func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 			if local := decision.Selection.Local; local != nil {
 				local.Endpoints = weighted(local.Endpoints)
 			}
-			service.Ports = append(service.Ports, ruleset.NewPort(decision, node1))
+			service.Ports = append(service.Ports, ruleset.NewPort(decision))
 		}
 		owned = append(owned, service)
 	}

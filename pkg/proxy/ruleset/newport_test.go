@@ -128,7 +128,7 @@ func TestAnEndpointOwnsASlotForEachTimeItIsChosen(t *testing.T) {
 		here, alsoHere, there := decision.Endpoints[0], decision.Endpoints[1], decision.Endpoints[2]
 		decision.Selection.Cluster.Endpoints = []model.PortEndpoint{alsoHere, alsoHere, there, there, alsoHere}
 		decision.Selection.Local.Endpoints = []model.PortEndpoint{here, here, alsoHere}
-		port := ruleset.NewPort(decision, node1)
+		port := ruleset.NewPort(decision)
 		want := [][]netip.AddrPort{
 			addrsOf(port, []int{2, 2, 3, 3, 2}), addrsOf(port, []int{1, 1, 2}), addrsOf(port, []int{1, 2}),
 		}
@@ -201,7 +201,9 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
-			got := propertyOf(ruleset.NewPort(decided(service)[0], test.node)).Elements
+			decision := decided(service)[0]
+			decision.From.Node = test.node
+			got := propertyOf(ruleset.NewPort(decision)).Elements
 			if diff := cmp.Diff(test.restricted, got["restricted"]); diff != "" {
 				t.Errorf("restricted (-want +got):\n%s", diff)
 			}

@@ -35,8 +35,8 @@ type Frontend struct {
 	Sources []netip.Prefix
 }
 
-// NewPort returns what a decision means for the tables of a node, the one it was made for.
-func NewPort(decision selection.Decision, node model.Node) Port {
+// NewPort returns what a decision means for the tables of the node that it was made for.
+func NewPort(decision selection.Decision) Port {
 	service := decision.Service
 	clusterIP, _ := service.ClusterIP(decision.Family)
 	port := Port{
@@ -45,16 +45,16 @@ func NewPort(decision selection.Decision, node model.Node) Port {
 		Cluster:   slotsOf(decision.Selection.Cluster.Endpoints, MaxSlots),
 		Affinity:  service.AffinityTimeout,
 	}
-	port.addOnNode(decision.Selection.Cluster.Endpoints, node.Name)
+	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.From.Node.Name)
 	if local := decision.Selection.Local; local != nil {
 		port.Local = slotsOf(local.Endpoints, MaxLocalSlots)
-		port.addOnNode(local.Endpoints, node.Name)
+		port.addOnNode(local.Endpoints, decision.From.Node.Name)
 	}
 	slices.SortFunc(port.OnNode, netip.AddrPort.Compare)
 	port.OnNode = slices.Compact(port.OnNode)
 	port.Frontends = make([]Frontend, len(decision.Owned))
 	for i, owned := range decision.Owned {
-		port.Frontends[i] = port.newFrontend(owned, decision, node)
+		port.Frontends[i] = port.newFrontend(owned, decision)
 	}
 	return port
 }
@@ -75,7 +75,7 @@ func (p *Port) addOnNode(endpoints []model.PortEndpoint, node string) {
 	}
 }
 
-func (p *Port) newFrontend(owned model.Frontend, decision selection.Decision, node model.Node) Frontend {
+func (p *Port) newFrontend(owned model.Frontend, decision selection.Decision) Frontend {
 	service := decision.Service
 	kind := service.KindOf(owned)
 	frontend := Frontend{Frontend: owned, External: kind.IsExternal(), Local: service.InternalTrafficLocal}
@@ -83,7 +83,7 @@ func (p *Port) newFrontend(owned model.Frontend, decision selection.Decision, no
 		frontend.Local = service.ExternalTrafficLocal
 	}
 	if kind == model.LoadBalancerIP {
-		frontend.Sources = service.AllowedSources(decision.Family, node)
+		frontend.Sources = service.AllowedSources(decision.Family, decision.From.Node)
 	}
 	frontend.Class = p.classOf(&frontend, decision.Selection)
 	return frontend

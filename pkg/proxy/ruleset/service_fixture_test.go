@@ -79,7 +79,7 @@ func decided(service model.Service, pods ...pod) []selection.Decision {
 func programmed(service model.Service, pods ...pod) ruleset.Service {
 	owned := ruleset.Service{Name: service.Name}
 	for _, decision := range decided(service, pods...) {
-		owned.Ports = append(owned.Ports, ruleset.NewPort(decision, node1))
+		owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 	}
 	return owned
 }

@@ -74,30 +74,36 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 // checkOwners counts anew who wants what, and compares what every Service is told and how many frontends are contested.
 func checkOwners(t *testing.T, cluster *Cluster) {
 	t.Helper()
-	wanted := map[Frontend][]*Service{}
+	type wish struct {
+		*Service
+		kind FrontendKind
+	}
+	wanted := map[Frontend][]wish{}
 	for _, name := range cluster.ServiceNames() {
 		service := cluster.Service(name)
 		for _, family := range Families {
 			for _, frontend := range service.Frontends(service.Ports[0], family) {
-				wanted[frontend] = append(wanted[frontend], service)
+				wanted[frontend.Frontend] = append(wanted[frontend.Frontend], wish{service, frontend.Kind})
 			}
 		}
 	}
 	contested := 0
-	for frontend, services := range wanted {
-		if len(services) > 1 {
+	for frontend, wishes := range wanted {
+		if len(wishes) > 1 {
 			contested++
 		}
-		owner := slices.MinFunc(services, func(a, b *Service) int {
-			return cmp.Or(rank(a, frontend)-rank(b, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
+		owner := slices.MinFunc(wishes, func(a, b wish) int {
+			return cmp.Or(rank(a.Service, frontend)-rank(b.Service, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
 		})
-		for _, service := range services {
-			owned, lost := cluster.Frontends(service, service.Ports[0], FamilyOf(frontend.Addr))
-			if slices.Contains(owned, frontend) != (service == owner) {
-				t.Errorf("%s owns %v, but the owner of %s should be %s", service.Name, owned, frontend, owner.Name)
+		for _, each := range wishes {
+			mine := PortFrontend{Frontend: frontend, Kind: each.kind}
+			owned, lost := cluster.Frontends(each.Service, each.Ports[0], FamilyOf(frontend.Addr))
+			if slices.Contains(owned, mine) != (each == owner) {
+				t.Errorf("%s owns %v, but the owner of %s should be %s", each.Name, owned, frontend, owner.Name)
 			}
-			if slices.Contains(lost, LostFrontend{Frontend: frontend, Owner: owner.Name}) != (service != owner) {
-				t.Errorf("%s lost %v, but the owner of %s should be %s", service.Name, lost, frontend, owner.Name)
+			another := LostFrontend{PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind}
+			if slices.Contains(lost, another) != (each != owner) {
+				t.Errorf("%s lost %v, but the owner of %s should be %s", each.Name, lost, frontend, owner.Name)
 			}
 		}
 	}

@@ -158,9 +158,12 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	}
 	var got []string
 	for _, frontend := range lost {
-		got = append(got, frontend.Frontend.String()+" to "+frontend.Owner.Name)
+		got = append(got, frontend.Kind.String()+" "+frontend.String()+" to "+frontend.Owner.Name+" as "+frontend.OwnerKind.String())
 	}
-	want := []string{"10.96.0.1:80/TCP to first", "192.0.2.1:80/TCP to second", "*:30080/TCP to ported"}
+	want := []string{
+		"LoadBalancerIP 10.96.0.1:80/TCP to first as ClusterIP", "ExternalIP 192.0.2.1:80/TCP to second as LoadBalancerIP",
+		"NodePort *:30080/TCP to ported as NodePort",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("it lost (-want +got):\n%s", diff)
 	}

@@ -129,7 +129,8 @@ func TestALostFrontendNamesItsOwner(t *testing.T) {
 	loser := claimant("young", 2, one, three)
 	cluster.Apply(changeOf(claimant("old", 1, one), loser))
 	owned, lost := cluster.Frontends(loser, web, IPv4)
-	want := []LostFrontend{{Frontend: Frontend{Addr: netip.MustParseAddr(one), Protocol: TCP, Port: 80}, Owner: named("old")}}
+	wanted := PortFrontend{Frontend: Frontend{Addr: netip.MustParseAddr(one), Protocol: TCP, Port: 80}}
+	want := []LostFrontend{{PortFrontend: wanted, Owner: named("old")}}
 	if diff := cmp.Diff(want, lost, compareAddrs); diff != "" || len(owned) > 0 {
 		t.Errorf("the loser owns %v and lost (-want +got):\n%s", owned, diff)
 	}

@@ -51,25 +51,36 @@ func (f Frontend) Compare(other Frontend) int {
 	return cmp.Or(f.Addr.Compare(other.Addr), cmp.Compare(f.Protocol, other.Protocol), cmp.Compare(f.Port, other.Port))
 }
 
+// PortFrontend is a frontend of one Service port, and why the Service has it.
+type PortFrontend struct {
+	Frontend
+	Kind FrontendKind
+}
+
 // Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports last. An
 // address that the Service has for two reasons is there once, for the first of them. A family without a ClusterIP has none at
 // all, as in kube-proxy.
-func (s *Service) Frontends(port ServicePort, family Family) []Frontend {
+func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	clusterIP, ok := s.ClusterIP(family)
 	if !ok {
 		return nil
 	}
-	frontends := []Frontend{{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}}
-	for _, list := range [][]netip.Addr{s.LoadBalancerIPs, s.ExternalIPs} {
-		for _, addr := range list {
-			frontend := Frontend{Addr: addr, Protocol: port.Protocol, Port: port.Port}
-			if FamilyOf(addr) == family && !slices.Contains(frontends, frontend) {
-				frontends = append(frontends, frontend)
+	dialled := Frontend{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}
+	frontends := []PortFrontend{{dialled, ClusterIP}}
+	add := func(kind FrontendKind, addrs []netip.Addr) {
+		for _, addr := range addrs {
+			dialled.Addr = addr
+			isThere := slices.ContainsFunc(frontends, func(frontend PortFrontend) bool { return frontend.Frontend == dialled })
+			if FamilyOf(addr) == family && !isThere {
+				frontends = append(frontends, PortFrontend{dialled, kind})
 			}
 		}
 	}
+	add(LoadBalancerIP, s.LoadBalancerIPs)
+	add(ExternalIP, s.ExternalIPs)
 	if port.NodePort != 0 {
-		frontends = append(frontends, Frontend{Addr: AnyAddr(family), Protocol: port.Protocol, Port: port.NodePort})
+		nodePort := Frontend{Addr: AnyAddr(family), Protocol: port.Protocol, Port: port.NodePort}
+		frontends = append(frontends, PortFrontend{nodePort, NodePort})
 	}
 	return frontends
 }
@@ -90,19 +101,6 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 	}
 	external := func(addr netip.Addr) bool { return FamilyOf(addr) == family && addr != clusterIP }
 	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
-}
-
-// KindOf returns why the Service has one of its frontends.
-func (s *Service) KindOf(frontend Frontend) FrontendKind {
-	switch {
-	case frontend.IsNodePort():
-		return NodePort
-	case slices.Contains(s.ClusterIPs, frontend.Addr):
-		return ClusterIP
-	case slices.Contains(s.LoadBalancerIPs, frontend.Addr):
-		return LoadBalancerIP
-	}
-	return ExternalIP
 }
 
 // AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty: everybody.

@@ -85,7 +85,7 @@ func TestFrontends(t *testing.T) {
 			port := ServicePort{Protocol: UDP, Port: 53, NodePort: test.nodePort}
 			var got []string
 			for _, frontend := range test.service.Frontends(port, test.family) {
-				got = append(got, test.service.KindOf(frontend).String()+"="+frontend.String())
+				got = append(got, frontend.Kind.String()+"="+frontend.String())
 			}
 			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
 				t.Errorf("frontends (-want +got):\n%s", diff)
@@ -98,8 +98,8 @@ func TestAPortIsExternalIfOneOfItsFrontendsIs(t *testing.T) {
 	for name, test := range frontendCases {
 		t.Run(name, func(t *testing.T) {
 			port := ServicePort{Protocol: UDP, Port: 53, NodePort: test.nodePort}
-			want := slices.ContainsFunc(test.service.Frontends(port, test.family), func(frontend Frontend) bool {
-				return test.service.KindOf(frontend).IsExternal()
+			want := slices.ContainsFunc(test.service.Frontends(port, test.family), func(frontend PortFrontend) bool {
+				return frontend.Kind.IsExternal()
 			})
 			if got := test.service.IsExternal(port, test.family); got != want {
 				t.Errorf("the port is external: %v, want %v as of %s", got, want, test.want)

@@ -161,8 +161,9 @@ func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T
 	p.Apply(greedyServices(1, 2))
 	owner := model.ObjectName{Namespace: "default", Name: "service-0"}
 	lost := func(port uint16) model.LostFrontend {
+		dialled := model.Frontend{Addr: netip.MustParseAddr("10.96.0.0"), Protocol: model.TCP, Port: port}
 		return model.LostFrontend{
-			Frontend: model.Frontend{Addr: netip.MustParseAddr("10.96.0.0"), Protocol: model.TCP, Port: port}, Owner: owner,
+			PortFrontend: model.PortFrontend{Frontend: dialled, Kind: model.ExternalIP}, Owner: owner, OwnerKind: model.ClusterIP,
 		}
 	}
 	want := []proxy.Conflict{{

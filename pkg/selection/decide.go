@@ -10,7 +10,7 @@ type Decision struct {
 	Port    model.ServicePort
 	Family  model.Family
 	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
-	Owned     []model.Frontend
+	Owned     []model.PortFrontend
 	Lost      []model.LostFrontend
 	Endpoints []model.PortEndpoint
 	Selection Selection

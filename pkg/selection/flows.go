@@ -27,8 +27,8 @@ func (d Decision) Flows() []Flows {
 	here := serving(d.Endpoints, d.From.isHere)
 	flows := make([]Flows, 0, len(d.Owned))
 	for _, frontend := range d.Owned {
-		of := Flows{Frontend: frontend, Inside: anywhere, Outside: anywhere}
-		switch external := d.Service.KindOf(frontend).IsExternal(); {
+		of := Flows{Frontend: frontend.Frontend, Inside: anywhere, Outside: anywhere}
+		switch external := frontend.Kind.IsExternal(); {
 		case !external && d.Service.InternalTrafficLocal:
 			of.Inside, of.Outside = here, here
 		case external && d.Service.ExternalTrafficLocal:

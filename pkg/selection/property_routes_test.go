@@ -102,10 +102,10 @@ func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 		return
 	}
 	for i, frontend := range decision.Owned {
-		if flows[i].Frontend != frontend {
+		if flows[i].Frontend != frontend.Frontend {
 			t.Errorf("flows are those of %s, want those of %s", flows[i].Frontend, frontend)
 		}
-		if w.service.KindOf(frontend).IsExternal() {
+		if frontend.Kind.IsExternal() {
 			checkKept(t, w, endpoints, flows[i].Inside, selection.ShortCircuit, false)
 			checkKept(t, w, endpoints, flows[i].Outside, selection.External, w.service.ExternalTrafficLocal)
 		} else {

@@ -19,7 +19,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		Number:          int(decision.Port.Port),
 		Protocol:        decision.Port.Protocol.String(),
 		Family:          decision.Family.String(),
-		Frontends:       frontends(service, decision.Owned),
+		Frontends:       frontends(decision.Owned),
 		Lost:            lost(cluster, decision),
 		Traffic:         c.traffic(decision),
 		Cluster:         choice(decision.Selection.Cluster),
@@ -80,7 +80,7 @@ func allowedSources(decision selection.Decision) []string {
 
 // owns reports whether a frontend of a kind leads to the port.
 func owns(decision selection.Decision, kind model.FrontendKind) bool {
-	return slices.ContainsFunc(decision.Owned, func(frontend model.Frontend) bool { return decision.Service.KindOf(frontend) == kind })
+	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
 func healthCheck(cluster *model.Cluster, decision selection.Decision) *HealthCheck {

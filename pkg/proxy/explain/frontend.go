@@ -16,12 +16,16 @@ func addressOf(frontend model.Frontend) string {
 	return netip.AddrPortFrom(frontend.Addr, frontend.Port).String()
 }
 
-func frontends(service *model.Service, owned []model.Frontend) []Frontend {
+func frontends(owned []model.PortFrontend) []Frontend {
 	list := make([]Frontend, 0, len(owned))
 	for _, frontend := range owned {
-		list = append(list, Frontend{Address: addressOf(frontend), Kind: service.KindOf(frontend).String()})
+		list = append(list, inWords(frontend))
 	}
 	return list
+}
+
+func inWords(frontend model.PortFrontend) Frontend {
+	return Frontend{Address: addressOf(frontend.Frontend), Kind: frontend.Kind.String()}
 }
 
 // Why another Service owns a frontend. The order of the rules is model's.
@@ -34,9 +38,9 @@ const (
 func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
 	var list []LostFrontend
 	for _, frontend := range decision.Lost {
-		reason := whyLost(decision.Service, cluster.Service(frontend.Owner), frontend.Frontend)
+		reason := whyLost(decision.Service, cluster.Service(frontend.Owner), frontend)
 		list = append(list, LostFrontend{
-			Frontend: Frontend{Address: addressOf(frontend.Frontend), Kind: decision.Service.KindOf(frontend.Frontend).String()},
+			Frontend: inWords(frontend.PortFrontend),
 			Owner:    frontend.Owner.String(),
 			Reason:   reason,
 			Message:  lostMessage(frontend, reason),
@@ -45,9 +49,9 @@ func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
 	return list
 }
 
-func whyLost(loser, owner *model.Service, frontend model.Frontend) string {
+func whyLost(loser, owner *model.Service, lost model.LostFrontend) string {
 	switch {
-	case loser.KindOf(frontend).IsExternal() && !owner.KindOf(frontend).IsExternal():
+	case lost.Kind.IsExternal() && !lost.OwnerKind.IsExternal():
 		return ownersClusterIP
 	case owner.Created.Before(loser.Created):
 		return ownerIsOlder

@@ -22,10 +22,10 @@ const (
 func (c Clients) traffic(decision selection.Decision) []Traffic {
 	var clusterIP, external []string
 	for _, frontend := range decision.Owned {
-		if decision.Service.KindOf(frontend) == model.ClusterIP {
-			clusterIP = append(clusterIP, addressOf(frontend))
+		if frontend.Kind == model.ClusterIP {
+			clusterIP = append(clusterIP, addressOf(frontend.Frontend))
 		} else {
-			external = append(external, addressOf(frontend))
+			external = append(external, addressOf(frontend.Frontend))
 		}
 	}
 	var list []Traffic

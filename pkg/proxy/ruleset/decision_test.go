@@ -106,7 +106,7 @@ func TestNewPort(t *testing.T) {
 
 func TestNewPortOwnsNoFrontendOfAnother(t *testing.T) {
 	decision := decide(t, model.Service{}, model.IPv4, ready("10.244.1.1", "node-2"))
-	decision.Lost = []model.LostFrontend{{Frontend: decision.Owned[0], Owner: named("older")}}
+	decision.Lost = []model.LostFrontend{{PortFrontend: decision.Owned[0], Owner: named("older")}}
 	decision.Owned = nil
 	got := ruleset.NewPort(decision)
 	if diff := cmp.Diff(withoutFrontends(portOf("web", "10.96.0.1", first)), got, comparePorts); diff != "" {

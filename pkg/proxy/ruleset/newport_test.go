@@ -24,8 +24,12 @@ func classesOf(service *model.Service, port ruleset.Port) classes {
 		model.ClusterIP: &got.clusterIP, model.LoadBalancerIP: &got.loadBalancerIP,
 		model.ExternalIP: &got.externalIP, model.NodePort: &got.nodePort,
 	}
-	for _, frontend := range port.Frontends {
-		*of[service.KindOf(frontend.Frontend)] = numberInShort(uint32(frontend.Class))
+	for _, wanted := range service.Frontends(service.Ports[0], port.ID.Family) {
+		for _, frontend := range port.Frontends {
+			if frontend.Frontend == wanted.Frontend {
+				*of[wanted.Kind] = numberInShort(uint32(frontend.Class))
+			}
+		}
 	}
 	return got
 }

@@ -75,14 +75,13 @@ func (p *Port) addOnNode(endpoints []model.PortEndpoint, node string) {
 	}
 }
 
-func (p *Port) newFrontend(owned model.Frontend, decision selection.Decision) Frontend {
+func (p *Port) newFrontend(owned model.PortFrontend, decision selection.Decision) Frontend {
 	service := decision.Service
-	kind := service.KindOf(owned)
-	frontend := Frontend{Frontend: owned, External: kind.IsExternal(), Local: service.InternalTrafficLocal}
+	frontend := Frontend{Frontend: owned.Frontend, External: owned.Kind.IsExternal(), Local: service.InternalTrafficLocal}
 	if frontend.External {
 		frontend.Local = service.ExternalTrafficLocal
 	}
-	if kind == model.LoadBalancerIP {
+	if owned.Kind == model.LoadBalancerIP {
 		frontend.Sources = service.AllowedSources(decision.Family, decision.From.Node)
 	}
 	frontend.Class = p.classOf(&frontend, decision.Selection)

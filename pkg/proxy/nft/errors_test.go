@@ -184,7 +184,9 @@ func TestAStatementThatMeansNothingIsRefusedWithItsReason(t *testing.T) {
 		"links whose names begin anyhow": {ruleset.NotFromInterface{Prefix: true}, `"" is not the name of a link`},
 		"a link with a name of 16 letters": {
 			ruleset.NotFromInterface{Name: "sixteen--letters"}, `"sixteen--letters" is not the name of a link`},
-		"the kind of a translated address": {ruleset.IsLocal{Field: ruleset.OriginalSourceAddr}, "there is no address type of field "},
+		"the kind of a translated address":     {ruleset.IsLocal{Field: ruleset.OriginalSourceAddr}, "there is no address type of field "},
+		"one that is none of those known here": {struct{ ruleset.Statement }{}, "there is no statement struct "},
+		"no statement":                         {nil, "there is no statement <nil>"},
 		"no prefix": {
 			ruleset.InPrefix{Field: ruleset.SourceAddr}, "prefix invalid Prefix: an address is not of the table's family"},
 	} {

@@ -47,6 +47,14 @@ type Verdict struct {
 	Chain string // of Jump and Goto
 }
 
+// target returns the chain that the verdict leads to; empty if it leads to none.
+func (v Verdict) target() string {
+	if v.Kind == Jump || v.Kind == Goto {
+		return v.Chain
+	}
+	return ""
+}
+
 // Class is what is done with a connection: the value that the maps services and nodeports write into the packet's priority and
 // the dispatch map reads from it. A lb chain then writes the slot it draws there, for the endpoints maps.
 //

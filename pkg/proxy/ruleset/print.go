@@ -121,7 +121,7 @@ func (c *Chain) print(w *bufio.Writer, family model.Family) {
 		fmt.Fprintf(w, "\t\ttype nat hook %s priority %s; policy accept;\n", hookText(c.Hook), priorityText(c.Hook, c.Priority))
 	}
 	for _, rule := range c.Rules {
-		fmt.Fprintf(w, "\t\t%s\n", ruleText(family, rule))
+		fmt.Fprintf(w, "\t\t%s\n", rule.text(family))
 	}
 	fmt.Fprint(w, "\t}\n")
 }

@@ -5,43 +5,19 @@ import (
 	"slices"
 )
 
-// setOf returns the set or map that a statement looks into.
-func setOf(statement Statement) (Set, bool) {
-	switch s := statement.(type) {
-	case InSet:
-		return s.Set, true
-	case VerdictOf:
-		return s.Map, true
-	case SetPriority:
-		return s.Map, true
-	case DNAT:
-		return s.Map, true
-	case Update:
-		return s.Map, true
-	}
-	return Set{}, false
-}
-
-// resolves checks that the set and the chain that a statement names are there.
+// resolves checks that what a statement refers to is there.
 func (t *table) resolves(statement Statement) error {
-	if set, ok := setOf(statement); ok {
-		if _, exists := t.sets[set.Name]; !exists {
-			return fmt.Errorf("set %s: %w", set.Name, ErrNotExist)
-		}
+	set, chain := statement.refersTo()
+	if _, exists := t.sets[set]; !exists && set != "" {
+		return fmt.Errorf("set %s: %w", set, ErrNotExist)
 	}
-	if do, ok := statement.(Do); ok {
-		return t.leads(do.Verdict)
-	}
-	return nil
+	return t.leads(chain)
 }
 
-// leads checks that the chain that a verdict names is there.
-func (t *table) leads(verdict Verdict) error {
-	if verdict.Kind != Jump && verdict.Kind != Goto {
-		return nil
-	}
-	if _, exists := t.chains[verdict.Chain]; !exists {
-		return fmt.Errorf("chain %s: %w", verdict.Chain, ErrNotExist)
+// leads checks that the chain that a statement or an element leads to is there, if it leads to one.
+func (t *table) leads(chain string) error {
+	if _, exists := t.chains[chain]; !exists && chain != "" {
+		return fmt.Errorf("chain %s: %w", chain, ErrNotExist)
 	}
 	return nil
 }
@@ -49,8 +25,8 @@ func (t *table) leads(verdict Verdict) error {
 // usesSet reports whether a rule looks into the set.
 func (t *table) usesSet(name string) bool {
 	return t.anyStatement(func(statement Statement) bool {
-		set, ok := setOf(statement)
-		return ok && set.Name == name
+		set, _ := statement.refersTo()
+		return set == name
 	})
 }
 
@@ -58,14 +34,14 @@ func (t *table) usesSet(name string) bool {
 func (t *table) usesChain(name string) bool {
 	for _, filled := range t.sets {
 		for _, element := range filled.elements {
-			if element.Verdict.Chain == name {
+			if element.Verdict.target() == name {
 				return true
 			}
 		}
 	}
 	return t.anyStatement(func(statement Statement) bool {
-		do, ok := statement.(Do)
-		return ok && do.Verdict.Chain == name
+		_, chain := statement.refersTo()
+		return chain == name
 	})
 }
 

@@ -1,8 +1,8 @@
 package ruleset
 
 import (
-	"net/netip"
-	"time"
+	"fmt"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -23,107 +23,51 @@ const (
 	Priority                             // meta priority
 )
 
-// Statement is one step of a rule. A step that does not match ends the rule.
-type Statement interface {
-	isStatement()
+// text is how nft writes a field.
+func (f Field) text(family model.Family) string {
+	ip := Keyword(family)
+	switch f {
+	case SourceAddr:
+		return ip + " saddr"
+	case DestinationAddr:
+		return ip + " daddr"
+	case L4Proto:
+		return "meta l4proto"
+	case DestinationPort:
+		return "th dport"
+	case OriginalSourceAddr:
+		return "ct original " + ip + " saddr"
+	case OriginalDestinationAddr:
+		return "ct original " + ip + " daddr"
+	case OriginalDestinationPort:
+		return "ct original proto-dst"
+	case ReplySourceAddr:
+		return "ct reply " + ip + " saddr"
+	case Priority:
+		return "meta priority"
+	}
+	panic(fmt.Sprintf("ruleset: field %d has no text", f))
+}
+
+func keyText(family model.Family, key []Field) string {
+	texts := make([]string, len(key))
+	for i, field := range key {
+		texts[i] = field.text(family)
+	}
+	return strings.Join(texts, " . ")
 }
 
 // Rule is a list of statements, from left to right.
 type Rule []Statement
 
-// The statements, each with its form in nft.
-type (
-	// ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
-	ProtocolIs struct{ Protocol model.Protocol }
-	// ReplyPortIs is `ct reply proto-src 8080`, after a ProtocolIs.
-	ReplyPortIs struct{ Port uint16 }
-	// InSet is `<key> @set`, or `<key> != @set`.
-	InSet struct {
-		Key []Field
-		Set Set
-		Not bool
+// text is how nft writes a rule.
+func (r Rule) text(family model.Family) string {
+	texts := make([]string, len(r))
+	for i, statement := range r {
+		texts[i] = statement.text(family)
 	}
-	// InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
-	InPrefix struct {
-		Field  Field
-		Prefix netip.Prefix
-		Not    bool
-	}
-	// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has come
-	// from none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
-	NotFromInterface struct {
-		Name   string
-		Prefix bool
-	}
-	// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor has, in
-	// postrouting, one that br_netfilter takes over a bridge.
-	FromInterface struct{}
-	// IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
-	IsLocal struct {
-		Field Field
-		Not   bool // `fib saddr type != local`
-	}
-	// HasDestinationNAT is `ct status dnat`.
-	HasDestinationNAT struct{}
-	// VerdictOf is `<key> vmap @map`.
-	VerdictOf struct {
-		Key []Field
-		Map Set
-	}
-	// SetPriority is `meta priority set <key> map @map`.
-	SetPriority struct {
-		Key []Field
-		Map Set
-	}
-	// ResetPriority is `meta priority set none`.
-	ResetPriority struct{}
-	// DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
-	DrawSlot struct {
-		Slots int
-		First uint32
-	}
-	// PriorityBetween is `meta priority First-Last`.
-	PriorityBetween struct{ First, Last uint32 }
-	// DNAT is `dnat X to <key> map @map[:Port]`. The map's values are addresses and ports, or addresses alone if the statement
-	// has a port.
-	DNAT struct {
-		Key  []Field
-		Map  Set
-		Port uint16 // the destination port, if not zero
-	}
-	// Update is `update @map { <key> timeout T : <value> }`. On a key that is there already it only renews the timeout.
-	Update struct {
-		Map     Set
-		Key     []Field
-		Value   []Field
-		Timeout time.Duration
-	}
-	// Masquerade is `masquerade fully-random`.
-	Masquerade struct{}
-	// Reject is `reject`: the family's ICMP port unreachable; with TCPReset, after a ProtocolIs, `reject with tcp reset`.
-	Reject struct{ TCPReset bool }
-	// Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
-	Do struct{ Verdict Verdict }
-)
-
-func (ProtocolIs) isStatement()        {}
-func (ReplyPortIs) isStatement()       {}
-func (InSet) isStatement()             {}
-func (InPrefix) isStatement()          {}
-func (NotFromInterface) isStatement()  {}
-func (FromInterface) isStatement()     {}
-func (IsLocal) isStatement()           {}
-func (HasDestinationNAT) isStatement() {}
-func (VerdictOf) isStatement()         {}
-func (SetPriority) isStatement()       {}
-func (ResetPriority) isStatement()     {}
-func (DrawSlot) isStatement()          {}
-func (PriorityBetween) isStatement()   {}
-func (DNAT) isStatement()              {}
-func (Update) isStatement()            {}
-func (Masquerade) isStatement()        {}
-func (Reject) isStatement()            {}
-func (Do) isStatement()                {}
+	return strings.Join(texts, " ")
+}
 
 // Hook is where a base chain sees packets.
 type Hook uint8

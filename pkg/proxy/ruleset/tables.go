@@ -219,7 +219,7 @@ func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, 
 		case exists && existing != element:
 			return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
 		default:
-			if err := t.tables[op.Family].leads(element.Verdict); err != nil {
+			if err := t.tables[op.Family].leads(element.Verdict.target()); err != nil {
 				return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
 			}
 			filled.elements[element.Key] = element

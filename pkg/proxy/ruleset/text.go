@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -18,117 +17,6 @@ func Keyword(family model.Family) string {
 	return "ip6"
 }
 
-// fieldText is how nft writes a field.
-func fieldText(family model.Family, field Field) string {
-	ip := Keyword(family)
-	switch field {
-	case SourceAddr:
-		return ip + " saddr"
-	case DestinationAddr:
-		return ip + " daddr"
-	case L4Proto:
-		return "meta l4proto"
-	case DestinationPort:
-		return "th dport"
-	case OriginalSourceAddr:
-		return "ct original " + ip + " saddr"
-	case OriginalDestinationAddr:
-		return "ct original " + ip + " daddr"
-	case OriginalDestinationPort:
-		return "ct original proto-dst"
-	case ReplySourceAddr:
-		return "ct reply " + ip + " saddr"
-	case Priority:
-		return "meta priority"
-	}
-	panic(fmt.Sprintf("ruleset: field %d has no text", field))
-}
-
-func keyText(family model.Family, key []Field) string {
-	texts := make([]string, len(key))
-	for i, field := range key {
-		texts[i] = fieldText(family, field)
-	}
-	return strings.Join(texts, " . ")
-}
-
-// ruleText is how nft writes a rule.
-func ruleText(family model.Family, rule Rule) string {
-	texts := make([]string, len(rule))
-	for i, statement := range rule {
-		texts[i] = statementText(family, statement)
-	}
-	return strings.Join(texts, " ")
-}
-
-func statementText(family model.Family, statement Statement) string {
-	switch s := statement.(type) {
-	case ProtocolIs:
-		return "meta l4proto " + protocolText(s.Protocol)
-	case ReplyPortIs:
-		return fmt.Sprintf("ct reply proto-src %d", s.Port)
-	case InSet:
-		return keyText(family, s.Key) + notText(s.Not) + "@" + s.Set.Name
-	case InPrefix:
-		return fieldText(family, s.Field) + notText(s.Not) + prefixText(s.Prefix)
-	case NotFromInterface:
-		return interfaceText(s)
-	case FromInterface:
-		return "iif != 0"
-	case IsLocal:
-		return fibText(s)
-	case HasDestinationNAT:
-		return "ct status dnat"
-	case VerdictOf:
-		return keyText(family, s.Key) + " vmap @" + s.Map.Name
-	case SetPriority:
-		return "meta priority set " + keyText(family, s.Key) + " map @" + s.Map.Name
-	case ResetPriority:
-		return "meta priority set none"
-	case DrawSlot:
-		return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
-	case PriorityBetween:
-		return fmt.Sprintf("meta priority %s-%s", classText(s.First), classText(s.Last))
-	case DNAT:
-		return dnatText(family, s)
-	case Update:
-		return fmt.Sprintf("update @%s { %s timeout %s : %s }",
-			s.Map.Name, keyText(family, s.Key), timeoutText(s.Timeout), keyText(family, s.Value))
-	case Masquerade:
-		return "masquerade fully-random"
-	case Reject:
-		if s.TCPReset {
-			return "reject with tcp reset"
-		}
-		return "reject"
-	case Do:
-		return verdictText(s.Verdict)
-	}
-	panic(fmt.Sprintf("ruleset: statement %T has no text", statement))
-}
-
-func notText(not bool) string {
-	if not {
-		return " != "
-	}
-	return " "
-}
-
-func interfaceText(s NotFromInterface) string {
-	if s.Prefix {
-		return `iifname != "` + s.Name + `*"`
-	}
-	return `iifname != "` + s.Name + `"`
-}
-
-func fibText(s IsLocal) string {
-	side := "saddr"
-	if s.Field == DestinationAddr {
-		side = "daddr"
-	}
-	return "fib " + side + " type" + notText(s.Not) + "local"
-}
-
 // prefixText is how nft writes a prefix: one that is a single address without its length.
 func prefixText(prefix netip.Prefix) string {
 	if prefix.IsSingleIP() {
@@ -136,17 +24,6 @@ func prefixText(prefix netip.Prefix) string {
 	}
 	return prefix.String()
 }
-
-func dnatText(family model.Family, s DNAT) string {
-	text := fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
-	if s.Port > 0 {
-		text += fmt.Sprintf(" : %d", s.Port)
-	}
-	return text
-}
-
-// timeoutText writes a duration in whole seconds, which every version of nft reads; a Service's timeout has no fractions.
-func timeoutText(timeout time.Duration) string { return fmt.Sprintf("%ds", int64(timeout/time.Second)) }
 
 func verdictText(verdict Verdict) string {
 	switch verdict.Kind {

@@ -1,0 +1,223 @@
+package ruleset
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Statement is one step of a rule. A step that does not match ends the rule. What the kernel makes of each is written in package
+// nft.
+type Statement interface {
+	// text is how nft writes it.
+	text(family model.Family) string
+	// refersTo names what has to be there before the rule: a set or map that the statement looks into, a chain that it leads to.
+	refersTo() (set, chain string)
+}
+
+// ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
+type ProtocolIs struct{ Protocol model.Protocol }
+
+func (s ProtocolIs) text(model.Family) string { return "meta l4proto " + protocolText(s.Protocol) }
+
+func (ProtocolIs) refersTo() (set, chain string) { return "", "" }
+
+// ReplyPortIs is `ct reply proto-src 8080`, after a ProtocolIs.
+type ReplyPortIs struct{ Port uint16 }
+
+func (s ReplyPortIs) text(model.Family) string { return fmt.Sprintf("ct reply proto-src %d", s.Port) }
+
+func (ReplyPortIs) refersTo() (set, chain string) { return "", "" }
+
+// InSet is `<key> @set`, or `<key> != @set`.
+type InSet struct {
+	Key []Field
+	Set Set
+	Not bool
+}
+
+func (s InSet) text(family model.Family) string {
+	return keyText(family, s.Key) + notText(s.Not) + "@" + s.Set.Name
+}
+
+func (s InSet) refersTo() (set, chain string) { return s.Set.Name, "" }
+
+// InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
+type InPrefix struct {
+	Field  Field
+	Prefix netip.Prefix
+	Not    bool
+}
+
+func (s InPrefix) text(family model.Family) string {
+	return s.Field.text(family) + notText(s.Not) + prefixText(s.Prefix)
+}
+
+func (InPrefix) refersTo() (set, chain string) { return "", "" }
+
+// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has come from
+// none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
+type NotFromInterface struct {
+	Name   string
+	Prefix bool
+}
+
+func (s NotFromInterface) text(model.Family) string {
+	if s.Prefix {
+		return `iifname != "` + s.Name + `*"`
+	}
+	return `iifname != "` + s.Name + `"`
+}
+
+func (NotFromInterface) refersTo() (set, chain string) { return "", "" }
+
+// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor has, in
+// postrouting, one that br_netfilter takes over a bridge.
+type FromInterface struct{}
+
+func (FromInterface) text(model.Family) string { return "iif != 0" }
+
+func (FromInterface) refersTo() (set, chain string) { return "", "" }
+
+// IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
+type IsLocal struct {
+	Field Field
+	Not   bool // `fib saddr type != local`
+}
+
+func (s IsLocal) text(model.Family) string {
+	side := "saddr"
+	if s.Field == DestinationAddr {
+		side = "daddr"
+	}
+	return "fib " + side + " type" + notText(s.Not) + "local"
+}
+
+func (IsLocal) refersTo() (set, chain string) { return "", "" }
+
+// HasDestinationNAT is `ct status dnat`.
+type HasDestinationNAT struct{}
+
+func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
+
+func (HasDestinationNAT) refersTo() (set, chain string) { return "", "" }
+
+// VerdictOf is `<key> vmap @map`.
+type VerdictOf struct {
+	Key []Field
+	Map Set
+}
+
+func (s VerdictOf) text(family model.Family) string {
+	return keyText(family, s.Key) + " vmap @" + s.Map.Name
+}
+
+func (s VerdictOf) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+// SetPriority is `meta priority set <key> map @map`.
+type SetPriority struct {
+	Key []Field
+	Map Set
+}
+
+func (s SetPriority) text(family model.Family) string {
+	return "meta priority set " + keyText(family, s.Key) + " map @" + s.Map.Name
+}
+
+func (s SetPriority) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+// ResetPriority is `meta priority set none`.
+type ResetPriority struct{}
+
+func (ResetPriority) text(model.Family) string { return "meta priority set none" }
+
+func (ResetPriority) refersTo() (set, chain string) { return "", "" }
+
+// DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
+type DrawSlot struct {
+	Slots int
+	First uint32
+}
+
+func (s DrawSlot) text(model.Family) string {
+	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
+}
+
+func (DrawSlot) refersTo() (set, chain string) { return "", "" }
+
+// PriorityBetween is `meta priority First-Last`.
+type PriorityBetween struct{ First, Last uint32 }
+
+func (s PriorityBetween) text(model.Family) string {
+	return fmt.Sprintf("meta priority %s-%s", classText(s.First), classText(s.Last))
+}
+
+func (PriorityBetween) refersTo() (set, chain string) { return "", "" }
+
+// DNAT is `dnat X to <key> map @map[:Port]`. The map's values are addresses and ports, or addresses alone if the statement has a
+// port.
+type DNAT struct {
+	Key  []Field
+	Map  Set
+	Port uint16 // the destination port, if not zero
+}
+
+func (s DNAT) text(family model.Family) string {
+	text := fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
+	if s.Port > 0 {
+		text += fmt.Sprintf(" : %d", s.Port)
+	}
+	return text
+}
+
+func (s DNAT) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+// Update is `update @map { <key> timeout T : <value> }`. On a key that is there already it only renews the timeout.
+type Update struct {
+	Map     Set
+	Key     []Field
+	Value   []Field
+	Timeout time.Duration // whole seconds, which every version of nft reads; a Service's timeout has no fractions
+}
+
+func (s Update) text(family model.Family) string {
+	return fmt.Sprintf("update @%s { %s timeout %ds : %s }",
+		s.Map.Name, keyText(family, s.Key), int64(s.Timeout/time.Second), keyText(family, s.Value))
+}
+
+func (s Update) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+// Masquerade is `masquerade fully-random`.
+type Masquerade struct{}
+
+func (Masquerade) text(model.Family) string { return "masquerade fully-random" }
+
+func (Masquerade) refersTo() (set, chain string) { return "", "" }
+
+// Reject is `reject`: the family's ICMP port unreachable; with TCPReset, after a ProtocolIs, `reject with tcp reset`.
+type Reject struct{ TCPReset bool }
+
+func (s Reject) text(model.Family) string {
+	if s.TCPReset {
+		return "reject with tcp reset"
+	}
+	return "reject"
+}
+
+func (Reject) refersTo() (set, chain string) { return "", "" }
+
+// Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
+type Do struct{ Verdict Verdict }
+
+func (s Do) text(model.Family) string { return verdictText(s.Verdict) }
+
+func (s Do) refersTo() (set, chain string) { return "", s.Verdict.target() }
+
+func notText(not bool) string {
+	if not {
+		return " != "
+	}
+	return " "
+}

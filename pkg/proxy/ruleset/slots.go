@@ -17,33 +17,31 @@ func Reslot(have, want []netip.AddrPort) []netip.AddrPort {
 		missing[endpoint]++
 	}
 	slots := make([]netip.AddrPort, len(want))
-	var holes []int
-	for slot := range slots {
-		if slot >= len(have) || missing[have[slot]] == 0 {
-			holes = append(holes, slot)
-			continue
-		}
-		slots[slot] = have[slot]
-		missing[have[slot]]--
-	}
-	// There are as many holes as slots missing.
-	fill := make([]netip.AddrPort, 0, len(holes))
-	take := func(endpoint netip.AddrPort) {
+	for slot, endpoint := range have[:min(len(have), len(slots))] {
 		if missing[endpoint] > 0 {
-			fill = append(fill, endpoint)
+			slots[slot] = endpoint
 			missing[endpoint]--
 		}
 	}
+	hole := 0 // there are as many holes as slots missing
+	fill := func(endpoint netip.AddrPort) {
+		if missing[endpoint] == 0 {
+			return
+		}
+		for slots[hole].IsValid() {
+			hole++
+		}
+		slots[hole] = endpoint
+		missing[endpoint]--
+	}
 	for _, endpoint := range have[min(len(have), len(slots)):] {
-		take(endpoint)
+		fill(endpoint)
 	}
-	moved := len(fill)
+	if !slices.IsSortedFunc(want, netip.AddrPort.Compare) {
+		want = slices.SortedFunc(slices.Values(want), netip.AddrPort.Compare)
+	}
 	for _, endpoint := range want {
-		take(endpoint)
-	}
-	slices.SortFunc(fill[moved:], netip.AddrPort.Compare)
-	for i, slot := range holes {
-		slots[slot] = fill[i]
+		fill(endpoint)
 	}
 	return slots
 }

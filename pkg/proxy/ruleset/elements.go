@@ -7,76 +7,58 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// isShared reports whether several owners may want the same element of a set. It is there while anybody wants it.
-func isShared(set Set) bool {
-	return set.Name == Dispatch.Name || set.Name == ClusterIPs.Name || set.Name == Hairpin.Name
-}
+// isShared reports whether several owners may want the same element of a set.
+func isShared(set Set) bool { return set.static.shared }
 
 // each yields the elements that the port owns in one of the static sets, until yield returns false, which it passes on. It is
 // a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and each level of
 // sequences copies each of them.
 func (p *Port) each(set Set, yield func(Element) bool) bool {
-	switch set.Name {
-	case Endpoints.Name, NodePortEndpoints.Name:
-		return p.eachSlot(isForNodePorts(set), yield)
-	case StickyEndpoints.Name, NodePortStickyEndpoints.Name:
-		return p.eachStickyEndpoint(isForNodePorts(set), yield)
-	case AllowedSources.Name:
-		return p.eachSource(yield)
-	case Dispatch.Name:
-		return p.eachClass(yield)
-	case ClusterIPs.Name:
-		return yield(Element{Key: Tuple{Addr: p.ClusterIP}})
-	case Hairpin.Name:
-		return p.eachHairpin(yield)
-	}
+	return set.static.ofPort == nil || set.static.ofPort(p, yield)
+}
+
+// elementsOf yields the elements that a port owns in a set, as Port.each does.
+type elementsOf func(p *Port, yield func(Element) bool) bool
+
+// elementsOfFrontend yields the elements that a port owns in a set for one of its frontends.
+type elementsOfFrontend func(p *Port, frontend *Frontend, yield func(Element) bool) bool
+
+// ofFrontends makes the elements of a set for all frontends but node ports.
+func ofFrontends(each elementsOfFrontend) elementsOf {
+	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(false, each, yield) }
+}
+
+// ofNodePorts makes the elements of a set for node ports.
+func ofNodePorts(each elementsOfFrontend) elementsOf {
+	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(true, each, yield) }
+}
+
+func (p *Port) eachOf(nodePorts bool, each elementsOfFrontend, yield func(Element) bool) bool {
 	for i := range p.Frontends {
-		frontend := &p.Frontends[i]
-		if frontend.IsNodePort() != isForNodePorts(set) {
-			continue
-		}
-		if element, wanted := p.ofFrontend(frontend, set); wanted && !yield(element) {
+		if frontend := &p.Frontends[i]; frontend.IsNodePort() == nodePorts && !each(p, frontend, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// isForNodePorts reports whether a set is the one that holds node ports, of the two that hold frontends for one purpose.
-func isForNodePorts(set Set) bool { return set.Key[0] == TypeProto }
-
-// ofFrontend returns a frontend's element of a set that has at most one for each frontend.
-func (p *Port) ofFrontend(frontend *Frontend, set Set) (element Element, wanted bool) {
-	element.Key = frontendTuple(frontend.Frontend)
-	switch set.Name {
-	case Services.Name, NodePorts.Name:
-		element.Value.Number = uint32(frontend.Class)
-		return element, true
-	case Sticky.Name, NodePortSticky.Name:
-		element.Verdict, wanted = p.affinityVerdict(frontend, Jump, stickyPrefix)
-	case Learn.Name, NodePortLearn.Name:
-		element.Verdict, wanted = p.affinityVerdict(frontend, Goto, learnPrefix)
-	case ExternalCluster.Name, NodePortCluster.Name:
-		wanted = frontend.External && !frontend.Local
-	case ExternalLocal.Name, NodePortLocal.Name:
-		wanted = frontend.External && frontend.Local
-	case Restricted.Name:
-		wanted = len(frontend.Sources) > 0
-	}
-	return element, wanted
+func (p *Port) eachClass(frontend *Frontend, yield func(Element) bool) bool {
+	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(frontend.Class)}})
 }
 
-func (p *Port) eachSlot(ofNodePorts bool, yield func(Element) bool) bool {
+func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
-		frontend := &p.Frontends[i]
-		if frontend.IsNodePort() != ofNodePorts || !frontend.Class.isBalanced() {
-			continue
-		}
-		if !frontend.eachSlot(ClusterSlot, p.inside(frontend), yield) || !frontend.eachSlot(LocalSlot, p.outside(frontend), yield) {
+		class := p.Frontends[i].Class
+		if !yield(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)}) {
 			return false
 		}
 	}
 	return true
+}
+
+func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
+	return !frontend.Class.isBalanced() ||
+		frontend.eachSlot(ClusterSlot, p.inside(frontend), yield) && frontend.eachSlot(LocalSlot, p.outside(frontend), yield)
 }
 
 func (f *Frontend) eachSlot(first uint32, endpoints []netip.AddrPort, yield func(Element) bool) bool {
@@ -91,23 +73,30 @@ func (f *Frontend) eachSlot(first uint32, endpoints []netip.AddrPort, yield func
 	return true
 }
 
+func (p *Port) eachSticky(frontend *Frontend, yield func(Element) bool) bool {
+	verdict, sticky := p.affinityVerdict(frontend, Jump, stickyPrefix)
+	return !sticky || yield(Element{Key: frontendTuple(frontend.Frontend), Verdict: verdict})
+}
+
+func (p *Port) eachLearn(frontend *Frontend, yield func(Element) bool) bool {
+	verdict, sticky := p.affinityVerdict(frontend, Goto, learnPrefix)
+	return !sticky || yield(Element{Key: frontendTuple(frontend.Frontend), Verdict: verdict})
+}
+
 // eachStickyEndpoint yields the addresses that a client of a frontend may be remembered with, each once.
-func (p *Port) eachStickyEndpoint(ofNodePorts bool, yield func(Element) bool) bool {
-	for i := range p.Frontends {
-		frontend := &p.Frontends[i]
-		if _, sticky := p.affinityVerdict(frontend, Goto, learnPrefix); !sticky || frontend.IsNodePort() != ofNodePorts {
-			continue
+func (p *Port) eachStickyEndpoint(frontend *Frontend, yield func(Element) bool) bool {
+	if _, sticky := p.affinityVerdict(frontend, Goto, learnPrefix); !sticky {
+		return true
+	}
+	for _, addr := range addrsOf(p.inside(frontend), p.outside(frontend)) {
+		element := Element{Key: frontendTuple(frontend.Frontend)}
+		if frontend.IsNodePort() {
+			element.Key.Addr = addr
+		} else {
+			element.Key.Source = addr
 		}
-		for _, addr := range addrsOf(p.inside(frontend), p.outside(frontend)) {
-			element := Element{Key: frontendTuple(frontend.Frontend)}
-			if ofNodePorts {
-				element.Key.Addr = addr
-			} else {
-				element.Key.Source = addr
-			}
-			if !yield(element) {
-				return false
-			}
+		if !yield(element) {
+			return false
 		}
 	}
 	return true
@@ -125,27 +114,31 @@ func addrsOf(tables ...[]netip.AddrPort) []netip.Addr {
 	return slices.Compact(addrs)
 }
 
-func (p *Port) eachSource(yield func(Element) bool) bool {
-	for i := range p.Frontends {
-		element := Element{Key: frontendTuple(p.Frontends[i].Frontend)}
-		for _, source := range p.Frontends[i].Sources {
-			element.Key.Source, element.Key.Bits = source.Addr(), uint8(source.Bits())
-			if !yield(element) {
-				return false
-			}
+func (p *Port) eachExternalCluster(frontend *Frontend, yield func(Element) bool) bool {
+	return !frontend.External || frontend.Local || yield(Element{Key: frontendTuple(frontend.Frontend)})
+}
+
+func (p *Port) eachExternalLocal(frontend *Frontend, yield func(Element) bool) bool {
+	return !frontend.External || !frontend.Local || yield(Element{Key: frontendTuple(frontend.Frontend)})
+}
+
+func (p *Port) eachRestricted(frontend *Frontend, yield func(Element) bool) bool {
+	return len(frontend.Sources) == 0 || yield(Element{Key: frontendTuple(frontend.Frontend)})
+}
+
+func (p *Port) eachSource(frontend *Frontend, yield func(Element) bool) bool {
+	element := Element{Key: frontendTuple(frontend.Frontend)}
+	for _, source := range frontend.Sources {
+		element.Key.Source, element.Key.Bits = source.Addr(), uint8(source.Bits())
+		if !yield(element) {
+			return false
 		}
 	}
 	return true
 }
 
-func (p *Port) eachClass(yield func(Element) bool) bool {
-	for i := range p.Frontends {
-		class := p.Frontends[i].Class
-		if !yield(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)}) {
-			return false
-		}
-	}
-	return true
+func (p *Port) eachClusterIP(yield func(Element) bool) bool {
+	return yield(Element{Key: Tuple{Addr: p.ClusterIP}})
 }
 
 func (p *Port) eachHairpin(yield func(Element) bool) bool {

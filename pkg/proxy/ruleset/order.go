@@ -13,8 +13,8 @@ func (d *draft) finish() *Plan {
 	d.addObjects(&d.plan.Prepare)
 	for index, set := range StaticSets {
 		for _, family := range model.Families {
-			if where := (elementsKey{family, index}); isLate(set) {
-				d.postpone(where)
+			if set.static.late {
+				d.postpone(elementsKey{family, index})
 			}
 		}
 	}
@@ -23,9 +23,9 @@ func (d *draft) finish() *Plan {
 			d.replaceRanges(family)
 		}
 	}
-	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.Name == Dispatch.Name })
+	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.static.ahead })
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
-	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return set.Name != Dispatch.Name })
+	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return !set.static.ahead })
 	d.replaceStaticChains(&d.plan.Batch)
 	return d.plan
 }
@@ -42,13 +42,6 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 			}
 		}
 	}
-}
-
-// isLate reports whether a packet that is on its way may still look for an element of the set, because it has read already what
-// leads there: its class leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the
-// sweep.
-func isLate(set Set) bool {
-	return set.Name == Dispatch.Name || set.Name == Endpoints.Name || set.Name == NodePortEndpoints.Name
 }
 
 // postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and

@@ -46,7 +46,7 @@ func (m *Mirror) Plan(wanted []Service, around Surroundings) *Plan {
 }
 
 func (m *Mirror) draft() *draft {
-	return &draft{
+	d := &draft{
 		mirror: m,
 		plan: &Plan{
 			config:   m.config,
@@ -58,6 +58,8 @@ func (m *Mirror) draft() *draft {
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
 	}
+	d.counting.addOne = d.countOne
+	return d
 }
 
 // draft is a plan in the making.
@@ -65,6 +67,13 @@ type draft struct {
 	mirror        *Mirror
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
+	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
+	counting struct {
+		family model.Family
+		set    string
+		by     int
+		addOne func(Element) bool
+	}
 }
 
 type elementsKey struct {
@@ -113,16 +122,19 @@ func (d *draft) replaceOwner(have, want Service) {
 
 // count adds to the number of owners of each shared element.
 func (d *draft) count(family model.Family, set Set, service Service, by int) {
-	service.each(family, set, func(element Element) bool {
-		key := elementKey{family: family, set: set.Name, key: element.Key}
-		shared, seen := d.plan.elements[key]
-		if !seen {
-			shared = d.mirror.elements[key]
-		}
-		shared.verdict, shared.owners = element.Verdict, shared.owners+by
-		d.plan.elements[key] = shared
-		return true
-	})
+	d.counting.family, d.counting.set, d.counting.by = family, set.Name, by
+	service.each(family, set, d.counting.addOne)
+}
+
+func (d *draft) countOne(element Element) bool {
+	key := elementKey{family: d.counting.family, set: d.counting.set, key: element.Key}
+	shared, seen := d.plan.elements[key]
+	if !seen {
+		shared = d.mirror.elements[key]
+	}
+	shared.verdict, shared.owners = element.Verdict, shared.owners+d.counting.by
+	d.plan.elements[key] = shared
+	return true
 }
 
 // replaceObjects notes which chains and affinity maps get or lose an owner.

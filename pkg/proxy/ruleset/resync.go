@@ -116,8 +116,8 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 // allElements returns everything that a set of a family should hold. It walks the plan's Services and not the mirror's: they
 // lie side by side.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
-	if set.Name == NodePortIPs.Name {
-		return m.around.elements(family)
+	if elements := set.static.around; elements != nil {
+		return elements(m.around, family)
 	}
 	if isShared(set) {
 		return func(yield func(Element) bool) {

@@ -1,6 +1,11 @@
 package ruleset
 
-import "slices"
+import (
+	"iter"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
 
 // TableName is the name of our table in each family. Nobody else's table has it, and we never touch another.
 const TableName = "vicinity"
@@ -27,67 +32,117 @@ type Set struct {
 	Dynamic bool
 	// Interval sets hold ranges. No two of their elements may overlap.
 	Interval bool
+	// static is what holds of a set that every table has; nil of any other.
+	static *static
+}
+
+// static says whose elements a set holds, and when they come and go in a change.
+type static struct {
+	// ofPort are the elements that a port owns; nil if none does.
+	ofPort elementsOf
+	// around are the elements that the surroundings make; nil if they make none.
+	around func(around Surroundings, family model.Family) iter.Seq[Element]
+	// shared: several owners may want the same element. It is there as long as it has an owner.
+	shared bool
+	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
+	ahead bool
+	// late: a packet on its way may still look for an element, because it has read already what leads there: its class leads it
+	// to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
+	late bool
+}
+
+// StaticSets are declared in every table, in this order: that of the rows below.
+var StaticSets []Set
+
+// inEveryTable enters a set into StaticSets.
+func inEveryTable(set Set, row static) Set {
+	set.static = &row
+	StaticSets = append(StaticSets, set)
+	return set
 }
 
 // IsMap reports whether the set maps its keys to values.
 func (s Set) IsMap() bool { return len(s.Value) > 0 }
 
-// The sets and maps that every table has. frontend stands for `address . protocol . port`, node port for `protocol . port`: one
-// that is served on every address in nodeport-ips.
-//
-//	services            frontend         : class            what to do with a connection to the frontend
-//	nodeports           node port        : class
-//	dispatch            class            : verdict          tiny: one entry for each class in use
-//	endpoints           frontend . slot  : address . port   the load-balancing tables of all Services
-//	nodeport-endpoints  node port . slot : address . port
-//	sticky              frontend         : verdict          Services with session affinity only: where to look a client up
-//	nodeport-sticky     node port        : verdict
-//	learn               frontend         : verdict          the same Services: where to remember a client
-//	nodeport-learn      node port        : verdict
-//	sticky-endpoints    frontend . address                  the endpoints of those Services: nobody else is remembered
-//	nodeport-sticky-…   node port . address
-//	external-cluster    frontend                            externalTrafficPolicy: Cluster: all clients are masqueraded
-//	nodeport-cluster    node port
-//	external-local      frontend                            externalTrafficPolicy: Local: only the node itself is
-//	nodeport-local      node port
-//	restricted          frontend                            a load balancer's address with loadBalancerSourceRanges
-//	allowed-sources     frontend . prefix                   who may dial it
-//	cluster-ips         address                             every ClusterIP: undefined ports are refused
-//	nodeport-ips        address                             where node ports are served, unless on all local addresses
-//	hairpin             address . address . protocol . port endpoints on this node, as source and as destination
+// What keys and values are made of. A node port is served on every address in nodeport-ips, so its key has none.
 var (
-	Services          = Set{Name: "services", Key: frontend, Value: []Type{TypeClass}}
-	NodePorts         = Set{Name: "nodeports", Key: nodePort, Value: []Type{TypeClass}}
-	Dispatch          = Set{Name: "dispatch", Key: []Type{TypeClass}, Value: []Type{TypeVerdict}}
-	Endpoints         = Set{Name: "endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: endpoint}
-	NodePortEndpoints = Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint}
-	Sticky            = Set{Name: "sticky", Key: frontend, Value: []Type{TypeVerdict}}
-	NodePortSticky    = Set{Name: "nodeport-sticky", Key: nodePort, Value: []Type{TypeVerdict}}
-	Learn             = Set{Name: "learn", Key: frontend, Value: []Type{TypeVerdict}}
-	NodePortLearn     = Set{Name: "nodeport-learn", Key: nodePort, Value: []Type{TypeVerdict}}
-	StickyEndpoints   = Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeAddr}}
-	ExternalCluster   = Set{Name: "external-cluster", Key: frontend}
-	NodePortCluster   = Set{Name: "nodeport-cluster", Key: nodePort}
-	ExternalLocal     = Set{Name: "external-local", Key: frontend}
-	NodePortLocal     = Set{Name: "nodeport-local", Key: nodePort}
-	Restricted        = Set{Name: "restricted", Key: frontend}
-	AllowedSources    = Set{Name: "allowed-sources", Key: []Type{TypeAddr, TypeProto, TypePort, TypePrefix}, Interval: true}
-	ClusterIPs        = Set{Name: "cluster-ips", Key: []Type{TypeAddr}}
-	NodePortIPs       = Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}
-	Hairpin           = Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}
-
-	NodePortStickyEndpoints = Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeAddr}}
-
 	frontend = []Type{TypeAddr, TypeProto, TypePort}
 	nodePort = []Type{TypeProto, TypePort}
+	class    = []Type{TypeClass}
 	endpoint = []Type{TypeAddr, TypePort}
+	verdict  = []Type{TypeVerdict}
+)
 
-	// StaticSets are declared in every table, in this order.
-	StaticSets = []Set{
-		Services, NodePorts, Dispatch, Endpoints, NodePortEndpoints, Sticky, NodePortSticky, Learn, NodePortLearn,
-		StickyEndpoints, NodePortStickyEndpoints,
-		ExternalCluster, NodePortCluster, ExternalLocal, NodePortLocal, Restricted, AllowedSources, ClusterIPs, NodePortIPs, Hairpin,
-	}
+// The sets and maps that every table has. A set is one row here and the function in elements.go that lists what a port owns in
+// it; most of them are twice there, for node ports and for all other frontends.
+var (
+	// What to do with a connection to the frontend.
+	Services  = inEveryTable(Set{Name: "services", Key: frontend, Value: class}, static{ofPort: ofFrontends((*Port).eachClass)})
+	NodePorts = inEveryTable(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ofPort: ofNodePorts((*Port).eachClass)})
+
+	// Where a class leads. Tiny: one entry for each class in use.
+	Dispatch = inEveryTable(
+		Set{Name: "dispatch", Key: class, Value: verdict},
+		static{ofPort: (*Port).eachDispatch, shared: true, ahead: true, late: true})
+
+	// The load-balancing tables of all Services, by frontend and slot.
+	Endpoints = inEveryTable(
+		Set{Name: "endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: endpoint},
+		static{ofPort: ofFrontends((*Port).eachSlot), late: true})
+	NodePortEndpoints = inEveryTable(
+		Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint},
+		static{ofPort: ofNodePorts((*Port).eachSlot), late: true})
+
+	// Services with session affinity only: where to look a client up.
+	Sticky = inEveryTable(
+		Set{Name: "sticky", Key: frontend, Value: verdict}, static{ofPort: ofFrontends((*Port).eachSticky)})
+	NodePortSticky = inEveryTable(
+		Set{Name: "nodeport-sticky", Key: nodePort, Value: verdict}, static{ofPort: ofNodePorts((*Port).eachSticky)})
+
+	// The same Services: where to remember a client.
+	Learn = inEveryTable(
+		Set{Name: "learn", Key: frontend, Value: verdict}, static{ofPort: ofFrontends((*Port).eachLearn)})
+	NodePortLearn = inEveryTable(
+		Set{Name: "nodeport-learn", Key: nodePort, Value: verdict}, static{ofPort: ofNodePorts((*Port).eachLearn)})
+
+	// The addresses of those Services' endpoints: no other is remembered.
+	StickyEndpoints = inEveryTable(
+		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeAddr}},
+		static{ofPort: ofFrontends((*Port).eachStickyEndpoint)})
+	NodePortStickyEndpoints = inEveryTable(
+		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeAddr}},
+		static{ofPort: ofNodePorts((*Port).eachStickyEndpoint)})
+
+	// externalTrafficPolicy: Cluster: all clients are masqueraded.
+	ExternalCluster = inEveryTable(
+		Set{Name: "external-cluster", Key: frontend}, static{ofPort: ofFrontends((*Port).eachExternalCluster)})
+	NodePortCluster = inEveryTable(
+		Set{Name: "nodeport-cluster", Key: nodePort}, static{ofPort: ofNodePorts((*Port).eachExternalCluster)})
+
+	// externalTrafficPolicy: Local: only the node itself is.
+	ExternalLocal = inEveryTable(
+		Set{Name: "external-local", Key: frontend}, static{ofPort: ofFrontends((*Port).eachExternalLocal)})
+	NodePortLocal = inEveryTable(
+		Set{Name: "nodeport-local", Key: nodePort}, static{ofPort: ofNodePorts((*Port).eachExternalLocal)})
+
+	// A load balancer's address with loadBalancerSourceRanges, and who may dial it.
+	Restricted = inEveryTable(
+		Set{Name: "restricted", Key: frontend}, static{ofPort: ofFrontends((*Port).eachRestricted)})
+	AllowedSources = inEveryTable(
+		Set{Name: "allowed-sources", Key: []Type{TypeAddr, TypeProto, TypePort, TypePrefix}, Interval: true},
+		static{ofPort: ofFrontends((*Port).eachSource)})
+
+	// Every ClusterIP: undefined ports are refused.
+	ClusterIPs = inEveryTable(
+		Set{Name: "cluster-ips", Key: []Type{TypeAddr}}, static{ofPort: (*Port).eachClusterIP, shared: true})
+
+	// Where node ports are served, unless on all local addresses.
+	NodePortIPs = inEveryTable(
+		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{around: Surroundings.elements})
+
+	// Endpoints on this node, as source and as destination.
+	Hairpin = inEveryTable(
+		Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}, static{ofPort: (*Port).eachHairpin, shared: true})
 )
 
 // staticRank returns the place of a set in StaticSets, and -1 if it is none of them.

@@ -9,9 +9,21 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
+// Reader is handed the decisions about Services: the same that the tables are made from. The proxy's own readers make rules, UDP flows,
+// health checks and reasons of them.
+type Reader interface {
+	// Read takes the decisions about a Service, one for each port and family, in place of those that it was handed before; none if the
+	// Service is gone. It is called once the kernel has taken them, by the goroutine that syncs, which waits for it. A complete sync
+	// hands over every Service anew. Of a Service that the kernel refuses nothing is handed over until it takes it. The decisions are
+	// shared: a reader must not change them.
+	Read(service model.ObjectName, decisions []selection.Decision)
+}
+
 // decided is what was decided about some Services.
 type decided struct {
-	owned []ruleset.Service // by name
+	// decisions are kept for other readers than those below; nil if there are none.
+	decisions map[model.ObjectName][]selection.Decision
+	owned     []ruleset.Service // by name
 	// flows, checks and reasons have an entry for each of the Services, often an empty one.
 	flows     map[model.ObjectName][]selection.Flows
 	checks    map[model.ObjectName]selection.HealthCheck
@@ -49,12 +61,19 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		checks:  make(map[model.ObjectName]selection.HealthCheck, len(names)),
 		reasons: make(map[model.ObjectName][]PortReason, len(names)),
 	}
+	if len(p.Readers) > 0 {
+		all.decisions = make(map[model.ObjectName][]selection.Decision, len(names))
+	}
 	for _, name := range names {
+		decisions := selection.Decide(p.cluster, name, p.config.Families)
+		if all.decisions != nil {
+			all.decisions[name] = decisions
+		}
 		owned := ruleset.Service{Name: name}
 		var flows []selection.Flows
 		var reasons []PortReason
 		conflict := Conflict{Service: name}
-		for _, decision := range selection.Decide(p.cluster, name, p.config.Families) {
+		for _, decision := range decisions {
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 			reasons = append(reasons, reasonsOf(decision)...)
 			conflict.lose(decision.Lost)
@@ -69,6 +88,15 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		all.checks[name], _ = selection.HealthCheckOf(p.cluster, name)
 	}
 	return all
+}
+
+// handOver hands what the kernel has taken to the readers, by the names of the Services.
+func (p *Proxy) handOver(decisions map[model.ObjectName][]selection.Decision) {
+	for _, name := range slices.SortedFunc(maps.Keys(decisions), model.ObjectName.Compare) {
+		for _, reader := range p.Readers {
+			reader.Read(name, decisions[name])
+		}
+	}
 }
 
 // acceptChecks takes over the health checks of some Services and reports whether any is another one now.

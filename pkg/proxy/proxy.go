@@ -29,6 +29,8 @@ type Kernel interface {
 type Proxy struct {
 	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
 	RetryMax time.Duration
+	// Readers are handed every decision. They are set before the first Sync.
+	Readers []Reader
 
 	config  ruleset.Config
 	kernel  Kernel
@@ -141,6 +143,7 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.udp.accept(decided.flows)
 	p.reasons.accept(decided.reasons)
+	p.handOver(decided.decisions)
 	p.mirror.Accept(plan)
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
@@ -156,6 +159,11 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	names := p.cluster.ServiceNames()
 	unrecalled := p.recall(ctx, found)
 	decided := p.decide(names)
+	for name := range p.dirty { // Services that are gone
+		if p.cluster.Service(name) == nil && decided.decisions != nil {
+			decided.decisions[name] = nil
+		}
+	}
 	for name := range p.udp.inForce { // of Services that are gone
 		if _, exists := decided.flows[name]; !exists {
 			decided.flows[name] = nil
@@ -176,6 +184,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()
 	p.reasons.accept(decided.reasons)
+	p.handOver(decided.decisions)
 	report := p.newReport(len(names))
 	report.add(plan, decided.conflicts)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled

@@ -15,7 +15,9 @@ const warning = "Warning: This endpoint is not meant to be machine parseable, ha
 	"debugging purposes only."
 
 // configz writes the configuration as JSON.
-func (p Pages) configz(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/configz", p.Config()) }
+func (p Pages) configz(w http.ResponseWriter, _ *http.Request) {
+	p.writeJSON(w, "/configz", p.Config())
+}
 
 // writeJSON writes a page for programs.
 func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {

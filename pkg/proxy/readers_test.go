@@ -1,0 +1,105 @@
+package proxy_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// counter is a reader of decisions that only counts: by Service, the endpoints that were chosen for its ClusterIPs.
+type counter map[model.ObjectName]int
+
+func (c counter) Read(service model.ObjectName, decisions []selection.Decision) {
+	delete(c, service)
+	for _, decision := range decisions {
+		choice, _ := decision.Selection.ClusterIP()
+		c[service] += len(choice.Endpoints)
+	}
+}
+
+// TestDecisionsHaveSeveralReaders: one that only counts knows after any history what the rules know, restarts, failures and refusals
+// included.
+func TestDecisionsHaveSeveralReaders(t *testing.T) {
+	for seed := range uint64(6) {
+		kernel := &memoryKernel{}
+		chance := newHistory(seed + 100).random
+		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
+		s := newStory(seed, kernel, failing, &recordedFlows{})
+		counted := counter{}
+		s.running.Readers = []proxy.Reader{counted}
+		for range 40 {
+			s.goOn()
+			for tries := 0; ; tries++ {
+				report, err := s.running.Sync(t.Context())
+				if err == nil && report.Unswept == nil {
+					break
+				}
+				if tries == 1000 {
+					t.Fatalf("seed %d: does not converge, last error: %v", seed, err)
+				}
+			}
+			late := counter{}
+			fresh := proxy.New(self, s.config, &memoryKernel{}, &recordedFlows{})
+			fresh.Readers = []proxy.Reader{late}
+			fresh.Apply(s.everything)
+			mustSync(t, fresh)
+			maps.DeleteFunc(counted, func(_ model.ObjectName, endpoints int) bool { return endpoints == 0 })
+			maps.DeleteFunc(late, func(_ model.ObjectName, endpoints int) bool { return endpoints == 0 })
+			if diff := cmp.Diff(late, counted); diff != "" {
+				t.Fatalf("seed %d: endpoints counted (-fresh start +after the history):\n%s", seed, diff)
+			}
+		}
+	}
+}
+
+// TestTheRulesAndAReaderAgree: what is in the tables and what is counted are two readings of the same decisions.
+func TestTheRulesAndAReaderAgree(t *testing.T) {
+	kernel, counted := &memoryKernel{}, counter{}
+	p := starting(kernel)
+	p.Readers = []proxy.Reader{counted}
+	everything := motley(50)
+	p.Apply(everything)
+	mustSync(t, p)
+	slots := map[model.ObjectName]int{}
+	for _, family := range model.Families {
+		byAddr := map[string]model.ObjectName{}
+		for name, service := range everything.Services {
+			if ip, ok := service.ClusterIP(family); ok {
+				byAddr[ip.String()] = name
+			}
+		}
+		for _, element := range elementsOf(t, kernel, family, ruleset.Endpoints) {
+			if name, isClusterIP := byAddr[element.Key.Addr.String()]; isClusterIP {
+				slots[name]++
+			}
+		}
+	}
+	if diff := cmp.Diff(map[model.ObjectName]int(counted), slots); diff != "" || len(slots) != 50 {
+		t.Errorf("endpoints of the ClusterIPs of %d Services (-counted +in the tables):\n%s", len(slots), diff)
+	}
+}
+
+// TestARefusedServiceIsReadWhenTheKernelTakesIt.
+func TestARefusedServiceIsReadWhenTheKernelTakesIt(t *testing.T) {
+	everything, name := motley(3), model.ObjectName{Namespace: "default", Name: "service-1"}
+	kernel, counted := &pickyKernel{refused: map[thing]bool{lastSlot(everything, name, 2): true}}, counter{}
+	p := starting(kernel)
+	p.Readers = []proxy.Reader{counted}
+	p.Apply(everything)
+	mustSync(t, p)
+	if _, read := counted[name]; read || len(counted) != 2 {
+		t.Errorf("read: %v, want the two Services that the kernel took", counted)
+	}
+	clear(kernel.refused)
+	p.Apply(oneOf(everything, name))
+	mustSync(t, p)
+	if counted[name] != 4 {
+		t.Errorf("read: %v, want %s with its two endpoints of each family", counted, name)
+	}
+}

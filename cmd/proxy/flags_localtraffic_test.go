@@ -139,7 +139,7 @@ func TestTheHelpTeachesHowTrafficIsTold(t *testing.T) {
 		"--pod-interface-name-prefix PREFIX", "--masquerade-all",
 	}
 	nodePorts := []string{
-		"--nodeport-addresses ADDRESSES", "(default primary)", "A family without a CIDR serves them on all addresses",
+		"--nodeport-addresses ADDRESSES", "(default primary)", "Without primary, a family without a CIDR serves them on all addresses",
 	}
 	for command, parts := range map[string][]string{
 		"explain": clients, "render": slices.Concat(clients, nodePorts), "run": slices.Concat(clients, nodePorts),

@@ -61,15 +61,15 @@ func TestWhatIsTold(t *testing.T) {
 		nodes := []string{"node-1", "node-2", "node-3"}
 		for _, node := range nodes {
 			r := recorder(t, teller, node)
-			r.Tell(events.Refused(web, "spec.ports[0].port: why not"))
-			r.Tell(events.TopologyIgnored(web, "the list is empty"))
-			r.Tell(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
+			r.Report(events.Refused(web, "spec.ports[0].port: why not"))
+			r.Report(events.TopologyIgnored(web, "the list is empty"))
+			r.Report(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
 				model.ObjectName{Namespace: "bank", Name: "api"}))
-			r.Tell(events.HealthCheckNotServed(web, node, errors.New("address already in use")))
-			r.Tell(events.LeftOut(slice, []string{"endpoints[0]: loopback"}))
-			r.Tell(events.Refused(cidr, "spec.cidrs[0]: everything"))
-			r.Tell(events.ForeignChange(node, "nft", 4711))
-			r.Tell(events.Started(node, "v1.2.3"))
+			r.Report(events.HealthCheckNotServed(web, node, errors.New("address already in use")))
+			r.Report(events.LeftOut(slice, []string{"endpoints[0]: loopback"}))
+			r.Report(events.Refused(cidr, "spec.cidrs[0]: everything"))
+			r.Report(events.ForeignChange(node, "nft", 4711))
+			r.Report(events.Started(node, "v1.2.3"))
 			defer func() {
 				if r.Dropped() != 0 {
 					t.Errorf("%s dropped %d", node, r.Dropped())
@@ -123,9 +123,9 @@ func TestWhatIsTold(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
 		r := recorder(t, teller, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
-		r.Tell(events.Refused(web, strange))
-		r.Tell(events.ForeignChange(node, strange, 1))
-		r.Tell(events.Started(node, strange))
+		r.Report(events.Refused(web, strange))
+		r.Report(events.ForeignChange(node, strange, 1))
+		r.Report(events.Started(node, strange))
 		c.eventually("three Events of a node with a long name", func() string {
 			return cmp.Diff(3, len(c.of(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") })))
 		})
@@ -148,7 +148,7 @@ func TestWhatIsTold(t *testing.T) {
 		if err := c.plane.StopAPIServer(); err != nil {
 			t.Fatal(err)
 		}
-		r.Tell(events.Started("node-4", "v1.2.3"))
+		r.Report(events.Started("node-4", "v1.2.3"))
 		c.eventually("a try fails", func() string { return cmp.Diff(true, refused.Load() > 0) })
 		if err := c.plane.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
@@ -161,7 +161,7 @@ func TestWhatIsTold(t *testing.T) {
 
 	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
 		r := recorder(t, teller, "node-1")
-		r.Tell(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
+		r.Report(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
 		c.eventually("the loss is counted", func() string { return cmp.Diff(1, r.Dropped()) })
 	})
 }

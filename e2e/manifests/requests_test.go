@@ -110,10 +110,10 @@ func testRequests(t *testing.T, plane *controlplane.ControlPlane) {
 	})
 	running.Go(func() {
 		if err := recorder.Run(ctx); err != nil {
-			t.Errorf("telling events: %v", err)
+			t.Errorf("creating Events: %v", err)
 		}
 	})
-	recorder.Tell(events.Started("node-1", "v1"))
+	recorder.Report(events.Started("node-1", "v1"))
 	isAll := func() bool { return cmp.Equal(allowed, seen.all()) }
 	for deadline := time.Now().Add(time.Minute); !isAll() && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)

@@ -28,7 +28,7 @@ func (t *eventTeller) run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	t.recorder.Tell(events.Started(t.node, t.version))
+	t.recorder.Report(events.Started(t.node, t.version))
 	return t.recorder.Run(ctx)
 }
 
@@ -42,20 +42,20 @@ func (t *eventTeller) refused(problem convert.Problem) {
 	if problem.Field != "" {
 		reason = problem.Field + ": " + reason
 	}
-	t.recorder.Tell(events.Refused(t.reference(kind, objectName(name)), reason))
+	t.recorder.Report(events.Refused(t.reference(kind, objectName(name)), reason))
 }
 
 // leftOut tells of the parts of an object that are left out.
 func (t *eventTeller) leftOut(kind string, name model.ObjectName, parts []string) {
 	if t != nil && len(parts) > 0 {
-		t.recorder.Tell(events.LeftOut(t.reference(kind, name), parts))
+		t.recorder.Report(events.LeftOut(t.reference(kind, name), parts))
 	}
 }
 
 // topologyIgnored tells of topology keys without effect.
 func (t *eventTeller) topologyIgnored(service model.ObjectName, reason string) {
 	if t != nil {
-		t.recorder.Tell(events.TopologyIgnored(t.reference(convert.ServiceKind, service), reason))
+		t.recorder.Report(events.TopologyIgnored(t.reference(convert.ServiceKind, service), reason))
 	}
 }
 
@@ -63,7 +63,7 @@ func (t *eventTeller) topologyIgnored(service model.ObjectName, reason string) {
 func (t *eventTeller) refusedByKernel(refused proxy.Refused) {
 	if t != nil {
 		reference := t.reference(convert.ServiceKind, refused.Service)
-		t.recorder.Tell(events.RefusedByKernel(reference, t.node, refused.InForce, refused.Err))
+		t.recorder.Report(events.RefusedByKernel(reference, t.node, refused.InForce, refused.Err))
 	}
 }
 
@@ -74,7 +74,7 @@ func (t *eventTeller) conflicts(conflicts []proxy.Conflict) {
 	}
 	for _, conflict := range conflicts {
 		for _, lost := range conflict.Lost {
-			t.recorder.Tell(events.FrontendConflict(t.reference(convert.ServiceKind, conflict.Service), lost.Frontend, lost.Owner))
+			t.recorder.Report(events.FrontendConflict(t.reference(convert.ServiceKind, conflict.Service), lost.Frontend, lost.Owner))
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (t *eventTeller) healthChecksNotServed(err error) {
 	}
 	for _, err := range joined.Unwrap() {
 		if failure, ok := errors.AsType[*servicehealth.Failure](err); ok {
-			t.recorder.Tell(events.HealthCheckNotServed(t.reference(convert.ServiceKind, failure.Service), t.node, failure.Err))
+			t.recorder.Report(events.HealthCheckNotServed(t.reference(convert.ServiceKind, failure.Service), t.node, failure.Err))
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (t *eventTeller) healthChecksNotServed(err error) {
 // foreignChange tells who changed our tables.
 func (t *eventTeller) foreignChange(change nft.ForeignChange) {
 	if t != nil && !change.Lost {
-		t.recorder.Tell(events.ForeignChange(t.node, change.Process, change.PID))
+		t.recorder.Report(events.ForeignChange(t.node, change.Process, change.PID))
 	}
 }
 

@@ -1,22 +1,33 @@
 package events
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Event is a sentence about an object.
 type Event struct {
 	Regarding Reference
-	// Warning: something is not as somebody meant it. Otherwise the Event is of type Normal.
+	// Warning: something is not as it was meant. Otherwise the Event is of type Normal.
 	Warning bool
 	Reason  string // why, in one CamelCase word, for machines
 	Action  string // what the proxy did, in one CamelCase word
 	Note    string // the sentence, for people
-	// Topic tells apart two sentences about one object with one Reason. It is the Note if empty; it is another one if the Note holds
-	// what changes each time, such as a process ID.
+	// Topic distinguishes two sentences about one object with one Reason. If empty, it is the Note. It is set if the Note holds what
+	// changes each time, such as a process ID.
 	Topic string
-	// Local: the sentence is about this node, and each node tells its own. Otherwise it follows from the cluster's objects alone, and
-	// all proxies of the cluster tell it as one Event.
+	// Local: the sentence is about this node, and each node has its own Event. Otherwise it follows from the cluster's objects alone,
+	// and all proxies of the cluster report it as one Event.
 	Local bool
 }
+
+// sentence identifies what is not repeated.
+type sentence struct {
+	regarding     Reference
+	reason, topic string
+}
+
+func (e Event) sentence() sentence { return sentence{e.Regarding, e.Reason, cmp.Or(e.Topic, e.Note)} }
 
 // Reference names the object that an Event is about.
 type Reference struct {

@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -13,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// controller is who tells, as `kubectl describe` shows it.
+// controller is the reporting controller, as `kubectl describe` shows it.
 const controller = "vicinity.dev/proxy"
 
-// apiVersions are the API versions of the kinds of object that are told about.
+// apiVersions are the API versions of the kinds of object that events are about.
 var apiVersions = map[string]string{
 	"Service":       "v1",
 	"Node":          "v1",
@@ -24,7 +28,7 @@ var apiVersions = map[string]string{
 	"ServiceCIDR":   "networking.k8s.io/v1",
 }
 
-// objectOf returns an event that a node told at a time as the API server takes it.
+// objectOf returns an event that a node reported at a time as the API server takes it.
 func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	eventType := corev1.EventTypeNormal
 	if event.Warning {
@@ -55,15 +59,50 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 
 // nameOf returns the Event's name: the same on all nodes, unless the sentence is about one of them; then a new one each time.
 func nameOf(event Event, node string, at time.Time) string {
-	of := event.Regarding
-	parts := []string{of.Kind, of.Namespace, of.Name, of.UID, event.Reason, event.Note}
+	object := event.Regarding
+	parts := []string{object.Kind, object.Namespace, object.Name, object.UID, event.Reason, event.Note}
 	if event.Local {
 		parts = append(parts, node, strconv.FormatInt(at.UnixNano(), 10))
 	}
 	hash := sha256.New()
 	for _, part := range parts {
 		// Each part with its length, so that no two lists of parts look alike.
-		hash.Write([]byte(strconv.Itoa(len(part)) + ":" + part))
+		fmt.Fprintf(hash, "%d:%s", len(part), part)
 	}
 	return "vicinity-proxy." + hex.EncodeToString(hash.Sum(nil)[:16])
+}
+
+// The API server refuses Events with more bytes than these (pkg/apis/core/validation/events.go of Kubernetes 1.36).
+const (
+	maxNote     = 1024
+	maxInstance = 128
+)
+
+// noteOf returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after that, for an
+// unprintable character takes more bytes when it is quoted.
+func noteOf(text string) string { return bounded(printable(bounded(text, maxNote)), maxNote) }
+
+// printable makes a text safe for every terminal: one line of printable characters in UTF-8. Notes quote what strangers wrote into
+// their objects.
+func printable(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, isUnprintable) < 0 {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// bounded cuts a text that has more than limit bytes, between two characters, and shows that by three dots.
+func bounded(text string, limit int) string {
+	const dots = "..."
+	if len(text) <= limit {
+		return text
+	}
+	end := limit - len(dots)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + dots
 }

@@ -1,75 +1,56 @@
 package events
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
 
-// maxWaiting bounds the queue. At one in 10 seconds, what comes after them would be told a quarter of an hour late.
+// maxWaiting bounds the queue. At one in 10 seconds, later ones would be a quarter of an hour late.
 const maxWaiting = 100
 
-// waiting is an event that nobody was told yet.
+// waiting is an event that is not created yet, and when it was reported.
 type waiting struct {
 	event Event
 	at    time.Time
 }
 
-// queue holds what waits, and lets namespaces take turns. What concerns the node itself has a turn of its own, under the name of no
-// namespace. The zero value is empty.
-type queue struct {
-	of    map[string][]waiting // by namespace, none without an entry, the oldest first
-	turns []string             // the namespaces, the next one first
-	size  int
-}
+func (w waiting) namespace() string { return w.event.Regarding.Namespace }
 
-// push adds an entry. If the queue is full, one is dropped: the newest of the namespace that has most of them if that leaves it no
-// fewer than the entry's own namespace, and otherwise the one that was to be added.
+// queue holds what waits. Namespaces take turns, in the order of their first entries. What concerns the node itself has a turn of its
+// own, that of the empty namespace.
+type queue []waiting
+
+// push adds an entry. If there are too many then, it drops the last one of a namespace that has most: that of the entry itself, or the
+// one that was reported last.
 func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
-	namespace := entry.event.Regarding.Namespace
-	if q.size == maxWaiting {
-		fullest := q.fullest()
-		if len(q.of[namespace])+1 >= len(q.of[fullest]) {
-			return entry, true
-		}
-		dropped, isDropped = q.dropNewest(fullest), true
+	*q = append(*q, entry)
+	if len(*q) <= maxWaiting {
+		return waiting{}, false
 	}
-	if q.of == nil {
-		q.of = map[string][]waiting{}
+	sizes, most := map[string]int{}, 0
+	for _, entry := range *q {
+		sizes[entry.namespace()]++
+		most = max(most, sizes[entry.namespace()])
 	}
-	if len(q.of[namespace]) == 0 {
-		q.turns = append(q.turns, namespace)
+	last := len(*q) - 1
+	for sizes[(*q)[last].namespace()] < most {
+		last--
 	}
-	q.of[namespace] = append(q.of[namespace], entry)
-	q.size++
-	return dropped, isDropped
+	dropped = (*q)[last]
+	*q = slices.Delete(*q, last, last+1)
+	return dropped, true
 }
 
-// pop takes out the oldest entry of the namespace whose turn it is. The queue must not be empty.
+// pop takes out the first entry, and moves the others of its namespace behind those of all other namespaces. The queue must not be empty.
 func (q *queue) pop() waiting {
-	namespace := q.turns[0]
-	q.turns = q.turns[1:]
-	entries := q.of[namespace]
-	if len(entries) > 1 {
-		q.of[namespace] = entries[1:]
-		q.turns = append(q.turns, namespace)
-	} else {
-		delete(q.of, namespace)
+	first := (*q)[0]
+	order := func(w waiting) int {
+		if w.namespace() == first.namespace() {
+			return 1
+		}
+		return 0
 	}
-	q.size--
-	return entries[0]
-}
-
-// fullest returns the namespace with most entries; of several, the lexically smallest.
-func (q *queue) fullest() string {
-	return slices.MaxFunc(slices.Sorted(maps.Keys(q.of)), func(a, b string) int { return len(q.of[a]) - len(q.of[b]) })
-}
-
-// dropNewest takes out the newest entry of a namespace that has more than one.
-func (q *queue) dropNewest(namespace string) waiting {
-	entries := q.of[namespace]
-	last := len(entries) - 1
-	q.of[namespace] = entries[:last]
-	q.size--
-	return entries[last]
+	*q = (*q)[1:]
+	slices.SortStableFunc(*q, func(a, b waiting) int { return order(a) - order(b) })
+	return first
 }

@@ -20,7 +20,7 @@ func textOf(entry waiting) string {
 
 func (q *queue) popAll() []string {
 	var texts []string
-	for q.size > 0 {
+	for len(*q) > 0 {
 		texts = append(texts, textOf(q.pop()))
 	}
 	return texts
@@ -42,7 +42,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
-func TestAFullQueueDropsWhatItsGreatestUserToldLast(t *testing.T) {
+func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
 	var q queue
 	push := func(text, wantDropped string) {
 		t.Helper()
@@ -63,8 +63,8 @@ func TestAFullQueueDropsWhatItsGreatestUserToldLast(t *testing.T) {
 	push("crowd/more", "crowd/more")
 	push("shop/3", "crowd/96")
 	push("/node", "crowd/95")
-	if q.size != maxWaiting {
-		t.Errorf("%d wait, want %d", q.size, maxWaiting)
+	if len(q) != maxWaiting {
+		t.Errorf("%d wait, want %d", len(q), maxWaiting)
 	}
 	want := []string{"crowd/0", "shop/0", "/node", "crowd/1", "shop/1", "crowd/2", "shop/2", "crowd/3", "shop/3", "crowd/4"}
 	got := q.popAll()
@@ -72,7 +72,7 @@ func TestAFullQueueDropsWhatItsGreatestUserToldLast(t *testing.T) {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	if len(got) != maxWaiting || got[maxWaiting-1] != "crowd/94" {
-		t.Errorf("%d were told, the last was %s; want %d and crowd/94", len(got), got[len(got)-1], maxWaiting)
+		t.Errorf("%d came out, the last was %s; want %d and crowd/94", len(got), got[len(got)-1], maxWaiting)
 	}
 }
 

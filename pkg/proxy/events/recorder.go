@@ -1,7 +1,6 @@
 package events
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,18 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
+	"k8s.io/client-go/rest"
 )
 
 // The limits; the package's documentation says what they add up to.
 const (
-	// burst is how many Events are created at once after a quiet time: a start, and a handful of objects that somebody just broke.
+	// burst is how many Events are created at once after a quiet time: a start, and a handful of objects that just broke.
 	burst = 10
 	// interval is the time after which one more may be created.
 	interval = 10 * time.Second
@@ -25,16 +30,22 @@ const (
 	spread = 10 * time.Second
 	// oncePer is how long a sentence is not repeated: the API server forgets Events after an hour (its --event-ttl).
 	oncePer = time.Hour
-	// lateAfter is how long an event may wait before the log says that it cannot be told. An API server that restarts is back by then.
+	// lateAfter is how long an event may wait before a warning. An API server that restarts is back by then.
 	lateAfter = 5 * time.Minute
-	// complaintsEvery is the shortest time between two log lines about Events that are late or were dropped.
-	complaintsEvery = 10 * time.Minute
+	// warnEvery is the shortest time between two warnings about Events that are late or were dropped.
+	warnEvery = 10 * time.Minute
+	// createTimeout bounds one try, so that a server that never answers holds up nothing for long.
+	createTimeout = 10 * time.Second
 )
+
+// retries are the pauses after tries that decided nothing, one after the other: an API server that restarts is asked again soon, and
+// one that is away for hours every minute or two, with jitter. They begin anew with every answer that decides.
+var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
 // errTooMany is why an event is dropped that the API server did not refuse.
 var errTooMany = errors.New("too many are waiting")
 
-// Recorder tells events to the API server. Its methods may be called by several goroutines.
+// Recorder creates Events for the proxy of a node. Its methods may be called by several goroutines.
 type Recorder struct {
 	client eventsv1client.EventsGetter
 	node   string
@@ -44,48 +55,56 @@ type Recorder struct {
 
 	mutex sync.Mutex
 	queue queue
-	// told holds what waits, with the zero time, and what was told within the hour, with that time. maxWaiting and the rate bound it.
-	told    map[sentence]time.Time
-	dropped int
-	// complained is when the log last said that events were late or dropped.
-	complained time.Time
+	// reported holds the sentences that wait, with the zero time, and those that were created within the hour, with that time.
+	// maxWaiting and the rate bound it.
+	reported map[sentence]time.Time
+	dropped  int
+	warnings rate.Sometimes
 }
 
-// sentence is what is not repeated.
-type sentence struct {
-	regarding     Reference
-	reason, topic string
+// Connect returns a recorder for the proxy of a node that creates Events at the API server of a configuration. It asks nothing yet.
+func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, error) {
+	client, err := eventsv1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for Events: %w", err)
+	}
+	return New(client, node, log), nil
 }
 
-// New returns a recorder for the proxy of a node.
+// New returns a recorder for the proxy of a node that creates Events with a client.
 func New(client eventsv1client.EventsGetter, node string, log *slog.Logger) *Recorder {
 	return &Recorder{
 		client: client, node: node, log: log,
-		arrived: make(chan struct{}, 1), told: map[sentence]time.Time{},
+		arrived: make(chan struct{}, 1), reported: map[sentence]time.Time{}, warnings: rate.Sometimes{Interval: warnEvery},
 	}
 }
 
-// Tell has an event told, unless it waits already, was told within the hour, or too many are waiting. It returns at once.
-func (r *Recorder) Tell(event Event) {
+// Report has an Event created, unless it waits already, was created within the hour, or too many are waiting. It returns at once.
+func (r *Recorder) Report(event Event) {
 	event.Note, event.Topic = noteOf(event.Note), noteOf(event.Topic)
-	entry := waiting{event: event, at: time.Now()}
-	if lost, isLost := r.enqueue(entry); isLost {
-		r.drop(lost, errTooMany)
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(r.reported, func(_ sentence, at time.Time) bool { return !at.IsZero() && now.Sub(at) >= oncePer })
+	if _, isReported := r.reported[event.sentence()]; isReported {
+		return
 	}
+	r.push(waiting{event, now}, errTooMany)
 	select {
 	case r.arrived <- struct{}{}:
 	default:
 	}
 }
 
-// Dropped returns how many events were dropped: too many were waiting, or the API server did not want them.
+// Dropped returns how many events were dropped: too many were waiting, or the API server refused them.
 func (r *Recorder) Dropped() int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return r.dropped
 }
 
-// Run tells what waits until ctx ends. What waits then is not told any more. The error is always nil.
+// Run creates Events until ctx ends. What waits then is lost. Each try counts for the limit, whatever its result is. The error is
+// always nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	limit := rate.NewLimiter(rate.Every(interval), burst)
 	for {
@@ -94,117 +113,97 @@ func (r *Recorder) Run(ctx context.Context) error {
 			return nil
 		case <-r.arrived:
 		}
-		if !pause(ctx, rand.N(spread)) || !r.tellAll(ctx, limit) {
+		if !pause(ctx, rand.N(spread)) {
 			return nil
 		}
-	}
-}
-
-// tellAll tells until nothing waits, and reports whether ctx still goes on. Each try counts for the limit, whatever becomes of it.
-func (r *Recorder) tellAll(ctx context.Context, limit *rate.Limiter) bool {
-	pauses := retries
-	for r.isWaiting() {
-		if !pause(ctx, limit.Reserve().Delay()) {
-			return false
-		}
-		if r.tellNext(ctx) {
-			pauses = retries
-		} else if !pause(ctx, pauses.Step()) {
-			return false
+		pauses := retries
+		for r.isWaiting() {
+			if limit.Wait(ctx) != nil {
+				return nil
+			}
+			if r.createNext(ctx) {
+				pauses = retries
+			} else if !pause(ctx, pauses.Step()) {
+				return nil
+			}
 		}
 	}
-	return true
-}
-
-// tellNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports whether that decided
-// what becomes of the event. If not, the API server being away or busy, the event waits again, behind those of all namespaces: what
-// one of them may not have, such as more Events than its ResourceQuota allows, holds up no other.
-func (r *Recorder) tellNext(ctx context.Context) (isDecided bool) {
-	r.mutex.Lock()
-	next := r.queue.pop()
-	r.mutex.Unlock()
-	err := r.create(ctx, objectOf(next.event, r.node, next.at))
-	switch {
-	case err == nil:
-		r.remember(next)
-		return true
-	case ctx.Err() != nil:
-		return false
-	case isFinal(err):
-		r.drop(next, err)
-		return true
-	}
-	r.putBack(next, err)
-	return false
-}
-
-// remember begins the hour in which a sentence is not repeated.
-func (r *Recorder) remember(told waiting) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	r.told[sentenceOf(told.event)] = time.Now()
-}
-
-// putBack lets an event wait again that could not be told. If others took its place meanwhile and the queue is full, it is dropped, or
-// another one is.
-func (r *Recorder) putBack(entry waiting, cause error) {
-	r.mutex.Lock()
-	lost, isLost := r.queue.push(entry)
-	r.mutex.Unlock()
-	switch {
-	case isLost:
-		r.drop(lost, fmt.Errorf("%w, and the API server takes none: %w", errTooMany, cause))
-	case time.Since(entry.at) >= lateAfter:
-		r.complain("an Event is late, and is tried again; others may be, too", entry.event, cause)
-	}
-}
-
-// enqueue puts an event into the queue unless it waits there or was told within the hour, and returns one that had to give way.
-func (r *Recorder) enqueue(entry waiting) (lost waiting, isLost bool) {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	maps.DeleteFunc(r.told, func(_ sentence, at time.Time) bool { return !at.IsZero() && entry.at.Sub(at) >= oncePer })
-	key := sentenceOf(entry.event)
-	if _, isTold := r.told[key]; isTold {
-		return waiting{}, false
-	}
-	r.told[key] = time.Time{}
-	return r.queue.push(entry)
 }
 
 func (r *Recorder) isWaiting() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return r.queue.size > 0
+	return len(r.queue) > 0
 }
 
-// drop counts an event that will not be told. The same sentence is a new one if somebody tells it again; who tells a problem once, when
-// it begins, will not.
-func (r *Recorder) drop(lost waiting, cause error) {
+// createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports whether the answer is
+// final. If not, the API server being away or busy, the event waits again, behind those of all namespaces: what one of them may not
+// have, such as more Events than its ResourceQuota allows, holds up no other.
+func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	r.mutex.Lock()
-	delete(r.told, sentenceOf(lost.event))
+	next := r.queue.pop()
+	r.mutex.Unlock()
+	err := r.create(ctx, objectOf(next.event, r.node, next.at))
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	switch {
+	case err == nil:
+		r.reported[next.event.sentence()] = time.Now()
+		return true
+	case isFinal(err):
+		r.drop(next.event, err)
+		return true
+	case ctx.Err() != nil:
+		return false
+	}
+	r.push(next, fmt.Errorf("%w, and the API server takes none: %w", errTooMany, err))
+	if time.Since(next.at) >= lateAfter {
+		r.warn("an Event is late and is tried again; others may be late, too", next.event, err)
+	}
+	return false
+}
+
+// create tries once to create an Event. All tries of one Event use one name, so that one whose answer got lost is not repeated. That
+// the Event exists is no error: another proxy created it, or a try whose answer got lost.
+func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, createTimeout)
+	defer cancel()
+	_, err := r.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	if err == nil || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("create Event %s/%s: %w", event.Namespace, event.Name, err)
+}
+
+// isFinal reports whether another try would get the same answer: the API server understood, and refuses the Event. Forbidden is final
+// only for a namespace that terminates: an API server that has just started forbids everything until it has read RBAC, and a
+// ResourceQuota may have room again.
+func isFinal(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// push lets an event wait. If too many are waiting, it drops one, with that cause. The mutex is held.
+func (r *Recorder) push(entry waiting, cause error) {
+	r.reported[entry.event.sentence()] = time.Time{}
+	if dropped, isDropped := r.queue.push(entry); isDropped {
+		r.drop(dropped.event, cause)
+	}
+}
+
+// drop counts an event that will not be created. The same sentence may be reported again. The mutex is held.
+func (r *Recorder) drop(event Event, cause error) {
+	delete(r.reported, event.sentence())
 	r.dropped++
-	r.mutex.Unlock()
-	r.complain("an Event was not told; more may follow, and are counted", lost.event, cause)
+	r.warn("dropped an Event; more may follow, and are counted", event, cause)
 }
 
-// complain logs what became of an event, and how many there are now, unless it did so a short while ago.
-func (r *Recorder) complain(what string, about Event, cause error) {
-	r.mutex.Lock()
-	dropped, waiting := r.dropped, r.queue.size
-	isTime := r.complained.IsZero() || time.Since(r.complained) >= complaintsEvery
-	if isTime {
-		r.complained = time.Now()
-	}
-	r.mutex.Unlock()
-	if isTime {
-		r.log.Warn(what, "dropped", dropped, "waiting", waiting,
-			"about", about.Regarding.String(), "reason", about.Reason, "note", about.Note, "error", cause)
-	}
-}
-
-func sentenceOf(event Event) sentence {
-	return sentence{event.Regarding, event.Reason, cmp.Or(event.Topic, event.Note)}
+// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so a short while ago. The mutex is held.
+func (r *Recorder) warn(message string, event Event, cause error) {
+	r.warnings.Do(func() {
+		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue),
+			"about", event.Regarding.String(), "reason", event.Reason, "note", event.Note, "error", cause)
+	})
 }
 
 // pause waits, and reports whether ctx still goes on.

@@ -100,7 +100,7 @@ func (o *output) String() string {
 func remembered(r *Recorder) []sentence {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return slices.Collect(maps.Keys(r.told))
+	return slices.Collect(maps.Keys(r.reported))
 }
 
 // proxy is a recorder that runs until the test ends, and its log.
@@ -119,7 +119,7 @@ func proxy(t *testing.T, api *server, node string) (*Recorder, *output) {
 	return r, log
 }
 
-// after lets time go by, and everybody do what is to be done then.
+// after lets time pass, and waits until every goroutine is idle.
 func after(duration time.Duration) {
 	time.Sleep(duration)
 	synctest.Wait()
@@ -127,18 +127,18 @@ func after(duration time.Duration) {
 
 func broken(i int) Event { return Refused(web, fmt.Sprintf("reason %d", i)) }
 
-func TestAnEventIsToldWithinTheSpread(t *testing.T) {
+func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, log := proxy(t, api, "node-1")
-		told := time.Now()
-		r.Tell(broken(1))
+		reported := time.Now()
+		r.Report(broken(1))
 		after(spread)
 		if len(api.events()) != 1 || len(api.requests()) != 1 {
 			t.Fatalf("%d created with %d requests, want one", len(api.events()), len(api.requests()))
 		}
 		for name, event := range api.events() {
-			if !event.EventTime.Time.Equal(told) || !strings.HasPrefix(name, "shop/vicinity-proxy.") || event.ReportingInstance != "node-1" {
+			if !event.EventTime.Time.Equal(reported) || !strings.HasPrefix(name, "shop/vicinity-proxy.") || event.ReportingInstance != "node-1" {
 				t.Errorf("got %s: %+v", name, event)
 			}
 		}
@@ -148,7 +148,7 @@ func TestAnEventIsToldWithinTheSpread(t *testing.T) {
 	})
 }
 
-func TestProxiesThatTellTheSameMakeOneEventAndSpread(t *testing.T) {
+func TestProxiesThatReportTheSameMakeOneEventAndSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const proxies = 100
 		api := newServer()
@@ -156,7 +156,7 @@ func TestProxiesThatTellTheSameMakeOneEventAndSpread(t *testing.T) {
 		for i := range proxies {
 			r, _ := proxy(t, api, fmt.Sprintf("node-%d", i))
 			recorders = append(recorders, r)
-			r.Tell(broken(1))
+			r.Report(broken(1))
 		}
 		after(spread)
 		if len(api.events()) != 1 || len(api.requests()) != proxies {
@@ -180,22 +180,22 @@ func TestProxiesThatTellTheSameMakeOneEventAndSpread(t *testing.T) {
 	})
 }
 
-func TestASentenceIsToldOnceAnHour(t *testing.T) {
+func TestASentenceIsReportedOnceAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
 		for pid := range uint32(179) { // for an hour less a minute
-			r.Tell(broken(1))
-			r.Tell(ForeignChange("node-1", "nft", pid))
+			r.Report(broken(1))
+			r.Report(ForeignChange("node-1", "nft", pid))
 			after(20 * time.Second)
 		}
 		if len(api.requests()) != 2 {
 			t.Errorf("%d requests within an hour, want 2", len(api.requests()))
 		}
-		r.Tell(ForeignChange("node-1", "iptables", 1))
+		r.Report(ForeignChange("node-1", "iptables", 1))
 		after(2 * time.Minute)
-		r.Tell(broken(1))
-		r.Tell(ForeignChange("node-1", "nft", 7))
+		r.Report(broken(1))
+		r.Report(ForeignChange("node-1", "nft", 7))
 		after(time.Minute)
 		if len(api.requests()) != 5 {
 			t.Errorf("%d requests after the hour and another process, want 5", len(api.requests()))
@@ -208,9 +208,9 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		api := newServer()
 		r, log := proxy(t, api, "node-1")
 		for i := range 10000 {
-			r.Tell(broken(i))
+			r.Report(broken(i))
 		}
-		r.Tell(Started("node-1", "v1")) // a namespace of its own
+		r.Report(Started("node-1", "v1")) // a namespace of its own
 		synctest.Wait()
 		if r.Dropped() != 10000+1-maxWaiting {
 			t.Errorf("%d dropped, want all but %d", r.Dropped(), maxWaiting)
@@ -219,11 +219,11 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		if len(api.requests()) < burst || len(api.requests()) > burst+1 {
 			t.Errorf("%d requests at once, want %d", len(api.requests()), burst)
 		}
-		isTold := false
+		isCreated := false
 		for _, event := range api.events() {
-			isTold = isTold || event.Reason == "Starting"
+			isCreated = isCreated || event.Reason == "Starting"
 		}
-		if !isTold {
+		if !isCreated {
 			t.Error("the crowd of one namespace held up what concerns the node")
 		}
 		after(time.Minute)
@@ -232,15 +232,15 @@ func TestAFloodOfSentencesIsBoundedAndCounted(t *testing.T) {
 		}
 		after(time.Hour)
 		if len(api.events()) != maxWaiting || len(remembered(r)) > maxWaiting {
-			t.Errorf("%d were told at last and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
+			t.Errorf("%d were created at last and %d remembered, want %d", len(api.events()), len(remembered(r)), maxWaiting)
 		}
 		if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "too many are waiting") {
 			t.Errorf("%d lines of log, want one: %s", lines, log)
 		}
-		r.Tell(broken(9999))
+		r.Report(broken(9999))
 		after(spread)
 		if len(api.events()) != maxWaiting+1 {
-			t.Errorf("what was dropped cannot be told later")
+			t.Errorf("what was dropped cannot be reported later")
 		}
 	})
 }
@@ -253,7 +253,7 @@ func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 		}
 		r, log := proxy(t, api, "node-1")
 		for i := range 12 {
-			r.Tell(broken(i))
+			r.Report(broken(i))
 			after(time.Minute)
 		}
 		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
@@ -299,7 +299,7 @@ func TestTries(t *testing.T) {
 					return nil
 				}
 				r, _ := proxy(t, api, "node-1")
-				r.Tell(broken(1))
+				r.Report(broken(1))
 				after(50 * time.Minute)
 				if len(api.requests()) != test.requests || r.Dropped() != test.dropped {
 					t.Errorf("%d requests and %d dropped, want %d and %d", len(api.requests()), r.Dropped(), test.requests, test.dropped)
@@ -310,10 +310,10 @@ func TestTries(t *testing.T) {
 					}
 				}
 				before := len(api.requests())
-				r.Tell(broken(1))
+				r.Report(broken(1))
 				after(time.Minute)
-				if toldAgain := len(api.requests()) - before; toldAgain != test.dropped {
-					t.Errorf("the same sentence made %d requests more, want %d", toldAgain, test.dropped)
+				if triedAgain := len(api.requests()) - before; triedAgain != test.dropped {
+					t.Errorf("the same sentence made %d requests more, want %d", triedAgain, test.dropped)
 				}
 			})
 		})
@@ -331,11 +331,11 @@ func TestAServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 			return ctx.Err()
 		}
 		r, _ := proxy(t, api, "node-1")
-		r.Tell(broken(1))
-		r.Tell(broken(2))
+		r.Report(broken(1))
+		r.Report(broken(2))
 		after(2 * time.Minute)
 		if len(api.events()) != 2 || r.Dropped() != 0 {
-			t.Errorf("%d told and %d dropped, want 2 and none", len(api.events()), r.Dropped())
+			t.Errorf("%d created and %d dropped, want 2 and none", len(api.events()), r.Dropped())
 		}
 	})
 }
@@ -351,15 +351,15 @@ func outage(api *server) (end func()) {
 	return func() { set(nil) }
 }
 
-func TestWhatIsToldWhileTheAPIServerIsAwayIsToldLater(t *testing.T) {
+func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hours, told = 3, 20
+		const hours, sentences = 3, 20
 		api := newServer()
 		end := outage(api)
 		r, log := proxy(t, api, "node-1")
-		for range hours * 60 { // who sees a problem again and again tells it again and again
-			for i := range told {
-				r.Tell(broken(i))
+		for range hours * 60 { // a problem that lasts is reported again and again
+			for i := range sentences {
+				r.Report(broken(i))
 			}
 			after(time.Minute)
 		}
@@ -375,9 +375,9 @@ func TestWhatIsToldWhileTheAPIServerIsAwayIsToldLater(t *testing.T) {
 			t.Errorf("the log does not say what is late: %s", line)
 		}
 		end()
-		after(2*time.Minute + told*interval)
-		if len(api.events()) != told || r.Dropped() != 0 || len(remembered(r)) != told {
-			t.Errorf("%d told, %d dropped, %d remembered, want %d, none, %d", len(api.events()), r.Dropped(), len(remembered(r)), told, told)
+		after(2*time.Minute + sentences*interval)
+		if len(api.events()) != sentences || r.Dropped() != 0 || len(remembered(r)) != sentences {
+			t.Errorf("%d created, %d dropped, %d remembered, want %d, none, %d", len(api.events()), r.Dropped(), len(remembered(r)), sentences, sentences)
 		}
 	})
 }
@@ -389,7 +389,7 @@ func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
 		end := outage(api)
 		r, _ := proxy(t, api, "node-1")
 		for i := range maxWaiting + more {
-			r.Tell(broken(i))
+			r.Report(broken(i))
 			after(time.Minute)
 		}
 		if len(remembered(r)) != maxWaiting || r.Dropped() != more {
@@ -398,7 +398,7 @@ func TestWhatIsTooMuchWhileTheAPIServerIsAwayIsDroppedAndCounted(t *testing.T) {
 		end()
 		after(2*time.Minute + maxWaiting*interval)
 		if len(api.events()) != maxWaiting || r.Dropped() != more {
-			t.Errorf("%d told and %d dropped, want %d and %d", len(api.events()), r.Dropped(), maxWaiting, more)
+			t.Errorf("%d created and %d dropped, want %d and %d", len(api.events()), r.Dropped(), maxWaiting, more)
 		}
 	})
 }
@@ -414,24 +414,24 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		}
 		r, _ := proxy(t, api, "node-1")
 		for i := range 20 {
-			r.Tell(Refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
+			r.Report(Refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
 		}
 		after(time.Hour)
 		for i := range 10 {
-			r.Tell(broken(i))
+			r.Report(broken(i))
 		}
 		// The longest pause, and then each other try is one for the other namespace.
 		after(2*time.Minute + 10*2*interval)
 		if len(api.events()) != 10 || r.Dropped() != 0 {
-			t.Errorf("%d told and %d dropped, want 10 and none", len(api.events()), r.Dropped())
+			t.Errorf("%d created and %d dropped, want 10 and none", len(api.events()), r.Dropped())
 		}
 	})
 }
 
-func TestTellNeedsNobodyThatRuns(t *testing.T) {
+func TestReportDoesNotWaitForRun(t *testing.T) {
 	r := New(newServer(), "node-1", slog.New(slog.DiscardHandler))
 	for i := range 2 * maxWaiting {
-		r.Tell(broken(i))
+		r.Report(broken(i))
 	}
 	if r.Dropped() != maxWaiting {
 		t.Errorf("%d dropped, want %d", r.Dropped(), maxWaiting)
@@ -443,7 +443,7 @@ func TestAStrangersWordsAreCutBeforeTheyAreKept(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
 		event := ForeignChange("node-1", strings.Repeat("\x1b", 1<<20), 1)
-		r.Tell(event)
+		r.Report(event)
 		after(spread)
 		var notes []string
 		for _, event := range api.events() {
@@ -460,22 +460,22 @@ func TestAStrangersWordsAreCutBeforeTheyAreKept(t *testing.T) {
 	})
 }
 
-func TestManyMayTellAtOnce(t *testing.T) {
+func TestManyMayReportAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newServer()
 		r, _ := proxy(t, api, "node-1")
-		var tellers sync.WaitGroup
+		var reporters sync.WaitGroup
 		for i := range 8 {
-			tellers.Go(func() {
+			reporters.Go(func() {
 				for j := range 10 {
-					r.Tell(broken(10*i + j))
+					r.Report(broken(10*i + j))
 				}
 			})
 		}
-		tellers.Wait()
+		reporters.Wait()
 		after(time.Hour)
 		if len(api.events()) != 80 || r.Dropped() != 0 {
-			t.Errorf("%d told and %d dropped, want 80 and none", len(api.events()), r.Dropped())
+			t.Errorf("%d created and %d dropped, want 80 and none", len(api.events()), r.Dropped())
 		}
 	})
 }

@@ -60,8 +60,8 @@ func HealthCheckNotServed(service Reference, node string, reason error) Event {
 	}
 }
 
-// ForeignChange says that another process changed our tables on a node. A program that does it again and again has another process ID
-// each time, and is told once an hour all the same.
+// ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another process ID
+// each time, and is reported once an hour all the same.
 func ForeignChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,

@@ -54,7 +54,7 @@ func TestTheWords(t *testing.T) {
 					"listen tcp4 192.0.2.1:30000: bind: address already in use",
 			},
 		},
-		"a change of our tables by somebody else": {
+		"a change of our tables by another process": {
 			ForeignChange("node-1", "nft", 4711),
 			Event{
 				Regarding: node, Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: "nft",

@@ -68,7 +68,7 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
 	}
-	recorder.Build(options.Build.Version, options.Build.GoVersion)
+	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.teller)
 	return d, nil
 }

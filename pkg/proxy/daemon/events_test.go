@@ -25,7 +25,7 @@ func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	}
 	page := httptest.NewRecorder()
 	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	if want := "\n" + metrics.EventsDroppedName + " 3\n"; !strings.Contains(page.Body.String(), want) {
+	if want := "\nvicinity_events_dropped_total 3\n"; !strings.Contains(page.Body.String(), want) {
 		t.Errorf("/metrics lacks %q", want)
 	}
 }

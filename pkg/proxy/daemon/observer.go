@@ -89,9 +89,9 @@ func (o *observer) tellNodePorts(addrs []netip.Addr) {
 // FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
 func (o *observer) FlowsLookedAt(passes map[model.Family]conntrack.Pass, err error) {
 	for family, pass := range passes {
-		o.recorder.FlowsEnded(family.String(), pass.Ended)
+		o.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
 		if pass.Took > 0 { // the look succeeded
-			o.recorder.FlowsLookedAt(family.String(), pass.Took)
+			o.recorder.Observe(metrics.FlowsDuration, pass.Took, family.String())
 		}
 	}
 	if err != nil {

@@ -16,17 +16,17 @@ var began = time.Now()
 func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Complete, took, nil)
 	o.recorder.SyncDone(ended, report.Complete, report.Services)
-	o.recorder.Services(report.Total)
-	o.recorder.FrontendsContested(report.Contested)
+	o.recorder.Set(metrics.Services, report.Total)
+	o.recorder.Set(metrics.FrontendsContested, report.Contested)
 	o.recorder.ServicePortsByReason(portReasons(report.Reasons))
 	for _, family := range model.Families {
 		name := family.String()
-		o.recorder.ElementsWritten(name, metrics.OperationAdd, report.Added[family])
-		o.recorder.ElementsWritten(name, metrics.OperationDelete, report.Deleted[family])
-		o.recorder.ServicePorts(name, report.Ports[family])
+		o.recorder.Add(metrics.ElementsWritten, report.Added[family], name, metrics.OperationAdd)
+		o.recorder.Add(metrics.ElementsWritten, report.Deleted[family], name, metrics.OperationDelete)
+		o.recorder.Set(metrics.ServicePorts, report.Ports[family], name)
 		for _, external := range []bool{false, true} {
 			none := proxy.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
-			o.recorder.NoLocalEndpoints(name, policyOf(external), report.Reasons[none])
+			o.recorder.Set(metrics.NoLocalEndpoints, report.Reasons[none], name, policyOf(external))
 		}
 		for _, cause := range report.Triggered[family] {
 			if !cause.Before(began) {

@@ -178,11 +178,11 @@ type moved struct {
 
 // movedElsewhere are the metrics that need more than a proxy, and the test that moves them.
 var movedElsewhere = map[string]string{
-	metrics.FlowsEndedName:         "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	metrics.FlowsDurationName:      "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	metrics.APIRequestsName:        "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
-	metrics.APIRequestDurationName: "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
-	metrics.EventsDroppedName:      "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
+	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
+	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
+	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
+	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
+	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 }
 
 func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
@@ -219,7 +219,7 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 func stepsThatMove() []moved {
 	const v4, tcp = `{ip_family="IPv4"}`, `{ip_family="IPv4",operation=`
 	return []moved{
-		{"the program starts", func(o *observed) { o.recorder.Build("v1.2.3", "go1.26") }, []string{
+		{"the program starts", func(o *observed) { o.recorder.Set(metrics.BuildInfo, 1, "v1.2.3", "go1.26") }, []string{
 			`vicinity_build_info{goversion="go1.26",version="v1.2.3"} 1\n`,
 		}},
 		{"the node and ten Services", func(o *observed) {

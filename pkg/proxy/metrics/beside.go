@@ -5,55 +5,53 @@ import (
 	"time"
 )
 
-// Build records what runs.
-func (r *Recorder) Build(version, goVersion string) {
-	r.buildInfo.WithLabelValues(version, goVersion).Set(1)
+// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named has none.
+func (r *Recorder) ObjectsRefused(byKind map[string]int) {
+	all := make(map[series]int, len(byKind))
+	for kind, n := range byKind {
+		all[seriesOf(kind)] = n
+	}
+	objectsRefused.in(r).set(all)
 }
 
-// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named has none.
-func (r *Recorder) ObjectsRefused(byKind map[string]int) { r.objectsRefused.set(byKind) }
+// PortReason is why Service ports have the endpoints that they have: the values of three labels.
+type PortReason struct{ Family, TrafficPolicy, Reason string }
+
+// ServicePortsByReason records how many Service ports have which reason now. One that is no longer named has none.
+func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
+	all := make(map[series]int, len(byReason))
+	for reason, n := range byReason {
+		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = n
+	}
+	servicePortsByReason.in(r).set(all)
+}
 
 // WatchInterrupted records since when the API server is not heard about a resource. The series goes with WatchResumed.
 func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
-	r.watchInterrupted.WithLabelValues(resource).Set(float64(since.UnixMicro()) / 1e6)
+	r.setTime(watchInterrupted, since, resource)
 }
 
 // WatchResumed records that the API server is heard about a resource.
-func (r *Recorder) WatchResumed(resource string) { r.watchInterrupted.DeleteLabelValues(resource) }
-
-// FlowsEnded counts n UDP flows that were ended.
-func (r *Recorder) FlowsEnded(family string, n int) {
-	r.flowsEnded.WithLabelValues(family).Add(float64(n))
-}
-
-// FlowsLookedAt records how long a look at the UDP flows of a family took that succeeded.
-func (r *Recorder) FlowsLookedAt(family string, took time.Duration) {
-	r.flowsDuration.WithLabelValues(family).Observe(took.Seconds())
-}
+func (r *Recorder) WatchResumed(resource string) { watchInterrupted.in(r).DeleteLabelValues(resource) }
 
 // EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none were.
-func (r *Recorder) EventsDropped(count func() int) { r.eventsDropped.Store(&count) }
-
-func (r *Recorder) countEventsDropped() float64 {
-	count := r.eventsDropped.Load()
-	if count == nil {
-		return 0
-	}
-	return float64((*count)())
-}
+func (r *Recorder) EventsDropped(count func() int) { eventsDropped.in(r).ask.Store(&count) }
 
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
 func (r *Recorder) HealthChecksFailed(failed bool) {
-	value := 0.0
+	value := 0
 	if failed {
 		value = 1
 	}
-	r.checksFailed.Set(value)
+	r.Set(healthChecksFailed, value)
 }
 
-// HealthAnswered counts an answer of one of health's paths. Only those that kube-proxy counts are.
+// healthAnswers are the counters of health's paths, those that kube-proxy counts.
+var healthAnswers = map[string]Counter{"/healthz": healthz, "/livez": livez}
+
+// HealthAnswered counts an answer of one of health's paths, if kube-proxy counts it.
 func (r *Recorder) HealthAnswered(path string, code int) {
-	if answers, counted := r.healthAnswers[path]; counted {
-		answers.WithLabelValues(strconv.Itoa(code)).Inc()
+	if answers, isCounted := healthAnswers[path]; isCounted {
+		r.Add(answers, 1, strconv.Itoa(code))
 	}
 }

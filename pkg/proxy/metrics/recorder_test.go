@@ -29,7 +29,7 @@ func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
-# HELP vicinity_foreign_changes_total `+foreignChangesHelp+`
+# HELP vicinity_foreign_changes_total `+foreignChanges.help+`
 # TYPE vicinity_foreign_changes_total counter
 vicinity_foreign_changes_total{ip_family="IPv4"} 0
 vicinity_foreign_changes_total{ip_family="IPv6"} 0
@@ -43,7 +43,7 @@ vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 0
 # TYPE vicinity_service_ports gauge
 vicinity_service_ports{ip_family="IPv4"} 0
 vicinity_service_ports{ip_family="IPv6"} 0
-`, LastQueuedName, LastSyncName, SyncFailuresName, ForeignChangesName, ElementsWrittenName, ServicePortsName)
+`, lastQueued.name, lastSync.name, syncFailures.name, foreignChanges.name, ElementsWritten.name, ServicePorts.name)
 }
 
 func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
@@ -51,22 +51,22 @@ func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
 	r.ObserveSync(false, 3*time.Millisecond, nil)
 	r.ObserveSync(true, 20*time.Second, errors.New("no buffer space available"))
 
-	expect(t, r, histogram(SyncDurationName, syncDurationHelp, "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
-		histogram(FullSyncDurationName, fullSyncDurationHelp, "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+
-		histogram(PartialSyncDurationName, partialSyncDurationHelp, "0.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)+`
+	expect(t, r, histogramText(syncDuration.name, syncDuration.help, "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
+		histogramText(fullSyncDuration.name, fullSyncDuration.help, "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+
+		histogramText(partialSyncDuration.name, partialSyncDuration.help, "0.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)+`
 # HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 1
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 1
-`, SyncDurationName, FullSyncDurationName, PartialSyncDurationName, SyncFailuresName)
+`, syncDuration.name, fullSyncDuration.name, partialSyncDuration.name, syncFailures.name)
 }
 
-// histogram writes the series of both families of a sync's duration, given the cumulative count of each bucket.
-func histogram(name, help, sum string, counts ...int) string {
+// histogramText writes the series of both families of a sync's duration, given the cumulative count of each bucket.
+func histogramText(name, help, sum string, counts ...int) string {
 	bounds := strings.Fields("0.001 0.002 0.004 0.008 0.016 0.032 0.064 0.128 0.256 0.512 1.024 2.048 4.096 8.192 16.384 +Inf")
 	var b strings.Builder
 	b.WriteString("# HELP " + name + " " + help + "\n# TYPE " + name + " histogram\n")
-	for _, family := range Families {
+	for _, family := range families {
 		for i, bound := range bounds {
 			b.WriteString(name + `_bucket{ip_family="` + family + `",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
 		}
@@ -90,20 +90,20 @@ kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 1.700
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7000000015e+09
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv6"} 1.7000000015e+09
-`, LastQueuedName, LastSyncName)
+`, lastQueued.name, lastSync.name)
 }
 
 func TestElementsServicePortsAndForeignChangesAreCountedByFamily(t *testing.T) {
 	r := NewRecorder()
-	r.ElementsWritten("IPv4", OperationAdd, 3)
-	r.ElementsWritten("IPv4", OperationAdd, 4)
-	r.ElementsWritten("IPv6", OperationDelete, 1)
-	r.ServicePorts("IPv4", 9)
-	r.ServicePorts("IPv4", 8)
+	r.Add(ElementsWritten, 3, "IPv4", OperationAdd)
+	r.Add(ElementsWritten, 4, "IPv4", OperationAdd)
+	r.Add(ElementsWritten, 1, "IPv6", OperationDelete)
+	r.Set(ServicePorts, 9, "IPv4")
+	r.Set(ServicePorts, 8, "IPv4")
 	r.ForeignChange("IPv6")
 
 	expect(t, r, `
-# HELP vicinity_foreign_changes_total `+foreignChangesHelp+`
+# HELP vicinity_foreign_changes_total `+foreignChanges.help+`
 # TYPE vicinity_foreign_changes_total counter
 vicinity_foreign_changes_total{ip_family="IPv4"} 0
 vicinity_foreign_changes_total{ip_family="IPv6"} 1
@@ -117,34 +117,34 @@ vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
 # TYPE vicinity_service_ports gauge
 vicinity_service_ports{ip_family="IPv4"} 8
 vicinity_service_ports{ip_family="IPv6"} 0
-`, ElementsWrittenName, ServicePortsName, ForeignChangesName)
+`, ElementsWritten.name, ServicePorts.name, foreignChanges.name)
 }
 
 func TestContestedFrontendsEndedFlowsAndFailedHealthChecks(t *testing.T) {
 	r := NewRecorder()
-	r.FrontendsContested(3)
-	r.FrontendsContested(2)
-	r.FlowsEnded("IPv6", 4)
-	r.FlowsEnded("IPv6", 5)
+	r.Set(FrontendsContested, 3)
+	r.Set(FrontendsContested, 2)
+	r.Add(FlowsEnded, 4, "IPv6")
+	r.Add(FlowsEnded, 5, "IPv6")
 	r.HealthChecksFailed(true)
 	expect(t, r, `
-# HELP kubeproxy_conntrack_reconciler_deleted_entries_total `+flowsEndedHelp+`
+# HELP kubeproxy_conntrack_reconciler_deleted_entries_total `+FlowsEnded.help+`
 # TYPE kubeproxy_conntrack_reconciler_deleted_entries_total counter
 kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 0
 kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 9
-# HELP vicinity_frontends_contested `+frontendsContestedHelp+`
+# HELP vicinity_frontends_contested `+FrontendsContested.help+`
 # TYPE vicinity_frontends_contested gauge
 vicinity_frontends_contested 2
-# HELP vicinity_health_check_listeners_failed `+healthChecksFailedHelp+`
+# HELP vicinity_health_check_listeners_failed `+healthChecksFailed.help+`
 # TYPE vicinity_health_check_listeners_failed gauge
 vicinity_health_check_listeners_failed 1
-`, FrontendsContestedName, FlowsEndedName, HealthChecksFailedName)
+`, FrontendsContested.name, FlowsEnded.name, healthChecksFailed.name)
 	r.HealthChecksFailed(false)
 	expect(t, r, `
-# HELP vicinity_health_check_listeners_failed `+healthChecksFailedHelp+`
+# HELP vicinity_health_check_listeners_failed `+healthChecksFailed.help+`
 # TYPE vicinity_health_check_listeners_failed gauge
 vicinity_health_check_listeners_failed 0
-`, HealthChecksFailedName)
+`, healthChecksFailed.name)
 }
 
 func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
@@ -160,7 +160,7 @@ vicinity_objects_refused{kind="File"} 0
 vicinity_objects_refused{kind="Node"} 0
 vicinity_objects_refused{kind="Service"} 1
 vicinity_objects_refused{kind="ServiceCIDR"} 0
-`, ObjectsRefusedName)
+`, objectsRefused.name)
 }
 
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
@@ -170,7 +170,7 @@ func TestTheHandlerServesOnlyMetrics(t *testing.T) {
 		holds        []string
 	}{
 		"the page holds our metrics, the runtime's and the process's": {
-			http.MethodGet, "/metrics", http.StatusOK, []string{SyncDurationName, "go_goroutines", "process_open_fds"},
+			http.MethodGet, "/metrics", http.StatusOK, []string{syncDuration.name, "go_goroutines", "process_open_fds"},
 		},
 		"HEAD is answered":              {http.MethodHead, "/metrics", http.StatusOK, nil},
 		"nothing can be posted":         {http.MethodPost, "/metrics", http.StatusMethodNotAllowed, nil},
@@ -198,7 +198,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 	for range 4 {
 		group.Go(func() {
 			for n := range 50 {
-				counting.ElementsWritten("IPv4", OperationAdd, 1)
+				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
 				counting.ObjectsRefused(map[string]int{"Service": n})
 				answer := httptest.NewRecorder()
 				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -209,10 +209,10 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := testutil.ToFloat64(counting.elementsWritten.WithLabelValues("IPv4", OperationAdd)); got != 200 {
+	if got := testutil.ToFloat64(ElementsWritten.in(counting).WithLabelValues("IPv4", OperationAdd)); got != 200 {
 		t.Errorf("counted %v elements, want 200", got)
 	}
-	if got := testutil.ToFloat64(idle.elementsWritten.WithLabelValues("IPv4", OperationAdd)); got != 0 {
+	if got := testutil.ToFloat64(ElementsWritten.in(idle).WithLabelValues("IPv4", OperationAdd)); got != 0 {
 		t.Errorf("the idle recorder counted %v elements", got)
 	}
 }
@@ -222,12 +222,12 @@ func TestDroppedEventsAreAskedForWithEveryScrape(t *testing.T) {
 	expectDropped := func(want int) {
 		t.Helper()
 		expect(t, r, `
-# HELP vicinity_events_dropped_total `+eventsDroppedHelp+`
+# HELP vicinity_events_dropped_total `+eventsDropped.help+`
 # TYPE vicinity_events_dropped_total counter
 vicinity_events_dropped_total `+strconv.Itoa(want)+`
-`, EventsDroppedName)
+`, eventsDropped.name)
 	}
-	expectDropped(0) // nobody counts: objects in files have no Events
+	expectDropped(0) // nothing counts them: objects in files have no Events
 	r.EventsDropped(func() int { return dropped })
 	expectDropped(3)
 	dropped = 5

@@ -24,8 +24,8 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(r.foreignChanges.WithLabelValues("IPv4"))
-		repaired := testutil.ToFloat64(r.foreignChangesRepaired.WithLabelValues("IPv4"))
+		noticed := testutil.ToFloat64(foreignChanges.in(r).WithLabelValues("IPv4"))
+		repaired := testutil.ToFloat64(foreignChangesRepaired.in(r).WithLabelValues("IPv4"))
 		if noticed != step.noticed || repaired != step.repaired {
 			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
 		}
@@ -40,7 +40,7 @@ func TestACauseInTheFutureTookNoTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		if family.GetName() != ProgrammingDurationName {
+		if family.GetName() != programmingDuration.name {
 			continue
 		}
 		observed := family.GetMetric()[0].GetHistogram() // IPv4 is the first of the labels
@@ -49,5 +49,5 @@ func TestACauseInTheFutureTookNoTime(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("%s is not in a scrape", ProgrammingDurationName)
+	t.Errorf("%s is not in a scrape", programmingDuration.name)
 }

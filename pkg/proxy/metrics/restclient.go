@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// CountAPIRequests has the requests counted that this process makes with client-go. Its hooks belong to the process and are taken by
-// whoever comes first: a program calls it once, before it makes a client.
+// CountAPIRequests has the requests counted that this process makes with client-go. Its hooks belong to the process, and the first
+// caller takes them: a program calls it once, before it makes a client.
 func (r *Recorder) CountAPIRequests() {
 	metrics.Register(metrics.RegisterOpts{RequestResult: apiResults{r}, RequestLatency: apiLatencies{r}})
 }
@@ -18,12 +18,12 @@ type apiResults struct{ recorder *Recorder }
 
 // Increment implements client-go's ResultMetric.
 func (a apiResults) Increment(_ context.Context, code, method, host string) {
-	a.recorder.apiRequests.WithLabelValues(code, method, host).Inc()
+	a.recorder.Add(apiRequests, 1, code, method, host)
 }
 
 type apiLatencies struct{ recorder *Recorder }
 
 // Observe implements client-go's LatencyMetric.
 func (a apiLatencies) Observe(_ context.Context, verb string, url url.URL, latency time.Duration) {
-	a.recorder.apiRequestDuration.WithLabelValues(verb, url.Host).Observe(latency.Seconds())
+	a.recorder.Observe(apiRequestDuration, latency, verb, url.Host)
 }

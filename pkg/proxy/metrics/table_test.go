@@ -1,8 +1,9 @@
 package metrics
 
 import (
-	"context"
-	"net/url"
+	"cmp"
+	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -61,14 +62,57 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	if len(want) < 25 {
 		t.Errorf("only %d metrics are documented: is the README's table read rightly?", len(want))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-documented +registered):\n%s", diff)
+	}
+}
+
+var update = flag.Bool("update", false, "write the names, types and labels of the table into README.md")
+
+// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. What a metric means is written in the README; that of a
+// new row begins as its help.
+func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
+	given, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meaning := map[string]string{}
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| [a-z]+ \\| [^|]*\\| (.*) \\|\n")
+	for _, found := range row.FindAllStringSubmatch(string(given), -1) {
+		meaning[found[1]] = found[2]
+	}
+	var tables [2]strings.Builder // kube-proxy's, and ours
+	for _, declared := range rows {
+		row, table := declared.declaration(), &tables[0]
+		if strings.HasPrefix(row.name, "vicinity_") {
+			table = &tables[1]
+		}
+		labels := " "
+		if len(row.labels) > 0 {
+			labels = " `" + strings.Join(row.labels, "`, `") + "` "
+		}
+		fmt.Fprintf(table, "| `%s` | %s |%s| %s |\n", row.name, row.kind, labels, cmp.Or(meaning[row.name], row.help))
+	}
+	const head = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+	parts := strings.Split(row.ReplaceAllString(string(given), ""), head)
+	if len(parts) != 3 {
+		t.Fatalf("README.md has %d tables of metrics, want 2", len(parts)-1)
+	}
+	want := parts[0] + head + tables[0].String() + parts[1] + head + tables[1].String() + parts[2]
+	if *update {
+		if err := os.WriteFile("README.md", []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(want, string(given)); diff != "" {
+		t.Errorf("README.md (-want +got); go test ./pkg/proxy/metrics -update writes it:\n%s", diff)
 	}
 }
 
 // kubeProxys are the names that Prometheus' linter would not choose. They are kube-proxy's.
 var kubeProxys = map[string]string{
-	NoLocalEndpointsName: "non-counter metrics should not have \"_total\" suffix",
+	NoLocalEndpoints.name: "non-counter metrics should not have \"_total\" suffix",
 }
 
 func TestThePrometheusLinterHasNothingToSayAboutOurNames(t *testing.T) {
@@ -80,7 +124,7 @@ func TestThePrometheusLinterHasNothingToSayAboutOurNames(t *testing.T) {
 	for _, problem := range problems {
 		said[problem.Metric] = problem.Text
 	}
-	if diff := cmp.Diff(kubeProxys, said); diff != "" {
+	if diff := gocmp.Diff(kubeProxys, said); diff != "" {
 		t.Errorf("problems (-known +said):\n%s", diff)
 	}
 }
@@ -116,20 +160,26 @@ func TestTypesAndLabelsAreDocumentedAsTheyAre(t *testing.T) {
 	}
 	for _, name := range documented(t) {
 		if !seen[name] {
-			t.Errorf("%s has no series: withAllSeries forgets it", name)
+			t.Errorf("%s has no series: withAllSeries does not know its kind", name)
 		}
 	}
 }
 
 // withAllSeries returns a recorder in which every metric has a series.
 func withAllSeries() *Recorder {
-	r, moment := NewRecorder(), time.Unix(1700000000, 0)
-	r.SyncQueued(moment)
-	r.SyncDone(moment, true, 1)
-	r.ServicePortsByReason(map[PortReason]int{{"IPv4", PolicyInternal, "AllEndpoints"}: 1})
-	r.WatchInterrupted("services", moment)
-	r.Build("v1", "go1")
-	apiResults{r}.Increment(context.Background(), "200", "GET", "localhost")
-	apiLatencies{r}.Observe(context.Background(), "GET", url.URL{Host: "localhost"}, time.Second)
+	r := NewRecorder()
+	for _, declared := range rows {
+		values := slices.Repeat([]string{"x"}, len(declared.declaration().labels))
+		switch metric := declared.(type) {
+		case Counter:
+			r.Add(metric, 1, values...)
+		case Gauge:
+			r.Set(metric, 1, values...)
+		case Histogram:
+			r.Observe(metric, time.Second, values...)
+		case *Metric[*levels]:
+			metric.in(r).set(map[series]int{seriesOf(values...): 1})
+		}
+	}
 	return r
 }

@@ -1,0 +1,135 @@
+package metrics
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// row declares a metric. A new one is a row in table.go, and the line that observes it.
+type row struct {
+	name, help string
+	labels     []string
+	buckets    []float64 // of a histogram: the upper bounds
+	// start holds the values of each label with which series exist from the start, at zero, so that a rate over the first increment is
+	// right. Without it there is no series until one is observed: a moment at zero would be 1970. What has no labels exists always.
+	start [][]string
+	kind  string // as in the exposition format; set by the row's constructor
+}
+
+// rows are all rows, in the order of table.go. Only the initialisation of the package writes it.
+var rows []declared
+
+type declared interface {
+	declaration() row
+	addTo(*Recorder)
+}
+
+// Metric is a row whose values a collector of type C holds, one in each Recorder.
+type Metric[C prometheus.Collector] struct {
+	row
+	build func() C
+}
+
+// The kinds of metrics that are observed by their rows.
+type (
+	Counter   = *Metric[*prometheus.CounterVec]
+	Gauge     = *Metric[*prometheus.GaugeVec]
+	Histogram = *Metric[*prometheus.HistogramVec]
+)
+
+func declare[C prometheus.Collector](kind string, r row, build func() C) *Metric[C] {
+	r.kind = kind
+	m := &Metric[C]{row: r, build: build}
+	rows = append(rows, m)
+	return m
+}
+
+func (m *Metric[C]) declaration() row { return m.row }
+
+func (m *Metric[C]) addTo(r *Recorder) {
+	collector := m.build()
+	r.registry.MustRegister(collector)
+	r.collectors[m.name] = collector
+}
+
+// in returns the collector of a recorder.
+func (m *Metric[C]) in(r *Recorder) C { return r.collectors[m.name].(C) }
+
+func counter(r row) Counter {
+	return declare("counter", r, func() *prometheus.CounterVec {
+		counts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: r.name, Help: r.help}, r.labels)
+		r.eachStart(func(values []string) { counts.WithLabelValues(values...) })
+		return counts
+	})
+}
+
+func gauge(r row) Gauge {
+	return declare("gauge", r, func() *prometheus.GaugeVec {
+		gauges := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: r.name, Help: r.help}, r.labels)
+		r.eachStart(func(values []string) { gauges.WithLabelValues(values...) })
+		return gauges
+	})
+}
+
+func histogram(r row) Histogram {
+	return declare("histogram", r, func() *prometheus.HistogramVec {
+		histograms := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: r.name, Help: r.help, Buckets: r.buckets}, r.labels)
+		r.eachStart(func(values []string) { histograms.WithLabelValues(values...) })
+		return histograms
+	})
+}
+
+// levelsOf declares a gauge whose series are all set at once.
+func levelsOf(r row) *Metric[*levels] {
+	return declare("gauge", r, func() *levels {
+		all := newLevels(r)
+		start := map[series]int{}
+		r.eachStart(func(values []string) { start[seriesOf(values...)] = 0 })
+		all.set(start)
+		return all
+	})
+}
+
+// counterFunc declares a counter without labels, of which something else keeps count.
+func counterFunc(r row) *Metric[*counted] {
+	return declare("counter", r, func() *counted {
+		c := &counted{}
+		c.CounterFunc = prometheus.NewCounterFunc(prometheus.CounterOpts{Name: r.name, Help: r.help}, c.count)
+		return c
+	})
+}
+
+// counted asks a function with every scrape. Until there is one the count is zero.
+type counted struct {
+	prometheus.CounterFunc
+	ask atomic.Pointer[func() int]
+}
+
+func (c *counted) count() float64 {
+	if ask := c.ask.Load(); ask != nil {
+		return float64((*ask)())
+	}
+	return 0
+}
+
+// eachStart calls a function with the label values of each series that exists from the start.
+func (r row) eachStart(do func(values []string)) {
+	if len(r.start) != len(r.labels) {
+		return
+	}
+	all := [][]string{nil}
+	for _, values := range r.start {
+		var longer [][]string
+		for _, before := range all {
+			for _, value := range values {
+				longer = append(longer, append(slices.Clone(before), value))
+			}
+		}
+		all = longer
+	}
+	for _, values := range all {
+		do(values)
+	}
+}

@@ -1,0 +1,227 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// The labels.
+const (
+	familyLabel    = "ip_family"      // IPv4 or IPv6
+	resourceLabel  = "resource"       // a Kubernetes resource, such as endpointslices; nodes/NAME is this node
+	operationLabel = "operation"      // OperationAdd or OperationDelete
+	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
+	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
+	reasonLabel    = "reason"         // one of the codes that explain gives
+	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
+	methodLabel    = "method"
+	verbLabel      = "verb"
+	hostLabel      = "host"
+	versionLabel   = "version"
+	goVersionLabel = "goversion"
+)
+
+// The values of the label operation.
+const (
+	OperationAdd    = "add"
+	OperationDelete = "delete"
+)
+
+// The values of the label traffic_policy: internalTrafficPolicy governs the ClusterIP, externalTrafficPolicy every other frontend.
+const (
+	PolicyInternal = "internal"
+	PolicyExternal = "external"
+)
+
+// families are the values of the label ip_family.
+var families = []string{"IPv4", "IPv6"}
+
+// What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out of order.
+var (
+	perFamily   = [][]string{families}
+	answerCodes = [][]string{{"200", "503"}}
+
+	// syncBuckets are kube-proxy's: 1 ms, doubled up to 16.384 s.
+	syncBuckets = prometheus.ExponentialBuckets(0.001, 2, 15)
+)
+
+// The metrics that mean the same as kube-proxy's of the same name.
+var (
+	syncDuration = histogram(row{
+		name:   "kubeproxy_sync_proxy_rules_duration_seconds",
+		help:   "How long each attempt to bring the kernel up to date took, failed ones included.",
+		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
+	})
+	fullSyncDuration = histogram(row{
+		name:   "kubeproxy_sync_full_proxy_rules_duration_seconds",
+		help:   "How long each attempt to write everything took, failed ones included.",
+		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
+	})
+	partialSyncDuration = histogram(row{
+		name:   "kubeproxy_sync_partial_proxy_rules_duration_seconds",
+		help:   "How long each attempt to write what changed took, failed ones included.",
+		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
+	})
+	lastSync = gauge(row{
+		name:   "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
+		help:   "When the kernel was last brought up to date, in seconds since 1970.",
+		labels: []string{familyLabel},
+	})
+	lastQueued = gauge(row{
+		name:   "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds",
+		help:   "When a change last asked for a sync, in seconds since 1970.",
+		labels: []string{familyLabel},
+	})
+	programmingDuration = histogram(row{
+		name: "kubeproxy_network_programming_duration_seconds",
+		help: "How long it took from the cause of an EndpointSlice's change, such as a pod that became ready, until the " +
+			"kernel had the change.",
+		labels: []string{familyLabel}, start: perFamily, buckets: programmingBuckets(),
+	})
+	endpointChangesPending = gauge(row{
+		name: "kubeproxy_sync_proxy_rules_endpoint_changes_pending",
+		help: "Changes of EndpointSlices that were taken up and that the kernel does not have yet.",
+	})
+	endpointChanges = counter(row{
+		name: "kubeproxy_sync_proxy_rules_endpoint_changes_total",
+		help: "Changes of EndpointSlices that were taken up.",
+	})
+	serviceChangesPending = gauge(row{
+		name: "kubeproxy_sync_proxy_rules_service_changes_pending",
+		help: "Changes of Services that were taken up and that the kernel does not have yet.",
+	})
+	serviceChanges = counter(row{
+		name: "kubeproxy_sync_proxy_rules_service_changes_total",
+		help: "Changes of Services that were taken up, each once, whatever its families are.",
+	})
+	// NoLocalEndpoints is not called _total by us: the name is kube-proxy's.
+	NoLocalEndpoints = gauge(row{
+		name:   "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
+		help:   "Service ports whose traffic a Local policy keeps on this node, where no endpoint can take it, while others could.",
+		labels: []string{familyLabel, policyLabel}, start: [][]string{families, {PolicyInternal, PolicyExternal}},
+	})
+	syncFailures = counter(row{
+		name:   "kubeproxy_sync_proxy_rules_nftables_sync_failures_total",
+		help:   "Syncs that the kernel did not take.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	cleanupFailures = counter(row{
+		name:   "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
+		help:   "Sweeps of what nobody uses any more that the kernel did not take; the next sync tries again.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	FlowsDuration = histogram(row{
+		name:   "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+		help:   "How long it took to look at the UDP flows of some frontends and to end those that have to, if it succeeded.",
+		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
+	})
+	FlowsEnded = counter(row{
+		name:   "kubeproxy_conntrack_reconciler_deleted_entries_total",
+		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	healthz = counter(row{
+		name:   "kubeproxy_proxy_healthz_total",
+		help:   "Answers that /healthz gave, by HTTP status.",
+		labels: []string{codeLabel}, start: answerCodes,
+	})
+	livez = counter(row{
+		name:   "kubeproxy_proxy_livez_total",
+		help:   "Answers that /livez gave, by HTTP status.",
+		labels: []string{codeLabel}, start: answerCodes,
+	})
+)
+
+// The metrics of every program that asks an API server with client-go.
+var (
+	apiRequests = counter(row{
+		name:   "rest_client_requests_total",
+		help:   "Requests to the API server, by HTTP status, method and host.",
+		labels: []string{codeLabel, methodLabel, hostLabel},
+	})
+	apiRequestDuration = histogram(row{
+		name:   "rest_client_request_duration_seconds",
+		help:   "How long requests to the API server took, by verb and host.",
+		labels: []string{verbLabel, hostLabel},
+		// Those of every Kubernetes component.
+		buckets: []float64{0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60},
+	})
+)
+
+// The metrics that only Vicinity has.
+var (
+	BuildInfo = gauge(row{
+		name:   "vicinity_build_info",
+		help:   "Always 1; the labels say what runs.",
+		labels: []string{versionLabel, goVersionLabel},
+	})
+	syncServices = histogram(row{
+		name:    "vicinity_sync_services",
+		help:    "How many Services were decided in each sync that the kernel took: those that a change concerned, or all of them.",
+		buckets: prometheus.ExponentialBuckets(1, 4, 9), // 1 Service, four times as many up to 65,536
+	})
+	ElementsWritten = counter(row{
+		name:   "vicinity_nft_elements_written_total",
+		help:   "Elements of nftables sets and maps that were added to or deleted from the kernel.",
+		labels: []string{familyLabel, operationLabel}, start: [][]string{families, {OperationAdd, OperationDelete}},
+	})
+	objectsRefused = levelsOf(row{
+		name:   "vicinity_objects_refused",
+		help:   "Objects that are left out at present because something in them cannot be true; the log names them.",
+		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"}},
+	})
+	foreignChanges = counter(row{
+		name:   "vicinity_foreign_changes_total",
+		help:   "Changes to our nftables tables that another process made, counted when they were noticed.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	foreignChangesRepaired = counter(row{
+		name:   "vicinity_foreign_changes_repaired_total",
+		help:   "Changes to our nftables tables that another process made, counted when everything had been written again.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	eventsDropped = counterFunc(row{
+		name: "vicinity_events_dropped_total",
+		help: "Kubernetes Events that were not told: too many were waiting, or the API server did not want them.",
+	})
+	FrontendsContested = gauge(row{
+		name: "vicinity_frontends_contested",
+		help: "Frontends that several Services want at present: one has it, 'explain' on each of the others names it.",
+	})
+	healthChecksFailed = gauge(row{
+		name: "vicinity_health_check_listeners_failed",
+		help: "1 while some healthCheckNodePort cannot be served; the log says which and why.",
+	})
+	Services = gauge(row{
+		name: "vicinity_services",
+		help: "Services that are proxied at present.",
+	})
+	ServicePorts = gauge(row{
+		name:   "vicinity_service_ports",
+		help:   "Service ports that are proxied at present.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	servicePortsByReason = levelsOf(row{
+		name:   "vicinity_service_ports_by_reason",
+		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
+		labels: []string{familyLabel, policyLabel, reasonLabel},
+	})
+	watchInterrupted = gauge(row{
+		name:   "vicinity_watch_interrupted_timestamp_seconds",
+		help:   "Since when the API server has not been heard about a resource, in seconds since 1970; absent while it is heard.",
+		labels: []string{resourceLabel},
+	})
+)
+
+// programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first second, each second of
+// the first minute, five seconds up to two minutes, half a minute up to five.
+func programmingBuckets() []float64 {
+	buckets := []float64{0.25, 0.5}
+	for bound := 1.0; bound < 60; bound++ {
+		buckets = append(buckets, bound)
+	}
+	for bound := 60.0; bound < 120; bound += 5 {
+		buckets = append(buckets, bound)
+	}
+	for bound := 120.0; bound <= 300; bound += 30 {
+		buckets = append(buckets, bound)
+	}
+	return buckets
+}

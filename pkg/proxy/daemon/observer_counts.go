@@ -18,6 +18,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 	o.recorder.SyncDone(ended, report.Complete, report.Services)
 	o.recorder.Set(metrics.Services, report.Total)
 	o.recorder.Set(metrics.FrontendsContested, report.Contested)
+	o.recorder.Set(metrics.ServicesRefused, report.RefusedTotal)
 	o.recorder.ServicePortsByReason(portReasons(report.Reasons))
 	for _, family := range model.Families {
 		name := family.String()

@@ -280,6 +280,15 @@ func stepsThatMove() []moved {
 			o.recorder.ForeignChange("IPv4")
 			o.disturbed <- struct{}{}
 		}, []string{"vicinity_foreign_changes_total" + v4 + " 1\n", "vicinity_foreign_changes_repaired_total" + v4 + " 1\n"}},
+		{"the kernel refuses a Service", func(o *observed) {
+			overlapping, _ := service(7, 2, time.Time{})
+			overlapping.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.7")}
+			overlapping.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/9")}
+			o.changes <- changed(overlapping, nil)
+		}, []string{"vicinity_services_refused_by_kernel 1\n"}},
+		{"its owner mends it", func(o *observed) {
+			o.changes <- changed(service(7, 2, time.Time{}))
+		}, []string{"vicinity_services_refused_by_kernel 0\n"}},
 		{"load balancers and the kubelet ask", func(o *observed) {
 			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a"}))
 			o.ask("/healthz", http.StatusOK)

@@ -189,6 +189,10 @@ var (
 		name: "vicinity_health_check_listeners_failed",
 		help: "1 while some healthCheckNodePort cannot be served; the log says which and why.",
 	})
+	ServicesRefused = gauge(row{
+		name: "vicinity_services_refused_by_kernel",
+		help: "Services whose newest version the kernel does not take at present; the log, Events and 'explain' say which and why.",
+	})
 	Services = gauge(row{
 		name: "vicinity_services",
 		help: "Services that are proxied at present.",

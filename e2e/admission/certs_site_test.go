@@ -30,7 +30,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// The names that the package comment of certs gives permissions for.
+// The names in manifests/webhook.
 const (
 	certsSecret        = "vicinity-webhook-tls"
 	certsConfiguration = "vicinity-webhook"
@@ -53,8 +53,8 @@ func certsEventually(t *testing.T, what string, condition func() error) {
 	}
 }
 
-// certsSite is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. Nobody may do more there
-// than the package comment of certs says.
+// certsSite is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The replicas may do there
+// what manifests/webhook permits, and nothing else.
 type certsSite struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -83,16 +83,16 @@ func newCertsSite(t *testing.T) *certsSite {
 	t.Cleanup(func() {
 		s.removeConfigurations()
 		if url := s.forbidden.Load(); url != nil {
-			t.Errorf("the permissions in the package comment are not enough: forbidden: %s", *url)
+			t.Errorf("the permissions in manifests/webhook are not enough: forbidden: %s", *url)
 		}
 	})
 	return s
 }
 
-// permit gives the ServiceAccount the permissions in the package comment of certs, word for word.
+// permit gives the ServiceAccount the permissions in manifests/webhook, word for word.
 func (s *certsSite) permit() {
 	s.t.Helper()
-	role, clusterRole := documentedRoles(s.t)
+	role, clusterRole := shippedRoles(s.t)
 	role.Name, role.Namespace = s.namespace, s.namespace
 	clusterRole.Name = s.namespace
 	rbac, ctx := s.client.RbacV1(), s.t.Context()
@@ -115,29 +115,28 @@ func (s *certsSite) permit() {
 	s.awaitPermission()
 }
 
-// documentedRoles reads the permissions from the package comment of certs.
-func documentedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRole) {
+// shippedRoles reads the permissions that users apply.
+func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRole) {
 	t.Helper()
-	source, err := os.ReadFile("../../pkg/webhook/certs/doc.go")
+	text, err := os.ReadFile(manifests + "/base/access.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(source), "# Permissions")
-	var block strings.Builder
-	for line := range strings.Lines(text) {
-		if code, isCode := strings.CutPrefix(line, "//\t"); isCode {
-			block.WriteString(code)
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var kind metav1.TypeMeta
+		err := yaml.Unmarshal([]byte(document), &kind)
+		switch kind.Kind {
+		case "Role":
+			err = yaml.UnmarshalStrict([]byte(document), &role)
+		case "ClusterRole":
+			err = yaml.UnmarshalStrict([]byte(document), &clusterRole)
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	roleText, clusterText, found := strings.Cut(block.String(), "---\n")
-	if !found {
-		t.Fatal("the package comment of certs has no Role and ClusterRole")
-	}
-	if err := errors.Join(yaml.UnmarshalStrict([]byte(roleText), &role), yaml.UnmarshalStrict([]byte(clusterText), &clusterRole)); err != nil {
-		t.Fatal(err)
-	}
-	if role.Kind != "Role" || len(role.Rules) == 0 || clusterRole.Kind != "ClusterRole" || len(clusterRole.Rules) == 0 {
-		t.Fatalf("the package comment of certs has %+v and %+v", role, clusterRole)
+	if len(role.Rules) == 0 || len(clusterRole.Rules) == 0 {
+		t.Fatalf("the manifest has %+v and %+v", role, clusterRole)
 	}
 	return role, clusterRole
 }
@@ -173,9 +172,10 @@ func (s *certsSite) accountConfig() *rest.Config {
 // certsReplica is the certificate of one replica, and a webhook that serves it and allows everything.
 type certsReplica struct {
 	*certs.SelfMade
-	address string
-	calls   atomic.Int64
-	stop    func()
+	address          string
+	calls            atomic.Int64
+	authorityExpires atomic.Int64 // in seconds since 1970
+	stop             func()
 }
 
 // start starts a replica that the configurations name, with these durations.
@@ -192,12 +192,13 @@ func (s *certsSite) launch(settings certs.Settings) *certsReplica {
 	log := &certsLog{}
 	settings.Namespace, settings.Secret, settings.Names = s.namespace, certsSecret, s.names
 	settings.Mutating, settings.Validating = certsConfiguration, certsConfiguration
-	settings.Log, settings.Observer = slog.New(slog.NewTextHandler(log, nil)), quietObserver{}
+	r := &certsReplica{}
+	settings.Log, settings.Observer = slog.New(slog.NewTextHandler(log, nil)), r
 	made, err := certs.NewSelfMade(config, settings)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := &certsReplica{SelfMade: made}
+	r.SelfMade = made
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Run(ctx) }()
@@ -424,11 +425,11 @@ func (f *forbiddenSpy) RoundTrip(request *http.Request) (*http.Response, error) 
 	return response, err
 }
 
-type quietObserver struct{}
+// The replica is the Observer of its certificate.
 
-func (quietObserver) CertificateExpires(time.Time)             {}
-func (quietObserver) AuthorityExpires(time.Time)               {}
-func (quietObserver) CertificateFailed(certs.Operation, error) {}
+func (*certsReplica) CertificateExpires(time.Time)             {}
+func (r *certsReplica) AuthorityExpires(at time.Time)          { r.authorityExpires.Store(at.Unix()) }
+func (*certsReplica) CertificateFailed(certs.Operation, error) {}
 
 // certsLog is a log that can be read while it is written.
 type certsLog struct {

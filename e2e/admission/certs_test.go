@@ -40,14 +40,11 @@ func TestReplicasThatStartAtOnceWithoutASecretAgreeOnOneCA(t *testing.T) {
 		}
 	}
 	for i, replica := range s.replicas {
-		if err := replica.Ready(); err != nil {
-			t.Errorf("replica %d is not ready: %v", i, err)
-		}
 		if replica.calls.Load() == 0 {
 			t.Errorf("replica %d was not called", i)
 		}
-		if got := replica.Expiry().CA; !got.Equal(trusted[0].NotAfter) {
-			t.Errorf("replica %d says that its CA expires at %s, want %s", i, got, trusted[0].NotAfter)
+		if got := replica.authorityExpires.Load(); got != trusted[0].NotAfter.Unix() {
+			t.Errorf("replica %d reports that its CA expires at %s, want %s", i, time.Unix(got, 0), trusted[0].NotAfter)
 		}
 	}
 }
@@ -145,60 +142,95 @@ func TestACaBundleThatSomebodyResetsIsRepaired(t *testing.T) {
 	})
 }
 
-func TestASecretThatIsDeletedOrSpoiledFailsNoHandshake(t *testing.T) {
+// spoil makes the Secret say something else under a key.
+func (s *certsSite) spoil(key string, text []byte) func() error {
+	return func() error {
+		found, err := s.secret()
+		if err != nil {
+			return err
+		}
+		found.Data[key] = text
+		_, err = s.client.CoreV1().Secrets(s.namespace).Update(s.t.Context(), found, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+// renewed does something to the Secret, and waits until all replicas serve a certificate that it had not before.
+func (s *certsSite) renewed(what string, do func() error) {
+	s.t.Helper()
+	before, err := s.secret()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	certsEventually(s.t, what, do)
+	certsEventually(s.t, "a new certificate is served by all", func() error {
+		now, err := s.secret()
+		if err != nil {
+			return err
+		}
+		block, _ := pem.Decode(now.Data["tls.crt"])
+		if block == nil || bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
+			return errors.New("the Secret has none")
+		}
+		for i, replica := range s.replicas {
+			if served, err := replica.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], block.Bytes) {
+				return fmt.Errorf("replica %d serves another one (%w)", i, err)
+			}
+		}
+		return nil
+	})
+}
+
+var noCertificate = []byte("-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n")
+
+func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 	s := newCertsSite(t)
 	for range 2 {
 		s.start(certsSettled)
 	}
 	s.configure()
 	s.agreed()
-	secrets := s.client.CoreV1().Secrets(s.namespace)
-	spoil := func(key string, text []byte) func() error {
-		return func() error {
-			found, err := s.secret()
-			if err != nil {
-				return err
-			}
-			found.Data[key] = text
-			_, err = secrets.Update(t.Context(), found, metav1.UpdateOptions{})
-			return err
-		}
-	}
-	for _, c := range []struct {
-		name string
-		do   func() error
-	}{
-		{"deleted", func() error { return secrets.Delete(t.Context(), certsSecret, metav1.DeleteOptions{}) }},
-		{"no CA", spoil("ca.crt", nil)},
-		{"another CA", spoil("ca.crt", foreignCA(t))},
-		{"no CA's key", spoil("ca.key", []byte("nonsense"))},
-		{"no certificate", spoil("tls.crt", []byte("-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n"))},
+	for name, do := range map[string]func() error{
+		"no CA's key": s.spoil("ca.key", []byte("nonsense")), "no certificate": s.spoil("tls.crt", noCertificate),
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			before, err := s.secret()
+		t.Run(name, func(*testing.T) {
+			s.underTraffic(func() { s.renewed(name, do) })
+			s.agreed()
+		})
+	}
+}
+
+// TestASecretWhoseCAIsGoneIsMadeAnew: then nothing trusts the old CA any more, whose key may have leaked.
+func TestASecretWhoseCAIsGoneIsMadeAnew(t *testing.T) {
+	s := newCertsSite(t)
+	for range 2 {
+		s.start(certsSettled)
+	}
+	s.configure()
+	s.agreed()
+	for name, do := range map[string]func() error{
+		"deleted": func() error {
+			return s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), certsSecret, metav1.DeleteOptions{})
+		},
+		"no CA":      s.spoil("ca.crt", nil),
+		"another CA": s.spoil("ca.crt", foreignCA(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, err := s.trusted()
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.underTraffic(func() {
-				certsEventually(t, c.name, c.do)
-				certsEventually(t, "a new certificate is served by all", func() error {
-					now, err := s.secret()
-					if err != nil {
-						return err
-					}
-					block, _ := pem.Decode(now.Data["tls.crt"])
-					if block == nil || bytes.Equal(now.Data["tls.crt"], before.Data["tls.crt"]) {
-						return errors.New("the Secret has none")
-					}
-					for i, replica := range s.replicas {
-						if served, err := replica.GetCertificate(nil); err != nil || !bytes.Equal(served.Certificate[0], block.Bytes) {
-							return fmt.Errorf("replica %d serves another one (%w)", i, err)
-						}
-					}
-					return nil
-				})
-			})
+			s.renewed(name, do)
 			s.agreed()
+			bundles, err := s.bundles()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, bundle := range bundles {
+				if now, err := parseCertificates(bundle); err != nil || slices.ContainsFunc(now, before[0].Equal) {
+					t.Errorf("caBundle %d trusts the old CA still (%v)", i, err)
+				}
+			}
 		})
 	}
 }

@@ -8,9 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
-	"math/big"
 	"time"
 )
 
@@ -25,87 +23,54 @@ type authority struct {
 
 // newAuthority makes a CA that is valid for a lifetime from now.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
-	key, err := newKey()
-	if err != nil {
-		return nil, err
+	template := x509.Certificate{
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	template, err := newTemplate(now, now.Add(lifetime))
+	// The time tells one CA from the next for a person who reads a bundle.
+	template.Subject = pkix.Name{CommonName: "Vicinity webhook CA", SerialNumber: now.UTC().Format(time.RFC3339)}
+	certificate, key, err := sign(&template, nil)
 	if err != nil {
-		return nil, err
-	}
-	// The number tells one CA from the next for a person who reads a bundle.
-	template.Subject = pkix.Name{CommonName: "Vicinity webhook CA", SerialNumber: template.SerialNumber.Text(16)}
-	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	certificate, err := sign(template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("sign a new CA: %w", err)
+		return nil, fmt.Errorf("make a CA: %w", err)
 	}
 	return &authority{certificate, key}, nil
 }
 
 // issue makes a key and a certificate for a server with these DNS names. It is valid for a lifetime from now, and never longer than its CA.
 func (a *authority) issue(now time.Time, lifetime time.Duration, names []string) (*tls.Certificate, error) {
-	key, err := newKey()
+	template := x509.Certificate{
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime), Subject: pkix.Name{CommonName: "Vicinity webhook"}, DNSNames: names,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if a.Certificate.NotAfter.Before(template.NotAfter) {
+		template.NotAfter = a.Certificate.NotAfter
+	}
+	certificate, key, err := sign(&template, a)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("issue a certificate: %w", err)
 	}
-	until := now.Add(lifetime)
-	if a.Certificate.NotAfter.Before(until) {
-		until = a.Certificate.NotAfter
+	leaf := &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
+	for _, name := range names { // a name that no certificate can be for would be tried for ever
+		if _, err := (bundle{a.Certificate}).verify(leaf, name, now); err != nil {
+			return nil, fmt.Errorf("issue a certificate: it would not do for %q: %w", name, err)
+		}
 	}
-	template, err := newTemplate(now, until)
-	if err != nil {
-		return nil, err
-	}
-	template.Subject = pkix.Name{CommonName: "Vicinity webhook"}
-	template.DNSNames = names
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	certificate, err := sign(template, a.Certificate, key.Public(), a.Key)
-	if err != nil {
-		return nil, fmt.Errorf("sign a new certificate: %w", err)
-	}
-	return &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}, nil
+	return leaf, nil
 }
 
-func newKey() (crypto.Signer, error) {
+// sign makes a key, and a certificate for it that a CA signs; itself if that is nil. crypto/x509 draws the serial number.
+func sign(template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, nil, err
 	}
-	return key, nil
-}
-
-func newTemplate(now, until time.Time) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 126))
+	if by == nil {
+		by = &authority{template, key}
+	}
+	encoded, err := x509.CreateCertificate(rand.Reader, template, by.Certificate, key.Public(), by.Key)
 	if err != nil {
-		return nil, fmt.Errorf("draw a serial number: %w", err)
+		return nil, nil, err
 	}
-	return &x509.Certificate{SerialNumber: serial, NotBefore: now.Add(-backdate), NotAfter: until}, nil
-}
-
-func sign(template, parent *x509.Certificate, public crypto.PublicKey, key crypto.Signer) (*x509.Certificate, error) {
-	encoded, err := x509.CreateCertificate(rand.Reader, template, parent, public, key)
-	if err != nil {
-		return nil, err
-	}
-	return x509.ParseCertificate(encoded)
-}
-
-// sameKey reports whether a certificate is for a key.
-func sameKey(certificate *x509.Certificate, key crypto.Signer) bool {
-	public, compares := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
-	return compares && public.Equal(key.Public())
-}
-
-// usableCA returns why a certificate cannot be trusted as a CA of servers, whatever the time.
-func usableCA(certificate *x509.Certificate) error {
-	switch {
-	case !certificate.BasicConstraintsValid || !certificate.IsCA:
-		return errors.New("it is no CA")
-	case certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0:
-		return errors.New("it is a CA that may not sign certificates")
-	}
-	return nil
+	certificate, err := x509.ParseCertificate(encoded)
+	return certificate, key, err
 }

@@ -1,137 +1,160 @@
 package certs
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // The keys of the Secret. The first two are those of type kubernetes.io/tls.
 const (
-	leafKey       = "tls.crt" // what is served, and what is between it and its CA
-	leafKeyKey    = "tls.key"
-	bundleKey     = "ca.crt" // the CAs to trust, the newest first
-	authorityKey  = "ca.key" // the key of the one of them that signs
-	untilNotation = "vicinity.dev/older-authorities-until"
+	leafKey      = "tls.crt" // what is served, and what is between it and its CA
+	leafKeyKey   = "tls.key"
+	bundleKey    = "ca.crt" // the CAs to trust, the newest first
+	authorityKey = "ca.key" // the key of the one of them that signs
 )
 
-// Content is what the Secret says. What cannot be used is nil, and Problems say why.
-type Content struct {
-	// Trusted are the CAs to trust.
-	Trusted bundle
-	// Signer is the one of them whose key is known.
-	Signer *authority
-	// Leaf is what is served.
-	Leaf *tls.Certificate
-	// OlderUntil is until when the other CAs may be needed. Zero means that nobody knows.
-	OlderUntil time.Time
-	// Problems are what was wrong, for a person. No key is in them.
-	Problems []string
+// The types of PEM blocks that are read and written.
+const (
+	certificateBlock = "CERTIFICATE"
+	keyBlock         = "PRIVATE KEY" // PKCS #8
+)
+
+// content is what the Secret says. What cannot be used is nil, and problems say why.
+type content struct {
+	// trusted are the CAs to trust.
+	trusted bundle
+	// signer is the one of them whose key is known.
+	signer *authority
+	// leaf is the certificate to serve.
+	leaf *tls.Certificate
+	// problems are what was wrong, for a person. They contain no key.
+	problems []string
 }
 
-// ReadContent reads the data and the annotations of the Secret. Anybody may have written it.
-func ReadContent(data map[string][]byte, annotations map[string]string) *Content {
-	c := &Content{}
-	trusted, problems := readBundle(data[bundleKey])
-	c.Trusted = trusted
-	for _, problem := range problems {
-		c.refuse(bundleKey, errors.New(problem))
+// readContent reads the data of the Secret, whoever wrote it.
+func readContent(data map[string][]byte) *content {
+	c := &content{trusted: readBundle(data[bundleKey])}
+	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {
+		c.problems = append(c.problems, bundleKey+": it has more in it than CAs in PEM, each once")
 	}
-	signer, err := readSigner(data[authorityKey], trusted)
+	var err error
+	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
+		c.problems = append(c.problems, authorityKey+": "+err.Error())
+	}
+	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // which also finds that they do not belong together
 	if err != nil {
-		c.refuse(authorityKey, err)
-	}
-	leaf, err := readLeaf(data[leafKey], data[leafKeyKey])
-	if err != nil {
-		c.refuse(leafKey, err)
-	}
-	c.Signer, c.Leaf = signer, leaf
-	if text := annotations[untilNotation]; text != "" {
-		if c.OlderUntil, err = time.Parse(time.RFC3339, text); err != nil {
-			c.refuse("annotation "+untilNotation, errors.New("it is no time as in RFC 3339"))
-		}
+		c.problems = append(c.problems, leafKey+": "+err.Error())
+	} else {
+		c.leaf = &leaf
 	}
 	return c
 }
 
-func (c *Content) refuse(part string, err error) {
-	c.Problems = append(c.Problems, fmt.Sprintf("%s: %v", part, err))
-}
-
-// readSigner reads the key of a CA, and finds the CA. Errors say nothing of what is in the key.
+// readSigner reads the key of a CA, and finds the CA. Errors contain no part of the key.
 func readSigner(text []byte, trusted bundle) (*authority, error) {
-	key, err := readKey(text)
-	if err != nil {
-		return nil, err
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != keyBlock {
+		return nil, errors.New("there is no PEM of a private key in PKCS #8")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	key, signs := parsed.(crypto.Signer)
+	if err != nil || !signs {
+		return nil, errors.New("it is no private key in PKCS #8 that can sign")
 	}
 	for _, certificate := range trusted {
-		if sameKey(certificate, key) {
+		public, compares := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+		if compares && public.Equal(key.Public()) {
 			return &authority{certificate, key}, nil
 		}
 	}
 	return nil, fmt.Errorf("it is the key of no CA in %s", bundleKey)
 }
 
-func readKey(text []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != keyBlock {
-		return nil, errors.New("there is no PEM of a private key in PKCS #8")
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errors.New("it is no private key in PKCS #8")
-	}
-	key, signs := parsed.(crypto.Signer)
-	if !signs {
-		return nil, errors.New("it is a key that cannot sign")
-	}
-	return key, nil
-}
-
-func readLeaf(certificate, key []byte) (*tls.Certificate, error) {
-	if len(certificate) == 0 || len(key) == 0 {
-		return nil, fmt.Errorf("there is none, or no %s", leafKeyKey)
-	}
-	pair, err := tls.X509KeyPair(certificate, key) // it also finds that they do not belong together
-	if err != nil {
-		return nil, err
-	}
-	return &pair, nil
-}
-
 // data returns what the Secret should have to say this.
-func (c *Content) data() (map[string][]byte, error) {
-	data := map[string][]byte{bundleKey: c.Trusted.encode()}
-	key, err := encodeKey(c.Signer.Key)
-	if err != nil {
-		return nil, err
-	}
-	data[authorityKey] = key
-	if data[leafKeyKey], err = encodeKey(c.Leaf.PrivateKey); err != nil {
-		return nil, err
-	}
-	for _, raw := range c.Leaf.Certificate {
-		data[leafKey] = append(data[leafKey], pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: raw})...)
+func (c *content) data() (map[string][]byte, error) {
+	data := map[string][]byte{bundleKey: c.trusted.encode(), leafKey: encode(certificateBlock, c.leaf.Certificate...)}
+	for name, key := range map[string]crypto.PrivateKey{authorityKey: c.signer.Key, leafKeyKey: c.leaf.PrivateKey} {
+		encoded, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: it is of an unknown kind", name)
+		}
+		data[name] = encode(keyBlock, encoded)
 	}
 	return data, nil
 }
 
-// annotations returns the annotations that go with the data. One that is not needed is empty.
-func (c *Content) annotations() map[string]string {
-	if c.OlderUntil.IsZero() {
-		return map[string]string{untilNotation: ""}
+// encode returns the PEM of some blocks; nil if there are none.
+func encode(kind string, blocks ...[]byte) (text []byte) {
+	for _, block := range blocks {
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: block})...)
 	}
-	return map[string]string{untilNotation: c.OlderUntil.UTC().Format(time.RFC3339)}
+	return text
 }
 
-func encodeKey(key crypto.PrivateKey) ([]byte, error) {
-	encoded, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, errors.New("encode a key: it is of an unknown kind")
+// bundle is CAs to trust, the newest first. No CA is in it twice.
+type bundle []*x509.Certificate
+
+// readBundle reads the CAs in a PEM text, and passes over everything else.
+func readBundle(text []byte) (read bundle) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != certificateBlock {
+			continue
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && certificate.IsCA {
+			read = read.with(certificate)
+		}
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: encoded}), nil
+	return read
+}
+
+// encode returns the PEM of all CAs; nil if there are none.
+func (b bundle) encode() (text []byte) {
+	for _, certificate := range b {
+		text = append(text, encode(certificateBlock, certificate.Raw)...)
+	}
+	return text
+}
+
+// with returns the bundle with further CAs behind those it has.
+func (b bundle) with(others ...*x509.Certificate) bundle {
+	joined := slices.Clone(b)
+	for _, other := range others {
+		if !slices.ContainsFunc(joined, other.Equal) {
+			joined = append(joined, other)
+		}
+	}
+	return joined
+}
+
+// unexpired returns those CAs that have not expired at a time. One that is not valid yet may be so by another replica's clock.
+func (b bundle) unexpired(now time.Time) bundle {
+	return slices.DeleteFunc(slices.Clone(b), func(certificate *x509.Certificate) bool { return now.After(certificate.NotAfter) })
+}
+
+// verify returns why a client that trusts these CAs would refuse a server with this name, and otherwise the CA that it would rely on.
+func (b bundle) verify(served *tls.Certificate, name string, now time.Time) (*x509.Certificate, error) {
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	for _, certificate := range b {
+		roots.AddCert(certificate)
+	}
+	for _, raw := range served.Certificate[1:] {
+		if certificate, err := x509.ParseCertificate(raw); err == nil {
+			between.AddCert(certificate)
+		}
+	}
+	chains, err := served.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, DNSName: name, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return chains[0][len(chains[0])-1], nil
 }

@@ -3,183 +3,214 @@ package certs
 import (
 	"crypto/x509"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 )
 
-// Action is what a step does.
-type Action string
+// view is all that a replica's next steps depend on.
+type view struct {
+	now time.Time
+	// content is what the Secret says; nil if there is none.
+	content        *content
+	configurations []configuration
+	// trustedSince is since when this replica has seen that every configuration trusts the CA that signs; zero if they do not.
+	trustedSince time.Time
+}
+
+// configuration is a webhook configuration that exists, as it was read.
+type configuration struct {
+	resource string
+	version  string
+	bundles  []string // the caBundle of each of its webhooks
+	// unknown: it could not be read, and may trust anything.
+	unknown bool
+}
+
+// action is what a step does.
+type action string
 
 // The actions.
 const (
-	// CreateSecret creates it, with a new CA. What is served goes in too, if it can be used.
-	CreateSecret Action = "create the Secret"
-	// AddCA puts a new CA into the Secret, which signs from now on.
-	AddCA Action = "add a CA"
-	// KeepOlder puts the CAs of what is served into the Secret, or notes until when older ones may be needed.
-	KeepOlder Action = "keep older CAs"
-	// PatchBundle makes a webhook configuration trust what the Secret says.
-	PatchBundle Action = "patch a caBundle"
-	// IssueLeaf puts a new certificate into the Secret.
-	IssueLeaf Action = "issue a certificate"
-	// DropOlder takes CAs out of the Secret that nothing needs any more.
-	DropOlder Action = "drop older CAs"
-	// Wait does nothing.
-	Wait Action = "wait"
+	createSecret action = "create the Secret"
+	addCA        action = "add a CA" // to the Secret; it signs from now on
+	patchBundle  action = "patch a caBundle"
+	issueLeaf    action = "issue a certificate"
+	dropOlder    action = "drop older CAs" // that nothing needs any more
+	pause        action = "wait"
 )
 
-// Step is something to do, and why.
-type Step struct {
-	Do     Action
-	Reason string
-	// Configuration is the one to patch.
-	Configuration string
-	// Until is when to look again, whatever happens; zero if only a change can change anything.
-	Until time.Time
+// step is something to do, and why.
+type step struct {
+	do     action
+	reason string
+	// configuration is the one to patch.
+	configuration configuration
+	// until is when to look again, whatever happens.
+	until time.Time
 }
 
-// Decide returns the next steps, in their order. They are independent of each other: one that fails stops none. Only the last one concerns
+// decide returns the next steps, in their order. They are independent of each other: one that fails stops none. Only the last one concerns
 // the Secret, and it may be to wait.
-func Decide(now time.Time, content *Content, memory Memory, configurations []Configuration, settings Settings) []Step {
-	if content == nil {
-		return []Step{{Do: CreateSecret, Reason: "there is none"}}
+func (v view) decide(settings Settings) []step {
+	if v.content == nil {
+		return []step{{do: createSecret, reason: "there is none"}}
 	}
-	// First, since a patch with these CAs alone would end the trust in what is served.
-	if memory.usable(now, memory.ServedBy, settings) && !memory.usable(now, content.Trusted, settings) {
-		if reason := signerReason(now, content, settings); reason != "" {
-			return []Step{{Do: AddCA, Reason: reason}}
-		}
-		return []Step{{Do: KeepOlder, Reason: "the Secret does not trust what is served"}}
-	}
-	steps := patches(content, configurations)
-	return append(steps, secretStep(now, content, memory, configurations, settings))
-}
-
-// patches are for the configurations that trust something else than the Secret. A Secret without a CA is mended first.
-func patches(content *Content, configurations []Configuration) []Step {
-	want := content.Trusted.encode()
-	var steps []Step
-	for _, configuration := range configurations {
-		if len(want) == 0 || configuration.Unknown {
-			continue
-		}
-		if slices.ContainsFunc(configuration.Bundles, func(have []byte) bool { return string(have) != string(want) }) {
-			steps = append(steps, Step{Do: PatchBundle, Configuration: configuration.Name, Reason: "its caBundle is not what the Secret says"})
+	var steps []step
+	want := string(v.content.trusted.encode())
+	for _, configuration := range v.configurations {
+		// A Secret without a CA is mended first.
+		if want != "" && !configuration.unknown && !configuration.all(func(have string) bool { return have == want }) {
+			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle is not what the Secret says"})
 		}
 	}
-	return steps
+	return append(steps, v.secretStep(settings))
 }
 
-func secretStep(now time.Time, content *Content, memory Memory, configurations []Configuration, settings Settings) Step {
-	if reason := signerReason(now, content, settings); reason != "" {
-		return Step{Do: AddCA, Reason: reason}
+func (v view) secretStep(settings Settings) step {
+	if reason := v.signerReason(settings); reason != "" {
+		return step{do: addCA, reason: reason}
 	}
-	if reason := leafReason(now, content, settings); reason != "" {
-		return issueStep(now, content, memory, configurations, settings, reason)
+	if reason, isUsable := v.leafReason(settings); reason != "" {
+		at, isSettled := v.settled(settings)
+		if isSettled || !isUsable {
+			return step{do: issueLeaf, reason: reason}
+		}
+		// What is served goes on until it expires, even if an API server does not trust the new CA by then.
+		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
+		return step{do: pause, reason: reason + "; API servers may not trust its CA yet", until: earliest(at, expired)}
 	}
-	if reason := dropReason(now, content); reason != "" {
-		return Step{Do: DropOlder, Reason: reason}
+	next := earliest(dueAt(v.content.signer.Certificate, settings.CA), dueAt(v.content.leaf.Leaf, settings.Leaf))
+	if len(v.content.trusted) > 1 {
+		unneeded := v.content.olderUntil(settings)
+		if v.now.After(unneeded) {
+			return step{do: dropOlder, reason: "no certificate of an older CA is valid any more"}
+		}
+		next = earliest(next, unneeded.Add(time.Second))
 	}
-	if reason := untilReason(now, content, settings); reason != "" {
-		return Step{Do: KeepOlder, Reason: reason}
-	}
-	return Step{
-		Do: Wait, Reason: "nothing is due",
-		Until: earliest(nextDue(content, settings), servedAt(now, content, memory, configurations, settings)),
-	}
+	return step{do: pause, reason: "nothing is due", until: next}
 }
 
-// servedAt is when this replica can serve what others serve already, who have trusted its CA for longer; zero if it does so too, or if
-// only a change of a configuration helps.
-func servedAt(now time.Time, content *Content, memory Memory, configurations []Configuration, settings Settings) time.Time {
-	if memory.Served == nil || memory.Served.Leaf.Equal(content.Leaf.Leaf) {
-		return time.Time{}
+// all reports whether something holds for each caBundle of a configuration.
+func (c configuration) all(holds func(bundle string) bool) bool {
+	for _, bundle := range c.bundles {
+		if !holds(bundle) {
+			return false
+		}
 	}
-	at, _ := memory.settled(now, content.Signer.Certificate, configurations, settings)
-	return earliest(at, memory.Served.Leaf.NotAfter.Add(time.Second))
+	return true
 }
 
 // dueAt is when a certificate is renewed: when a third of a lifetime is left. It does not matter how long it was valid before, so that
-// one of somebody else is treated alike.
+// one that another program made is treated alike.
 func dueAt(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
 
-// signerReason says why a new CA is needed.
-func signerReason(now time.Time, content *Content, settings Settings) string {
-	if content.Signer == nil {
+// signerReason returns why a new CA is needed; empty if it is not.
+func (v view) signerReason(settings Settings) string {
+	if v.content.signer == nil {
 		return "the Secret has no CA with its key"
 	}
-	if err := valid(content.Signer.Certificate, now); err != nil {
+	certificate := v.content.signer.Certificate
+	if err := valid(certificate, v.now); err != nil {
 		return fmt.Sprintf("the CA cannot be used: %v", err)
 	}
-	if !now.Before(dueAt(content.Signer.Certificate, settings.CA)) {
-		return fmt.Sprintf("the CA expires at %s", content.Signer.Certificate.NotAfter.Format(time.RFC3339))
+	if !v.now.Before(dueAt(certificate, settings.CA)) {
+		return fmt.Sprintf("the CA expires at %s", certificate.NotAfter.Format(time.RFC3339))
 	}
 	return ""
 }
 
-// leafReason says why a new certificate is needed, and whether what is there can be used meanwhile.
-func leafReason(now time.Time, content *Content, settings Settings) string {
-	if content.Leaf == nil {
-		return "the Secret has no certificate with its key"
+// leafReason returns why a new certificate is needed, empty if it is not, and whether the present one can be used until then.
+func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
+	if v.content.leaf == nil {
+		return "the Secret has no certificate with its key", false
 	}
 	for _, name := range settings.Names {
-		if _, err := content.Trusted.verify(content.Leaf, name, now); err != nil {
-			return fmt.Sprintf("the certificate cannot be used: %v", err)
+		if _, err := v.content.trusted.verify(v.content.leaf, name, v.now); err != nil {
+			return fmt.Sprintf("the certificate cannot be used: %v", err), false
 		}
 	}
-	if _, err := (bundle{content.Signer.Certificate}).verify(content.Leaf, settings.Names[0], now); err != nil {
-		return "the certificate is of an older CA"
+	certificate := v.content.leaf.Leaf
+	if _, err := (bundle{v.content.signer.Certificate}).verify(v.content.leaf, settings.Names[0], v.now); err != nil {
+		return "the certificate is of an older CA", true
 	}
-	if !now.Before(dueAt(content.Leaf.Leaf, settings.Leaf)) {
-		return fmt.Sprintf("the certificate expires at %s", content.Leaf.Leaf.NotAfter.Format(time.RFC3339))
+	if !v.now.Before(dueAt(certificate, settings.Leaf)) {
+		return fmt.Sprintf("the certificate expires at %s", certificate.NotAfter.Format(time.RFC3339)), true
 	}
-	return ""
+	return "", true
 }
 
-// issueStep issues a certificate as soon as everybody trusts its CA; at once if there is none to serve until then.
-func issueStep(
-	now time.Time, content *Content, memory Memory, configurations []Configuration, settings Settings, reason string,
-) Step {
-	at, settled := memory.settled(now, content.Signer.Certificate, configurations, settings)
-	if settled || !memory.usable(now, content.Trusted, settings) {
-		return Step{Do: IssueLeaf, Reason: reason}
+// settled reports whether all API servers trust the CA that signs, and otherwise when they will: zero if that is not known. Without a
+// configuration no API server calls, and nothing needs to be trusted.
+func (v view) settled(settings Settings) (at time.Time, isSettled bool) {
+	if len(v.configurations) == 0 {
+		return time.Time{}, true
 	}
-	// What is served goes on until it expires, whoever trusts the new CA by then.
-	expired := memory.Served.Leaf.NotAfter.Add(time.Second)
-	return Step{Do: Wait, Reason: reason + "; API servers may not trust its CA yet", Until: earliest(at, expired)}
+	if v.trustedSince.IsZero() {
+		return time.Time{}, false
+	}
+	at = v.trustedSince.Add(settings.Settle)
+	return at, !v.now.Before(at)
 }
 
-// dropReason says why something leaves the bundle. The certificate is of the CA that signs.
-func dropReason(now time.Time, content *Content) string {
-	switch {
-	case len(content.Trusted.unexpired(now)) < len(content.Trusted):
-		return "a CA has expired"
-	case len(content.Trusted) > 1 && !content.OlderUntil.IsZero() && now.After(content.OlderUntil):
-		return "no certificate of an older CA is valid any more"
-	}
-	return ""
+// trust is since when a replica has seen that every configuration trusts a CA.
+type trust struct {
+	authority *x509.Certificate
+	since     time.Time
 }
 
-// untilReason says why it must be noted until when older CAs may be needed.
-func untilReason(now time.Time, content *Content, settings Settings) string {
-	if len(content.Trusted) > 1 && (content.OlderUntil.IsZero() || content.OlderUntil.After(now.Add(2*settings.CA))) {
-		return "it is not known until when older CAs are needed"
+// observe returns the trust in the CA that signs, after a look at the configurations and then at the Secret. The zero value is no trust.
+func (t trust) observe(now time.Time, content *content, configurations []configuration) trust {
+	if content == nil || content.signer == nil {
+		return trust{}
 	}
-	return ""
+	signer := content.signer.Certificate
+	want := string(bundle{signer}.encode())
+	for _, configuration := range configurations {
+		if configuration.unknown || !configuration.all(func(have string) bool { return strings.Contains(have, want) }) {
+			return trust{}
+		}
+	}
+	if t.authority != nil && t.authority.Equal(signer) {
+		return t
+	}
+	return trust{signer, now}
 }
 
-// nextDue is when something is due by the passing of time alone.
-func nextDue(content *Content, settings Settings) time.Time {
-	next := earliest(dueAt(content.Signer.Certificate, settings.CA), dueAt(content.Leaf.Leaf, settings.Leaf))
-	for _, certificate := range content.Trusted {
-		next = earliest(next, certificate.NotAfter.Add(time.Second))
+// olderUntil is until when a certificate of an older CA may be valid: since there is the CA that signs, none of the others has. Times in
+// certificates count in seconds.
+func (c *content) olderUntil(settings Settings) time.Time {
+	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
+}
+
+// after returns what the Secret should say after a step.
+func (v view) after(do action, settings Settings) (*content, error) {
+	var next content
+	if v.content != nil {
+		next = *v.content
 	}
-	if len(content.Trusted) > 1 {
-		next = earliest(next, content.OlderUntil.Add(time.Second))
+	var err error
+	switch do {
+	case createSecret, addCA:
+		if next.signer, err = newAuthority(v.now, settings.CA); err != nil {
+			return nil, err
+		}
+		next.trusted = bundle{next.signer.Certificate}.with(next.trusted.unexpired(v.now)...)
+		if next.leaf != nil {
+			if _, err := next.trusted.verify(next.leaf, settings.Names[0], v.now); err == nil {
+				return &next, nil
+			}
+		}
+		// Nothing is trusted with which the replicas could go on.
+		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
+	case issueLeaf:
+		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
+	case dropOlder:
+		next.trusted = bundle{next.signer.Certificate}
+	case patchBundle, pause: // leave it as it is
 	}
-	return next
+	return &next, err
 }
 
 // earliest returns the earliest of some times. Zero is none.

@@ -2,14 +2,14 @@ package certs
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -20,36 +20,32 @@ import (
 // clocks are years apart would undo each other's work without a break.
 const (
 	longestPause  = time.Hour
-	firstRetry    = 200 * time.Millisecond
-	longestRetry  = 10 * time.Second
 	looksPerSec   = 5
 	looksAtOnce   = 50
 	requestBudget = 10 * time.Second
 )
 
+// retries are the pauses after failures: 0.2 s, doubled up to 10 s.
+var retries = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 10, Cap: 10 * time.Second, Jitter: 0.5}
+
 // SelfMade is a certificate that the webhook's replicas make themselves.
 type SelfMade struct {
-	settings       Settings
-	secrets        corev1client.SecretInterface
-	configurations []configurationAPI
-	bell           chan struct{} // rung when something may have changed
-	limit          flowcontrol.RateLimiter
-	failures       failures
+	served
 
-	served atomic.Pointer[served]
+	settings Settings
+	secrets  corev1client.SecretInterface
+	core     rest.Interface
+	webhooks rest.Interface // of admissionregistration.k8s.io
+	changed  chan struct{}  // signals that something may have changed
+	limit    flowcontrol.RateLimiter
+	failures failures
 
 	// Of Run alone.
-	memory   Memory
-	problems string // those of the Secret that were told
+	trust    trust
+	problems string // those of the Secret that were logged last
 }
 
-// served is a certificate, and until when it can be used.
-type served struct {
-	certificate *tls.Certificate
-	expiry      Expiry
-}
-
-// NewSelfMade returns a certificate that is kept in the cluster of a client configuration. Nothing is asked yet.
+// NewSelfMade returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
 func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
 	settings, err := settings.complete()
 	if err != nil {
@@ -57,184 +53,120 @@ func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
 	}
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for Secrets: %w", err)
+		return nil, fmt.Errorf("make a client for Secrets: %w", err)
 	}
 	webhooks, err := admissionclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client for webhook configurations: %w", err)
+		return nil, fmt.Errorf("make a client for webhook configurations: %w", err)
 	}
 	return &SelfMade{
-		settings:       settings,
-		secrets:        core.Secrets(settings.Namespace),
-		configurations: configurationAPIs(webhooks, settings),
-		bell:           make(chan struct{}, 1),
-		limit:          flowcontrol.NewTokenBucketRateLimiter(looksPerSec, looksAtOnce),
-		failures:       failures{log: settings.Log, observer: settings.Observer},
+		settings: settings,
+		secrets:  core.Secrets(settings.Namespace), core: core.RESTClient(), webhooks: webhooks.RESTClient(),
+		changed:  make(chan struct{}, 1),
+		limit:    flowcontrol.NewTokenBucketRateLimiter(looksPerSec, looksAtOnce),
+		failures: failures{log: settings.Log, observer: settings.Observer},
 	}, nil
-}
-
-// GetCertificate returns what is served, from memory.
-func (s *SelfMade) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if now := s.served.Load(); now != nil {
-		return now.certificate, nil
-	}
-	return nil, errNone
-}
-
-// Expiry says until when what is served can be used.
-func (s *SelfMade) Expiry() Expiry {
-	if now := s.served.Load(); now != nil {
-		return now.expiry
-	}
-	return Expiry{}
-}
-
-// Ready returns why nobody can be served.
-func (s *SelfMade) Ready() error {
-	certificate, err := s.GetCertificate(nil)
-	if err != nil {
-		return err
-	}
-	return ready(certificate, time.Now())
 }
 
 // Run keeps the certificate, the Secret and the configurations up to date until the context ends. It is called once.
 func (s *SelfMade) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	s.startWatches(ctx, &watches)
-	retry := firstRetry
+	s.watchAll(ctx, &watches)
+	retry := retries
 	for s.limit.Wait(ctx) == nil {
-		outcome := s.look(ctx)
-		pause := min(time.Until(outcome.until), longestPause)
-		if outcome.until.IsZero() {
-			pause = longestPause
-		}
-		if outcome.failed {
-			pause, retry = min(pause, retry), min(2*retry, longestRetry)
+		until, err := s.look(ctx)
+		pause := min(time.Until(until), longestPause)
+		if err != nil {
+			pause = min(pause, retry.Step())
 		} else {
-			retry = firstRetry
+			retry = retries
 		}
-		if outcome.again {
-			continue
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-s.changed:
+		case <-timer.C:
 		}
-		s.rest(ctx, pause)
+		timer.Stop()
 	}
 	return nil
 }
 
-// rest waits for a change, but not longer than a pause.
-func (s *SelfMade) rest(ctx context.Context, pause time.Duration) {
-	timer := time.NewTimer(max(pause, 0))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-s.bell:
-	case <-timer.C:
-	}
-}
-
-// ring says that something may have changed.
-func (s *SelfMade) ring() {
-	select {
-	case s.bell <- struct{}{}:
-	default: // it rings already
-	}
-}
-
-// outcome is what follows from a look.
-type outcome struct {
-	again  bool      // something was written, or somebody else was faster: look again at once
-	failed bool      // something did not work
-	until  time.Time // when something is due; zero if nothing is
-}
-
-// look looks at the cluster, takes up what it says, and takes the next steps. The order matters: see the package comment.
-func (s *SelfMade) look(ctx context.Context) outcome {
-	var result outcome
-	seen := s.lookAtConfigurations(ctx, &result)
-	secret, err := s.readSecret(ctx)
-	if err != nil {
-		return outcome{failed: true}
-	}
+// look reads the cluster, serves what it has to serve, and takes the next steps. It returns when to look again, and which requests
+// failed. The order of the requests matters: see the package comment.
+func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
+	configurations, err := s.readConfigurations(ctx)
+	secret, errOfSecret := s.readSecret(ctx)
 	now := time.Now()
-	var content *Content
+	until = now.Add(longestPause)
+	if errOfSecret != nil {
+		return until, errors.Join(err, errOfSecret)
+	}
+	seen := view{now: now, configurations: configurations}
 	if secret != nil {
-		content = ReadContent(secret.Data, secret.Annotations)
+		seen.content = readContent(secret.Data)
+		s.logProblems(seen.content.problems)
+		s.serve(now, seen.content)
 	}
-	s.tellProblems(content)
-	configurations := values(seen)
-	s.memory = s.memory.Observe(now, content, configurations, s.settings)
-	s.serve(now)
-	for _, step := range Decide(now, content, s.memory, configurations, s.settings) {
-		s.take(ctx, now, step, secret, content, seen, &result)
+	s.trust = s.trust.observe(now, seen.content, configurations)
+	seen.trustedSince = s.trust.since
+	for _, step := range seen.decide(s.settings) {
+		if step.do == pause {
+			s.settings.Log.Debug("certificates: nothing to do now", "reason", step.reason, "until", step.until)
+			until = earliest(until, step.until)
+			continue
+		}
+		stepErr := s.take(ctx, step, seen, secret)
+		if err = errors.Join(err, stepErr); stepErr == nil {
+			until = now
+		}
 	}
-	return result
+	return until, err
 }
 
-// take takes one step.
-func (s *SelfMade) take(
-	ctx context.Context, now time.Time, step Step, secret *corev1.Secret, content *Content, seen []*seenConfiguration, result *outcome,
-) {
-	log := s.settings.Log.With("reason", step.Reason)
-	var written bool
-	var err error
-	switch step.Do {
-	case Wait:
-		result.until = earliest(result.until, step.Until)
-		log.Debug("certificates: nothing to do now", "until", step.Until)
-		return
-	case PatchBundle:
-		log = log.With("configuration", step.Configuration)
-		written, err = s.patch(ctx, step.Configuration, content, seen)
-	default:
-		written, err = s.write(ctx, now, step, secret, content)
+// take takes one step. It is no error if another replica was faster; what it did is read next.
+func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
+	log := s.settings.Log.With("reason", step.reason)
+	write := func() (bool, error) { return s.writeSecret(ctx, step.do, seen, secret) }
+	if step.do == patchBundle {
+		log = log.With("configuration", step.configuration.resource)
+		write = func() (bool, error) { return s.patch(ctx, step.configuration, seen.content.trusted) }
 	}
+	isWritten, err := write()
 	switch {
-	case err != nil:
-		result.failed = true
-	case written:
-		log.Info("certificates: " + string(step.Do))
-		result.again = true
+	case err != nil: // reported already
+	case isWritten:
+		log.Info("certificates: " + string(step.do))
 	default:
-		log.Debug("certificates: somebody else was faster", "step", string(step.Do))
-		result.again = true
+		log.Debug("certificates: another replica was faster", "step", string(step.do))
 	}
+	return err
 }
 
-// serve serves what the memory says from now on.
-func (s *SelfMade) serve(now time.Time) {
-	certificate := s.memory.Served
-	if certificate == nil {
+// serve serves the certificate in the Secret from now on, if it can be used. If not, what is served goes on until there is a new one.
+func (s *SelfMade) serve(now time.Time, content *content) {
+	if content.leaf == nil {
 		return
 	}
-	expiry := Expiry{Leaf: certificate.Leaf.NotAfter}
-	if authority, err := s.memory.ServedBy.verify(certificate, s.settings.Names[0], now); err == nil {
-		expiry.CA = authority.NotAfter
-	}
-	before := s.served.Load()
-	if before != nil && before.certificate == certificate {
+	authority, err := content.trusted.verify(content.leaf, s.settings.Names[0], now)
+	if err != nil || !s.set(content.leaf) {
 		return
 	}
-	s.served.Store(&served{certificate, expiry})
-	if before != nil && before.expiry == expiry && before.certificate.Leaf.Equal(certificate.Leaf) {
-		return
-	}
-	expiry.told(s.settings.Observer)
+	leaf := content.leaf.Leaf
+	s.settings.Observer.CertificateExpires(leaf.NotAfter)
+	s.settings.Observer.AuthorityExpires(authority.NotAfter)
 	s.settings.Log.Info("certificates: a new one is served",
-		"serial", certificate.Leaf.SerialNumber.Text(16), "expires", expiry.Leaf, "caExpires", expiry.CA)
+		"serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter, "caExpires", authority.NotAfter)
 }
 
-// tellProblems tells what is wrong with the Secret: once, and not with every look.
-func (s *SelfMade) tellProblems(content *Content) {
-	text := ""
-	if content != nil {
-		text = strings.Join(content.Problems, "; ")
-	}
+// logProblems warns of what is wrong with the Secret: once, and not with every look.
+func (s *SelfMade) logProblems(problems []string) {
+	text := strings.Join(problems, "; ")
 	if text != s.problems && text != "" {
 		s.settings.Log.Warn("certificates: the Secret has something that cannot be used, which is replaced",
-			"secret", s.settings.Namespace+"/"+s.settings.Secret, "problems", text)
-		s.settings.Observer.CertificateFailed(UseSecret, fmt.Errorf("use Secret %s/%s: %s", s.settings.Namespace, s.settings.Secret, text))
+			"secret", s.secretName(), "problems", text)
+		s.settings.Observer.CertificateFailed(UseSecret, fmt.Errorf("use %s: %s", s.secretName(), text))
 	}
 	s.problems = text
 }

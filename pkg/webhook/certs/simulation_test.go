@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -38,10 +39,7 @@ type world struct {
 	authority map[string]bool // every CA that ever signed
 }
 
-type simulatedSecret struct {
-	data        map[string][]byte
-	annotations map[string]string
-}
+type simulatedSecret struct{ data map[string][]byte }
 
 // simulatedConfiguration remembers what it said, since API servers lag behind.
 type simulatedConfiguration struct {
@@ -69,13 +67,14 @@ const lag = 50 * time.Second
 
 // replica is in the middle of something.
 type replica struct {
-	memory  Memory
-	asleep  time.Time // it stands still until then
-	seen    []simulatedView
-	read    *simulatedSecret // what it read; nil if there was none
-	content *Content
-	steps   []Step
-	phase   int
+	served *tls.Certificate
+	trust  trust
+	asleep time.Time // it stands still until then
+	seen   []simulatedView
+	read   *simulatedSecret // what it read; nil if there was none
+	view   view
+	steps  []step
+	phase  int
 }
 
 type simulatedView struct {
@@ -165,25 +164,32 @@ func (w *world) moment(r *replica) {
 }
 
 func (w *world) decide(r *replica) {
-	r.read, r.content = w.secret, nil
+	r.read = w.secret
+	r.view = view{now: w.now}
+	for _, seen := range r.seen {
+		r.view.configurations = append(r.view.configurations, configuration{resource: seen.of.name, bundles: []string{seen.bundle}})
+	}
 	if r.read != nil {
-		r.content = ReadContent(r.read.data, r.read.annotations)
+		r.view.content = readContent(r.read.data)
+		if _, err := r.view.content.trusted.verify(r.view.content.leaf, w.settings.Names[0], w.now); err == nil {
+			r.served = r.view.content.leaf
+		}
 	}
-	var configurations []Configuration
-	for _, view := range r.seen {
-		configurations = append(configurations, Configuration{Name: view.of.name, Bundles: [][]byte{[]byte(view.bundle)}})
+	r.trust = r.trust.observe(w.now, r.view.content, r.view.configurations)
+	r.view.trustedSince = r.trust.since
+	r.steps = r.view.decide(w.settings)
+	if last := &r.steps[len(r.steps)-1]; w.sabotage.forgetful && last.reason == "nothing is due" && len(r.view.content.trusted) > 1 {
+		last.do = dropOlder
 	}
-	r.memory = r.memory.Observe(w.now, r.content, configurations, w.settings)
-	r.steps = Decide(w.now, r.content, r.memory, configurations, w.settings)
 }
 
-func (w *world) take(r *replica, step Step) {
-	switch step.Do {
-	case Wait:
-	case PatchBundle:
-		for _, view := range r.seen {
-			if view.of.name == step.Configuration && (w.sabotage.unguarded || view.version == view.of.version) {
-				view.of.say(w.now, string(r.content.Trusted.encode()), false)
+func (w *world) take(r *replica, step step) {
+	switch step.do {
+	case pause:
+	case patchBundle:
+		for _, seen := range r.seen {
+			if seen.of.name == step.configuration.resource && (w.sabotage.unguarded || seen.version == seen.of.version) {
+				seen.of.say(w.now, string(r.view.content.trusted.encode()), false)
 			}
 		}
 	default:
@@ -194,20 +200,17 @@ func (w *world) take(r *replica, step Step) {
 	}
 }
 
-func (w *world) write(r *replica, step Step) {
-	after, err := step.Apply(w.now, r.content, r.memory, w.settings)
+func (w *world) write(r *replica, step step) {
+	after, err := view{now: w.now, content: r.view.content}.after(step.do, w.settings)
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.Do, err)
-	}
-	if w.sabotage.forgetful {
-		after.OlderUntil = w.now
+		w.t.Fatalf("%s: %v", step.do, err)
 	}
 	data, err := after.data()
 	if err != nil {
-		w.t.Fatalf("%s: %v", step.Do, err)
+		w.t.Fatalf("%s: %v", step.do, err)
 	}
-	w.secret = &simulatedSecret{data: data, annotations: after.annotations()}
-	w.authority[string(after.Signer.Certificate.Raw)] = true
+	w.secret = &simulatedSecret{data}
+	w.authority[string(after.signer.Certificate.Raw)] = true
 }
 
 // judged is what a bundle says of a certificate, whatever the time.
@@ -219,7 +222,7 @@ type judged struct {
 // judge looks whether each API server, however far behind, trusts each replica that has a certificate that has not expired.
 func (w *world) judge() {
 	for i, r := range w.replicas {
-		if r.memory.Served == nil || w.now.After(r.memory.Served.Leaf.NotAfter) {
+		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {
 			continue
 		}
 		for _, configuration := range w.configurations {
@@ -235,16 +238,15 @@ func (w *world) judge() {
 			}
 		}
 	}
-	if w.replicas[0].memory.Served != nil {
+	if w.replicas[0].served != nil {
 		w.agreed = true
 	}
 }
 
 func (w *world) trusts(text string, r *replica) error {
-	key := text + string(r.memory.Served.Certificate[0])
+	key := text + string(r.served.Certificate[0])
 	if w.verified[key] == nil {
-		trusted, _ := readBundle([]byte(text))
-		authority, err := trusted.verify(r.memory.Served, w.settings.Names[0], w.now)
+		authority, err := readBundle([]byte(text)).verify(r.served, w.settings.Names[0], w.now)
 		w.verified[key] = &judged{err: err}
 		if err == nil {
 			w.verified[key].until = authority.NotAfter
@@ -303,19 +305,19 @@ func (w *world) checkEnd(t *testing.T, seed uint64) {
 	if len(w.authority) < 3 {
 		t.Errorf("seed %d: %d CAs in all of the time, want 3 or more", seed, len(w.authority))
 	}
-	content := ReadContent(w.secret.data, w.secret.annotations)
+	content := readContent(w.secret.data)
 	for _, configuration := range w.configurations {
-		if configuration.says() != string(content.Trusted.encode()) {
+		if configuration.says() != string(content.trusted.encode()) {
 			t.Errorf("seed %d: the %s configuration does not say what the Secret says", seed, configuration.name)
 		}
 	}
 	for i, r := range w.replicas {
 		switch {
-		case r.memory.Served == nil:
+		case r.served == nil:
 			t.Errorf("seed %d: replica %d serves nothing", seed, i)
-		case !r.memory.Served.Leaf.Equal(content.Leaf.Leaf):
+		case !r.served.Leaf.Equal(content.leaf.Leaf):
 			t.Errorf("seed %d: replica %d serves something else than the Secret has", seed, i)
-		case w.now.After(r.memory.Served.Leaf.NotAfter):
+		case w.now.After(r.served.Leaf.NotAfter):
 			t.Errorf("seed %d: replica %d serves something that has expired", seed, i)
 		}
 	}

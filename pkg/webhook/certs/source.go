@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 )
 
-// Source is where a server has its certificate from.
+// Source provides a server's certificate.
 type Source interface {
 	// GetCertificate is for tls.Config. It returns an error as long as there is no certificate.
 	GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
@@ -22,18 +24,13 @@ var (
 	_ Source = (*Files)(nil)
 )
 
-// Expiry is until when a certificate is valid, and the CA behind it. A CA that is not known is zero.
-type Expiry struct {
-	Leaf, CA time.Time
-}
-
-// Observer is told what happened. Its methods return at once.
+// Observer is notified of what happens. Its methods return at once.
 type Observer interface {
-	// CertificateExpires tells until when the certificate is valid that is served from now on.
+	// CertificateExpires: the certificate that is served from now on is valid until then.
 	CertificateExpires(at time.Time)
-	// AuthorityExpires tells until when the CA behind it is valid. It is not told of a CA that is not known.
+	// AuthorityExpires: the CA behind it is valid until then. Not called for a CA that is not known.
 	AuthorityExpires(at time.Time)
-	// CertificateFailed tells that something failed, or that something unusable was found. What was served is served on, and it is
+	// CertificateFailed: an operation failed, or found something unusable. The last good certificate stays in use, and the operation is
 	// tried again.
 	CertificateFailed(operation Operation, err error)
 }
@@ -48,17 +45,39 @@ const (
 	ReadConfiguration  Operation = "read-configuration"
 	PatchConfiguration Operation = "patch-configuration"
 	Watch              Operation = "watch"
-	UseSecret          Operation = "use-secret" // the Secret says something that cannot be used
+	UseSecret          Operation = "use-secret" // the Secret holds something unusable
 	ReadFiles          Operation = "read-files" // or the files do
 )
 
-// Operations are all of them, for those who count.
+// Operations returns all of them, for counters that start at zero.
 func Operations() []Operation {
 	return []Operation{ReadSecret, WriteSecret, ReadConfiguration, PatchConfiguration, Watch, UseSecret, ReadFiles}
 }
 
-// errNone is for a handshake, or a question, that comes too early.
-var errNone = errors.New("no certificate is loaded yet")
+// served is the certificate that a server serves, which may change at any time.
+type served struct {
+	mu          sync.Mutex
+	certificate *tls.Certificate
+}
+
+// GetCertificate returns what is served, from memory.
+func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.certificate == nil {
+		return nil, errors.New("no certificate is loaded yet")
+	}
+	return s.certificate, nil
+}
+
+// set serves a certificate from now on, and reports whether it is another one than before.
+func (s *served) set(certificate *tls.Certificate) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNew := s.certificate == nil || !s.certificate.Leaf.Equal(certificate.Leaf)
+	s.certificate = certificate
+	return isNew
+}
 
 // valid returns why a certificate is not valid at a time.
 func valid(certificate *x509.Certificate, now time.Time) error {
@@ -71,21 +90,36 @@ func valid(certificate *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// ready returns why a server has nothing to serve at a time.
-func ready(served *tls.Certificate, now time.Time) error {
-	if served == nil {
-		return errNone
-	}
-	if err := valid(served.Leaf, now); err != nil {
-		return fmt.Errorf("the certificate cannot be used: %w", err)
-	}
-	return nil
+// failures reports each error to an observer, and logs it when it differs from the last one of the same operation on the same object.
+type failures struct {
+	log      *slog.Logger
+	observer Observer
+
+	mu   sync.Mutex
+	last map[string]string
 }
 
-// told tells an observer what is served from now on.
-func (e Expiry) told(observer Observer) {
-	observer.CertificateExpires(e.Leaf)
-	if !e.CA.IsZero() {
-		observer.AuthorityExpires(e.CA)
+// report reports the outcome of an operation on an object, and returns the error with what it is about. The end of the context is no
+// failure.
+func (f *failures) report(ctx context.Context, operation Operation, object string, err error) error {
+	text := ""
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", operation, object, err)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return err
+		}
+		text = err.Error()
+		f.observer.CertificateFailed(operation, err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.last == nil {
+		f.last = map[string]string{}
+	}
+	key := string(operation) + " " + object
+	if text != "" && text != f.last[key] {
+		f.log.Error("certificates: an operation failed and is tried again", "operation", string(operation), "object", object, "error", err)
+	}
+	f.last[key] = text
+	return err
 }

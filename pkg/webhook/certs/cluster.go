@@ -1,0 +1,193 @@
+package certs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+func (s *SelfMade) secretName() string {
+	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
+}
+
+// readSecret reads the Secret from the API server, and not from anything that may lag behind it. It returns nil if there is none.
+func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
+	request, cancel := context.WithTimeout(ctx, requestBudget)
+	defer cancel()
+	secret, err := s.secrets.Get(request, s.settings.Secret, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		secret, err = nil, nil
+	}
+	return secret, s.failures.report(ctx, ReadSecret, s.secretName(), err)
+}
+
+// writeSecret makes the Secret say what it should say after a step. What others put into it stays. It returns false without an error if
+// the Secret has changed meanwhile.
+func (s *SelfMade) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
+	request, cancel := context.WithTimeout(ctx, requestBudget)
+	defer cancel()
+	var data map[string][]byte
+	next, err := seen.after(do, s.settings)
+	if err == nil {
+		data, err = next.data()
+	}
+	switch {
+	case err != nil:
+	case secret == nil:
+		_, err = s.secrets.Create(request, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: s.settings.Secret, Namespace: s.settings.Namespace}, Type: corev1.SecretTypeTLS, Data: data,
+		}, metav1.CreateOptions{})
+	default:
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		maps.Copy(secret.Data, data)
+		_, err = s.secrets.Update(request, secret, metav1.UpdateOptions{})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || secret != nil && apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, s.failures.report(ctx, WriteSecret, s.secretName(), err)
+}
+
+// The two kinds of webhook configurations. What is read and written of them is the same.
+const (
+	mutating   = "mutatingwebhookconfigurations"
+	validating = "validatingwebhookconfigurations"
+)
+
+// names are the configurations whose caBundle is kept, by their kind.
+func (s Settings) names() map[string]string {
+	names := map[string]string{mutating: s.Mutating, validating: s.Validating}
+	maps.DeleteFunc(names, func(_, name string) bool { return name == "" })
+	return names
+}
+
+// readConfigurations reads those that exist. One that is missing is none: its manifest has not been applied yet, or was deleted. One
+// that cannot be read may say anything.
+func (s *SelfMade) readConfigurations(ctx context.Context) (all []configuration, err error) {
+	for resource, name := range s.settings.names() {
+		read, readErr := s.readConfiguration(ctx, resource, name)
+		if apierrors.IsNotFound(readErr) {
+			readErr = nil
+		} else {
+			all = append(all, read)
+		}
+		err = errors.Join(err, s.failures.report(ctx, ReadConfiguration, resource+"/"+name, readErr))
+	}
+	return all, err
+}
+
+// readConfiguration reads what both kinds have in common.
+func (s *SelfMade) readConfiguration(ctx context.Context, resource, name string) (configuration, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestBudget)
+	defer cancel()
+	found := configuration{resource: resource, unknown: true}
+	result := s.webhooks.Get().Resource(resource).Name(name).SetHeader("Accept", "application/json").Do(ctx)
+	if err := result.Error(); err != nil {
+		return found, err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return found, err
+	}
+	var read struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+		Webhooks []struct {
+			ClientConfig struct {
+				CABundle []byte `json:"caBundle"`
+			} `json:"clientConfig"`
+		} `json:"webhooks"`
+	}
+	if err := json.Unmarshal(body, &read); err != nil {
+		return found, err
+	}
+	found.unknown, found.version = false, read.Metadata.ResourceVersion
+	for _, webhook := range read.Webhooks {
+		found.bundles = append(found.bundles, string(webhook.ClientConfig.CABundle))
+	}
+	return found, nil
+}
+
+// patch makes a configuration trust what the Secret says. It returns false without an error if it has changed meanwhile.
+func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
+	request, cancel := context.WithTimeout(ctx, requestBudget)
+	defer cancel()
+	type operation struct { // of a JSON patch (RFC 6902)
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	// An API server refuses a change of an object that names another version than the object has.
+	operations := []operation{{"replace", "/metadata/resourceVersion", seen.version}}
+	for i := range seen.bundles {
+		operations = append(operations, operation{"add", "/webhooks/" + strconv.Itoa(i) + "/clientConfig/caBundle", trusted.encode()})
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return false, fmt.Errorf("encode a patch: %w", err)
+	}
+	name := s.settings.names()[seen.resource]
+	err = s.webhooks.Patch(types.JSONPatchType).Resource(seen.resource).Name(name).Body(body).Do(request).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return false, nil
+	}
+	return err == nil, s.failures.report(ctx, PatchConfiguration, seen.resource+"/"+name, err)
+}
+
+// watchAll signals whenever one of the objects changes, until the context ends.
+//
+// An informer would keep objects that are read anew anyhow, and needs the permission to list.
+func (s *SelfMade) watchAll(ctx context.Context, running *sync.WaitGroup) {
+	running.Go(func() { s.watch(ctx, s.core, s.settings.Namespace, "secrets", s.settings.Secret) })
+	for resource, name := range s.settings.names() {
+		running.Go(func() { s.watch(ctx, s.webhooks, "", resource, name) })
+	}
+}
+
+// watch signals whenever one object changes, and when a watch begins: the object may have changed before.
+func (s *SelfMade) watch(ctx context.Context, client rest.Interface, namespace, resource, name string) {
+	options := &metav1.ListOptions{Watch: true, FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	// API servers end watches that work from time to time.
+	pauses := retries.DelayWithReset(clock.RealClock{}, time.Minute)
+	_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) { // its only error is the end of the context
+		changes, err := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(resource).
+			VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
+		if s.failures.report(ctx, Watch, resource+"/"+name, err) != nil {
+			return false, nil
+		}
+		defer changes.Stop()
+		s.signal()
+		for change := range changes.ResultChan() { // which closes with the context
+			if change.Type == watch.Error {
+				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
+				return false, nil
+			}
+			s.signal()
+		}
+		return false, nil
+	})
+}
+
+// signal signals that something may have changed.
+func (s *SelfMade) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // a signal is waiting already
+	}
+}

@@ -1,25 +1,35 @@
 package server
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"os"
 )
 
-// read returns the body of a request, and what to call once it is needed no more. Errors are refusals; then there is nothing to call.
+// read returns the body of a request, and what to call once it is not needed any more. Errors are refusals; then there is nothing to
+// call.
 //
-// A body is read before its review is in flight: whoever sends slowly holds the bytes that have arrived, and no review's place.
+// A body is read before its review is in flight: a slow sender holds the bytes that have arrived, and no review's place.
 func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err
 	}
-	held := &holding{admitted: a}
-	if body, err = held.read(http.MaxBytesReader(w, r.Body, a.limits.Body), r.ContentLength); err != nil {
-		held.release()
+	arriving := http.MaxBytesReader(w, r.Body, a.limits.Body)
+	begin := &counted{Reader: io.LimitReader(arriving, largeBytes), room: a.bodies}
+	rest := &counted{Reader: arriving, room: a.largeBodies}
+	release = func() {
+		begin.room.Release(begin.held)
+		rest.room.Release(rest.held)
+	}
+	buffer := bytes.NewBuffer(make([]byte, 0, min(max(r.ContentLength, 0), announcedBytes)+bytes.MinRead))
+	if _, err := buffer.ReadFrom(io.MultiReader(begin, rest)); err != nil {
+		release()
 		return nil, nil, a.unreadable(err)
 	}
-	return body, held.release, nil
+	return buffer.Bytes(), release, nil
 }
 
 // acceptable looks at the headers.

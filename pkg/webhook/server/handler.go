@@ -41,7 +41,7 @@ type reply struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
 	answer, release := h.answer(w, r)
-	defer release() // only now: an answer can be as large as its question, and who reads it slowly holds it
+	defer release() // only now: an answer can be as large as its question, and a slow reader holds it
 	write(w, answer)
 	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
 }
@@ -62,7 +62,7 @@ func write(w http.ResponseWriter, answer reply) {
 		header.Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(answer.code)
-	// Only an asker that has gone can make this fail, and then there is nobody to tell.
+	// Only a client that has gone can make this fail, and then there is no one left to answer.
 	_, _ = w.Write(answer.body)
 }
 
@@ -80,10 +80,11 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, 
 		return h.refused(err), release
 	}
 	release = held
-	if err := h.admitted.enter(r.Context(), len(body)); err != nil {
+	leave, err := h.admitted.enter(r.Context(), len(body))
+	if err != nil {
 		return h.refused(err), release
 	}
-	defer h.admitted.leave(len(body))
+	defer leave()
 	h.observer.InFlight(1)
 	defer h.observer.InFlight(-1)
 	return h.review(r.Context(), body), release
@@ -101,7 +102,7 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	if err != nil {
 		return h.failed(&failure{Unwritable, fmt.Sprintf("encoding the answer to review %s: %s", verdict.UID, err)})
 	}
-	h.tell(ctx, verdict)
+	h.report(ctx, verdict)
 	if !verdict.allowed() {
 		return reply{Denied, http.StatusOK, text}
 	}
@@ -120,7 +121,7 @@ func (h *handler) refused(err error) reply {
 	return status(refusal.code, refusal.text)
 }
 
-// failed answers a request on which something went wrong inside. What it was is for our log and nobody else.
+// failed answers a request on which something went wrong inside. What it was is for our log alone.
 func (h *handler) failed(err error, attributes ...any) reply {
 	reason := Panicked
 	if failure, ok := errors.AsType[*failure](err); ok {

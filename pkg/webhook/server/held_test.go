@@ -31,7 +31,7 @@ func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Cluster: func() (none rules.Cluster) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limits := Limits{Body: requestBytes, Bodies: requestBytes, InFlight: 64} // room for one
+			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // room for one
 			handler := Handlers(knowledge, limits, silent{}, slog.New(slog.DiscardHandler))[ValidateServicesPath]
 			slow := &slowReader{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 			written := make(chan struct{})

@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
+	"io"
 	"net/http"
 
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits bound what requests may cost, in bytes unless it says otherwise. Whatever they are, one body of the largest size can be held,
-// and one review be worked on (see atLeastOne).
+// Limits bound what requests may cost, in bytes unless it says otherwise.
 type Limits struct {
 	// Body is of a single body.
 	Body int64
@@ -20,15 +20,6 @@ type Limits struct {
 	InFlight int64
 }
 
-// atLeastOne are limits that let one request in, however large. With less room for all bodies than one may need, it would be told for
-// ever to come back in a second.
-func (l Limits) atLeastOne() Limits {
-	l.Bodies = max(l.Bodies, requestBytes, min(l.Body, largeBytes))
-	l.LargeBodies = max(l.LargeBodies, l.Body-largeBytes)
-	l.InFlight = max(l.InFlight, 1)
-	return l
-}
-
 const (
 	kibibyte = 1 << 10
 	mebibyte = 1 << 20
@@ -38,8 +29,9 @@ const (
 	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
 	envelopeBytes = mebibyte / 2
 
-	// requestBytes is what any request costs, with the buffers of its connection, whatever its body is.
-	requestBytes = 16 * kibibyte
+	// announcedBytes is how much room a body is given before any of it has arrived, if so much is announced. It is not counted among
+	// those that are held, for connections are bounded.
+	announcedBytes = 16 * kibibyte
 
 	// largeBytes is what the body of a large review has more than. To decode one of nothing but short labels that mean nothing, and to
 	// say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are worked on one after the other.
@@ -52,48 +44,59 @@ const (
 // There is room for the beginnings of as many as there may be connections.
 func DefaultLimits() Limits {
 	const largest = 2*objectBytes + envelopeBytes // the object, and the old one
-	return Limits{Body: largest, Bodies: maxConnections * requestBytes, LargeBodies: 4 * largest, InFlight: 64}
+	return Limits{Body: largest, Bodies: maxConnections * announcedBytes, LargeBodies: 4 * largest, InFlight: 64}
 }
 
 // admitted counts what is held and in flight. All paths share one.
 type admitted struct {
 	limits              Limits
 	bodies, largeBodies *semaphore.Weighted
-	flying              *semaphore.Weighted
+	inFlight            *semaphore.Weighted
 	turn                *semaphore.Weighted // of large reviews: one of them has it
 }
 
 func newAdmitted(limits Limits) *admitted {
-	limits = limits.atLeastOne()
 	return &admitted{
 		limits: limits,
 		bodies: semaphore.NewWeighted(limits.Bodies), largeBodies: semaphore.NewWeighted(limits.LargeBodies),
-		flying: semaphore.NewWeighted(limits.InFlight), turn: semaphore.NewWeighted(1),
+		inFlight: semaphore.NewWeighted(limits.InFlight), turn: semaphore.NewWeighted(1),
 	}
 }
 
-// enter returns once a review with a body of that size may be worked on; leave ends that. Errors are refusals.
+// counted reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds none.
+type counted struct {
+	io.Reader
+	room *semaphore.Weighted
+	held int64
+}
+
+func (c *counted) Read(into []byte) (int, error) {
+	n, err := c.Reader.Read(into)
+	if !c.room.TryAcquire(int64(n)) {
+		return 0, refuse(http.StatusServiceUnavailable, NoMemory, "the requests that are being read or answered fill their memory already")
+	}
+	c.held += int64(n)
+	return n, err
+}
+
+// enter returns once a review with a body of that size may be worked on, and what to call at its end. Errors are refusals.
 //
 // A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait take no place of
 // others. They are not many: their bodies are held.
-func (a *admitted) enter(ctx context.Context, size int) error {
-	if isLarge(size) && a.turn.Acquire(ctx, 1) != nil {
-		return refuse(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
+func (a *admitted) enter(ctx context.Context, size int) (leave func(), err error) {
+	endTurn := func() {}
+	if size > largeBytes {
+		if a.turn.Acquire(ctx, 1) != nil {
+			return nil, refuse(http.StatusServiceUnavailable, Busy, "the client did not wait for the end of other large reviews")
+		}
+		endTurn = func() { a.turn.Release(1) }
 	}
-	if a.flying.TryAcquire(1) {
-		return nil
+	if !a.inFlight.TryAcquire(1) {
+		endTurn()
+		return nil, refuse(http.StatusServiceUnavailable, Busy, "%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
 	}
-	if isLarge(size) {
-		a.turn.Release(1)
-	}
-	return refuse(http.StatusServiceUnavailable, Busy, "%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
+	return func() {
+		a.inFlight.Release(1)
+		endTurn()
+	}, nil
 }
-
-func (a *admitted) leave(size int) {
-	a.flying.Release(1)
-	if isLarge(size) {
-		a.turn.Release(1)
-	}
-}
-
-func isLarge(size int) bool { return size > largeBytes }

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	apiserver "k8s.io/apiserver/pkg/admission"
 
@@ -60,63 +59,33 @@ func TestWhoeverAnnouncesMuchAndSendsLittleIsInNobodysWay(t *testing.T) {
 
 func TestABodyCountsWithWhatHasArrived(t *testing.T) {
 	limits := DefaultLimits()
-	for name, c := range map[string]struct {
-		announced    int64
-		arrived      int
-		bodies, rest int64 // what it may count with at most
-	}{
-		"nothing":                            {limits.Body, 0, requestBytes, 0},
-		"one byte":                           {limits.Body, 1, requestBytes, 0},
-		"a typical review":                   {6000, 5999, requestBytes, 0},
-		"half of what is not large":          {largeBytes, largeBytes / 2, largeBytes, 0},
-		"the beginning of a large one":       {limits.Body, largeBytes + 1, largeBytes, largeBytes + 2},
-		"most of the largest":                {limits.Body, int(limits.Body) - 1, largeBytes, limits.Body - largeBytes},
-		"most of the largest, not announced": {-1, int(limits.Body) - 1, largeBytes, limits.Body - largeBytes},
-	} {
-		t.Run(name, func(t *testing.T) {
-			held := &holding{admitted: newAdmitted(limits)}
-			if _, err := held.read(io.LimitReader(zeros{}, int64(c.arrived)), c.announced); c.announced >= 0 && err == nil {
-				t.Fatal("it is taken for whole")
+	for _, announced := range []int64{-1, limits.Body} {
+		for _, arrived := range []int64{0, 1, 6000, largeBytes, largeBytes + 1, limits.Body - 1} {
+			admitted := newAdmitted(limits)
+			request := post(nil)
+			request.ContentLength, request.Body = announced, io.NopCloser(io.LimitReader(zeros{}, arrived))
+			body, release, err := admitted.read(httptest.NewRecorder(), request)
+			if err != nil || int64(len(body)) != arrived {
+				t.Fatalf("%d bytes: %d, %v", arrived, len(body), err)
 			}
-			if held.body > c.bodies || held.large > c.rest {
-				t.Errorf("it counts with %d and %d bytes, want %d and %d at most", held.body, held.large, c.bodies, c.rest)
+			free := limits.Bodies + limits.LargeBodies - arrived
+			if beginning := min(arrived, largeBytes); !admitted.bodies.TryAcquire(limits.Bodies-beginning) ||
+				!admitted.largeBodies.TryAcquire(limits.LargeBodies-(arrived-beginning)) {
+				t.Errorf("%d bytes, announced %d: there is no room for %d more", arrived, announced, free)
 			}
-			if counted := held.body + held.large; counted < int64(c.arrived) {
-				t.Errorf("it counts with %d bytes, and %d have arrived", counted, c.arrived)
+			if admitted.bodies.TryAcquire(1) || admitted.largeBodies.TryAcquire(1) {
+				t.Errorf("%d bytes, announced %d: there is room for more than %d", arrived, announced, free)
 			}
-			held.release()
-			if a := held.admitted; !a.bodies.TryAcquire(a.limits.Bodies) || !a.largeBodies.TryAcquire(a.limits.LargeBodies) {
-				t.Error("something counts still afterwards")
-			}
-		})
-	}
-}
-
-func TestABodyIsReadWholeInHoweverManySteps(t *testing.T) {
-	limits := Limits{Body: 5 * largeBytes}
-	whole := bytes.Repeat([]byte("0123456789abcdefg"), 5*largeBytes/17)
-	for _, length := range []int{0, 1, requestBytes - 1, requestBytes, requestBytes + 1, largeBytes, largeBytes + 1, len(whole)} {
-		for _, announced := range []int64{int64(length), -1} {
-			for name, from := range map[string]io.Reader{
-				"at once": bytes.NewReader(whole[:length]), "in pieces": oneThird{bytes.NewReader(whole[:length])},
-			} {
-				held := &holding{admitted: newAdmitted(limits)}
-				body, err := held.read(from, announced)
-				if err != nil || !bytes.Equal(body, whole[:length]) {
-					t.Errorf("%d bytes, announced %d, %s: %d bytes, %v", length, announced, name, len(body), err)
-				}
+			release()
+			if arrived > 0 && !admitted.bodies.TryAcquire(min(arrived, largeBytes)) {
+				t.Errorf("%d bytes, announced %d: something counts still afterwards", arrived, announced)
 			}
 		}
 	}
 }
 
-// oneThird reads no more at once than a third of what it could.
-type oneThird struct{ io.Reader }
-
-func (o oneThird) Read(into []byte) (int, error) { return o.Reader.Read(into[:(len(into)+2)/3]) }
-
 func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
-	limits := Limits{Body: 1 << 20} // there is room for one
+	limits := Limits{Body: 1 << 20, Bodies: 10 * largeBytes, LargeBodies: 1<<20 - largeBytes} // there is room for one large one
 	admitted := newAdmitted(limits)
 	read := func(size int64) int {
 		_, _, err := admitted.read(httptest.NewRecorder(), post(make([]byte, size)))
@@ -125,7 +94,6 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 		}
 		return 0
 	}
-	admitted.bodies = semaphore.NewWeighted(10 * largeBytes)
 	if code := read(limits.Body); code != 0 {
 		t.Errorf("the first large body gets %d", code)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// tell counts and logs a verdict.
-func (h *handler) tell(ctx context.Context, verdict *verdict) {
+// report counts and logs a verdict.
+func (h *handler) report(ctx context.Context, verdict *verdict) {
 	for _, violation := range verdict.judgement.Denied {
 		h.observer.Decided(string(violation.Rule), string(rules.Deny))
 	}
@@ -27,7 +27,7 @@ func (h *handler) tell(ctx context.Context, verdict *verdict) {
 	h.logVerdict(ctx, verdict)
 }
 
-// logVerdict writes one line: a denial is of interest to whoever runs the cluster, all else to whoever looks for something.
+// logVerdict writes one line: a denial is of interest to the cluster's administrator, all else for debugging.
 func (h *handler) logVerdict(ctx context.Context, v *verdict) {
 	level, message := slog.LevelDebug, "allowed"
 	if !v.allowed() {
@@ -56,7 +56,7 @@ func logged(key, value string) slog.Attr { return slog.String(key, rules.Cut(val
 // loggedText is a text of ours that may repeat several things that a caller wrote.
 func loggedText(text string) string { return rules.Cut(text, maxLoggedError) }
 
-// outcome is what the log says of a verdict: the rules of a denial, or what the audit log is told.
+// outcome is what the log says of a verdict: the rules of a denial, or what the audit log has.
 func (v *verdict) outcome() []slog.Attr {
 	if !v.allowed() {
 		return []slog.Attr{slog.Any("rules", v.rules())}
@@ -68,8 +68,8 @@ func (v *verdict) outcome() []slog.Attr {
 	return attributes
 }
 
-// connectionLog takes what net/http says of single connections. Whoever connects and says nothing, as a load balancer's check does, is
-// not worth a line; a handshake that fails is, for a caBundle that does not fit shows here.
+// connectionLog takes what net/http says of single connections. A client that connects and says nothing, as a load balancer's
+// check does, is not worth a line; a handshake that fails is, for a caBundle that does not fit shows here.
 type connectionLog struct{ log *slog.Logger }
 
 func (c connectionLog) Write(line []byte) (int, error) {

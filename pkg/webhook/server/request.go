@@ -95,14 +95,14 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
 	}
 	// The other error is a field of the wrong type, and decoding went on behind it. What the review is about tells more.
-	if problem := read.check(want); problem != nil {
-		return nil, problem
+	if refused := read.check(want); refused != nil {
+		return nil, refused
 	}
 	if err != nil {
 		return nil, malformed("the request is not about a %s: %s", want.kind.Kind, goStructField.ReplaceAllString(err.Error(), "$1"))
 	}
-	if problem := read.Request.checkObjects(want); problem != nil {
-		return nil, problem
+	if refused := read.Request.checkObjects(want); refused != nil {
+		return nil, refused
 	}
 	return read.Request, nil
 }

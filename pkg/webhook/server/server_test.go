@@ -451,7 +451,7 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 }
 
 func TestBodiesAreHeldUpToALimit(t *testing.T) {
-	limits := Limits{Body: 1 << 20, Bodies: largeBytes, InFlight: 64}
+	limits := Limits{Body: 1 << 20, Bodies: largeBytes, LargeBodies: 1 << 20, InFlight: 64}
 	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
 	connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
 	if err != nil {
@@ -478,27 +478,6 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 	}
 	_ = connection.Close()
 	eventually(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
-}
-
-func TestLimitsLetOneRequestInHoweverSmallTheyAre(t *testing.T) {
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	for name, limits := range map[string]Limits{
-		"no room for a body":           {Body: 1 << 20, InFlight: 64},
-		"less than for one body":       {Body: 1 << 20, Bodies: 1<<20 - 1, InFlight: 64},
-		"bodies of less than a buffer": {Body: int64(len(asked.body)), Bodies: int64(len(asked.body)), InFlight: 64},
-		"no review in flight":          {Body: 1 << 20, Bodies: 1 << 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := start(t, knowing(rules.Settings{}, nil), limits, nil)
-			announced, chunked := bytes.NewReader(asked.body), io.MultiReader(bytes.NewReader(asked.body))
-			for _, body := range []io.Reader{announced, chunked} {
-				answer, text, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, body)
-				if err != nil || answer.StatusCode != http.StatusOK {
-					t.Errorf("%T: %v, %v %s", body, err, answer, text)
-				}
-			}
-		})
-	}
 }
 
 func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {

@@ -25,7 +25,7 @@ type verdict struct {
 
 func (v *verdict) allowed() bool { return len(v.judgement.Denied) == 0 }
 
-// checked holds a denial against the rules there are: nobody is denied without one.
+// checked holds a denial against the rules there are: no request is denied without one.
 func (v *verdict) checked() error {
 	for _, violation := range v.judgement.Denied {
 		if _, known := rules.RuleOf(violation.Rule); !known {
@@ -60,13 +60,13 @@ func (v *verdict) review() *admissionv1.AdmissionReview {
 
 // status is what kubectl shows of a denial: as of an object that the API server itself finds invalid.
 func (v *verdict) status() *metav1.Status {
-	problems := make(field.ErrorList, 0, len(v.judgement.Denied))
+	errs := make(field.ErrorList, 0, len(v.judgement.Denied))
 	for _, violation := range v.judgement.Denied {
-		problem := *violation.Error
-		problem.Detail = strings.TrimSpace(fmt.Sprintf("%s [%s]", problem.Detail, violation.Rule))
-		problems = append(problems, &problem)
+		err := *violation.Error
+		err.Detail = strings.TrimSpace(fmt.Sprintf("%s [%s]", err.Detail, violation.Rule))
+		errs = append(errs, &err)
 	}
-	status := apierrors.NewInvalid(schema.GroupKind{Group: v.Kind.Group, Kind: v.Kind.Kind}, v.name, problems).Status()
+	status := apierrors.NewInvalid(schema.GroupKind{Group: v.Kind.Group, Kind: v.Kind.Kind}, v.name, errs).Status()
 	return &status
 }
 

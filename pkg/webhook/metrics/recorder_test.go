@@ -229,15 +229,16 @@ func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
 	r.Reviewed("/one", "allowed", 200*time.Microsecond)
 	r.Reviewed("/one", "allowed", 4*time.Millisecond)
 	r.Reviewed("/one", "error", 3*time.Second)
+	name := reviewDuration.name
 	bounds := strings.Fields("0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.0075 0.01 0.025 0.05 0.1 0.25 0.5 1 2 +Inf")
 	counts := []int{0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3}
 	var want strings.Builder
-	want.WriteString("# HELP " + ReviewDurationName + " " + reviewDurationHelp + "\n# TYPE " + ReviewDurationName + " histogram\n")
+	want.WriteString("# HELP " + name + " " + reviewDuration.help + "\n# TYPE " + name + " histogram\n")
 	for i, bound := range bounds {
-		want.WriteString(ReviewDurationName + `_bucket{path="/one",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+		want.WriteString(name + `_bucket{path="/one",le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
 	}
-	want.WriteString(ReviewDurationName + `_sum{path="/one"} 3.0042` + "\n" + ReviewDurationName + `_count{path="/one"} 3` + "\n")
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), ReviewDurationName); err != nil {
+	want.WriteString(name + `_sum{path="/one"} 3.0042` + "\n" + name + `_count{path="/one"} 3` + "\n")
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want.String()), name); err != nil {
 		t.Error(err)
 	}
 }

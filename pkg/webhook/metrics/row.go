@@ -1,0 +1,68 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// kind is a type of metrics.
+type kind int
+
+const (
+	counter kind = iota
+	gauge
+	histogram
+)
+
+// row is a metric.
+type row struct {
+	kind       kind
+	name, help string
+	labels     []string
+	buckets    []float64 // of a histogram
+	// start returns the values of each label with which there are series from the start, at zero; nil if there are none until one is set.
+	start func(Words) [][]string
+}
+
+// atZero is for a metric without labels that is there from the start.
+func atZero(Words) [][]string { return nil }
+
+// rows are all of them.
+var rows []*row
+
+func declare(r row) *row {
+	rows = append(rows, &r)
+	return &r
+}
+
+// register makes and registers a metric, with the series that it has from the start.
+func (r *Recorder) register(registerer prometheus.Registerer, row *row, words Words) error {
+	var series func(values ...string)
+	var collector prometheus.Collector
+	switch row.kind {
+	case counter:
+		vector := prometheus.NewCounterVec(prometheus.CounterOpts{Name: row.name, Help: row.help}, row.labels)
+		r.counters[row], collector = vector, vector
+		series = func(values ...string) { vector.WithLabelValues(values...) }
+	case gauge:
+		vector := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: row.name, Help: row.help}, row.labels)
+		r.gauges[row], collector = vector, vector
+		series = func(values ...string) { vector.WithLabelValues(values...) }
+	case histogram:
+		vector := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: row.name, Help: row.help, Buckets: row.buckets}, row.labels)
+		r.histograms[row], collector = vector, vector
+		series = func(values ...string) { vector.WithLabelValues(values...) }
+	}
+	if row.start != nil {
+		each(row.start(words), nil, series)
+	}
+	return registerer.Register(collector)
+}
+
+// each calls a function with each combination of a value of every label.
+func each(labels [][]string, chosen []string, call func(values ...string)) {
+	if len(labels) == 0 {
+		call(chosen...)
+		return
+	}
+	for _, value := range labels[0] {
+		each(labels[1:], append(chosen[:len(chosen):len(chosen)], value), call)
+	}
+}

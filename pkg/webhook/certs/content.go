@@ -26,7 +26,7 @@ const (
 	keyBlock         = "PRIVATE KEY" // PKCS #8
 )
 
-// content is what the Secret says. What cannot be used is nil, and problems say why.
+// content is what the Secret says. What cannot be used is nil, and errs say why.
 type content struct {
 	// trusted are the CAs to trust.
 	trusted bundle
@@ -34,23 +34,23 @@ type content struct {
 	signer *authority
 	// leaf is the certificate to serve.
 	leaf *tls.Certificate
-	// problems are what was wrong, for a person. They contain no key.
-	problems []string
+	// errs are what was wrong, for a person. They contain no key.
+	errs []string
 }
 
 // readContent reads the data of the Secret, whoever wrote it.
 func readContent(data map[string][]byte) *content {
 	c := &content{trusted: readBundle(data[bundleKey])}
 	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {
-		c.problems = append(c.problems, bundleKey+": it has more in it than CAs in PEM, each once")
+		c.errs = append(c.errs, bundleKey+": it has more in it than CAs in PEM, each once")
 	}
 	var err error
 	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
-		c.problems = append(c.problems, authorityKey+": "+err.Error())
+		c.errs = append(c.errs, authorityKey+": "+err.Error())
 	}
 	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // which also finds that they do not belong together
 	if err != nil {
-		c.problems = append(c.problems, leafKey+": "+err.Error())
+		c.errs = append(c.errs, leafKey+": "+err.Error())
 	} else {
 		c.leaf = &leaf
 	}

@@ -234,19 +234,19 @@ func TestNonsenseInTheSecretIsRefusedAndSaidWithoutAnyKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := maps.Clone(good)
 			data[c.key] = c.text
-			problems := strings.Join(readContent(data).problems, "; ")
-			if !strings.Contains(problems, c.want) {
-				t.Errorf("problems: %q, want %q", problems, c.want)
+			errs := strings.Join(readContent(data).errs, "; ")
+			if !strings.Contains(errs, c.want) {
+				t.Errorf("errs: %q, want %q", errs, c.want)
 			}
 			for _, key := range []string{authorityKey, leafKeyKey} {
-				if text := strings.Split(string(good[key]), "\n")[1]; strings.Contains(problems, text) {
-					t.Errorf("a key is among the problems: %s", problems)
+				if text := strings.Split(string(good[key]), "\n")[1]; strings.Contains(errs, text) {
+					t.Errorf("a key is among the errs: %s", errs)
 				}
 			}
 		})
 	}
-	if problems := readContent(good).problems; problems != nil {
-		t.Errorf("problems of a good Secret: %q", problems)
+	if errs := readContent(good).errs; errs != nil {
+		t.Errorf("errs of a good Secret: %q", errs)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestContentComesBackAsItWasWritten(t *testing.T) {
 	data, err := written.data()
 	must(t, err)
 	got := readContent(data)
-	if len(got.problems) > 0 || string(got.trusted.encode()) != string(written.trusted.encode()) || !got.leaf.Leaf.Equal(leaf.Leaf) ||
+	if len(got.errs) > 0 || string(got.trusted.encode()) != string(written.trusted.encode()) || !got.leaf.Leaf.Equal(leaf.Leaf) ||
 		!got.signer.Certificate.Equal(ca.Certificate) {
 		t.Errorf("got %+v", got)
 	}

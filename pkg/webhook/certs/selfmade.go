@@ -42,7 +42,7 @@ type SelfMade struct {
 
 	// Of Run alone.
 	trust    trust
-	problems string // those of the Secret that were logged last
+	errs  string // those of the Secret that were logged last
 }
 
 // NewSelfMade returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
@@ -106,7 +106,7 @@ func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	seen := view{now: now, configurations: configurations}
 	if secret != nil {
 		seen.content = readContent(secret.Data)
-		s.logProblems(seen.content.problems)
+		s.logErrors(seen.content.errs)
 		s.serve(now, seen.content)
 	}
 	s.trust = s.trust.observe(now, seen.content, configurations)
@@ -160,13 +160,13 @@ func (s *SelfMade) serve(now time.Time, content *content) {
 		"serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter, "caExpires", authority.NotAfter)
 }
 
-// logProblems warns of what is wrong with the Secret: once, and not with every look.
-func (s *SelfMade) logProblems(problems []string) {
-	text := strings.Join(problems, "; ")
-	if text != s.problems && text != "" {
+// logErrors warns of what is wrong with the Secret: once, and not with every look.
+func (s *SelfMade) logErrors(errs []string) {
+	text := strings.Join(errs, "; ")
+	if text != s.errs && text != "" {
 		s.settings.Log.Warn("certificates: the Secret has something that cannot be used, which is replaced",
-			"secret", s.secretName(), "problems", text)
+			"secret", s.secretName(), "errors", text)
 		s.settings.Observer.CertificateFailed(UseSecret, fmt.Errorf("use %s: %s", s.secretName(), text))
 	}
-	s.problems = text
+	s.errs = text
 }

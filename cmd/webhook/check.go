@@ -100,7 +100,7 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
 }
 
-// Validate checks all flags and tells every mistake at once.
+// Validate checks all flags and returns every error at once.
 func (f *checkFlags) Validate() error {
 	errs := []error{cli.OneOf("output", f.output, "text", "json")}
 	if len(f.files) == 0 {
@@ -127,7 +127,7 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// unchecked tells why nobody knows what the files hold. The status of any other failure would say that an object is denied.
+// unchecked reports why the files could not be checked. The status of any other failure would say that an object is denied.
 func unchecked(stderr io.Writer, err error) error {
 	fmt.Fprintf(stderr, "webhook: %s\n", err)
 	return cli.Exit(exitUnchecked)

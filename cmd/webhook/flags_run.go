@@ -18,7 +18,7 @@ const (
 	files    = "files"
 )
 
-// runFlags are the flags of the server. They are about the process; what is a mistake, and what the defaults are, is in the file of
+// runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in the file of
 // --config.
 type runFlags struct {
 	config, kubeconfig                           string
@@ -75,10 +75,10 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 
-// check finds every mistake in the values, and what they mean.
+// check finds every error in the values, and what they mean.
 func (f *runFlags) check() error {
-	var mistakes []error
-	wrong := func(format string, values ...any) { mistakes = append(mistakes, fmt.Errorf(format, values...)) }
+	var errs []error
+	wrong := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }
 	switch f.certSource {
 	case selfMade:
 		if f.certFile != "" || f.keyFile != "" {
@@ -107,5 +107,5 @@ func (f *runFlags) check() error {
 	if f.logFormat != "text" && f.logFormat != "json" {
 		wrong("--log-format %q is neither text nor json", f.logFormat)
 	}
-	return errors.Join(mistakes...)
+	return errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// word is the name of a field in which somebody may have wanted to say something of topology, and where it belongs.
+// word is the name of a field in which a user may have wanted to say something of topology, and where it belongs.
 type word struct{ name, path string }
 
 var namespaceWords = []word{
@@ -28,7 +28,7 @@ var serviceWords = append([]word{
 	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
 }, namespaceWords...)
 
-// dropped says why an unknown field is a mistake. API servers drop such fields, and most are no concern of ours: empty then.
+// dropped says why an unknown field is an error. API servers drop such fields, and most are no concern of ours: empty then.
 func dropped(field string, known []word) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))

@@ -18,11 +18,11 @@ func flooded(mistakes int) *Service {
 
 func TestAFloodOfMistakesIsToldInPart(t *testing.T) {
 	got := ReviewService(nil, flooded(10_000), Cluster{}, nil)
-	if len(got.Denied) != MaxTold || len(got.Warned) != MaxTold {
-		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxTold)
+	if len(got.Denied) != MaxReported || len(got.Warned) != MaxReported {
+		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxReported)
 	}
 	for rule, message := range map[string]string{
-		"SVC009": got.Denied[MaxTold-1].Message(), "SVC031": got.Warned[MaxTold-1].Message(),
+		"SVC009": got.Denied[MaxReported-1].Message(), "SVC031": got.Warned[MaxReported-1].Message(),
 	} {
 		if !strings.HasSuffix(message, " ["+rule+"]") || strings.Contains(message, "; [") {
 			t.Errorf("a message lacks its advice: %s", message)
@@ -31,7 +31,7 @@ func TestAFloodOfMistakesIsToldInPart(t *testing.T) {
 }
 
 func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
-	const mistakes = 10 * MaxTold
+	const mistakes = 10 * MaxReported
 	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
 	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
 		if got := ReviewService(before, now, Cluster{}, nil); len(got.Denied)+len(got.Warned) > 0 {

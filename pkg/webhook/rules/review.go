@@ -17,12 +17,12 @@ type Cluster struct {
 	Kubernetes *version.Version
 }
 
-// MaxTold is how many violations a list of a Judgement has at most: more than anybody reads. Who mends these is told of the others next.
-// An API server takes an object with a hundred thousand labels, and to write an answer about each of them would keep it waiting for
-// minutes.
-const MaxTold = 64
+// MaxReported is how many violations a list of a Judgement has at most: more than anybody reads. The others are reported once these are
+// mended. An API server takes an object with a hundred thousand labels, and to write an answer about each of them would keep it waiting
+// for minutes.
+const MaxReported = 64
 
-// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxTold violations.
+// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported violations.
 type Judgement struct {
 	Denied []Violation
 	Warned []Violation
@@ -30,26 +30,27 @@ type Judgement struct {
 
 // ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
 //
-// Only what is new is denied: whoever edits an object that was wrong before need not mend it, and whoever mends one of two mistakes may
-// leave the other. Of a mistake that stays while something changes on which it depends, its author is warned. A Service that is being
-// deleted, or has the label vicinity.dev/admission: disabled, is not judged; of what is wrong when the label goes its author is warned.
+// Only what is new is denied: a change of an object that was wrong before need not mend it, and may mend one of two violations. Of one that
+// stays while something changes on which it depends, the author is warned. A Service that is being deleted, or has the label
+// vicinity.dev/admission: disabled, is not judged; of what is wrong when the label goes its author is warned.
 func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Judgement {
-	if isExempt(&now.Metadata) {
-		return Judgement{}
-	}
-	if settings == nil {
-		settings = &Settings{}
-	}
-	var old past
-	if before != nil {
-		old = pastOf(&before.Metadata, append(examineService(before, cluster, settings), inLongList(before)...))
-	}
-	current := append(examineService(now, cluster, settings), findProxyName(before, now)...)
-	return judge(old, current, settings)
+	return review(kindService, before, now, cluster, settings)
 }
 
 // ReviewNamespace judges a Namespace, as ReviewService does a Service.
 func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
+	return review(kindNamespace, before.asService(), now.asService(), Cluster{}, settings)
+}
+
+// asService is the Namespace as rules see it: its metadata.
+func (n *Namespace) asService() *Service {
+	if n == nil {
+		return nil
+	}
+	return &Service{Metadata: n.Metadata}
+}
+
+func review(kind string, before, now *Service, cluster Cluster, settings *Settings) Judgement {
 	if isExempt(&now.Metadata) {
 		return Judgement{}
 	}
@@ -58,9 +59,9 @@ func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
 	}
 	var old past
 	if before != nil {
-		old = pastOf(&before.Metadata, append(examineNamespace(before), inLongDefault(before)...))
+		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, cluster, settings.ProxyName)))
 	}
-	return judge(old, examineNamespace(now), settings)
+	return judge(old, examine(kind, subjectOf(before, now, cluster, settings.ProxyName)), settings)
 }
 
 // isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not be kept from it.
@@ -70,91 +71,87 @@ func isExempt(metadata *Metadata) bool {
 
 // past is what was wrong with the object before.
 type past struct {
-	inputs map[mistake][]string // of each
-	// isTold: somebody was told of it when it came.
-	isTold bool
+	inputs map[identity][]string // of each violation
+	// isReported: it was reported when it came.
+	isReported bool
 }
 
-func pastOf(metadata *Metadata, findings []finding) past {
-	p := past{inputs: make(map[mistake][]string, len(findings)), isTold: !isExempt(metadata)}
-	for _, finding := range findings {
-		p.inputs[finding.mistake()] = append(p.inputs[finding.mistake()], finding.inputs)
+func pastOf(metadata *Metadata, violations []Violation) past {
+	p := past{inputs: make(map[identity][]string, len(violations)), isReported: !isExempt(metadata)}
+	for _, violation := range violations {
+		p.inputs[violation.identity()] = append(p.inputs[violation.identity()], violation.inputs)
 	}
 	return p
 }
 
-func (p past) has(f finding) bool {
-	_, has := p.inputs[f.mistake()]
+func (p past) has(v Violation) bool {
+	_, has := p.inputs[v.identity()]
 	return has
 }
 
-// hasToldOf reports whether a mistake was there with all on which it depends.
-func (p past) hasToldOf(f finding) bool {
-	return p.isTold && slices.Contains(p.inputs[f.mistake()], f.inputs)
+// hasReported reports whether a violation was there with all on which it depends.
+func (p past) hasReported(v Violation) bool {
+	return p.isReported && slices.Contains(p.inputs[v.identity()], v.inputs)
 }
 
-// judge sorts what was found by what follows from it, without what was there before.
-func judge(old past, current []finding, settings *Settings) Judgement {
-	findings := slices.DeleteFunc(inOrder(current), func(f finding) bool { return settings.actionOf(f) == Off || old.hasToldOf(f) })
+// judge sorts violations by what follows from them, without what was there before.
+func judge(old past, current []Violation, settings *Settings) Judgement {
+	violations := slices.DeleteFunc(inOrder(current), func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
 	var judgement Judgement
-	for _, finding := range findings {
-		if settings.actionOf(finding) == Deny && !old.has(finding) {
-			judgement.Denied = told(judgement.Denied, finding)
+	for _, violation := range violations {
+		if settings.actionOf(violation) == Deny && !old.has(violation) {
+			judgement.Denied = report(judgement.Denied, violation)
 		}
 	}
 	isRefused := len(judgement.Denied) > 0 // and then nothing becomes of what was there before
-	for _, finding := range findings {
-		if settings.actionOf(finding) == Warn || old.has(finding) && !isRefused {
-			judgement.Warned = told(judgement.Warned, finding)
+	for _, violation := range violations {
+		if settings.actionOf(violation) == Warn || old.has(violation) && !isRefused {
+			judgement.Warned = report(judgement.Warned, violation)
 		}
 	}
 	return judgement.withoutRepetition()
 }
 
-// actionOf is what follows from a finding that is new.
-func (s *Settings) actionOf(f finding) Action {
-	rule, _ := RuleOf(f.rule)
-	return s.Action(rule)
-}
+// actionOf is what follows from a violation that is new.
+func (s *Settings) actionOf(v Violation) Action { return s.Action(rules[v.place].Rule) }
 
-// told adds a violation to those that its author is told of, unless there are many already.
-func told(violations []Violation, f finding) []Violation {
-	if len(violations) == MaxTold {
+// report adds a violation to those that are reported, unless there are many already.
+func report(violations []Violation, v Violation) []Violation {
+	if len(violations) == MaxReported {
 		return violations
 	}
-	return append(violations, f.violation())
+	return append(violations, v.complete())
 }
 
-// inOrder sorts findings by rule, then path, then as they were found, and leaves one of those that are the same.
-func inOrder(findings []finding) []finding {
-	slices.SortStableFunc(findings, func(a, b finding) int {
-		return cmp.Or(cmp.Compare(order(a.rule), order(b.rule)), cmp.Compare(a.err.Field, b.err.Field))
+// inOrder sorts violations by rule, then path, then as they were found, and leaves one of those that are the same.
+func inOrder(violations []Violation) []Violation {
+	slices.SortStableFunc(violations, func(a, b Violation) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Error.Field, b.Error.Field))
 	})
-	seen := make(map[mistake]bool, len(findings))
-	return slices.DeleteFunc(findings, func(f finding) bool {
-		isSeen := seen[f.mistake()]
-		seen[f.mistake()] = true
+	seen := make(map[identity]bool, len(violations))
+	return slices.DeleteFunc(violations, func(v Violation) bool {
+		isSeen := seen[v.identity()]
+		seen[v.identity()] = true
 		return isSeen
 	})
 }
 
-// withoutRepetition leaves out what SVC007 says better: one of keys and mode has to go first, and then trafficDistribution is reported
-// if it is still in the way. It never turns a denial into a warning.
+// withoutRepetition leaves out what another rule says better: the user has to follow that one first, and then this one is reported if it is
+// still broken. It never turns a denial into a warning.
 func (j Judgement) withoutRepetition() Judgement {
-	isDenied, isWarned := breaksBoth(j.Denied), breaksBoth(j.Warned)
-	if isDenied {
-		j.Denied = slices.DeleteFunc(j.Denied, isAboutDistribution)
-	}
-	if isDenied || isWarned {
-		j.Warned = slices.DeleteFunc(j.Warned, isAboutDistribution)
-	}
+	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
+	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[rules[v.place].saidBetterBy] })
+	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool {
+		better := rules[v.place].saidBetterBy
+		return denied[better] || warned[better]
+	})
 	return j
 }
 
-func breaksBoth(violations []Violation) bool {
-	return slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == keysBesideMode })
-}
-
-func isAboutDistribution(v Violation) bool {
-	return v.Rule == distributionBesideMode || v.Rule == distributionBesideKeys
+func rulesOf(violations []Violation) map[ID]bool {
+	ids := map[ID]bool{}
+	for _, violation := range violations {
+		ids[violation.Rule] = true
+	}
+	return ids
 }

@@ -1,7 +1,5 @@
 package rules
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
-
 // ID is the name of a rule. It is part of every message, of metrics and of configuration files, and never changes its meaning.
 type ID string
 
@@ -11,14 +9,14 @@ type Action string
 // The actions.
 const (
 	Deny Action = "deny" // the request is refused
-	Warn Action = "warn" // it is admitted, and its author is told
+	Warn Action = "warn" // it is admitted with a warning
 	Off  Action = "off"  // nothing
 )
 
-// Rule is one kind of mistake.
+// Rule is one way to go wrong.
 type Rule struct {
 	ID ID
-	// Kind is that of the objects that can make it: Service or Namespace; EndpointSlice and Node for rules that only the policies in
+	// Kind is that of the objects that can break it: Service or Namespace; EndpointSlice and Node for rules that only the policies in
 	// manifests/webhook-cel have.
 	Kind string
 	// Default is the action without configuration.
@@ -27,11 +25,4 @@ type Rule struct {
 	Strict bool
 	// Summary is what is wrong, and why it matters, in one sentence.
 	Summary string
-}
-
-// Violation is one rule broken in one place. Two violations with the same rule, field and bad value are the same.
-type Violation struct {
-	Rule ID
-	// Error says where, what and how to mend it. Its text does not name the rule.
-	Error *field.Error
 }

@@ -1,6 +1,6 @@
 package rules
 
-import "slices"
+import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
 // Kinds of objects.
 const (
@@ -10,176 +10,302 @@ const (
 	kindNode          = "Node"
 )
 
-// rules are all of them. Their order is that of every list of violations.
-var rules = []Rule{
+// rule is a row of the table of rules.
+type rule struct {
+	Rule
+
+	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid another one in an old
+	// object would make the other look new once it is mended. It is nil for a rule that only policies have.
+	find func(*subject) []Violation
+	// saidBetterBy is a rule that says better what this one says of the same object; empty if there is none.
+	saidBetterBy ID
+}
+
+// rules are all of them: what makes a rule is in its row. Their order is that of every list of violations.
+var rules = []rule{
 	{
-		ID: "SVC001", Kind: kindService, Default: Deny,
-		Summary: "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
+		Rule: Rule{
+			ID: "SVC001", Kind: kindService, Default: Deny,
+			Summary: "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
+		},
+		find: wrongKeys(policy.NotEmpty),
 	},
 	{
-		ID: "SVC002", Kind: kindService, Default: Deny,
-		Summary: "The list has more than 16 topology keys, so the proxy ignores it.",
+		Rule: Rule{
+			ID: "SVC002", Kind: kindService, Default: Deny,
+			Summary: "The list has more than 16 topology keys, so the proxy ignores it.",
+		},
+		find: wrongKeys(policy.AtMostMaxKeys),
 	},
 	{
-		ID: "SVC003", Kind: kindService, Default: Deny,
-		Summary: "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
+		Rule: Rule{
+			ID: "SVC003", Kind: kindService, Default: Deny,
+			Summary: "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
+		},
+		find: wrongKeys(policy.LabelKey),
 	},
 	{
-		ID: "SVC004", Kind: kindService, Default: Deny,
-		Summary: "A topology key stands twice in the list, so the proxy ignores the whole list.",
+		Rule: Rule{
+			ID: "SVC004", Kind: kindService, Default: Deny,
+			Summary: "A topology key stands twice in the list, so the proxy ignores the whole list.",
+		},
+		find: wrongKeys(policy.Unique),
 	},
 	{
-		ID: "SVC005", Kind: kindService, Default: Deny,
-		Summary: "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
+		Rule: Rule{
+			ID: "SVC005", Kind: kindService, Default: Deny,
+			Summary: "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
+		},
+		find: wrongKeys(policy.AnyNodeLast),
 	},
 	{
-		ID: "SVC006", Kind: kindService, Default: Deny,
-		Summary: "Topology keys contradict externalTrafficPolicy: Local, so the proxy ignores them; * alone does not.",
+		Rule: Rule{
+			ID: "SVC006", Kind: kindService, Default: Deny,
+			Summary: "Topology keys contradict externalTrafficPolicy: Local, so the proxy ignores them; * alone does not.",
+		},
+		find: keysBesideLocal,
 	},
 	{
-		ID: "SVC007", Kind: kindService, Default: Deny,
-		Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
+		Rule: Rule{
+			ID: "SVC007", Kind: kindService, Default: Deny,
+			Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
+		},
+		find: keysBesideMode,
 	},
 	{
-		ID: "SVC008", Kind: kindService, Default: Deny,
-		Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
-			"Kubernetes treats it as Disabled.",
+		Rule: Rule{
+			ID: "SVC008", Kind: kindService, Default: Deny,
+			Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
+				"Kubernetes treats it as Disabled.",
+		},
+		find: misspeltMode,
 	},
 	{
-		ID: "SVC009", Kind: kindService, Default: Deny,
-		Summary: "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
+		Rule: Rule{
+			ID: "SVC009", Kind: kindService, Default: Deny,
+			Summary: "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
+		},
+		find: unknownServiceWords,
 	},
 	{
-		ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
-		Summary: "spec.trafficDistribution has no effect beside topology-mode=Auto.",
+		Rule: Rule{
+			ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
+			Summary: "spec.trafficDistribution has no effect beside topology-mode=Auto.",
+		},
+		saidBetterBy: "SVC007",
+		find:         distributionBesideMode,
 	},
 	{
-		ID: "SVC021", Kind: kindService, Default: Warn,
-		Summary: "spec.trafficDistribution has no effect beside topology keys.",
+		Rule: Rule{
+			ID: "SVC021", Kind: kindService, Default: Warn,
+			Summary: "spec.trafficDistribution has no effect beside topology keys.",
+		},
+		saidBetterBy: "SVC007",
+		find:         distributionBesideKeys,
 	},
 	{
-		ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
-		Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
+		Rule: Rule{
+			ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
+			Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
+		},
+		find: unknownMode,
 	},
 	{
-		ID: "SVC023", Kind: kindService, Default: Warn,
-		Summary: "A topology setting has no effect on an ExternalName Service, which no proxy serves.",
+		Rule: Rule{
+			ID: "SVC023", Kind: kindService, Default: Warn,
+			Summary: "A topology setting has no effect on an ExternalName Service, which no proxy serves.",
+		},
+		find: settingsOfExternalName,
 	},
 	{
-		ID: "SVC024", Kind: kindService, Default: Warn,
-		Summary: "A topology setting has no effect on a headless Service, which no proxy serves.",
+		Rule: Rule{
+			ID: "SVC024", Kind: kindService, Default: Warn,
+			Summary: "A topology setting has no effect on a headless Service, which no proxy serves.",
+		},
+		find: settingsOfHeadless,
 	},
 	{
-		ID: "SVC025", Kind: kindService, Default: Warn,
-		Summary: "Topology mode Auto or trafficDistribution is set on a Service without selector, for which no controller computes hints.",
+		Rule: Rule{
+			ID: "SVC025", Kind: kindService, Default: Warn,
+			Summary: "Topology mode Auto or trafficDistribution is set on a Service without selector, for which no controller computes hints.",
+		},
+		find: hintsWithoutSelector,
 	},
 	{
-		ID: "SVC026", Kind: kindService, Default: Warn,
-		Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
+		Rule: Rule{
+			ID: "SVC026", Kind: kindService, Default: Warn,
+			Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
+		},
+		find: settingsBesideInternalLocal,
 	},
 	{
-		ID: "SVC027", Kind: kindService, Default: Warn,
-		Summary: "The list of topology keys does not end in *, so connections fail where no endpoint matches.",
+		Rule: Rule{
+			ID: "SVC027", Kind: kindService, Default: Warn,
+			Summary: "The list of topology keys does not end in *, so connections fail where no endpoint matches.",
+		},
+		find: keysWithoutAny,
 	},
 	{
-		ID: "SVC028", Kind: kindService, Default: Warn,
-		Summary: "A topology key comes after one that matches wherever it does, so it is never reached.",
+		Rule: Rule{
+			ID: "SVC028", Kind: kindService, Default: Warn,
+			Summary: "A topology key comes after one that matches wherever it does, so it is never reached.",
+		},
+		find: unreachableKeys,
 	},
 	{
-		ID: "SVC029", Kind: kindService, Default: Warn,
-		Summary: "A topology key is a label of failure-domain.beta.kubernetes.io, which Kubernetes has replaced.",
+		Rule: Rule{
+			ID: "SVC029", Kind: kindService, Default: Warn,
+			Summary: "A topology key is a label of failure-domain.beta.kubernetes.io, which Kubernetes has replaced.",
+		},
+		find: deprecatedKeys,
 	},
 	{
-		ID: "SVC030", Kind: kindService, Default: Warn,
-		Summary: "No node has the label of a topology key, so the key never matches.",
+		Rule: Rule{
+			ID: "SVC030", Kind: kindService, Default: Warn,
+			Summary: "No node has the label of a topology key, so the key never matches.",
+		},
+		find: uncarriedKeys,
 	},
 	{
-		ID: "SVC031", Kind: kindService, Default: Warn,
-		Summary: "A topology setting is a label instead of an annotation, or its name is misspelt, and so it does nothing.",
+		Rule: Rule{
+			ID: "SVC031", Kind: kindService, Default: Warn,
+			Summary: "A topology setting is a label instead of an annotation, or its name is misspelt, and so it does nothing.",
+		},
+		find: misplacedSettings,
 	},
 	{
-		ID: "SVC032", Kind: kindService, Default: Warn,
-		Summary: "spec.topologyKeys was removed in Kubernetes 1.22; API servers drop it.",
+		Rule: Rule{
+			ID: "SVC032", Kind: kindService, Default: Warn,
+			Summary: "spec.topologyKeys was removed in Kubernetes 1.22; API servers drop it.",
+		},
+		find: removedField,
 	},
 	{
-		ID: "SVC033", Kind: kindService, Default: Warn,
-		Summary: "The annotation openyurt.io/topologyKeys is not read, and there are no topology keys beside it.",
+		Rule: Rule{
+			ID: "SVC033", Kind: kindService, Default: Warn,
+			Summary: "The annotation openyurt.io/topologyKeys is not read, and there are no topology keys beside it.",
+		},
+		find: openYurtAnnotation,
 	},
 	{
-		ID: "SVC034", Kind: kindService, Default: Warn,
-		Summary: "The name of the proxy is empty, which leaves the Service without one, or changes on a live Service.",
+		Rule: Rule{
+			ID: "SVC034", Kind: kindService, Default: Warn,
+			Summary: "The name of the proxy is empty, which leaves the Service without one, or changes on a live Service.",
+		},
+		find: changedProxyName,
 	},
 	{
-		ID: "SVC035", Kind: kindService, Default: Warn,
-		Summary: "Topology keys are set on a Service of another proxy, which does not read them.",
+		Rule: Rule{
+			ID: "SVC035", Kind: kindService, Default: Warn,
+			Summary: "Topology keys are set on a Service of another proxy, which does not read them.",
+		},
+		find: keysOfAnotherProxy,
 	},
 	{
-		ID: "NS001", Kind: kindNamespace, Default: Deny,
-		Summary: "The default topology mode is none of Auto, Disabled and None, so no Service is given it.",
+		Rule: Rule{
+			ID: "NS001", Kind: kindNamespace, Default: Deny,
+			Summary: "The default topology mode is none of Auto, Disabled and None, so no Service is given it.",
+		},
+		find: unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled),
 	},
 	{
-		ID: "NS002", Kind: kindNamespace, Default: Deny,
-		Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service is given them.",
+		Rule: Rule{
+			ID: "NS002", Kind: kindNamespace, Default: Deny,
+			Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service is given them.",
+		},
+		find: wrongDefaultKeys,
 	},
 	{
-		ID: "NS003", Kind: kindNamespace, Default: Deny,
-		Summary: "The default traffic distribution is none of PreferSameZone, PreferSameNode and None, so no Service is given it.",
+		Rule: Rule{
+			ID: "NS003", Kind: kindNamespace, Default: Deny,
+			Summary: "The default traffic distribution is none of PreferSameZone, PreferSameNode and None, so no Service is given it.",
+		},
+		find: unknownDefault(policy.DefaultTrafficDistributionAnnotation, policy.PreferSameZone, policy.PreferSameNode),
 	},
 	{
-		ID: "NS004", Kind: kindNamespace, Default: Deny,
-		Summary: "There is more than one kind of default, so no Service is given any.",
+		Rule: Rule{
+			ID: "NS004", Kind: kindNamespace, Default: Deny,
+			Summary: "There is more than one kind of default, so no Service is given any.",
+		},
+		find: severalDefaults,
 	},
 	{
-		ID: "NS005", Kind: kindNamespace, Default: Deny,
-		Summary: "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
+		Rule: Rule{
+			ID: "NS005", Kind: kindNamespace, Default: Deny,
+			Summary: "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
+		},
+		find: unknownNamespaceWords,
 	},
 	{
-		ID: "EPS001", Kind: kindEndpointSlice, Default: Deny,
-		Summary: "The zone of an endpoint is empty, or cannot be the value of a node label.",
+		Rule: Rule{
+			ID: "EPS001", Kind: kindEndpointSlice, Default: Deny,
+			Summary: "The zone of an endpoint is empty, or cannot be the value of a node label.",
+		},
 	},
 	{
-		ID: "EPS002", Kind: kindEndpointSlice, Default: Deny,
-		Summary: "A hint names the zone \"\", which selects all nodes without zone.",
+		Rule: Rule{
+			ID: "EPS002", Kind: kindEndpointSlice, Default: Deny,
+			Summary: "A hint names the zone \"\", which selects all nodes without zone.",
+		},
 	},
 	{
-		ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,
-		Summary: "Some ready endpoints have hints and others have not, so proxies ignore all hints of the Service.",
+		Rule: Rule{
+			ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,
+			Summary: "Some ready endpoints have hints and others have not, so proxies ignore all hints of the Service.",
+		},
 	},
 	{
-		ID: "NODE001", Kind: kindNode, Default: Warn,
-		Summary: "The zone of a node is empty, which turns topology-mode=Auto off for every Service.",
+		Rule: Rule{
+			ID: "NODE001", Kind: kindNode, Default: Warn,
+			Summary: "The zone of a node is empty, which turns topology-mode=Auto off for every Service.",
+		},
 	},
 	{
-		ID: "NODE002", Kind: kindNode, Default: Warn,
-		Summary: "The zone of a live node changes, and EndpointSlices keep the old one until their Services change.",
+		Rule: Rule{
+			ID: "NODE002", Kind: kindNode, Default: Warn,
+			Summary: "The zone of a live node changes, and EndpointSlices keep the old one until their Services change.",
+		},
 	},
+}
+
+// places are those of all rules in the table, by their ids.
+var places = map[ID]int{}
+
+func init() {
+	for place, rule := range rules {
+		places[rule.ID] = place
+	}
 }
 
 // Rules returns every rule, in the order of lists of violations.
-func Rules() []Rule { return slices.Clone(rules) }
+func Rules() []Rule {
+	all := make([]Rule, len(rules))
+	for i, rule := range rules {
+		all[i] = rule.Rule
+	}
+	return all
+}
 
 // RuleOf returns the rule with an id.
 func RuleOf(id ID) (Rule, bool) {
-	at := order(id)
-	if at < 0 {
+	place, isKnown := places[id]
+	if !isKnown {
 		return Rule{}, false
 	}
-	return rules[at], true
+	return rules[place].Rule, true
 }
 
-// order is the place of a rule among all; -1 if there is none with that id.
-func order(id ID) int {
-	if at, known := places[id]; known {
-		return at
+// examine returns the violations of an object of a kind, by all rules.
+func examine(kind string, s *subject) []Violation {
+	var all []Violation
+	for place, rule := range rules {
+		if rule.Kind != kind || rule.find == nil {
+			continue
+		}
+		for _, violation := range rule.find(s) {
+			violation.Rule, violation.place = rule.ID, place
+			all = append(all, violation)
+		}
 	}
-	return -1
+	return all
 }
-
-// places are those of all rules. An object can make so many mistakes that a search for each would take long.
-var places = func() map[ID]int {
-	byID := make(map[ID]int, len(rules))
-	for at, rule := range rules {
-		byID[rule.ID] = at
-	}
-	return byID
-}()

@@ -2,32 +2,33 @@ package rules
 
 import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
-// Rules that are named in more than one place.
-const (
-	keysBesideMode         ID = "SVC007"
-	distributionBesideMode ID = "SVC020"
-	distributionBesideKeys ID = "SVC021"
-)
-
-// subject is a Service with its topology settings as they are understood.
+// subject is an object with its topology settings as they are understood. Of a Namespace there is the metadata alone.
 type subject struct {
 	*Service
+	// before is the object that this one replaces; nil if there is none. An object that was there before replaces itself.
+	before    *Service
 	cluster   Cluster
 	proxyName string
 
-	keysText string // of the annotation
-	hasKeys  bool
-	keys     []policy.Key // nil if they are wrong
-	mode     policy.ModeSetting
+	keysText  string // of the annotation
+	hasKeys   bool
+	keys      []policy.Key // nil if they are wrong
+	keyErrors policy.KeyErrors
+	mode      policy.ModeSetting
 }
 
-func subjectOf(service *Service, cluster Cluster, proxyName string) *subject {
-	s := &subject{Service: service, cluster: cluster, proxyName: proxyName, mode: policy.ModeOf(service.Metadata.Annotations)}
+func subjectOf(before, service *Service, cluster Cluster, proxyName string) *subject {
+	s := &subject{
+		Service: service, before: before, cluster: cluster, proxyName: proxyName, mode: policy.ModeOf(service.Metadata.Annotations),
+	}
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
-		s.keys, _ = policy.ParseKeys(s.keysText)
+		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())
 	}
 	return s
 }
+
+// wasThere reports whether the object is one that was there before.
+func (s *subject) wasThere() bool { return s.Service == s.before }
 
 // isExternalName and isHeadless: no proxy serves these. In a review an ordinary Service may have no ClusterIP yet.
 func (s *subject) isExternalName() bool { return s.Spec.Type == typeExternalName }
@@ -45,20 +46,4 @@ func (s *subject) distribution() (value string, present bool) {
 		return "", false
 	}
 	return *s.Spec.TrafficDistribution, true
-}
-
-// examineService finds everything that is wrong with a Service, seen alone. Each finding is made whatever the others are: what masks
-// another one in an old object would make the other look new once it is mended.
-func examineService(service *Service, cluster Cluster, settings *Settings) []finding {
-	s := subjectOf(service, cluster, settings.ProxyName)
-	var findings []finding
-	for _, find := range [...]func(*subject) []finding{
-		findKeys, findLocalConflict, findModeConflict, findModeValues, findServiceWords,
-		findUnusedDistribution, findUnserved, findWithoutSelector, findInternalLocal,
-		findHardKeys, findUnreachableKeys, findDeprecatedKeys, findUncarriedKeys,
-		findMisplaced, findRemovedField, findOpenYurt, findForeignKeys,
-	} {
-		findings = append(findings, find(s)...)
-	}
-	return findings
 }

@@ -20,20 +20,20 @@ func (s *subject) obeyed() []policy.Key {
 	return s.keys
 }
 
-// aboutKeys makes a finding about the list of topology keys, or an entry of it.
-func aboutKeys(rule ID, entry policy.Key, detail string, inputs ...string) finding {
+// aboutKeys is a violation in the list of topology keys, or an entry of it.
+func aboutKeys(entry policy.Key, detail string, inputs ...string) Violation {
 	err := errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), string(entry), detail)
-	return findingOf(rule, err, string(entry), inputs...)
+	return violationOf(err, string(entry), inputs...)
 }
 
-// findHardKeys finds lists without `*` (SVC027).
-func findHardKeys(s *subject) []finding {
+// keysWithoutAny: lists without `*`.
+func keysWithoutAny(s *subject) []Violation {
 	keys := s.obeyed()
 	if len(keys) == 0 || slices.Contains(keys, policy.AnyNode) {
 		return nil
 	}
 	const detail = `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`
-	return []finding{aboutKeys("SVC027", policy.Key(s.keysText), detail)}
+	return []Violation{aboutKeys(policy.Key(s.keysText), detail)}
 }
 
 // widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are wider.
@@ -43,38 +43,36 @@ var widths = map[policy.Key]int{
 	policy.Region: 3, "failure-domain.beta.kubernetes.io/region": 3,
 }
 
-// findUnreachableKeys finds keys behind wider ones (SVC028).
-func findUnreachableKeys(s *subject) []finding {
-	var findings []finding
+// unreachableKeys: keys behind wider ones.
+func unreachableKeys(s *subject) (violations []Violation) {
 	keys := s.obeyed()
 	for i, key := range keys {
 		wider := slices.IndexFunc(keys[:i], func(other policy.Key) bool { return widths[key] > 0 && widths[other] > widths[key] })
 		if wider >= 0 {
 			detail := fmt.Sprintf("%q after %q is never reached; put narrower keys first", key, keys[wider])
-			findings = append(findings, aboutKeys("SVC028", key, detail, string(keys[wider])))
+			violations = append(violations, aboutKeys(key, detail, string(keys[wider])))
 		}
 	}
-	return findings
+	return violations
 }
 
 // deprecatedPrefix is that of the labels that Kubernetes had before 1.17.
 const deprecatedPrefix = "failure-domain.beta.kubernetes.io/"
 
-// findDeprecatedKeys finds labels that new nodes may not have (SVC029).
-func findDeprecatedKeys(s *subject) []finding {
-	var findings []finding
+// deprecatedKeys: labels that new nodes may not have.
+func deprecatedKeys(s *subject) (violations []Violation) {
 	for _, key := range s.obeyed() {
 		if name, found := strings.CutPrefix(string(key), deprecatedPrefix); found && (name == "zone" || name == "region") {
 			detail := "deprecated label key; use topology.kubernetes.io/" + name
-			findings = append(findings, aboutKeys("SVC029", key, detail))
+			violations = append(violations, aboutKeys(key, detail))
 		}
 	}
-	return findings
+	return violations
 }
 
-// findUncarriedKeys finds keys that no Node carries (SVC030). The proxy knows a node's name whatever its labels. A cluster whose
-// Nodes have no labels at all says nothing about those that they will have.
-func findUncarriedKeys(s *subject) []finding {
+// uncarriedKeys: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes have no labels at all
+// says nothing about those that they will have.
+func uncarriedKeys(s *subject) (violations []Violation) {
 	nodes, keys := s.cluster.Nodes, s.obeyed()
 	if nodes == nil || len(nodes.keys) == 0 {
 		return nil
@@ -83,13 +81,12 @@ func findUncarriedKeys(s *subject) []finding {
 		return key == policy.AnyNode || key == policy.Hostname || nodes.Carries(string(key))
 	}
 	failsAlways := !slices.ContainsFunc(keys, isCarried)
-	var findings []finding
 	for _, key := range keys {
 		if !isCarried(key) {
-			findings = append(findings, aboutKeys("SVC030", key, uncarried(key, nodes, failsAlways)))
+			violations = append(violations, aboutKeys(key, uncarried(key, nodes, failsAlways)))
 		}
 	}
-	return findings
+	return violations
 }
 
 // uncarried says what follows from a key that no Node carries, and what was probably meant.

@@ -17,32 +17,31 @@ var topologySettings = []string{policy.TopologyModeAnnotation, policy.TopologyKe
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// findMisplaced finds topology settings that are labels, and annotations whose names are misspelt (SVC031). Names with our own domain
-// have a rule that denies, SVC009.
-func findMisplaced(s *subject) []finding {
-	var findings []finding
+// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own domain have a rule
+// that denies.
+func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
 		case isTopologySetting(key):
-			findings = append(findings, misplaced(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
+			violations = append(violations, misplaced(label(key), s.Metadata.Labels[key], "has no effect as a label; make it an annotation"))
 		case isMisspelt(key):
-			findings = append(findings, misspelt(label(key), key, s.Metadata.Labels[key], "unknown label; "))
+			violations = append(violations, misspelt(label(key), key, s.Metadata.Labels[key], "unknown label; "))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Annotations)) {
 		if isMisspelt(key) {
-			findings = append(findings, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
+			violations = append(violations, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
 		}
 	}
-	return findings
+	return violations
 }
 
-func misplaced(path *field.Path, value, detail string) finding {
-	return findingOf("SVC031", errorOf(field.ErrorTypeInvalid, path, value, detail), "")
+func misplaced(path *field.Path, value, detail string) Violation {
+	return violationOf(errorOf(field.ErrorTypeInvalid, path, value, detail), "")
 }
 
-// misspelt makes a finding about a key that is none of the settings.
-func misspelt(path *field.Path, key, value, detail string) finding {
+// misspelt is a key that is none of the settings.
+func misspelt(path *field.Path, key, value, detail string) Violation {
 	found := misplaced(path, value, detail)
 	found.advice = func() string { return advice(key) }
 	return found
@@ -71,8 +70,8 @@ func advice(key string) string {
 // lastApplied is where kubectl keeps what was applied, with fields that the API server has dropped.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// findRemovedField finds spec.topologyKeys in a file, or in what somebody applied (SVC032).
-func findRemovedField(s *subject) []finding {
+// removedField: spec.topologyKeys in a file, or in what a user applied.
+func removedField(s *subject) []Violation {
 	keys := s.Spec.TopologyKeys
 	if len(keys) == 0 {
 		keys = appliedKeys(s.Metadata.Annotations[lastApplied])
@@ -82,10 +81,10 @@ func findRemovedField(s *subject) []finding {
 	}
 	value := strings.Join(keys, ", ")
 	const detail = "removed in Kubernetes 1.22, and dropped by API servers; use the annotation " + policy.TopologyKeysAnnotation
-	return []finding{findingOf("SVC032", errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)}
+	return single(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
 }
 
-// appliedKeys reads spec.topologyKeys in what somebody applied. Whatever is no Service has none.
+// appliedKeys reads spec.topologyKeys in what a user applied. Whatever is no Service has none.
 func appliedKeys(text string) []string {
 	if !strings.Contains(text, "topologyKeys") { // most do not, and are not decoded
 		return nil
@@ -104,12 +103,12 @@ func appliedKeys(text string) []string {
 // openYurtKeys is OpenYurt's annotation of the same kind.
 const openYurtKeys = "openyurt.io/topologyKeys"
 
-// findOpenYurt finds OpenYurt's annotation where ours is missing (SVC033).
-func findOpenYurt(s *subject) []finding {
+// openYurtAnnotation: OpenYurt's annotation where ours is missing.
+func openYurtAnnotation(s *subject) []Violation {
 	value, present := s.Metadata.Annotations[openYurtKeys]
 	if !present || s.hasKeys {
 		return nil
 	}
 	const detail = "is not read; use " + policy.TopologyKeysAnnotation
-	return []finding{findingOf("SVC033", errorOf(field.ErrorTypeInvalid, annotation(openYurtKeys), value, detail), value)}
+	return single(errorOf(field.ErrorTypeInvalid, annotation(openYurtKeys), value, detail), value)
 }

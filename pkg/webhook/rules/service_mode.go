@@ -19,37 +19,47 @@ var (
 	distributions = []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
 )
 
-// findModeValues finds topology modes that Kubernetes silently treats as Disabled (SVC008, SVC022). One with a domain before it passes:
-// Kubernetes leaves those to others.
-func findModeValues(s *subject) []finding {
-	var findings []finding
+// misspeltMode: topology modes that are nearly a known word, and that Kubernetes silently treats as Disabled.
+func misspeltMode(s *subject) []Violation {
+	return wrongModes(s, func(value string) string {
+		if meant := sameWord(value, modeValues); meant != "" {
+			return fmt.Sprintf("did you mean %q? Other spellings are treated as Disabled", meant)
+		}
+		if meant := sameWord(value, distributions); meant != "" {
+			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + meant
+		}
+		return ""
+	})
+}
+
+// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. One with a domain before it passes: Kubernetes leaves
+// those to others.
+func unknownMode(s *subject) []Violation {
+	return wrongModes(s, func(value string) string {
+		vendor, name, isVendors := strings.Cut(value, "/")
+		if isVendors && vendor != "" && name != "" || sameWord(value, modeValues) != "" || sameWord(value, distributions) != "" {
+			return ""
+		}
+		if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled); meant != "" {
+			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), meant)
+		}
+		return fmt.Sprintf("%q is treated as Disabled; use Auto or Disabled", Cut(value, maxWord))
+	})
+}
+
+// wrongModes are the modes that Kubernetes does not document, of which a rule has something to say.
+func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
 	for _, key := range modeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if !present || slices.Contains(modeValues, value) {
 			continue
 		}
-		if rule, detail := judgeMode(value); rule != "" {
-			findings = append(findings, findingOf(rule, errorOf(field.ErrorTypeNotSupported, annotation(key), value, detail), value))
+		if detail := say(value); detail != "" {
+			err := errorOf(field.ErrorTypeNotSupported, annotation(key), value, detail)
+			violations = append(violations, violationOf(err, value))
 		}
 	}
-	return findings
-}
-
-// judgeMode returns which rule an unknown mode breaks, and what to say.
-func judgeMode(value string) (ID, string) {
-	if meant := sameWord(value, modeValues); meant != "" {
-		return "SVC008", fmt.Sprintf("did you mean %q? Other spellings are treated as Disabled", meant)
-	}
-	if meant := sameWord(value, distributions); meant != "" {
-		return "SVC008", fmt.Sprintf("this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: %s", meant)
-	}
-	if vendor, name, found := strings.Cut(value, "/"); found && vendor != "" && name != "" {
-		return "", ""
-	}
-	if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled); meant != "" {
-		return "SVC022", fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), meant)
-	}
-	return "SVC022", fmt.Sprintf("%q is treated as Disabled; use Auto or Disabled", Cut(value, maxWord))
+	return violations
 }
 
 // maxWord is how much of a value a warning repeats, beside its path.
@@ -57,7 +67,7 @@ const maxWord = 40
 
 // sameWord returns the known word from which another differs only by case or spaces; empty if there is none.
 func sameWord(word string, known []string) string {
-	const longest = 64 // of somebody's spaces
+	const longest = 64 // with whatever spaces
 	if len(word) > longest {
 		return ""
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// findProxyName finds a Service that is handed to nobody, or from one proxy to another (SVC034). It is about what happens, and so never
-// in what was there before.
-func findProxyName(before, now *Service) []finding {
-	name, labelled := now.Metadata.Labels[policy.ServiceProxyNameLabel]
-	isChanged := before == nil
-	if before != nil {
-		old, wasLabelled := before.Metadata.Labels[policy.ServiceProxyNameLabel]
+// changedProxyName: a Service that is handed to no proxy, or from one proxy to another. It is about what happens, and so never in what was
+// there before.
+func changedProxyName(s *subject) []Violation {
+	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
+	isChanged := s.before == nil
+	if s.before != nil {
+		old, wasLabelled := s.before.Metadata.Labels[policy.ServiceProxyNameLabel]
 		isChanged = old != name || wasLabelled != labelled
 	}
 	var detail string
@@ -23,16 +23,16 @@ func findProxyName(before, now *Service) []finding {
 		return nil
 	case labelled && name == "":
 		detail = "an empty name leaves the Service without a proxy; name one, or remove the label"
-	case before != nil:
+	case s.before != nil:
 		detail = "changing the proxy of a live Service interrupts traffic until both proxies resync"
 	default:
 		return nil
 	}
-	return []finding{findingOf("SVC034", errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)}
+	return single(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
 }
 
-// findForeignKeys finds topology keys that the Service's proxy does not read (SVC035).
-func findForeignKeys(s *subject) []finding {
+// keysOfAnotherProxy: topology keys that the Service's proxy does not read.
+func keysOfAnotherProxy(s *subject) []Violation {
 	if !s.hasKeys || s.isExternalName() || s.isHeadless() || policy.IsHandledBy(s.Metadata.Labels, s.proxyName) {
 		return nil
 	}
@@ -45,6 +45,5 @@ func findForeignKeys(s *subject) []finding {
 	case name == "":
 		detail = "no proxy handles this Service, because its service-proxy-name is empty"
 	}
-	return []finding{findingOf("SVC035", errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), s.keysText, detail),
-		s.keysText, name)}
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), s.keysText, detail), s.keysText, name)
 }

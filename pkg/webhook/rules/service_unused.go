@@ -28,26 +28,29 @@ func (s *subject) settings() []setting {
 	return settings
 }
 
-// findUnserved finds topology settings of Services that no proxy serves (SVC023, SVC024).
-func findUnserved(s *subject) []finding {
-	switch {
-	case s.isExternalName():
-		return unused("SVC023", field.NewPath("spec", "type"), s.Spec.Type, s.settings(),
-			" on ExternalName Services; remove ")
-	case s.isHeadless():
-		return unused("SVC024", field.NewPath("spec", "clusterIP"), s.Spec.ClusterIP, s.settings(),
-			" on headless Services (DNS returns every endpoint); remove ")
+// settingsOfExternalName and settingsOfHeadless: topology settings of Services that no proxy serves.
+func settingsOfExternalName(s *subject) []Violation {
+	if !s.isExternalName() {
+		return nil
 	}
-	return nil
+	return unused(field.NewPath("spec", "type"), s.Spec.Type, s.settings(), " on ExternalName Services; remove ")
 }
 
-// unused makes one finding about all settings that have no effect for the same reason, which ends in what to do about them.
-func unused(rule ID, path *field.Path, value string, settings []setting, reason string) []finding {
+func settingsOfHeadless(s *subject) []Violation {
+	if !s.isHeadless() {
+		return nil
+	}
+	return unused(field.NewPath("spec", "clusterIP"), s.Spec.ClusterIP, s.settings(),
+		" on headless Services (DNS returns every endpoint); remove ")
+}
+
+// unused is one violation by all settings that have no effect for the same reason, which ends in what to do about them.
+func unused(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil
 	}
 	detail := listed(settings) + plural(settings, " has no effect", " have no effect") + reason + plural(settings, "it", "them")
-	return []finding{findingOf(rule, errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)}
+	return single(errorOf(field.ErrorTypeInvalid, path, value, detail), value, inputsOf(settings)...)
 }
 
 // listed names settings, the last one after "and".
@@ -78,9 +81,9 @@ func inputsOf(settings []setting) []string {
 	return inputs
 }
 
-// findWithoutSelector finds settings that work through hints, for which there must be a controller (SVC025). It passes over Services
-// without a selector, and those that mirror Endpoints set no hints.
-func findWithoutSelector(s *subject) []finding {
+// hintsWithoutSelector: settings that work through hints, for which there must be a controller. It passes over Services without a selector,
+// and those that mirror Endpoints set no hints.
+func hintsWithoutSelector(s *subject) []Violation {
 	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
 		return nil
 	}
@@ -90,12 +93,11 @@ func findWithoutSelector(s *subject) []finding {
 	}
 	value, _ := s.distribution()
 	const detail = "without one no controller sets EndpointSlice hints; set hints yourself, or remove the topology setting"
-	return []finding{findingOf("SVC025", field.Required(field.NewPath("spec", "selector"), detail), "",
-		value, s.mode.Annotation, s.mode.Value)}
+	return single(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
 }
 
-// findInternalLocal finds topology settings that internalTrafficPolicy: Local overrides (SVC026). Some still count for clients outside.
-func findInternalLocal(s *subject) []finding {
+// settingsBesideInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for clients outside.
+func settingsBesideInternalLocal(s *subject) []Violation {
 	settings := s.settings()
 	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {
 		return nil
@@ -105,6 +107,6 @@ func findInternalLocal(s *subject) []finding {
 		remedy = "set Cluster"
 	}
 	detail := "Local overrides " + listed(settings) + " in-cluster; " + remedy
-	return []finding{findingOf("SVC026", errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
-		localPolicy, inputsOf(settings)...)}
+	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "internalTrafficPolicy"), localPolicy, detail),
+		localPolicy, inputsOf(settings)...)
 }

@@ -13,16 +13,17 @@ import (
 
 // vocabulary is which annotations of ours a kind of object has.
 type vocabulary struct {
-	rule        ID
 	meaningless string // what an error says of another one
 	annotations []string
+	// hasSettings: topology settings that are labels have a rule of their own.
+	hasSettings bool
 	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if none is.
 	elsewhere map[string]string
 	otherKind string
 }
 
 var serviceWords = vocabulary{
-	rule: "SVC009", meaningless: "has no meaning on Services; ", otherKind: "Namespaces",
+	meaningless: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
 	annotations: []string{policy.TopologyKeysAnnotation},
 	elsewhere: map[string]string{
 		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
@@ -32,25 +33,25 @@ var serviceWords = vocabulary{
 }
 
 var namespaceWords = vocabulary{
-	rule: "NS005", meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
+	meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
 	annotations: []string{
 		policy.DefaultTopologyModeAnnotation, policy.DefaultTopologyKeysAnnotation, policy.DefaultTrafficDistributionAnnotation,
 	},
 	elsewhere: map[string]string{policy.TopologyKeysAnnotation: policy.DefaultTopologyKeysAnnotation},
 }
 
-// findServiceWords finds annotations and labels with our domain that mean nothing (SVC009). A topology setting that is a label has a
-// rule of its own, SVC031.
-func findServiceWords(s *subject) []finding { return serviceWords.findIn(&s.Metadata) }
+// unknownServiceWords and unknownNamespaceWords: annotations and labels with our domain that mean nothing.
+func unknownServiceWords(s *subject) []Violation { return serviceWords.missing(&s.Metadata) }
 
-// findIn finds what is not in the vocabulary.
-func (v *vocabulary) findIn(metadata *Metadata) []finding {
-	var findings []finding
+func unknownNamespaceWords(s *subject) []Violation { return namespaceWords.missing(&s.Metadata) }
+
+// missing is what is not in the vocabulary.
+func (v *vocabulary) missing(metadata *Metadata) (violations []Violation) {
 	for _, key := range ours(metadata.Annotations) {
 		if !slices.Contains(v.annotations, key) {
 			found := v.refuse("metadata.annotations", key, metadata.Annotations[key])
 			found.advice = func() string { return v.adviseAnnotation(key) }
-			findings = append(findings, found)
+			violations = append(violations, found)
 		}
 	}
 	for _, key := range ours(metadata.Labels) {
@@ -58,15 +59,16 @@ func (v *vocabulary) findIn(metadata *Metadata) []finding {
 		switch {
 		case key == policy.AdmissionLabel && value == policy.AdmissionDisabled:
 		case key == policy.AdmissionLabel:
-			findings = append(findings, findingOf(v.rule, field.NotSupported(label(key), shown(value), []string{policy.AdmissionDisabled}), value))
-		case isTopologySetting(key) && v.rule == serviceWords.rule:
+			err := field.NotSupported(label(key), shown(value), []string{policy.AdmissionDisabled})
+			violations = append(violations, violationOf(err, value))
+		case v.hasSettings && isTopologySetting(key):
 		default:
 			found := v.refuse("metadata.labels", key, value)
 			found.advice = func() string { return v.adviseLabel(key) }
-			findings = append(findings, found)
+			violations = append(violations, found)
 		}
 	}
-	return findings
+	return violations
 }
 
 // ours are the keys with our domain, in order.
@@ -81,10 +83,10 @@ func ours(all map[string]string) []string {
 	return keys
 }
 
-// refuse makes a finding about a key that means nothing, whatever its value is. An object has room for a hundred thousand of them, so that
+// refuse is the violation of a key that means nothing, whatever its value is. An object has room for a hundred thousand of them, so that
 // each has no more of its own than it needs: field.Path would be several allocations more, and a detail that is put together another.
-func (v *vocabulary) refuse(in, key, value string) finding {
-	return findingOf(v.rule, &field.Error{
+func (v *vocabulary) refuse(in, key, value string) Violation {
+	return violationOf(&field.Error{
 		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,
 	}, key)
 }

@@ -8,47 +8,58 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// finding is a violation as it was found, with what tells it from others. The error's own text is bounded; these are not.
-type finding struct {
-	rule ID
-	err  *field.Error
-	// value is the bad value in full. A finding with the same rule, field and value is the same mistake.
+// Violation is one rule broken in one place. Two violations with the same rule, field and bad value are the same.
+type Violation struct {
+	Rule ID
+	// Error says where, what and how to mend it. Its text does not name the rule.
+	Error *field.Error
+
+	place int // of the rule in the table
+	// value is the bad value in full; the error's own text is bounded.
 	value string
-	// inputs is all the rest on which the finding depends. If it changes, the author is warned, and not denied.
+	// inputs is all the rest on which the violation depends. If it changes, the author is warned, and not denied.
 	inputs string
-	// advice ends the error's detail; nil if that has its end. It is asked for only if somebody is told: an object has room for a hundred
-	// thousand mistakes, and to look for what was meant is most of the work.
+	// advice ends the error's detail; nil if that has its end. It is asked for only if the violation is reported: an object has room for a
+	// hundred thousand of them, and to look for what was meant is most of the work.
 	advice func() string
 }
 
-// findingOf makes a finding about a field.
-func findingOf(rule ID, err *field.Error, value string, inputs ...string) finding {
-	return finding{rule: rule, err: err, value: value, inputs: strings.Join(inputs, "\x00")}
+// violationOf makes a violation in a field. Its rule is that of the row.
+func violationOf(err *field.Error, value string, inputs ...string) Violation {
+	return Violation{Error: err, value: value, inputs: strings.Join(inputs, "\x00")}
 }
 
-// violation is the finding as its author is told of it.
-func (f finding) violation() Violation {
-	err := *f.err
-	if f.advice != nil {
-		err.Detail += f.advice()
+// single is a list of one violation.
+func single(err *field.Error, value string, inputs ...string) []Violation {
+	return []Violation{violationOf(err, value, inputs...)}
+}
+
+// complete is the violation with its advice.
+func (v Violation) complete() Violation {
+	if v.advice != nil {
+		err := *v.Error
+		err.Detail += v.advice()
+		v.Error, v.advice = &err, nil
 	}
-	return Violation{Rule: f.rule, Error: &err}
+	return v
 }
 
-// mistake is what makes two findings the same.
-type mistake struct {
-	rule         ID
+// identity is what makes two violations the same.
+type identity struct {
+	place        int
 	field, value string
 }
 
-func (f finding) mistake() mistake { return mistake{rule: f.rule, field: f.err.Field, value: f.value} }
+func (v Violation) identity() identity {
+	return identity{place: v.place, field: v.Error.Field, value: v.value}
+}
 
 // errorOf makes an error with a text of its own, of one of the types that field has no such function for.
 func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *field.Error {
 	return &field.Error{Type: kind, Field: path.String(), BadValue: shown(value), Detail: detail}
 }
 
-// Message is what a user is told: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do, with the kind
+// Message is what a user reads: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do, with the kind
 // of error and the bad value. That of a warning does not: API servers cut warnings that are long.
 func (v Violation) Message() string {
 	text := v.Error.ErrorBody()
@@ -58,7 +69,7 @@ func (v Violation) Message() string {
 	return v.Error.Field + ": " + text + " [" + string(v.Rule) + "]"
 }
 
-// maxShown is how many characters of somebody's value a message repeats. An annotation may have 256 KiB.
+// maxShown is how many characters of a value a message repeats. An annotation may have 256 KiB.
 const maxShown = 100
 
 // maxKey is the length of the longest key that an annotation or label can have: a prefix, a slash and a name.
@@ -85,7 +96,7 @@ func printable(key string) string {
 	return strings.Map(isShown, Cut(key, maxKey))
 }
 
-// Cut cuts a text of somebody, so that it can be repeated, after that many bytes at most, between two characters.
+// Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two characters.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

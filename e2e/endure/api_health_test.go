@@ -21,7 +21,7 @@ const healthAddress = "127.0.0.1:10256"
 
 // recovery is how long something may take that waits for client-go. An API server that does not answer is asked again within seconds.
 // But a storm also cuts watches as soon as they begin, and after many of these client-go lets a minute pass before it tries again
-// (tools/cache/reflector.go, v0.36). Then it hears everything at once, unless the machine is slow.
+// (tools/cache/reflector.go, v0.37). Then it hears everything at once, unless the machine is slow.
 const recovery = time.Minute + patience
 
 // within waits until something holds.

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.36 does: hints for nodes, then for zones, and each
+// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones, and each
 // kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service could have
 // endpoints here and nowhere else, or none here at all.
 func selectByHints(endpoints []model.PortEndpoint, from Viewpoint) Choice {

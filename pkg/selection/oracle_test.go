@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kubeProxys is what kube-proxy v1.36 would choose for a Service without topology keys, written as its description reads and
+// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, written as its description reads and
 // not as this package does it.
 func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })

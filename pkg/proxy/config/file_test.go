@@ -75,7 +75,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			"ipvs.strictARP: IPVS is not used",
 			"mode: nftables is what is programmed, whatever the mode",
 		}},
-		// What kube-proxy v1.36.3 --write-config-to writes.
+		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.1 alike.
 		"kube-proxy-1.36-defaults.yaml": {func() Settings {
 			settings := defaults()
 			settings.OOMScoreAdj = &score

@@ -72,7 +72,7 @@ func nameOf(event Event, node string, at time.Time) string {
 	return "vicinity-proxy." + hex.EncodeToString(hash.Sum(nil)[:16])
 }
 
-// The API server refuses Events with more bytes than these (pkg/apis/core/validation/events.go of Kubernetes 1.36).
+// The API server refuses Events with more bytes than these (pkg/apis/core/validation/events.go of Kubernetes 1.37).
 const (
 	maxNote     = 1024
 	maxInstance = 128

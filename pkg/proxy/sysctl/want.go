@@ -2,7 +2,7 @@ package sysctl
 
 import "time"
 
-// The kernel settings that kube-proxy's nftables mode writes (v1.36; it writes no others), named as sysctl(8) names them.
+// The kernel settings that kube-proxy's nftables mode writes (v1.37; it writes no others), named as sysctl(8) names them.
 const (
 	conntrackMax          = "net.netfilter.nf_conntrack_max"
 	conntrackBuckets      = "net.netfilter.nf_conntrack_buckets"

@@ -43,7 +43,7 @@ func (c *Cluster) newInformer(
 }
 
 // follow begins to follow until the context ends, and does not wait for the end: a client that lets time pass because the API server
-// has too many requests notices it only afterwards, up to a minute later (client-go v0.36, watchList in tools/cache/reflector.go).
+// has too many requests notices it only afterwards, up to a minute later (client-go v0.37, watchList in tools/cache/reflector.go).
 // Until then it asks nothing and its handler only tells the state.
 func (i *informer) follow(ctx context.Context) { go i.RunWithContext(ctx) }
 

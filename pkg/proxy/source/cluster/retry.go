@@ -21,7 +21,7 @@ var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 // that was not, with the reason.
 //
 // Reflectors would try again, too. But the pause between their tries grows to a minute, and they let it pass also when the API server
-// has been back for long (client-go v0.36, tools/cache/reflector.go; informers take no other backoff). A request that waits here
+// has been back for long (client-go v0.37, tools/cache/reflector.go; informers take no other backoff). A request that waits here
 // instead is one request to them, and their pauses stay as short as they begin.
 //
 // The request stays as it is, with the version from which a watch goes on. If the API server does not know that any more, it says so

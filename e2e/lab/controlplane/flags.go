@@ -57,6 +57,10 @@ func (c *ControlPlane) apiServerFlags() []string {
 		// Nodes have names that nobody resolves.
 		"--kubelet-preferred-address-types=InternalIP",
 	}
+	if c.config.Address.IsLoopback() {
+		// No EndpointSlice may have such an address, and since 1.37 the API server does not start if it should write one.
+		flags = append(flags, "--endpoint-reconciler-type=none")
+	}
 	return append(flags, c.config.APIServerFlags...)
 }
 

@@ -37,7 +37,7 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cluster.New(config, cluster.Options{Node: f.node, ServiceProxyName: f.serviceProxyName, Log: log})
+	return cluster.New(config, cluster.Options{View: convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName}, Log: log})
 }
 
 // load reads everything once. What had to be left out is a warning: everything else can still be answered.

@@ -54,7 +54,7 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 	t.Helper()
 	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}}
 	cluster, err := cluster.New(config, cluster.Options{
-		Node: node, ServiceProxyName: proxyName, Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		Interrupted: f.interrupted, Resumed: f.resumed,
 	})
 	if err != nil {

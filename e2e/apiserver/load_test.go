@@ -16,7 +16,7 @@ import (
 
 func load(t *testing.T, config *rest.Config, node string, nodes cluster.Nodes) (convert.Update, error) {
 	t.Helper()
-	cluster, err := cluster.New(config, cluster.Options{Node: node, Log: slog.New(slog.DiscardHandler)})
+	cluster, err := cluster.New(config, cluster.Options{View: convert.View{Node: node}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func testRequests(t *testing.T, plane *controlplane.ControlPlane) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	followed, err := cluster.New(config, cluster.Options{Node: "node-1", Log: log})
+	followed, err := cluster.New(config, cluster.Options{View: convert.View{Node: "node-1"}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

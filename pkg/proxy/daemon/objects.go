@@ -33,7 +33,7 @@ func (o *Options) connect(options cluster.Options) (*cluster.Cluster, *events.Re
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	options.Node, options.ServiceProxyName = o.Node, o.ServiceProxyName
+	options.View = convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName}
 	cluster, err := cluster.New(config, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)

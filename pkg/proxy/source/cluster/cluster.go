@@ -2,48 +2,23 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// What waits for lists that may not come.
-//
-// nodeListPatience is how long a Service waits at most for the labels of the other nodes, from when its first version was held, and
-// the first update, from when all other lists are complete. Usually it takes less than a second. If the list does not come at all,
-// because nobody gave the proxy the right to list nodes, waiting would keep every change of those Services from their clients, and at
-// the start every Service. So after this time they are served with what is known: an endpoint on an unknown node matches only `*`.
-// What others do with their Services meanwhile makes nobody wait longer.
-//
-// nodeListInterval is the least time between the beginnings of two lists of the other nodes, because whoever may edit a Service decides
-// when another one is needed, on every node. The first begins at once. A Service that is held just after one began must wait for the
-// next, and that one must be complete before patience ends.
-//
-// serviceCIDRPatience is how long the start waits for ServiceCIDRs that the API server forbids to list.
-const (
-	nodeListPatience    = 10 * time.Second
-	nodeListInterval    = 5 * time.Second
-	serviceCIDRPatience = 10 * time.Second
-)
+// serviceCIDRPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a role of
+// before Kubernetes 1.33 does not name. Without them only the addresses of no Service are treated otherwise.
+const serviceCIDRPatience = 10 * time.Second
 
 // Options say whose view of the cluster is wanted.
 type Options struct {
-	// Node is the name of this node.
-	Node string
-	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves the Services
-	// without that label.
-	ServiceProxyName string
+	convert.View
 	// Log is told about outages, and what else an operator should know.
 	Log *slog.Logger
 	// Interrupted is called when the API server stops to tell about a resource, with the time and the reason, and Resumed when it tells
@@ -55,62 +30,43 @@ type Options struct {
 
 // Cluster is a Kubernetes cluster as a source of the proxy's state.
 type Cluster struct {
-	resources resources
-	options   Options
-	outages   *outages
-	pace      pace
-
-	services, slices, serviceCIDRs, ownNode *informer
-	// forbidden is closed when the API server has said for the first time that ServiceCIDRs may not be listed.
-	forbidden chan struct{}
+	listWatches listWatches
+	options     Options
+	outages     *outages
+	streams     []*stream // of convert.Kinds
 
 	mu    sync.Mutex
 	state *state
-	// fresh holds a token while there may be something to deliver, rewatch while other nodes may have to be watched or waited for.
-	fresh, rewatch chan struct{}
+	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone out of it.
+	fresh, need chan struct{}
 }
 
 // New returns the cluster at an API server. It asks nothing yet.
 func New(config *rest.Config, options Options) (*Cluster, error) {
-	resources, err := newResources(config, options)
+	listWatches, err := newListWatches(config, options.View)
 	if err != nil {
 		return nil, err
 	}
-	return newCluster(resources, options)
+	return newCluster(listWatches, options), nil
 }
 
-func newCluster(resources resources, options Options) (*Cluster, error) {
-	forbidden := make(chan struct{})
-	resources.serviceCIDRs = orNone(resources.serviceCIDRs, noServiceCIDRs, absence{
-		missing: sync.OnceFunc(func() {
-			options.Log.Info("this cluster has no ServiceCIDRs (they came with Kubernetes 1.33); addresses of no Service are left alone")
-		}),
-		forbidden: sync.OnceFunc(func() { close(forbidden) }),
-	})
+func newCluster(listWatches listWatches, options Options) *Cluster {
 	c := &Cluster{
-		resources: resources,
-		options:   options,
-		outages:   newOutages(options),
-		pace:      pace{interval: nodeListInterval, patience: nodeListPatience},
-		forbidden: forbidden,
-		state:     newState(options.Node),
-		fresh:     make(chan struct{}, 1),
-		rewatch:   make(chan struct{}, 1),
+		listWatches: listWatches,
+		options:     options,
+		outages:     newOutages(options),
+		state:       newState(),
+		fresh:       make(chan struct{}, 1),
+		need:        make(chan struct{}, 1),
 	}
-	var errs [4]error
-	c.services, errs[0] = c.newInformer("services", resources.services, &corev1.Service{}, stripService(options.ServiceProxyName),
-		serialized(c, (*state).putService, (*state).serviceGone))
-	c.slices, errs[1] = c.newInformer("endpointslices", resources.slices, &discoveryv1.EndpointSlice{}, stripSlice(),
-		serialized(c, (*state).putSlice, (*state).sliceGone))
-	c.serviceCIDRs, errs[2] = c.newInformer("servicecidrs", resources.serviceCIDRs, &networkingv1.ServiceCIDR{}, stripServiceCIDR(),
-		serialized(c, (*state).putServiceCIDR, (*state).serviceCIDRGone))
-	c.ownNode, errs[3] = c.newInformer("nodes/"+options.Node, resources.ownNode, &corev1.Node{}, stripNode(),
-		serialized(c, (*state).putOwn, (*state).ownGone))
-	return c, errors.Join(errs[:]...)
-}
-
-func noServiceCIDRs() runtime.Object {
-	return &networkingv1.ServiceCIDRList{ListMeta: metav1.ListMeta{ResourceVersion: "0"}}
+	for _, kind := range convert.Kinds {
+		resource := kind.Resource
+		if kind == convert.Nodes {
+			resource += "/" + options.Node
+		}
+		c.streams = append(c.streams, c.newStream(kind, resource, listWatches.of[kind]))
+	}
+	return c
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until the context
@@ -124,18 +80,12 @@ func (c *Cluster) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer c.outages.settleAll()
 	defer cancel()
-	for _, informer := range []*informer{c.services, c.slices, c.serviceCIDRs, c.ownNode} {
-		informer.follow(ctx)
+	for _, stream := range c.streams {
+		stream.follow(ctx)
 	}
-	for _, informer := range []*informer{c.services, c.slices, c.ownNode} {
-		if !informer.await(ctx) {
-			return nil
-		}
-	}
-	if !c.awaitServiceCIDRs(ctx) {
+	if !c.awaitAll(ctx) {
 		return nil
 	}
-	c.change((*state).startWaiting)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -154,28 +104,23 @@ func (c *Cluster) Run(ctx context.Context, deliver func(convert.Update)) error {
 	}
 }
 
-// awaitServiceCIDRs waits until ServiceCIDRs are listed, or patience is over and the API server has forbidden to list them: a role of
-// before Kubernetes 1.33 does not name them, and without them only the addresses of no Service are treated otherwise. It returns false
-// if the context ended before.
-func (c *Cluster) awaitServiceCIDRs(ctx context.Context) bool {
-	patience, cancel := context.WithTimeout(ctx, serviceCIDRPatience)
-	defer cancel()
-	if c.serviceCIDRs.await(patience) {
-		return true
+// awaitAll waits until all that must be listed is. It returns false if the context ended before.
+func (c *Cluster) awaitAll(ctx context.Context) bool {
+	for _, stream := range c.streams {
+		if stream.kind.Optional == nil && !stream.await(ctx) {
+			return false
+		}
 	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-c.serviceCIDRs.handled.Done():
-		return true
-	case <-c.forbidden:
-		c.options.Log.Warn("ServiceCIDRs may not be listed; starting without them: addresses of no Service are left alone until they may")
-		return true
+	for _, stream := range c.streams {
+		if stream.kind.Optional != nil && !stream.awaitOptional(ctx, serviceCIDRPatience) {
+			return false
+		}
 	}
+	return true
 }
 
 // next returns what is to be delivered now, and whether there is anything. The first update is the complete state, even if that is
-// empty: it waits until no Service is held back any more, which the state sees to.
+// empty: it waits until no Service is held back any more.
 func (c *Cluster) next(started bool) (convert.Update, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,9 +128,6 @@ func (c *Cluster) next(started bool) (convert.Update, bool) {
 		return convert.Update{}, false
 	}
 	update, isNew := c.state.take()
-	if !started {
-		c.state.firstTaken()
-	}
 	return update, isNew || !started
 }
 
@@ -193,15 +135,13 @@ func (c *Cluster) next(started bool) (convert.Update, bool) {
 func (c *Cluster) change(decide func(*state)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	nodes, coming, held := c.state.nodes, c.state.coming, len(c.state.held)
-	c.state.now = time.Now()
+	needed := c.state.needsOthers()
 	decide(c.state)
 	if c.state.hasNews() {
 		wake(c.fresh)
 	}
-	// Who is held while others are is not due before them.
-	if c.state.nodes != nodes || c.state.coming != coming || held == 0 && len(c.state.held) > 0 {
-		wake(c.rewatch)
+	if c.state.needsOthers() != needed {
+		wake(c.need)
 	}
 }
 
@@ -215,10 +155,17 @@ func wake(tokens chan<- struct{}) {
 
 // ServiceUID returns the UID of a Service of this proxy, for references to it, and whether there is such a Service.
 func (c *Cluster) ServiceUID(name model.ObjectName) (uid string, known bool) {
-	return uidOf[*model.Service](c.services, name.String())
+	return c.uid(convert.Services, name)
 }
 
 // SliceUID returns the UID of an EndpointSlice, for references to it, and whether there is such a slice.
 func (c *Cluster) SliceUID(name model.ObjectName) (uid string, known bool) {
-	return uidOf[*model.EndpointSlice](c.slices, name.String())
+	return c.uid(convert.EndpointSlices, name)
+}
+
+func (c *Cluster) uid(kind *convert.Kind, name model.ObjectName) (uid string, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept, known := c.state.objects[kind][name]
+	return string(kept.uid), known
 }

@@ -48,7 +48,20 @@ func (i *interner) list(texts []string) []string {
 	return texts
 }
 
-// service interns what many Services have in common. Nobody else may know the Service yet.
+// value interns what many values have in common. Nobody else may know the value yet.
+func (i *interner) value(value any) any {
+	switch value := value.(type) {
+	case *model.Service:
+		i.service(value)
+	case *model.EndpointSlice:
+		i.slice(value)
+	case *model.Node:
+		i.node(value)
+	}
+	return value
+}
+
+// service interns what many Services have in common.
 func (i *interner) service(service *model.Service) {
 	service.Name.Namespace = i.string(service.Name.Namespace)
 	for at := range service.Ports {
@@ -56,7 +69,7 @@ func (i *interner) service(service *model.Service) {
 	}
 }
 
-// slice interns what many slices and endpoints have in common. Nobody else may know the slice yet.
+// slice interns what many slices and endpoints have in common.
 func (i *interner) slice(slice *model.EndpointSlice) {
 	slice.Name.Namespace = i.string(slice.Name.Namespace)
 	slice.Service.Namespace = slice.Name.Namespace
@@ -68,4 +81,13 @@ func (i *interner) slice(slice *model.EndpointSlice) {
 		endpoint.Node, endpoint.Zone = i.string(endpoint.Node), i.string(endpoint.Zone)
 		endpoint.HintNodes, endpoint.HintZones = i.list(endpoint.HintNodes), i.list(endpoint.HintZones)
 	}
+}
+
+// node interns the labels of a node.
+func (i *interner) node(node *model.Node) {
+	labels := make(map[string]string, len(node.Labels))
+	for key, value := range node.Labels {
+		labels[i.string(key)] = i.string(value)
+	}
+	node.Labels = labels
 }

@@ -3,14 +3,11 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -27,22 +24,14 @@ const (
 // Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error names what
 // could not be listed.
 func (c *Cluster) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
-	s := newState(c.options.Node)
-	loads := []func() error{
-		func() error {
-			return load(ctx, "services", c.resources.services, stripService(c.options.ServiceProxyName), s.putService)
-		},
-		func() error { return load(ctx, "endpointslices", c.resources.slices, stripSlice(), s.putSlice) },
-		func() error {
-			return load(ctx, "servicecidrs", c.resources.serviceCIDRs, stripServiceCIDR(), s.putServiceCIDR)
-		},
-		func() error { return load(ctx, "nodes/"+c.options.Node, c.resources.ownNode, stripNode(), s.putOwn) },
-		func() error { return c.loadOthers(ctx, s, nodes) },
-	}
-	for _, load := range loads {
-		if err := load(); err != nil {
+	s := newState()
+	for _, stream := range c.streams {
+		if err := stream.load(ctx, s); err != nil {
 			return convert.Update{}, err
 		}
+	}
+	if err := c.loadOthers(ctx, s, nodes); err != nil {
+		return convert.Update{}, err
 	}
 	update, _ := s.take()
 	return update, nil
@@ -50,48 +39,37 @@ func (c *Cluster) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 
 // loadOthers loads the other nodes as far as they are asked for or needed, after the Services.
 func (c *Cluster) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
-	set := s.coming
-	if nodes == AllNodes {
-		if set == nil {
-			set = newNodeSet(keySet{})
-		}
-		put := func(_, now *object[*model.Node]) {
-			if isGood, _ := s.judge(convert.NodeKind, now.name, now.refused); isGood && now.value.Name != c.options.Node {
-				set.nodes[now.value.Name] = s.withLabelsInUse(now.value)
-			}
-		}
-		if err := load(ctx, otherNodes, c.resources.allNodes, stripNode(), put); err != nil {
-			return err
-		}
-	} else if set != nil {
-		put := func(_, now *object[*model.Node]) { s.putNode(set, now) }
-		if err := load(ctx, otherNodes, c.resources.otherNodes, stripMetadata(maps.Clone(set.keys)), put); err != nil {
-			return err
-		}
+	others := c.newStream(convert.OtherNodes, otherNodes, c.listWatches.others)
+	switch {
+	case nodes == AllNodes:
+		// As this node is: whoever asks wants to see the cluster from each of them.
+		others = c.newStream(convert.Nodes, otherNodes, c.listWatches.allNodes)
+	case !s.needsOthers():
+		return nil
 	}
-	if set != nil {
-		s.enforceNodes(set) // also those that no key needs: somebody asked for them
+	if err := others.load(ctx, s); err != nil {
+		return err
 	}
+	s.knowsOthers = true
+	s.serveHeld()
 	return nil
 }
 
 // load lists a resource page by page, so that its objects are never all in memory as they were sent.
-func load[T any](
-	ctx context.Context, resource string, listWatch *cache.ListWatch, transform cache.TransformFunc, put func(before, now *object[T]),
-) error {
+func (s *stream) load(ctx context.Context, state *state) error {
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return listWatch.ListWithContext(ctx, options)
+		return s.listWatch.ListWithContext(ctx, options)
 	})
 	err := list.EachListItem(ctx, metav1.ListOptions{}, func(sent runtime.Object) error {
-		stripped, err := transform(sent)
-		if err != nil {
-			return err
-		}
-		put(nil, stripped.(*object[T]))
+		state.put(s.kind, s.strip(sent))
 		return nil
 	})
+	if s.isMissing(err) {
+		s.cluster.options.Log.Info(s.kind.Optional.Missing)
+		return nil
+	}
 	if err != nil {
-		return fmt.Errorf("listing %s: %w", resource, err)
+		return fmt.Errorf("listing %s: %w", s.resource, err)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -40,7 +39,7 @@ func serve(decode func() kruntime.Object) *cache.ListWatch {
 			if options.SendInitialEvents != nil {
 				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil) // as an API server that is too old for that
 			}
-			return newSilence(time.Hour), nil
+			return watch.NewFake(), nil
 		},
 	}
 }
@@ -107,13 +106,10 @@ func heap() int64 {
 func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 	none := func(list kruntime.Object) *cache.ListWatch { return serve(func() kruntime.Object { return list }) }
 	version := metav1.ListMeta{ResourceVersion: "1"}
-	c, err := newCluster(resources{
-		services: serve(manyServices), slices: serve(manySlices),
-		serviceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), ownNode: none(&corev1.NodeList{ListMeta: version}),
-	}, Options{Node: "self", Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newCluster(listWatches{of: map[*convert.Kind]*cache.ListWatch{
+		convert.Services: serve(manyServices), convert.EndpointSlices: serve(manySlices),
+		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
+	}}, Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()
 	ctx, cancel := context.WithCancel(t.Context())
 	first, done := make(chan convert.Update, 1), make(chan error, 1)

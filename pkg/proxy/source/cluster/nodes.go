@@ -4,96 +4,96 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // otherNodes is the resource of the other nodes in messages and outages.
 const otherNodes = "nodes"
 
-// watchNodes watches the node sets that the state wants, and lets it know the time when something is due, until the context ends.
+// How long the other nodes are waited for, and followed.
+//
+// nodePatience is how long Services wait at most for the labels of the other nodes, from when those are asked for. Usually it takes
+// less than a second. If the list does not come at all, because nobody gave the proxy the right to list nodes, waiting would keep
+// every change of those Services from their clients, and at the start every Service. So after this time they are served with what is
+// known: an endpoint on an unknown node matches only `*`.
+//
+// nodeLinger is how long the other nodes are followed after the last Service that needs them: whoever may edit a Service decides when
+// they are listed, on every node, and a list is a large answer.
+const (
+	nodePatience = 10 * time.Second
+	nodeLinger   = 30 * time.Second
+)
+
+// watchNodes follows the other nodes while a Service needs them, until the context ends.
 func (c *Cluster) watchNodes(ctx context.Context) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	stops := map[*nodeSet]func(){} // of the sets that are watched
-	for {
-		due, stopTimer := c.passTime()
-		wanted := c.wantedNodes()
-		for set, stop := range stops {
-			if _, goesOn := wanted[set]; !goesOn {
-				stop()
-				delete(stops, set)
-			}
-		}
-		for set, keys := range wanted {
-			if stops[set] == nil {
-				stops[set] = c.watchNodeSet(ctx, &running, set, keys)
-			}
+	for ctx.Err() == nil {
+		if c.needsOthers() {
+			c.followNodes(ctx)
+			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-c.rewatch:
-		case <-due:
+		case <-c.need:
 		}
-		stopTimer()
-		if ctx.Err() != nil {
+	}
+}
+
+// followNodes lists and watches the other nodes until no Service has needed them for a while.
+func (c *Cluster) followNodes(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	others := c.newStream(convert.OtherNodes, otherNodes, c.listWatches.others)
+	others.follow(ctx)
+	patience, linger := time.NewTimer(nodePatience), time.NewTimer(nodeLinger)
+	defer patience.Stop()
+	defer linger.Stop()
+	linger.Stop()
+	for listed := others.listed; ; {
+		select {
+		case <-ctx.Done():
 			return
+		case <-listed:
+			patience.Stop()
+			listed = nil
+		case <-patience.C:
+			c.waitNoLonger()
+		case <-c.need:
+			if linger.Stop(); !c.needsOthers() {
+				linger.Reset(nodeLinger)
+			}
+		case <-linger.C:
+			isDropped := false
+			c.change(func(s *state) {
+				if isDropped = s.dropOthers(); isDropped {
+					cancel() // what the Reflector hands over from now on is not taken
+				}
+			})
+			if isDropped {
+				c.outages.forget(otherNodes)
+				return
+			}
 		}
 	}
 }
 
-// passTime lets the state decide what is due now, says what that means to Services, and returns a channel that tells when something is
-// due next.
-func (c *Cluster) passTime() (due <-chan time.Time, stop func()) {
-	var ended ended
-	var next time.Time
-	c.change(func(s *state) { ended, next = s.pass(c.pace) })
-	if ended.services > 0 || ended.overdue != nil {
-		c.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
-			"keys", slices.Sorted(maps.Keys(ended.overdue)), "services", ended.services, "after", c.pace.patience)
-	}
-	if next.IsZero() {
-		return nil, func() {}
-	}
-	timer := time.NewTimer(time.Until(next))
-	return timer.C, func() { timer.Stop() }
+// waitNoLonger serves the Services that wait for the other nodes, and says so.
+func (c *Cluster) waitNoLonger() {
+	var services int
+	var keys []string
+	c.change(func(s *state) {
+		for _, key := range slices.Sorted(maps.Keys(s.uses)) {
+			keys = append(keys, string(key))
+		}
+		services = s.waitNoLonger()
+	})
+	c.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
+		"keys", keys, "services", services, "after", nodePatience)
 }
 
-// wantedNodes returns the node sets to watch, and the keys of each as they are now.
-func (c *Cluster) wantedNodes() map[*nodeSet]keySet {
+func (c *Cluster) needsOthers() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wanted := map[*nodeSet]keySet{}
-	for _, set := range c.state.nodeSets() {
-		wanted[set] = maps.Clone(set.keys)
-	}
-	return wanted
-}
-
-// watchNodeSet begins to list and watch the other nodes, until the context ends or stop is called, and to wait in running for the
-// complete list.
-func (c *Cluster) watchNodeSet(ctx context.Context, running *sync.WaitGroup, set *nodeSet, keys keySet) (stop func()) {
-	handler := serialized(c,
-		func(s *state, _, now *object[*model.Node]) { s.putNode(set, now) },
-		func(s *state, name model.ObjectName) { s.nodeGone(set, name) })
-	informer, err := c.newInformer(otherNodes, c.resources.otherNodes, &metav1.PartialObjectMetadata{}, stripMetadata(keys), handler)
-	if err != nil {
-		c.options.Log.Error("other nodes are not followed; their labels are unknown", "error", err)
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	informer.follow(ctx)
-	running.Go(func() {
-		if informer.await(ctx) {
-			c.change(func(s *state) { s.listed(set) })
-		}
-	})
-	return func() {
-		cancel()
-		c.outages.forget(informer.stream)
-	}
+	return c.state.needsOthers()
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -20,45 +19,10 @@ const (
 
 func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
 
-// world is a state with what informers would have cached.
-type world struct {
-	*state
-	services map[string]*object[*model.Service]
-	cached   *object[*model.EndpointSlice]
-	version  int
-}
+// world is a state whose objects a test writes.
+type world struct{ *state }
 
-// testPace is easy to reckon with.
-var testPace = pace{interval: 5 * time.Second, patience: 10 * time.Second}
-
-// newWorld returns a world in which the first update was taken.
-func newWorld() *world {
-	w := &world{state: newState("self"), services: map[string]*object[*model.Service]{}}
-	w.now = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	return w
-}
-
-// passes lets time pass, as the edge does: it looks when it is told to, and at the end.
-func (w *world) passes(duration time.Duration) {
-	end := w.now.Add(duration)
-	for {
-		_, next := w.pass(testPace)
-		if next.IsZero() || !next.Before(end) {
-			break
-		}
-		w.now = next
-	}
-	w.now = end
-	w.pass(testPace)
-}
-
-// begin lets the list begin that is due now.
-func (w *world) begin() { w.passes(0) }
-
-func (w *world) nextVersion() string {
-	w.version++
-	return fmt.Sprint(w.version)
-}
+func newWorld() *world { return &world{newState()} }
 
 // service puts a version of a Service with topology keys; its port tells versions apart.
 func (w *world) service(name string, port uint16, keys ...policy.Key) {
@@ -67,40 +31,37 @@ func (w *world) service(name string, port uint16, keys ...policy.Key) {
 	})
 }
 
+// putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
 func (w *world) putVersion(name string, value *model.Service, refused ...convert.Problem) {
-	now := &object[*model.Service]{name: nameOf(name), resourceVersion: w.nextVersion(), value: value, refused: refused}
-	w.putService(w.services[name], now)
-	w.services[name] = now
+	now := &object{name: nameOf(name), refused: refused}
+	if value != nil {
+		now.value = value
+	}
+	w.put(convert.Services, now)
 }
 
-func (w *world) deleteService(name string) {
-	w.serviceGone(nameOf(name))
-	delete(w.services, name)
-}
+func (w *world) deleteService(name string) { w.remove(convert.Services, nameOf(name)) }
 
 // slice puts a version of the slice "a".
 func (w *world) slice(value *model.EndpointSlice) {
-	now := &object[*model.EndpointSlice]{name: nameOf("a"), resourceVersion: w.nextVersion(), value: value}
-	w.putSlice(w.cached, now)
-	w.cached = now
+	now := &object{name: nameOf("a")}
+	if value != nil {
+		now.value = value
+	}
+	w.put(convert.EndpointSlices, now)
 }
 
-func nodeObject(name string, labels map[string]string) *object[*model.Node] {
-	return &object[*model.Node]{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
+func nodeObject(name string, labels map[string]string) *object {
+	return &object{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
 }
 
-// list tells all nodes to the set that is coming, as a complete list. If it may not begin yet, it does so when it may.
-func (w *world) list(nodes ...*object[*model.Node]) {
-	set := w.coming
-	w.begin()
-	if !set.isBegun() {
-		w.passes(testPace.interval)
-	}
-	for _, node := range nodes {
-		w.putNode(set, node)
-	}
-	w.listed(set)
+// other puts a version of another node.
+func (w *world) other(name string, labels map[string]string) {
+	w.put(convert.OtherNodes, nodeObject(name, labels))
 }
+
+// list hands over the complete list of the other nodes.
+func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 
 // delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is gone.
 func (w *world) delivered() string {

@@ -21,10 +21,6 @@ type outage struct {
 	err   error     // why that one failed
 }
 
-// stream is what one client asks for: lists of a resource, and the watches that follow them. While the keys in use change there are two
-// for the other nodes.
-type stream struct{ resource string }
-
 // A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends in order, and
 // after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as they begin, they let up to a
 // minute pass, and no request that fails tells of it (client-go v0.37, tools/cache/reflector.go). What is not answered at all never
@@ -40,22 +36,21 @@ const (
 // errWatchEnded is why nothing is heard while clients wait before they watch anew.
 var errWatchEnded = errors.New("the watch ended, and no other has begun since")
 
-// outages are the outages of now. A resource has one from when the first of its streams is interrupted until none is any more. It is
-// logged when it begins and when it ends, however often clients try again meanwhile.
+// outages are the outages of now, each of which is logged when it begins and when it ends, however often clients try again meanwhile.
+// One client at a time asks for a resource.
 type outages struct {
 	log         *slog.Logger
 	interrupted func(resource string, since time.Time, err error)
 	resumed     func(resource string)
 
 	mu      sync.Mutex
-	silent  map[*stream]bool        // the streams that are interrupted
-	now     map[string]outage       // by resource
-	pending map[*stream]*time.Timer // by stream whose watch began or ended just now: what follows if nothing happens
+	now     map[string]outage      // by resource
+	pending map[string]*time.Timer // by resource whose watch began or ended just now: what follows if nothing happens
 }
 
 func newOutages(options Options) *outages {
 	o := &outages{log: options.Log, interrupted: options.Interrupted, resumed: options.Resumed}
-	o.silent, o.now, o.pending = map[*stream]bool{}, map[string]outage{}, map[*stream]*time.Timer{}
+	o.now, o.pending = map[string]outage{}, map[string]*time.Timer{}
 	if o.interrupted == nil {
 		o.interrupted = func(string, time.Time, error) {}
 	}
@@ -66,28 +61,29 @@ func newOutages(options Options) *outages {
 }
 
 // observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins with a request
-// that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list alone would leave us deaf.
-func (o *outages) observe(stream *stream, listWatch *cache.ListWatch) *cache.ListWatch {
+// that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list alone would leave us deaf. An
+// error that isExpected is no outage.
+func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (runtime.Object, error) {
+			list, err := untilAnswered(ctx, o.tellUnanswered(ctx, resource), func() (runtime.Object, error) {
 				return listWatch.ListWithContext(ctx, options)
 			})
-			if isOutage(err) {
-				o.begin(ctx, stream, err)
+			if isOutage(err) && !isExpected(err) {
+				o.begin(ctx, resource, err)
 			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watched, err := untilAnswered(ctx, o.tellUnanswered(ctx, stream), func() (watch.Interface, error) {
+			watched, err := untilAnswered(ctx, o.tellUnanswered(ctx, resource), func() (watch.Interface, error) {
 				return answered(listWatch.WatchWithContext(ctx, options))
 			})
 			switch {
 			case err == nil:
-				o.watchBegan(ctx, stream)
-				watched = observed{watched, func() { o.watchEnded(ctx, stream) }}
-			case isOutage(err) && !isListNext(options, err):
-				o.begin(ctx, stream, err)
+				o.watchBegan(ctx, resource)
+				watched = observed{watched, func() { o.watchEnded(ctx, resource) }}
+			case isOutage(err) && !isExpected(err) && !isListNext(options, err):
+				o.begin(ctx, resource, err)
 			}
 			return watched, err
 		},
@@ -133,120 +129,116 @@ func isListNext(options metav1.ListOptions, err error) bool {
 }
 
 // tellUnanswered returns what notes that a request was not answered and is made again.
-func (o *outages) tellUnanswered(ctx context.Context, stream *stream) func(error) {
+func (o *outages) tellUnanswered(ctx context.Context, resource string) func(error) {
 	return func(err error) {
 		if ctx.Err() != nil {
 			return
 		}
-		o.begin(ctx, stream, err)
-		o.log.Debug("a request was not answered; trying again", "resource", stream.resource, "error", err)
+		o.begin(ctx, resource, err)
+		o.log.Debug("a request was not answered; trying again", "resource", resource, "error", err)
 	}
 }
 
 // begin notes that a request failed. What its context ended is missed by nobody; so is all that happens later.
-func (o *outages) begin(ctx context.Context, stream *stream, err error) {
+func (o *outages) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() == nil {
-		o.beginSince(stream, time.Now(), err)
+		o.beginSince(resource, time.Now(), err)
 	}
 }
 
 // beginSince is for who holds the lock.
-func (o *outages) beginSince(stream *stream, since time.Time, err error) {
-	o.settle(stream)
-	o.silent[stream] = true
-	if _, known := o.now[stream.resource]; known {
+func (o *outages) beginSince(resource string, since time.Time, err error) {
+	o.settle(resource)
+	if o.isOut(resource) {
 		return
 	}
-	o.now[stream.resource] = outage{since, err}
-	o.interrupted(stream.resource, since, err)
-	o.log.Warn("the API server does not tell about a resource; what it told last stays in force", "resource", stream.resource, "error", err)
+	o.now[resource] = outage{since, err}
+	o.interrupted(resource, since, err)
+	o.log.Warn("the API server does not tell about a resource; what it told last stays in force", "resource", resource, "error", err)
 }
 
 // watchBegan ends the interruption, if there is one, unless something happens to the watch at once.
-func (o *outages) watchBegan(ctx context.Context, stream *stream) {
+func (o *outages) watchBegan(ctx context.Context, resource string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	o.settle(stream)
-	if o.silent[stream] {
-		o.unless(stream, lasting, func() { o.end(stream, "the API server tells about a resource again") })
+	o.settle(resource)
+	if o.isOut(resource) {
+		o.unless(resource, lasting, func() { o.end(resource, "the API server tells about a resource again") })
 	}
 }
 
 // watchEnded begins an interruption, unless there is one or something else happens soon.
-func (o *outages) watchEnded(ctx context.Context, stream *stream) {
+func (o *outages) watchEnded(ctx context.Context, resource string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if ctx.Err() != nil {
 		return
 	}
-	o.settle(stream)
-	if o.silent[stream] {
+	o.settle(resource)
+	if o.isOut(resource) {
 		return
 	}
 	since := time.Now()
-	o.unless(stream, unnoticed, func() {
+	o.unless(resource, unnoticed, func() {
 		if ctx.Err() == nil {
-			o.beginSince(stream, since, errWatchEnded)
+			o.beginSince(resource, since, errWatchEnded)
 		}
 	})
 }
 
-// unless calls then after a while, unless something happens to the stream before. It is for who holds the lock, and so is then.
-func (o *outages) unless(stream *stream, after time.Duration, then func()) {
+// unless calls then after a while, unless something happens to the resource before. It is for who holds the lock, and so is then.
+func (o *outages) unless(resource string, after time.Duration, then func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(after, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.pending[stream] == timer { // otherwise it was too late to stop it
-			delete(o.pending, stream)
+		if o.pending[resource] == timer { // otherwise it was too late to stop it
+			delete(o.pending, resource)
 			then()
 		}
 	})
-	o.pending[stream] = timer
+	o.pending[resource] = timer
 }
 
 // settle stops what unless would do. It is for who holds the lock.
-func (o *outages) settle(stream *stream) {
-	if timer := o.pending[stream]; timer != nil {
+func (o *outages) settle(resource string) {
+	if timer := o.pending[resource]; timer != nil {
 		timer.Stop()
-		delete(o.pending, stream)
+		delete(o.pending, resource)
 	}
 }
 
-// settleAll stops what unless would do for any stream. If the contexts of all streams have ended, nothing is told behind it.
+// settleAll stops what unless would do for any resource. If the contexts of all requests have ended, nothing is told behind it.
 func (o *outages) settleAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for stream := range o.pending {
-		o.settle(stream)
+	for resource := range o.pending {
+		o.settle(resource)
 	}
 }
 
-// end ends the interruption of a stream, and the outage with the last one, for which the log says why. It is for who holds the lock.
-func (o *outages) end(ended *stream, why string) {
-	delete(o.silent, ended)
-	for other := range o.silent {
-		if other.resource == ended.resource {
-			return
-		}
-	}
-	outage := o.now[ended.resource]
-	delete(o.now, ended.resource)
-	o.resumed(ended.resource)
-	o.log.Info(why, "resource", ended.resource, "after", time.Since(outage.since).Round(time.Millisecond))
+// isOut reports whether there is an outage. It is for who holds the lock.
+func (o *outages) isOut(resource string) bool { _, isOut := o.now[resource]; return isOut }
+
+// end ends an outage, for which the log says why. It is for who holds the lock.
+func (o *outages) end(resource, why string) {
+	outage := o.now[resource]
+	delete(o.now, resource)
+	o.resumed(resource)
+	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
 }
 
-// forget ends the interruption of a stream whose context has ended: nobody asks for it any more.
-func (o *outages) forget(stream *stream) {
+// forget ends the outage of a resource for which nobody asks any more. The context of whoever did has ended.
+func (o *outages) forget(resource string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.settle(stream)
-	if o.silent[stream] {
-		o.end(stream, "nobody asks about a resource any more")
+	o.settle(resource)
+	if o.isOut(resource) {
+		o.end(resource, "nobody asks about a resource any more")
 	}
 }

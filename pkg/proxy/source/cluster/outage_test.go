@@ -38,6 +38,9 @@ func (a *answers) listWatch() *cache.ListWatch {
 	}
 }
 
+// never is of a resource that must be there.
+func never(error) bool { return false }
+
 // heard is what was told about outages.
 type heard struct {
 	mu    sync.Mutex
@@ -85,9 +88,8 @@ func tellOutages(t *testing.T) {
 	var log bytes.Buffer
 	var hears heard
 	o := newOutages(hears.options(slog.New(slog.NewTextHandler(&log, nil))))
-	services := &stream{"services"}
 	var api answers
-	observed := o.observe(services, api.listWatch())
+	observed := o.observe("services", api.listWatch(), never)
 	wants := func(what string, want error) {
 		t.Helper()
 		switch got := hears.now(); {
@@ -153,7 +155,7 @@ func tellOutages(t *testing.T) {
 	stopAsking()
 	synctest.Wait()
 
-	o.forget(services)
+	o.forget("services")
 	wants("nobody asks any more", nil)
 
 	want := []string{
@@ -211,8 +213,7 @@ func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
 				var api answers
 				var hears heard
 				o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-				services := &stream{"services"}
-				observed := o.observe(services, api.listWatch())
+				observed := o.observe("services", api.listWatch(), never)
 				begin := func(err error) watch.Interface {
 					api.watch, api.watched = err, watch.NewFake()
 					watched, _ := observed.WatchWithContext(ctx, metav1.ListOptions{})
@@ -225,7 +226,7 @@ func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
 					t.Errorf("at the end of the watch there is an outage: %v", hears.now())
 				}
 				time.Sleep(test.after)
-				test.follows(func() { o.forget(services) }, func(err error) { begin(err) }, stop)
+				test.follows(func() { o.forget("services") }, func(err error) { begin(err) }, stop)
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				want := map[string]outage{}
@@ -246,7 +247,7 @@ func TestAWatchThatWeEndIsNoOutage(t *testing.T) {
 		var hears heard
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
 		api := answers{watched: watch.NewFake()}
-		watched, err := o.observe(&stream{"nodes"}, api.listWatch()).WatchWithContext(ctx, metav1.ListOptions{})
+		watched, err := o.observe("nodes", api.listWatch(), never).WatchWithContext(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,60 +260,25 @@ func TestAWatchThatWeEndIsNoOutage(t *testing.T) {
 	})
 }
 
-func TestAResourceIsInterruptedWhileAnyOfItsStreamsIs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var hears heard
-		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-		old, coming := &stream{"nodes"}, &stream{"nodes"}
-		watchAnew := func(stream *stream, err error) {
-			api := answers{watched: watch.NewFake(), watch: err}
-			_, _ = o.observe(stream, api.listWatch()).WatchWithContext(t.Context(), metav1.ListOptions{})
-			time.Sleep(2 * lasting)
-			synctest.Wait()
-		}
-		wants := func(what string, want ...string) {
-			t.Helper()
-			if diff := cmp.Diff(want, hears.told()); diff != "" {
-				t.Errorf("%s: calls (-want +got):\n%s", what, diff)
-			}
-		}
-		first, second := apierrors.NewServiceUnavailable("first"), apierrors.NewServiceUnavailable("second")
-		watchAnew(old, first)
-		watchAnew(coming, second)
-		wants("both are interrupted", "interrupted: nodes: first")
-		watchAnew(old, nil)
-		wants("one is heard again", "interrupted: nodes: first")
-		watchAnew(old, first)
-		watchAnew(coming, nil)
-		wants("they take turns", "interrupted: nodes: first")
-		o.forget(old)
-		wants("the silent one is given up", "interrupted: nodes: first", "resumed: nodes")
-		watchAnew(coming, nil)
-		o.forget(coming)
-		wants("the other one is given up", "interrupted: nodes: first", "resumed: nodes")
-	})
-}
-
 func TestNothingIsToldBehindTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hears heard
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
 		ctx, stop := context.WithCancel(t.Context())
-		services, others := &stream{"services"}, &stream{"endpointslices"}
 		api := answers{watched: watch.NewFake(), watch: apierrors.NewServiceUnavailable("refused")}
-		ask := func(stream *stream) {
-			_, _ = o.observe(stream, api.listWatch()).WatchWithContext(ctx, metav1.ListOptions{})
+		ask := func(resource string) {
+			_, _ = o.observe(resource, api.listWatch(), never).WatchWithContext(ctx, metav1.ListOptions{})
 		}
-		ask(services)
+		ask("services")
 		api.watch = nil
-		ask(services)
+		ask("services")
 		stop()
 		o.settleAll()
-		ask(services)
+		ask("services")
 		api.watch = apierrors.NewServiceUnavailable("refused")
-		ask(others)
+		ask("endpointslices")
 		api.watch = errors.New("no answer")
-		ask(others)
+		ask("endpointslices")
 		time.Sleep(time.Minute)
 		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.told()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)

@@ -21,8 +21,9 @@ var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 // that was not, with the reason.
 //
 // Reflectors would try again, too. But the pause between their tries grows to a minute, and they let it pass also when the API server
-// has been back for long (client-go v0.37, tools/cache/reflector.go; informers take no other backoff). A request that waits here
-// instead is one request to them, and their pauses stay as short as they begin.
+// has been back for long (client-go v0.37, tools/cache/reflector.go). Their option Backoff shortens it for every failure: an API server
+// that refuses would be asked five times as often. A request that waits here instead is one request to them, and their pauses stay as
+// short as they begin. Nor do they list anew when a connection breaks, as they do after every failure but a refused connection.
 //
 // The request stays as it is, with the version from which a watch goes on. If the API server does not know that any more, it says so
 // (410), and the reflector lists anew.

@@ -26,6 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // asRequest returns an error as net/http does.
@@ -112,7 +114,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 		var hears heard
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
 		api := answers{list: connectionRefused, watch: connectionRefused}
-		observed := o.observe(&stream{"services"}, api.listWatch())
+		observed := o.observe("services", api.listWatch(), never)
 		ended := make(chan error, 2)
 		go func() {
 			_, err := observed.ListWithContext(ctx, metav1.ListOptions{})
@@ -164,12 +166,12 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, services := newAPI(time.Millisecond), test.services
-				api.resources.services = services.listWatch()
+				api.of[convert.Services] = services.listWatch()
 				services.put(keyedService("before", 1, "*"))
 				if test.fromStart {
 					services.fail()
 				}
-				r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
+				r := run(t, api.cluster)
 				time.Sleep(time.Minute)
 				if got := r.delivers("before"); got == test.fromStart {
 					t.Fatalf("the state from before the outage was delivered: %v", got)

@@ -33,33 +33,38 @@ const longestPause = 2 * time.Minute
 
 // api answers a Cluster in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
 type api struct {
-	resources
+	listWatches
 	services chan watch.Event // what the watch of Services tells
 	// nodeLists counts the lists of the other nodes that were begun; each takes a while.
 	nodeLists atomic.Int64
+	// nodeWatches counts the watches of them that are open.
+	nodeWatches atomic.Int64
 }
+
+// tick is how often a test looks at what happens.
+const tick = 100 * time.Millisecond
 
 func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	always := func(list runtime.Object) *cache.ListWatch { return serve(func() runtime.Object { return list }) }
 	a := &api{services: make(chan watch.Event)}
-	a.resources = resources{
-		services: always(&corev1.ServiceList{ListMeta: version, Items: services}),
-		slices:   always(&discoveryv1.EndpointSliceList{ListMeta: version}),
-		serviceCIDRs: always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
+	a.of = map[*convert.Kind]*cache.ListWatch{
+		convert.Services:       always(&corev1.ServiceList{ListMeta: version, Items: services}),
+		convert.EndpointSlices: always(&discoveryv1.EndpointSliceList{ListMeta: version}),
+		convert.ServiceCIDRs: always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1"},
 			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}},
 		}}}),
-		ownNode: always(&corev1.NodeList{ListMeta: version}),
+		convert.Nodes: always(&corev1.NodeList{ListMeta: version}),
 	}
-	a.resources.services.WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	a.of[convert.Services].WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		if options.SendInitialEvents != nil {
 			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 		}
 		return watch.NewProxyWatcher(a.services), nil
 	}
 	nodes := always(&metav1.PartialObjectMetadataList{ListMeta: version})
-	a.otherNodes = &cache.ListWatch{
+	a.others = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)
 			select {
@@ -69,10 +74,20 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 				return nodes.ListWithContext(ctx, options)
 			}
 		},
-		WatchFuncWithContext: nodes.WatchFuncWithContext,
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := nodes.WatchWithContext(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			a.nodeWatches.Add(1)
+			return observed{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
+		},
 	}
 	return a
 }
+
+// cluster returns a Cluster that asks this API server.
+func (a *api) cluster(options Options) *Cluster { return newCluster(a.listWatches, options) }
 
 // keyedService returns a version of a Service with topology keys.
 func keyedService(name string, version int, keys string) corev1.Service {
@@ -98,13 +113,10 @@ type running struct {
 }
 
 // run makes a Cluster and runs it until end.
-func run(t *testing.T, newCluster func(Options) (*Cluster, error)) *running {
+func run(t *testing.T, newCluster func(Options) *Cluster) *running {
 	t.Helper()
 	r := &running{returned: make(chan error, 1)}
-	c, err := newCluster(Options{Node: "self", Log: slog.New(slog.NewTextHandler(r, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newCluster(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.NewTextHandler(r, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
 	go func() { r.returned <- c.Run(ctx, r.deliver) }()
@@ -177,7 +189,7 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsEditedAllTheTimeKeepsNoProxyFromItsFirstUpdate(t *testing.T) {
+func TestAServiceThatIsEditedAllTheTimeMakesNobodyWaitLonger(t *testing.T) {
 	for name, takes := range map[string]time.Duration{
 		"lists are quick": time.Millisecond, "lists take long": 4 * time.Second, "no list comes": time.Hour,
 	} {
@@ -187,32 +199,73 @@ func TestAServiceThatIsEditedAllTheTimeKeepsNoProxyFromItsFirstUpdate(t *testing
 
 func startDuringAttack(t *testing.T, takes time.Duration) {
 	api := newAPI(takes, keyedService("attacker", 1, "evil.example/1"))
-	r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
+	r := run(t, api.cluster)
 	version := 2
 	attack := func(duration time.Duration) {
 		for end := time.Now().Add(duration); time.Now().Before(end); version++ {
 			service := keyedService("attacker", version, fmt.Sprintf("evil.example/%d", version))
+			if version%2 == 0 {
+				service = keyedService("attacker", version, "*") // so that nobody needs the nodes any more
+			}
 			api.services <- watch.Event{Type: watch.Modified, Object: &service}
 			time.Sleep(tick)
 		}
 		synctest.Wait()
 	}
-	attack(nodeListPatience + tick)
+	attack(nodePatience + tick)
 	if r.count() == 0 {
-		t.Errorf("after %v there is no first update", nodeListPatience)
+		t.Errorf("after %v there is no first update", nodePatience)
 	}
 	victim := keyedService("victim", version, rack)
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
-	attack(nodeListPatience + tick)
+	attack(nodePatience + tick)
 	if !r.delivers("victim") {
-		t.Errorf("the Service of somebody else waits for more than %v", nodeListPatience)
+		t.Errorf("the Service of somebody else waits for more than %v", nodePatience)
 	}
-	attack(time.Minute)
-	most := int64((2*nodeListPatience+time.Minute)/nodeListInterval) + 1
-	if got := api.nodeLists.Load(); got == 0 || got > most {
-		t.Errorf("%d lists of nodes were begun, want at most %d and some", got, most)
+	attack(2 * nodeLinger)
+	if got := api.nodeLists.Load(); got != 1 {
+		t.Errorf("%d lists of nodes were begun, want one", got)
 	}
 	r.end(t)
+}
+
+// TestOtherNodesAreFollowedWhileAServiceNeedsThem, and listed no more than once in the time that they linger.
+func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		r := run(t, api.cluster)
+		version := 1
+		edit := func(keys string, pause time.Duration) {
+			version++
+			service := keyedService("web", version, keys)
+			api.services <- watch.Event{Type: watch.Modified, Object: &service}
+			time.Sleep(pause)
+			synctest.Wait()
+		}
+		wants := func(what string, lists, watches int64) {
+			t.Helper()
+			if got := api.nodeLists.Load(); got != lists {
+				t.Errorf("%s: %d lists were begun, want %d", what, got, lists)
+			}
+			if got := api.nodeWatches.Load(); got != watches {
+				t.Errorf("%s: %d watches are open, want %d", what, got, watches)
+			}
+		}
+		edit("*", time.Minute)
+		wants("no Service needs them", 0, 0)
+		edit(rack, time.Hour)
+		wants("one does", 1, 1)
+		edit("*", nodeLinger-tick)
+		wants("none does, for a moment", 1, 1)
+		edit(row, time.Hour)
+		wants("one does again", 1, 1)
+		edit("*", nodeLinger+tick)
+		wants("none does", 1, 0)
+		edit(rack, tick)
+		wants("one does after that", 2, 1)
+		r.end(t)
+		wants("the end", 2, 0)
+	})
 }
 
 func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
@@ -226,8 +279,12 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				r := run(t, func(options Options) (*Cluster, error) {
-					return New(&rest.Config{Host: listener.Addr().String()}, options)
+				r := run(t, func(options Options) *Cluster {
+					c, err := New(&rest.Config{Host: listener.Addr().String()}, options)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return c
 				})
 				time.Sleep(outage)
 				if got := r.logged("connection refused"); got != 4 {
@@ -242,10 +299,10 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 func TestServiceCIDRsThatAreForbiddenKeepNobodyFromStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		granted := api.serviceCIDRs
+		granted := api.of[convert.ServiceCIDRs]
 		var isGranted atomic.Bool
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "servicecidrs"}, "", nil)
-		api.serviceCIDRs = &cache.ListWatch{
+		api.of[convert.ServiceCIDRs] = &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				if !isGranted.Load() {
 					return nil, forbidden
@@ -259,7 +316,7 @@ func TestServiceCIDRsThatAreForbiddenKeepNobodyFromStarting(t *testing.T) {
 				return granted.WatchWithContext(ctx, options)
 			},
 		}
-		r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
+		r := run(t, api.cluster)
 		time.Sleep(serviceCIDRPatience - tick)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
@@ -290,8 +347,8 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		trouble := answers{list: apierrors.NewInternalError(context.DeadlineExceeded)}
 		trouble.watch = trouble.list
-		api.serviceCIDRs = trouble.listWatch()
-		r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
+		api.of[convert.ServiceCIDRs] = trouble.listWatch()
+		r := run(t, api.cluster)
 		time.Sleep(10 * serviceCIDRPatience)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
@@ -301,22 +358,26 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAServiceIsServedAfterItsPatienceWhileAListForOthersDoesNotCome(t *testing.T) {
+func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := newAPI(time.Hour, keyedService("first", 1, rack))
-		r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
-		time.Sleep(2 * nodeListPatience)
-		second := keyedService("second", 2, row)
+		api := newAPI(time.Hour)
+		r := run(t, api.cluster)
+		time.Sleep(time.Minute)
+		first, second := keyedService("first", 2, rack), keyedService("second", 3, row)
+		api.services <- watch.Event{Type: watch.Added, Object: &first}
+		time.Sleep(nodePatience - tick)
 		api.services <- watch.Event{Type: watch.Added, Object: &second}
-		time.Sleep(nodeListPatience / 2)
 		synctest.Wait()
-		if !r.delivers("first") || r.delivers("second") {
-			t.Error("the first Service waits, or the second does not")
+		if r.delivers("first") || r.delivers("second") {
+			t.Error("a Service does not wait for the list")
 		}
-		time.Sleep(nodeListPatience / 2)
+		time.Sleep(2 * tick)
 		synctest.Wait()
-		if !r.delivers("second") {
-			t.Error("the second Service still waits")
+		if !r.delivers("first") || !r.delivers("second") {
+			t.Error("a Service still waits")
+		}
+		if got := r.logged("could not be listed in time"); got != 1 {
+			t.Errorf("that was logged %d times, want once", got)
 		}
 		if got := api.nodeLists.Load(); got != 1 {
 			t.Errorf("%d lists were begun, want one: it goes on", got)
@@ -325,16 +386,76 @@ func TestAServiceIsServedAfterItsPatienceWhileAListForOthersDoesNotCome(t *testi
 	})
 }
 
+func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newAPI(time.Millisecond)
+		there := api.of[convert.ServiceCIDRs]
+		missing := apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrs"}, "")
+		var isThere atomic.Bool
+		var lists atomic.Int64
+		watching := make(chan watch.Event)
+		api.of[convert.ServiceCIDRs] = &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				if lists.Add(1); !isThere.Load() {
+					return nil, missing
+				}
+				return there.ListWithContext(ctx, options)
+			},
+			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+				if !isThere.Load() {
+					return nil, missing
+				}
+				if options.SendInitialEvents != nil {
+					return there.WatchWithContext(ctx, options)
+				}
+				return watch.NewProxyWatcher(watching), nil
+			},
+		}
+		running := run(t, api.cluster)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := running.count(); got != 1 {
+			t.Errorf("%d updates were delivered, want the first", got)
+		}
+		if got, most := lists.Load(), int64(time.Hour/askAgain)+1; got < most/2 || got > most {
+			t.Errorf("it was asked for %d times in an hour, want %d to %d", got, most/2, most)
+		}
+		isThere.Store(true)
+		time.Sleep(2 * askAgain)
+		synctest.Wait()
+		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
+			t.Errorf("when it came the updates are %v, want a second one with the range", updates)
+		}
+		if got := running.logged("does not tell about a resource"); got != 0 {
+			t.Errorf("%d outages were logged, want none: the cluster is as it is", got)
+		}
+		// Another API server, that lacks it.
+		isThere.Store(false)
+		close(watching)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := running.count(); got != 2 {
+			t.Errorf("%d updates were delivered, want that the range stays in force", got)
+		}
+		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "does not tell about a resource": 1} {
+			if got := running.logged(text); got != want {
+				t.Errorf("%q was logged %d times, want %d", text, got, want)
+			}
+		}
+		running.end(t)
+	})
+}
+
 func TestPatienceOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others, nodes = time.Minute, 3 * time.Second
 		api := newAPI(nodes, keyedService("web", 1, rack))
-		list := api.slices.ListWithContextFunc
-		api.slices.ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		list := api.of[convert.EndpointSlices].ListWithContextFunc
+		api.of[convert.EndpointSlices].ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			time.Sleep(others)
 			return list(ctx, options)
 		}
-		r := run(t, func(options Options) (*Cluster, error) { return newCluster(api.resources, options) })
+		r := run(t, api.cluster)
 		time.Sleep(others + nodes/2)
 		synctest.Wait()
 		if got := r.count(); got != 0 {

@@ -2,10 +2,9 @@ package cluster
 
 import (
 	"maps"
-	"net/netip"
-	"reflect"
 	"slices"
-	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -13,9 +12,10 @@ import (
 )
 
 // state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of other nodes
-// are known. It knows no API server and no clock, only times that it is told, and is for one goroutine at a time.
+// are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
-	self string
+	// objects are those that exist.
+	objects map[*convert.Kind]map[model.ObjectName]kept
 
 	// change is what was not delivered yet.
 	change model.Change
@@ -25,40 +25,40 @@ type state struct {
 	problems []convert.Problem
 	isNews   bool
 
-	// inForce are the node keys of the Services in force that have some, held the Services that wait for nodes. uses counts both.
-	inForce map[model.ObjectName][]policy.Key
-	held    map[model.ObjectName]heldService
-	uses    keyUse
+	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and held those
+	// versions that wait for nodes.
+	keys map[model.ObjectName][]policy.Key
+	uses map[policy.Key]int
+	held map[model.ObjectName]*model.Service
 
-	own *model.Node // this node with all its labels; nil if there is no such object
-	// told is this node as it was delivered last; nil if it was not, or is gone.
-	told *model.Node
-	// nodes are the other nodes in force, coming are those that will take over as soon as they are all known. Nil: there are none.
-	nodes, coming *nodeSet
+	// nodes are the nodes as they were delivered.
+	nodes map[string]*model.Node
+	// knowsOthers: all other nodes are listed. isOverdue: nobody waits for that any more.
+	knowsOthers, isOverdue bool
+}
 
-	// now is when that happens which the state is told. Whoever tells it sets it first; it never goes back.
-	now time.Time
-	// begun is when the last list of nodes was begun; zero: none was.
-	begun time.Time
-	// first is since when the first update waits for nodes; zero: it cannot wait yet, or was taken. isLate: it waits no longer, and
-	// until it is taken no Service is held.
-	first  time.Time
-	isLate bool
+// kept is what is kept of an object.
+type kept struct {
+	uid types.UID
+	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it is, so nobody
+	// changes it.
+	value any
 }
 
 // objectKey names an object among those of all kinds.
 type objectKey struct {
-	kind string
+	kind *convert.Kind
 	name model.ObjectName
 }
 
-func newState(self string) *state {
+func newState() *state {
 	return &state{
-		self:    self,
+		objects: map[*convert.Kind]map[model.ObjectName]kept{},
 		refused: map[objectKey][]convert.Problem{},
-		inForce: map[model.ObjectName][]policy.Key{},
-		held:    map[model.ObjectName]heldService{},
-		uses:    keyUse{counts: map[policy.Key]int{}},
+		keys:    map[model.ObjectName][]policy.Key{},
+		uses:    map[policy.Key]int{},
+		held:    map[model.ObjectName]*model.Service{},
+		nodes:   map[string]*model.Node{},
 	}
 }
 
@@ -76,13 +76,55 @@ func (s *state) take() (convert.Update, bool) {
 // hasNews reports whether there is something to deliver.
 func (s *state) hasNews() bool { return s.isNews || !s.change.IsEmpty() }
 
-// judge takes in the problems of an object that exists, and reports whether this version is good. wasRefused: the one before was
-// not, so that the one in force is older.
-func (s *state) judge(kind string, name model.ObjectName, problems []convert.Problem) (isGood, wasRefused bool) {
-	key := objectKey{kind, name}
-	before, wasRefused := s.refused[key]
-	if slices.Equal(before, problems) {
-		return len(problems) == 0, wasRefused
+// put takes in a version of an object. A bad one leaves the last good one in force.
+func (s *state) put(kind *convert.Kind, now *object) {
+	isGood := s.judge(objectKey{kind, now.name}, now.refused)
+	last := s.objects[kind][now.name].value
+	isNew := isGood && !kind.IsSame(last, now.value)
+	if isNew {
+		last = now.value
+	}
+	if s.objects[kind] == nil {
+		s.objects[kind] = map[model.ObjectName]kept{}
+	}
+	s.objects[kind][now.name] = kept{now.uid, last}
+	if isNew {
+		s.decide(kind, now.name, now.value)
+	}
+}
+
+// remove takes in that an object is gone.
+func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
+	s.judge(objectKey{kind, name}, nil)
+	last := s.objects[kind][name].value
+	delete(s.objects[kind], name)
+	if last != nil {
+		s.decide(kind, name, nil)
+	}
+}
+
+// replace takes in all objects of a kind.
+func (s *state) replace(kind *convert.Kind, all []*object) {
+	exists := make(map[model.ObjectName]bool, len(all))
+	for _, object := range all {
+		exists[object.name] = true
+		s.put(kind, object)
+	}
+	for name := range s.objects[kind] {
+		if !exists[name] {
+			s.remove(kind, name)
+		}
+	}
+	if kind == convert.OtherNodes {
+		s.knowsOthers = true
+		s.serveHeld()
+	}
+}
+
+// judge takes in the problems of an object, and reports whether it has none.
+func (s *state) judge(key objectKey, problems []convert.Problem) (isGood bool) {
+	if slices.Equal(s.refused[key], problems) {
+		return len(problems) == 0
 	}
 	if len(problems) == 0 {
 		delete(s.refused, key)
@@ -90,62 +132,19 @@ func (s *state) judge(kind string, name model.ObjectName, problems []convert.Pro
 		s.refused[key] = problems
 	}
 	s.isNews = true
-	return len(problems) == 0, wasRefused
+	return len(problems) == 0
 }
 
-// isNew reports whether a good version must be delivered: it differs from the one before, or that one was refused.
-func isNew[T any](before, now *object[T], wasRefused bool, equal func(a, b T) bool) bool {
-	if before == nil {
-		var none T
-		return wasRefused || !reflect.DeepEqual(now.value, none)
+// decide decides about a value that is new, or nil.
+func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
+	switch kind {
+	case convert.Services:
+		service, _ := value.(*model.Service)
+		s.decideService(name, service)
+	case convert.Nodes, convert.OtherNodes:
+		node, _ := value.(*model.Node)
+		s.decideNode(kind, name, node)
+	default:
+		kind.Note(&s.change, name, value)
 	}
-	return wasRefused || !equal(before.value, now.value)
-}
-
-func (s *state) putSlice(before, now *object[*model.EndpointSlice]) {
-	isGood, wasRefused := s.judge(convert.EndpointSliceKind, now.name, now.refused)
-	if isGood && isNew(before, now, wasRefused, equalSlices) {
-		s.noteSlice(now.name, now.value)
-	}
-}
-
-// equalSlices compares what decides about traffic. When it was caused is no reason to look at a slice again.
-func equalSlices(a, b *model.EndpointSlice) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	later := *b
-	later.TriggeredAt = a.TriggeredAt
-	return reflect.DeepEqual(a, &later)
-}
-
-func (s *state) sliceGone(name model.ObjectName) {
-	s.judge(convert.EndpointSliceKind, name, nil)
-	s.noteSlice(name, nil)
-}
-
-func (s *state) noteSlice(name model.ObjectName, slice *model.EndpointSlice) {
-	if s.change.Slices == nil {
-		s.change.Slices = map[model.ObjectName]*model.EndpointSlice{}
-	}
-	s.change.Slices[name] = slice
-}
-
-func (s *state) putServiceCIDR(before, now *object[[]netip.Prefix]) {
-	isGood, wasRefused := s.judge(convert.ServiceCIDRKind, now.name, now.refused)
-	if isGood && isNew(before, now, wasRefused, slices.Equal) {
-		s.noteServiceCIDR(now.name, now.value)
-	}
-}
-
-func (s *state) serviceCIDRGone(name model.ObjectName) {
-	s.judge(convert.ServiceCIDRKind, name, nil)
-	s.noteServiceCIDR(name, nil)
-}
-
-func (s *state) noteServiceCIDR(name model.ObjectName, prefixes []netip.Prefix) {
-	if s.change.ServiceCIDRs == nil {
-		s.change.ServiceCIDRs = map[string][]netip.Prefix{}
-	}
-	s.change.ServiceCIDRs[name.Name] = prefixes
 }

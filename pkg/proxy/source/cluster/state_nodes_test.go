@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
-	n1, n2 := nodeObject("n1", map[string]string{rack: "1"}), nodeObject("n2", map[string]string{rack: "2"})
+	n1, n2 := nodeObject("n1", map[string]string{rack: "1"}), nodeObject("n2", map[string]string{rack: "2", row: "3"})
 	history(t,
 		step{"keys that slices answer need no nodes",
 			func(w *world) { w.service("plain", 80, policy.Hostname, policy.Zone, policy.AnyNode) }, "service/plain:80"},
@@ -16,70 +18,80 @@ func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
 		step{"one with a key waits", func(w *world) { w.service("web", 81, rack) }, ""},
 		step{"nothing else does", func(w *world) { w.service("plain", 82) }, "service/plain:82"},
 		step{"the latest version that waits counts", func(w *world) { w.service("web", 83, rack, policy.AnyNode) }, ""},
-		step{"nodes come one by one", func(w *world) { w.putNode(w.coming, n1) }, ""},
-		step{"all are listed", func(w *world) { w.putNode(w.coming, n2); w.listed(w.coming) }, "node/n1{rack=1} node/n2{rack=2} service/web:83"},
+		step{"one is deleted while it waits", func(w *world) { w.service("shop", 80, rack); w.deleteService("shop") }, "-service/shop"},
+		step{"all nodes are listed", func(w *world) { w.list(n1, n2) }, "node/n1{rack=1} node/n2{rack=2} service/web:83"},
 		step{"another Service need not wait", func(w *world) { w.service("shop", 80, rack) }, "service/shop:80"},
-		step{"one with another key waits", func(w *world) { w.service("shop", 81, rack, row) }, ""},
-		step{"the nodes in force are followed meanwhile",
-			func(w *world) { w.putNode(w.nodes, nodeObject("n1", map[string]string{rack: "9"})) }, "node/n1{rack=9}"},
-		step{"it is deleted while it waits", func(w *world) { w.deleteService("shop") }, "-service/shop"},
-		step{"the last Service that needs nodes goes", func(w *world) { w.deleteService("web") }, "-node/n1 -node/n2 -service/web"},
+		step{"nor one with another key", func(w *world) { w.service("shop", 81, rack, row) }, "node/n2{rack=2,row=3} service/shop:81"},
+		step{"the nodes are followed", func(w *world) { w.other("n1", map[string]string{rack: "9"}) }, "node/n1{rack=9}"},
+		step{"a version without keys does not wait", func(w *world) { w.service("shop", 82) }, "service/shop:82"},
+		step{"the nodes stay while a Service needs them", func(w *world) { wantDropped(t, w, false) }, ""},
+		step{"the last one that needs them goes", func(w *world) { w.deleteService("web") }, "-service/web"},
+		step{"they are dropped", func(w *world) { wantDropped(t, w, true) }, "-node/n1 -node/n2"},
+		step{"a Service waits again", func(w *world) { w.service("web", 84, rack) }, ""},
 	)
+}
+
+func wantDropped(t *testing.T, w *world, want bool) {
+	t.Helper()
+	if got := w.dropOthers(); got != want {
+		t.Errorf("the other nodes were dropped: %v, want %v", got, want)
+	}
 }
 
 func TestNodesAreDeliveredWhenALabelInUseChanges(t *testing.T) {
 	labels := func(rackValue, rowValue string) map[string]string {
 		return map[string]string{rack: rackValue, row: rowValue}
 	}
-	both := func(w *world) {
-		w.service("a", 80, rack)
-		w.service("b", 80, row)
-		w.list(nodeObject("n1", labels("1", "1")))
-	}
 	history(t,
-		step{"nodes are listed", both, "node/n1{rack=1,row=1} service/a:80 service/b:80"},
-		step{"nothing of it changes", func(w *world) { w.putNode(w.nodes, nodeObject("n1", labels("1", "1"))) }, ""},
-		step{"a label changes", func(w *world) { w.putNode(w.nodes, nodeObject("n1", labels("2", "1"))) }, "node/n1{rack=2,row=1}"},
+		step{"nodes are listed", func(w *world) {
+			w.service("a", 80, rack)
+			w.service("b", 80, row)
+			w.list(nodeObject("n1", labels("1", "1")))
+		}, "node/n1{rack=1,row=1} service/a:80 service/b:80"},
+		step{"nothing of it changes", func(w *world) { w.other("n1", labels("1", "1")) }, ""},
+		step{"a label changes", func(w *world) { w.other("n1", labels("2", "1")) }, "node/n1{rack=2,row=1}"},
 		step{"a key goes out of use", func(w *world) { w.deleteService("b") }, "-service/b"},
-		step{"its label changes", func(w *world) { w.putNode(w.nodes, nodeObject("n1", labels("2", "2"))) }, ""},
-		step{"it comes into use again, and is listed anew", func(w *world) { w.service("b", 81, row) }, ""},
-		step{"all nodes are told, and those that went are gone",
-			func(w *world) { w.list(nodeObject("n2", labels("2", "2"))) }, "-node/n1 node/n2{rack=2,row=2} service/b:81"},
-		step{"a node goes", func(w *world) { w.nodeGone(w.nodes, nodeObject("n2", nil).name) }, "-node/n2"},
+		step{"its label changes", func(w *world) { w.other("n1", labels("2", "2")) }, ""},
+		step{"it comes into use again", func(w *world) { w.service("b", 81, row) }, "node/n1{rack=2,row=2} service/b:81"},
+		step{"it goes and comes back, and its label is the same", func(w *world) { w.deleteService("b"); w.service("b", 82, row) }, "service/b:82"},
+		step{"after an outage", func(w *world) { w.list(nodeObject("n2", labels("2", "2"))) }, "-node/n1 node/n2{rack=2,row=2}"},
+		step{"a node goes", func(w *world) { w.remove(convert.OtherNodes, model.ObjectName{Name: "n2"}) }, "-node/n2"},
 	)
 }
 
 func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	history(t,
-		step{"Services wait", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, rack) }, ""},
-		step{"not yet", func(w *world) { w.passes(testPace.patience * 9 / 10) }, ""},
-		step{"the list is overdue", func(w *world) { w.passes(testPace.patience / 10) }, "service/shop:80 service/web:80"},
+		step{"Services wait", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, row) }, ""},
+		step{"the list is overdue", func(w *world) {
+			if got := w.waitNoLonger(); got != 2 {
+				t.Errorf("%d Services waited, want 2", got)
+			}
+		}, "service/shop:80 service/web:80"},
 		step{"nobody waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
-		step{"another key is waited for", func(w *world) { w.service("web", 82, row) }, ""},
-		step{"the list that is under way comes",
-			func(w *world) { w.list(nodeObject("n1", map[string]string{rack: "1"})) }, "node/n1{rack=1}"},
-		step{"the next one comes",
-			func(w *world) { w.list(nodeObject("n1", map[string]string{rack: "1", row: "2"})) }, "node/n1{rack=1,row=2} service/web:82"},
+		step{"whatever it names", func(w *world) { w.service("web", 82, "example.com/other") }, "service/web:82"},
+		step{"it comes", func(w *world) { w.list(nodeObject("n1", map[string]string{row: "1"})) }, "node/n1{row=1}"},
 	)
 }
 
-func TestAKeyThatGoesBeforeItsListComesIsNotListed(t *testing.T) {
+// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of somebody else waiting, takes
+// no memory, and makes nobody look at nodes that do not have the label.
+func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	w := newWorld()
-	w.service("a", 80, rack)
-	w.list()
-	inForce := w.nodes
-	w.service("b", 80, row)
-	w.passes(testPace.interval)
-	if w.coming == nil || !w.coming.isBegun() {
-		t.Fatal("the other key is not listed")
+	w.service("attacker", 80, "evil.example/first")
+	w.list(nodeObject("n1", map[string]string{rack: "1"}))
+	w.delivered()
+	for i := range 1000 {
+		w.service("attacker", 80, policy.Key(fmt.Sprintf("evil.example/%d", i)))
+		if got := w.delivered(); got != "service/attacker:80" {
+			t.Fatalf("edit %d delivers %q, want the Service alone", i, got)
+		}
 	}
-	w.deleteService("b")
-	if w.coming != nil || w.nodes != inForce {
-		t.Error("nodes are listed for a key that nobody names")
+	if len(w.uses) != 1 || len(w.keys) != 1 || len(w.held) != 0 {
+		t.Errorf("%d keys of %d Services are known and %d wait, want one, one and none", len(w.uses), len(w.keys), len(w.held))
 	}
-	w.listed(newNodeSet(keySet{}))
-	if w.nodes != inForce {
-		t.Error("a set that was given up took over")
+	w.service("victim", 80, rack)
+	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {
+		t.Errorf("a Service of somebody else delivers %q, want %q", got, want)
 	}
 }
 
@@ -90,13 +102,12 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 	for i := range services {
 		w.service(fmt.Sprintf("s%d", i), 80, rack)
 	}
-	if len(w.held) != services || w.uses.counts[rack] != services {
-		t.Fatalf("%d Services wait and %d name the key, want %d", len(w.held), w.uses.counts[rack], services)
+	if len(w.held) != services || w.uses[rack] != services {
+		t.Fatalf("%d Services wait and %d name the key, want %d", len(w.held), w.uses[rack], services)
 	}
-	set := w.coming
 	w.list()
 	update, _ := w.take()
-	if len(update.Change.Services) != services || len(w.held) != 0 || w.uses.counts[rack] != services || w.nodes != set {
+	if len(update.Change.Services) != services || len(w.held) != 0 || w.uses[rack] != services {
 		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.held))
 	}
 }

@@ -42,12 +42,12 @@ func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
 		step{"something else about it changes", func(w *world) { w.service("web", 80) }, ""},
 		step{"it changes", func(w *world) { w.service("web", 81) }, "service/web:81"},
 		step{"a bad version leaves the last one in force", func(w *world) { w.putVersion("web", nil, bad) }, ""},
-		step{"it is put right as it was", func(w *world) { w.service("web", 81) }, "service/web:81"},
+		step{"it is put right as it was", func(w *world) { w.service("web", 81) }, ""},
 		step{"it is not ours any more", func(w *world) { w.putVersion("web", nil) }, "-service/web"},
 		step{"it is still not ours", func(w *world) { w.putVersion("web", nil) }, ""},
 		step{"it is ours again", func(w *world) { w.service("web", 81) }, "service/web:81"},
 		step{"it goes", func(w *world) { w.deleteService("web") }, "-service/web"},
-		step{"it goes and comes back before anybody looks", func(w *world) { w.deleteService("web"); w.service("web", 82) }, "service/web:82"},
+		step{"it goes, is not there any more, and comes back", func(w *world) { w.deleteService("web"); w.service("web", 82) }, "service/web:82"},
 		step{"another comes that is not ours", func(w *world) { w.putVersion("foreign", nil) }, ""},
 		step{"another comes that is bad", func(w *world) { w.putVersion("bad", nil, bad) }, ""},
 	)
@@ -66,27 +66,49 @@ func TestASliceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
 		step{"it changes", func(w *world) { w.slice(at(2, "10.0.0.1", "10.0.0.2")) }, "slice/a:2"},
 		step{"it becomes headless", func(w *world) { w.slice(nil) }, "-slice/a"},
 		step{"it is not any more", func(w *world) { w.slice(at(3, "10.0.0.1")) }, "slice/a:1"},
-		step{"it goes", func(w *world) { w.sliceGone(nameOf("a")) }, "-slice/a"},
+		step{"it goes", func(w *world) { w.remove(convert.EndpointSlices, nameOf("a")) }, "-slice/a"},
 	)
 }
 
 func TestServiceCIDRsAreDelivered(t *testing.T) {
-	object := func(text string) *object[[]netip.Prefix] {
-		return &object[[]netip.Prefix]{name: model.ObjectName{Name: "a"}, value: []netip.Prefix{netip.MustParsePrefix(text)}}
+	name := model.ObjectName{Name: "a"}
+	put := func(text string) func(*world) {
+		return func(w *world) {
+			w.put(convert.ServiceCIDRs, &object{name: name, value: []netip.Prefix{netip.MustParsePrefix(text)}})
+		}
 	}
-	first, second := object("10.96.0.0/16"), object("10.97.0.0/16")
 	history(t,
-		step{"one comes", func(w *world) { w.putServiceCIDR(nil, first) }, "range/a:[10.96.0.0/16]"},
-		step{"its status changes", func(w *world) { w.putServiceCIDR(first, object("10.96.0.0/16")) }, ""},
-		step{"it changes", func(w *world) { w.putServiceCIDR(first, second) }, "range/a:[10.97.0.0/16]"},
-		step{"it goes", func(w *world) { w.serviceCIDRGone(second.name) }, "range/a:[]"},
+		step{"one comes", put("10.96.0.0/16"), "range/a:[10.96.0.0/16]"},
+		step{"its status changes", put("10.96.0.0/16"), ""},
+		step{"it changes", put("10.97.0.0/16"), "range/a:[10.97.0.0/16]"},
+		step{"it goes", func(w *world) { w.remove(convert.ServiceCIDRs, name) }, "range/a:[]"},
+	)
+}
+
+// TestAListTakesTheWholeStateOver: what it lacks is gone, as after an outage. All of it is one change.
+func TestAListTakesTheWholeStateOver(t *testing.T) {
+	of := func(name string, port uint16) *object {
+		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
+	}
+	bad := &object{name: nameOf("bad"), refused: []convert.Problem{problem("Service default/bad", "why")}}
+	history(t,
+		step{"a list", func(w *world) { w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad}) },
+			"service/a:1 service/b:1 service/c:1"},
+		step{"another one", func(w *world) { w.replace(convert.Services, []*object{of("b", 1), of("c", 2), of("d", 1)}) },
+			"-service/a service/c:2 service/d:1"},
+		step{"nothing is refused any more", func(w *world) {
+			if len(w.refused) > 0 {
+				t.Errorf("refused are %v", w.refused)
+			}
+		}, ""},
+		step{"an empty one", func(w *world) { w.replace(convert.Services, nil) }, "-service/b -service/c -service/d"},
 	)
 }
 
 func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 	zone := string(policy.Zone)
 	own := func(labels map[string]string) func(*world) {
-		return func(w *world) { w.putOwn(nil, nodeObject("self", labels)) }
+		return func(w *world) { w.put(convert.Nodes, nodeObject("self", labels)) }
 	}
 	history(t,
 		step{"it comes", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
@@ -94,9 +116,11 @@ func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 		step{"the zone changes", own(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
 		step{"a Service names another label", func(w *world) { w.service("web", 80, rack); w.list() }, "node/self{rack=2,zone=b} service/web:80"},
 		step{"that label changes", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
-		step{"nobody names it any more", func(w *world) { w.service("web", 80) }, "node/self{zone=b} service/web:80"},
-		step{"it goes", func(w *world) { w.ownGone(model.ObjectName{Name: "self"}) }, "-node/self"},
-		step{"it comes back as it was", own(map[string]string{zone: "b", rack: "3"}), "node/self{zone=b}"},
+		step{"nobody names it any more", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"that label changes", own(map[string]string{zone: "b", rack: "4"}), ""},
+		step{"it is named again", func(w *world) { w.service("web", 80, rack) }, "node/self{rack=4,zone=b} service/web:80"},
+		step{"it goes", func(w *world) { w.remove(convert.Nodes, model.ObjectName{Name: "self"}) }, "-node/self"},
+		step{"it comes back as it was", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
 	)
 }
 

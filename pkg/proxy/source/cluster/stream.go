@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew: those of
+// client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). What is not answered at all never comes so far: see
+// untilAnswered.
+var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
+
+const refusalReset = 2 * time.Minute
+
+// askAgain is how long after a resource was found missing it is asked for again, and up to twice that: the API server may have been
+// upgraded. A watch lasts as long.
+const askAgain = 5 * time.Minute
+
+// object is what is made of an object as soon as it arrives.
+type object struct {
+	name    model.ObjectName // without a namespace if the kind is cluster-scoped
+	uid     types.UID
+	value   any               // nil if the object is not ours to serve, or refused
+	refused []convert.Problem // why the object is refused; none if it is not
+}
+
+// stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is its store.
+type stream struct {
+	cluster   *Cluster
+	kind      *convert.Kind
+	resource  string // in messages and outages
+	listWatch *cache.ListWatch
+
+	names  interner        // of the Reflector's goroutine
+	done   <-chan struct{} // closed when the stream is to end: nothing reaches the state any more
+	exists atomic.Bool     // the API server has listed the resource
+	listed chan struct{}   // closed when the state has the first list
+	// forbidden is closed when the API server has forbidden to list the resource.
+	forbidden chan struct{}
+
+	closeListed, closeForbidden func()
+}
+
+func (c *Cluster) newStream(kind *convert.Kind, resource string, listWatch *cache.ListWatch) *stream {
+	s := &stream{
+		cluster: c, kind: kind, resource: resource, listWatch: listWatch, listed: make(chan struct{}), forbidden: make(chan struct{}),
+	}
+	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
+	s.closeForbidden = sync.OnceFunc(func() { close(s.forbidden) })
+	return s
+}
+
+// follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass because the API
+// server has too many requests notices it only afterwards, up to a minute later (client-go v0.37, watchList in reflector.go).
+// Until then it asks nothing, and what it hands over is not taken.
+func (s *stream) follow(ctx context.Context) {
+	s.done = ctx.Done()
+	observed := s.cluster.outages.observe(s.resource, s.listWatch, s.isMissing)
+	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{Name: s.resource, TypeDescription: s.resource})
+	pauses := refusals.DelayWithReset(clock.RealClock{}, refusalReset)
+	go func() {
+		// Not RunWithContext: it logs each attempt that fails, and the operator is told of each outage once.
+		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
+				s.failed(ctx, err)
+			}
+			return false, nil
+		})
+	}()
+}
+
+// failed takes in why the API server does not list, or watch.
+func (s *stream) failed(ctx context.Context, err error) {
+	s.cluster.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
+	if apierrors.IsForbidden(err) {
+		s.closeForbidden()
+	}
+	if !s.isMissing(err) {
+		return
+	}
+	s.takeMissing()
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait.Jitter(askAgain, 1)):
+	}
+}
+
+// isMissing reports whether an error says that the cluster has no such resource, which it need not have. Once the resource was there
+// it is an error like any other: one API server of several may be an older one, and what the others said stays in force.
+func (s *stream) isMissing(err error) bool {
+	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
+}
+
+// takeMissing takes a resource that is missing for one without objects.
+func (s *stream) takeMissing() {
+	select {
+	case <-s.listed:
+	default:
+		s.cluster.options.Log.Info(s.kind.Optional.Missing)
+		s.change(func(state *state) { state.replace(s.kind, nil) })
+		s.closeListed()
+	}
+}
+
+// strip makes of an object what is kept of it. The Reflector asks for that as soon as an object of a long list arrives, and hands
+// the result over; then it passes through.
+func (s *stream) strip(sent any) *object {
+	if stripped, isDone := sent.(*object); isDone {
+		return stripped
+	}
+	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
+	value, errs := s.kind.Convert(from, s.cluster.options.View)
+	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
+	return &object{
+		name: name, uid: from.GetUID(), value: s.names.value(value), refused: convert.Refused(s.kind.Name, name, errs),
+	}
+}
+
+// Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of what is kept.
+func (s *stream) Transformer() cache.TransformFunc {
+	return func(sent any) (any, error) { return s.strip(sent), nil }
+}
+
+// Add takes in an object that is new.
+func (s *stream) Add(sent any) error { return s.Update(sent) }
+
+// Update takes in a version of an object.
+func (s *stream) Update(sent any) error {
+	object := s.strip(sent)
+	s.change(func(state *state) { state.put(s.kind, object) })
+	return nil
+}
+
+// Delete takes in that an object is gone.
+func (s *stream) Delete(sent any) error {
+	from := sent.(metav1.Object)
+	name := model.ObjectName{Namespace: from.GetNamespace(), Name: from.GetName()}
+	s.change(func(state *state) { state.remove(s.kind, name) })
+	return nil
+}
+
+// Replace takes in a complete list, as one change.
+func (s *stream) Replace(list []any, _ string) error {
+	s.exists.Store(true)
+	objects := make([]*object, len(list))
+	for i, sent := range list {
+		objects[i] = s.strip(sent)
+	}
+	s.change(func(state *state) { state.replace(s.kind, objects) })
+	s.closeListed()
+	return nil
+}
+
+// Resync is for stores that hand over again what did not change.
+func (s *stream) Resync() error { return nil }
+
+// change lets the state decide about what came, unless the stream has ended.
+func (s *stream) change(decide func(*state)) {
+	s.cluster.change(func(state *state) {
+		select {
+		case <-s.done:
+		default:
+			decide(state)
+		}
+	})
+}
+
+// await waits until the state has the complete list. It returns false if the context ended before.
+func (s *stream) await(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.listed:
+		return true
+	}
+}
+
+// awaitOptional is await for a resource that may be forbidden: a role that is older than the resource does not name it. Then it waits
+// no longer than patience.
+func (s *stream) awaitOptional(ctx context.Context, patience time.Duration) bool {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if s.await(limited) {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.listed:
+		return true
+	case <-s.forbidden:
+		s.cluster.options.Log.Warn(s.kind.Optional.Forbidden)
+		return true
+	}
+}

@@ -1,0 +1,97 @@
+package convert
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Kind describes a kind of object that the proxy reads: how an API server is asked for it, what becomes of an object, and where
+// that stands in a change. Both sources read it here. kinds.go lists the kinds.
+type Kind struct {
+	Name            string // as in a manifest and in a Problem: "Service"
+	Group           schema.GroupVersion
+	IsClusterScoped bool
+
+	// Resource is the kind's name in the paths of an API server: "services".
+	Resource string
+	// AddToScheme registers the types of the group.
+	AddToScheme func(*runtime.Scheme) error
+	// Select says which objects an API server is asked for. Nil: all.
+	Select func(View) Selector
+	// IsMetadataOnly: an API server is asked for the metadata of the objects.
+	IsMetadataOnly bool
+	// Optional says what it means that the API server has no such resource, or forbids to list it. Nil: then there is no start.
+	Optional *Optional
+
+	// New returns an empty object of the kind's Kubernetes type.
+	New func() Object
+	// Complete fills in what the API server fills in when it takes an object. It may be nil.
+	Complete func(Object)
+	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it is refused.
+	Convert func(Object, View) (any, field.ErrorList)
+	// IsSame reports whether two values mean the same to whoever gets them. Either may be nil.
+	IsSame func(a, b any) bool
+	// Note puts a value into a change. Nil: the object is gone, or not ours to serve any more.
+	Note func(change *model.Change, name model.ObjectName, value any)
+}
+
+// Object is an object of Kubernetes.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// View says whose view of the cluster is wanted.
+type View struct {
+	// Node is the name of this node.
+	Node string
+	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves the Services
+	// without that label.
+	ServiceProxyName string
+}
+
+// Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.
+type Selector struct{ Labels, Fields string }
+
+// Optional are sentences for the log about a kind that the start does not wait for at any price.
+type Optional struct{ Missing, Forbidden string }
+
+// describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change returns the place
+// of such values in a change, by key.
+func describe[From any, To any, Key comparable, P interface {
+	*From
+	Object
+}](
+	kind Kind, convert func(P, View) (To, field.ErrorList), change func(*model.Change) *map[Key]To, key func(model.ObjectName) Key,
+) *Kind {
+	kind.New = func() Object { return P(new(From)) }
+	kind.Convert = func(object Object, view View) (any, field.ErrorList) {
+		value, errs := convert(object.(P), view)
+		if len(errs) > 0 || reflect.ValueOf(value).IsZero() {
+			return nil, errs
+		}
+		return value, nil
+	}
+	if kind.IsSame == nil {
+		kind.IsSame = reflect.DeepEqual
+	}
+	kind.Note = func(to *model.Change, name model.ObjectName, value any) {
+		values := change(to)
+		if *values == nil {
+			*values = map[Key]To{}
+		}
+		typed, _ := value.(To) // of nil: none
+		(*values)[key(name)] = typed
+	}
+	return &kind
+}
+
+// fullName and plainName are keys of a change.
+func fullName(name model.ObjectName) model.ObjectName { return name }
+func plainName(name model.ObjectName) string          { return name.Name }

@@ -1,0 +1,117 @@
+package convert
+
+import (
+	"net/netip"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has a function
+// that converts it, and a place in model.Change and model.Cluster.
+var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes}
+
+// Services are those of this proxy that have a ClusterIP.
+var Services = describe(
+	Kind{
+		Name: ServiceKind, Group: corev1.SchemeGroupVersion, Resource: "services", AddToScheme: corev1.AddToScheme,
+		Select: func(view View) Selector {
+			labels := "!" + policy.ServiceProxyNameLabel
+			if view.ServiceProxyName != "" {
+				labels = policy.ServiceProxyNameLabel + "=" + view.ServiceProxyName
+			}
+			return Selector{Labels: labels, Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
+		},
+	},
+	func(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
+		return Service(service, view.ServiceProxyName)
+	},
+	func(change *model.Change) *map[model.ObjectName]*model.Service { return &change.Services }, fullName,
+)
+
+// EndpointSlices are those of Services that have a ClusterIP.
+var EndpointSlices = describe(
+	Kind{
+		Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
+		Select:   func(View) Selector { return Selector{Labels: "!" + corev1.IsHeadlessService} },
+		Complete: func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
+		IsSame:   isSameSlice,
+	},
+	func(slice *discoveryv1.EndpointSlice, _ View) (*model.EndpointSlice, field.ErrorList) {
+		return EndpointSlice(slice)
+	},
+	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
+)
+
+// ServiceCIDRs are the ranges from which ClusterIPs are taken.
+var ServiceCIDRs = describe(
+	Kind{
+		Name: ServiceCIDRKind, Group: networkingv1.SchemeGroupVersion, Resource: "servicecidrs", AddToScheme: networkingv1.AddToScheme,
+		IsClusterScoped: true,
+		Optional: &Optional{
+			Missing:   "this cluster has no ServiceCIDRs (they came with Kubernetes 1.33); addresses of no Service are left alone",
+			Forbidden: "ServiceCIDRs may not be listed; starting without them: addresses of no Service are left alone until they may",
+		},
+	},
+	func(object *networkingv1.ServiceCIDR, _ View) ([]netip.Prefix, field.ErrorList) {
+		return ServiceCIDR(object)
+	},
+	func(change *model.Change) *map[string][]netip.Prefix { return &change.ServiceCIDRs }, plainName,
+)
+
+// Nodes are, of an API server, this one; a folder says what it has.
+var Nodes = describe(
+	Kind{
+		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", AddToScheme: corev1.AddToScheme, IsClusterScoped: true,
+		Select: func(view View) Selector {
+			return Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, view.Node).String()}
+		},
+	},
+	func(node *corev1.Node, _ View) (*model.Node, field.ErrorList) { return Node(node) }, nodesOf, plainName,
+)
+
+// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and they are only compared.
+var OtherNodes = describe(
+	Kind{
+		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
+		Select: func(view View) Selector {
+			return Selector{Fields: fields.OneTermNotEqualSelector(metav1.ObjectNameField, view.Node).String()}
+		},
+	},
+	func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
+		return &model.Node{Name: node.Name, Labels: node.Labels}, nil
+	},
+	nodesOf, plainName,
+)
+
+func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }
+
+// namePorts names ports as the API server does: a port without a name has the empty one, and belongs to the Service port without
+// a name.
+func namePorts(slice *discoveryv1.EndpointSlice) {
+	for i := range slice.Ports {
+		if slice.Ports[i].Name == nil {
+			slice.Ports[i].Name = new(string)
+		}
+	}
+}
+
+// isSameSlice compares what decides about traffic. When it was caused is no reason to look at a slice again.
+func isSameSlice(a, b any) bool {
+	before, _ := a.(*model.EndpointSlice)
+	after, _ := b.(*model.EndpointSlice)
+	if before == nil || after == nil {
+		return before == after
+	}
+	now := *after
+	now.TriggeredAt = before.TriggeredAt
+	return reflect.DeepEqual(before, &now)
+}

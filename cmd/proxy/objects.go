@@ -46,7 +46,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	if err != nil {
 		return model.Change{}, err
 	}
-	for _, problem := range update.Problems {
+	for _, problem := range update.Refused {
 		fmt.Fprintf(stderr, "warning: %s\n", problem)
 	}
 	return update.Change, nil

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
@@ -97,19 +98,19 @@ func TestAServiceThatIsCreatedAnewIsAnotherOne(t *testing.T) {
 	}
 	first := w.service("web", at("10.96.77.1"))
 	f.until("the Service is there", clusterIPIs("10.96.77.1"))
-	if uid, known := f.ServiceUID(web); uid != string(first.UID) || !known {
-		t.Errorf("ServiceUID() = %q, %v; want %q", uid, known, first.UID)
+	if uid := f.UID(convert.Services, web); uid != string(first.UID) {
+		t.Errorf("UID() = %q, want %q", uid, first.UID)
 	}
 	w.deleteService("web")
 	second := w.service("web", at("10.96.77.2"))
 	f.until("the other Service is there", clusterIPIs("10.96.77.2"))
-	if uid, _ := f.ServiceUID(web); uid != string(second.UID) {
-		t.Errorf("ServiceUID() = %q, want that of the other Service, %q", uid, second.UID)
+	if uid := f.UID(convert.Services, web); uid != string(second.UID) {
+		t.Errorf("UID() = %q, want that of the other Service, %q", uid, second.UID)
 	}
 	w.deleteService("web")
 	f.until("it is gone", hasNoService(web))
-	if uid, known := f.ServiceUID(web); known {
-		t.Errorf("ServiceUID() = %q after the Service is gone", uid)
+	if uid := f.UID(convert.Services, web); uid != "" {
+		t.Errorf("UID() = %q after the Service is gone", uid)
 	}
 }
 

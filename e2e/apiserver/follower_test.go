@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,8 +40,8 @@ type follower struct {
 	mu       sync.Mutex
 	state    *model.Cluster
 	updates  []convert.Update
-	problems []convert.Problem
-	outages  map[string]outage // those of now, by resource
+	problems map[convert.Problem]bool // those of now
+	outages  map[string]outage        // those of now, by resource
 }
 
 // outage is what was told about one.
@@ -52,7 +53,7 @@ type outage struct {
 // follow starts following as a node with this name until the test ends.
 func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower {
 	t.Helper()
-	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}}
+	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}, problems: map[convert.Problem]bool{}}
 	cluster, err := cluster.New(config, cluster.Options{
 		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		Interrupted: f.interrupted, Resumed: f.resumed,
@@ -79,7 +80,12 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 func (f *follower) deliver(update convert.Update) {
 	f.mu.Lock()
 	f.updates = append(f.updates, update)
-	f.problems = update.Problems
+	for _, problem := range update.PutRight {
+		delete(f.problems, problem)
+	}
+	for _, problem := range update.Refused {
+		f.problems[problem] = true
+	}
 	f.state.Apply(update.Change)
 	f.mu.Unlock()
 	f.busy.Lock()
@@ -151,20 +157,13 @@ func (f *follower) untilProblems(namespace string, want ...string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		got = nil
-		for _, problem := range f.problems {
-			if bytes.Contains([]byte(problem.Object), []byte(" "+namespace+"/")) {
+		for problem := range f.problems {
+			if problem.Name.Namespace == namespace {
 				got = append(got, problem.String())
 			}
 		}
-		if len(got) != len(want) {
-			return false
-		}
-		for i := range got {
-			if got[i] != want[i] {
-				return false
-			}
-		}
-		return true
+		slices.Sort(got)
+		return slices.Equal(got, want)
 	})
 }
 

@@ -68,8 +68,8 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
-			if len(update.Problems) > 0 {
-				t.Errorf("the proxy refuses some of it: %v", update.Problems)
+			if len(update.Refused) > 0 {
+				t.Errorf("the proxy refuses some of it: %v", update.Refused)
 			}
 			if nodes := len(update.Change.Nodes); nodes != 3 {
 				t.Errorf("the proxy sees %d nodes, want 3", nodes)

@@ -39,8 +39,8 @@ func (m *manifests) write(name, text string) {
 func (m *manifests) load() {
 	m.t.Helper()
 	update, err := m.folder.Load()
-	if err != nil || len(update.Problems) > 0 {
-		m.t.Fatalf("load the manifests: %v, %v", err, update.Problems)
+	if err != nil || len(update.Refused) > 0 {
+		m.t.Fatalf("load the manifests: %v, %v", err, update.Refused)
 	}
 	m.apply(update.Change)
 }

@@ -24,7 +24,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	report, err := s.proxy.Sync(s.t.Context())
 	ts.Check(err)
 	ts.Check(report.Unswept)
-	for _, problem := range loaded.Problems {
+	for _, problem := range loaded.Refused {
 		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
 	}
 	printLeftOut(ts.Stdout(), loaded.Change)

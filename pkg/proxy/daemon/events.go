@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
@@ -34,15 +33,14 @@ func (t *eventTeller) run(ctx context.Context) error {
 
 // refused tells of an object that is left out.
 func (t *eventTeller) refused(problem convert.Problem) {
-	if t == nil || problem.Object == "" {
+	if t == nil || problem.Name == (model.ObjectName{}) {
 		return
 	}
-	kind, name, _ := strings.Cut(problem.Object, " ")
 	reason := problem.Reason
 	if problem.Field != "" {
 		reason = problem.Field + ": " + reason
 	}
-	t.recorder.Report(events.Refused(t.reference(kind, objectName(name)), reason))
+	t.recorder.Report(events.Refused(reference(problem.Kind, problem.Name, problem.UID), reason))
 }
 
 // leftOut tells of the parts of an object that are left out.
@@ -99,24 +97,19 @@ func (t *eventTeller) foreignChange(change nft.ForeignChange) {
 	}
 }
 
-// reference refers to an object so that kubectl describe finds what is told about it.
+// reference refers to a Service or an EndpointSlice as it is now.
 func (t *eventTeller) reference(kind string, name model.ObjectName) events.Reference {
-	reference := events.Reference{Kind: kind, Namespace: name.Namespace, Name: name.Name}
-	switch kind {
-	case convert.ServiceKind:
-		reference.UID, _ = t.cluster.ServiceUID(name)
-	case convert.EndpointSliceKind:
-		reference.UID, _ = t.cluster.SliceUID(name)
-	case convert.NodeKind:
-		return events.Node(name.Name)
+	of := convert.Services
+	if kind == convert.EndpointSliceKind {
+		of = convert.EndpointSlices
 	}
-	return reference
+	return reference(kind, name, t.cluster.UID(of, name))
 }
 
-// objectName reads "NAMESPACE/NAME", or "NAME" of what has no namespace.
-func objectName(text string) model.ObjectName {
-	if namespace, name, ok := strings.Cut(text, "/"); ok {
-		return model.ObjectName{Namespace: namespace, Name: name}
+// reference refers to an object so that kubectl describe finds what is told about it.
+func reference(kind string, name model.ObjectName, uid string) events.Reference {
+	if kind == convert.NodeKind {
+		return events.Node(name.Name)
 	}
-	return model.ObjectName{Name: text}
+	return events.Reference{Kind: kind, Namespace: name.Namespace, Name: name.Name, UID: uid}
 }

@@ -1,11 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -24,9 +25,9 @@ type feed struct {
 	recorder *metrics.Recorder
 	teller   *eventTeller
 
-	started  bool              // the objects have been told once
-	problems []convert.Problem // told already, sorted
-	said     map[about][]string
+	started bool                     // the objects have been reported once
+	refused map[convert.Problem]bool // now
+	said    map[about][]string
 
 	// complete is for objects and interfaces, which are told by goroutines of their own.
 	complete *completion
@@ -38,7 +39,7 @@ func newFeed(
 ) *feed {
 	return &feed{
 		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, teller: teller,
-		said: map[about][]string{}, complete: newCompletion(origins),
+		refused: map[convert.Problem]bool{}, said: map[about][]string{}, complete: newCompletion(origins),
 	}
 }
 
@@ -51,7 +52,7 @@ type about struct {
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
 // one change after it.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
-	f.tell(update.Problems)
+	f.report(update)
 	f.warn(update.Change)
 	f.judgeNode(update.Change)
 	f.started = true
@@ -94,53 +95,40 @@ func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 	}
 }
 
-// tell logs what is newly refused and what was put right, and shows what is refused now. Both lists are sorted. Most updates change
-// nothing about them, however long they are.
-func (f *feed) tell(problems []convert.Problem) {
-	if slices.Equal(problems, f.problems) {
-		return
-	}
-	for _, problem := range missingFrom(f.problems, problems) {
+// report logs what is newly refused and what was put right, and shows what is refused now.
+func (f *feed) report(update convert.Update) {
+	for _, problem := range update.Refused {
 		f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
 		f.teller.refused(problem)
+		f.refused[problem] = true
 	}
-	for _, problem := range missingFrom(problems, f.problems) {
+	for _, problem := range update.PutRight {
 		f.log.Info("put right", "problem", problem.String())
+		delete(f.refused, problem)
 	}
-	f.problems = problems
-
-	sentences := make([]string, 0, len(problems))
-	for _, problem := range problems {
-		sentences = append(sentences, problem.String())
+	if len(update.Refused)+len(update.PutRight) == 0 {
+		return
+	}
+	problems := slices.SortedFunc(maps.Keys(f.refused), convert.Problem.Compare)
+	sentences := make([]string, len(problems))
+	for i, problem := range problems {
+		sentences[i] = problem.String()
 	}
 	f.status.Problems(sentences)
 	f.recorder.ObjectsRefused(refusedByKind(problems))
 }
 
-// missingFrom returns those of the problems that a sorted list does not have.
-func missingFrom(list, problems []convert.Problem) []convert.Problem {
-	return slices.DeleteFunc(slices.Clone(problems), func(problem convert.Problem) bool {
-		_, found := slices.BinarySearchFunc(list, problem, convert.Problem.Compare)
-		return found
-	})
-}
-
 // refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind File.
 func refusedByKind(problems []convert.Problem) map[string]int {
-	type object struct{ file, name string }
-	counted := map[object]bool{}
+	counted := map[convert.Problem]bool{}
 	counts := map[string]int{}
 	for _, problem := range problems {
-		this := object{problem.File, problem.Object}
-		if counted[this] {
-			continue
+		object := problem
+		object.Field, object.Reason = "", ""
+		if !counted[object] {
+			counted[object] = true
+			counts[cmp.Or(problem.Kind, "File")]++
 		}
-		counted[this] = true
-		kind, _, _ := strings.Cut(problem.Object, " ")
-		if kind == "" {
-			kind = "File"
-		}
-		counts[kind]++
 	}
 	return counts
 }

@@ -145,11 +145,13 @@ func TestWhatIsRefusedIsToldOnce(t *testing.T) {
 	var log strings.Builder
 	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
 	problem := func(name string) convert.Problem {
-		return convert.Problem{Object: "Service shop/" + name, Reason: "no port"}
+		return convert.Problem{Kind: convert.ServiceKind, Name: model.ObjectName{Namespace: "shop", Name: name}, Reason: "no port"}
 	}
 	a, b, c := problem("a"), problem("b"), problem("c")
+	var before []convert.Problem
 	for _, problems := range [][]convert.Problem{{b}, {b}, {a, b}, {b, c}, nil} {
-		feed.tell(problems)
+		feed.report(convert.NewUpdate(model.Change{}, before, problems))
+		before = problems
 	}
 	for sentence, want := range map[string]int{"left out": 3, "put right": 3, "shop/a": 2, "shop/b": 2, "shop/c": 2} {
 		if got := strings.Count(log.String(), sentence); got != want {

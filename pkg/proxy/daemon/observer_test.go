@@ -300,7 +300,7 @@ func stepsThatMove() []moved {
 			o.ask("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
 		{"a health check's port is taken", takeHealthCheckPort, []string{"vicinity_health_check_listeners_failed 1\n"}},
-		{"a manifest does not parse", func(o *observed) { o.feed.tell(problemsOf(o.t, "{broken")) }, []string{
+		{"a manifest does not parse", func(o *observed) { o.feed.report(convert.Update{Refused: problemsOf(o.t, "{broken")}) }, []string{
 			`vicinity_objects_refused{kind="File"} 1` + "\n",
 		}},
 		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
@@ -334,7 +334,7 @@ func problemsOf(t *testing.T, text string) []convert.Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return update.Problems
+	return update.Refused
 }
 
 func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {

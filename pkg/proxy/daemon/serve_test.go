@@ -21,14 +21,17 @@ import (
 )
 
 func TestARefusedObjectCountsOnceHoweverManyProblemsItHas(t *testing.T) {
+	named := func(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
 	got := refusedByKind([]convert.Problem{
 		{File: "a.yaml", Reason: "does not parse"},
-		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[0].port"},
-		{File: "b.yaml", Object: "Service shop/web", Field: "spec.ports[1].port"},
-		{File: "b.yaml", Object: "Service shop/api"},
-		{File: "b.yaml", Object: "EndpointSlice shop/web-1"},
+		{File: "a.yaml", Reason: "does not parse (document at line 7)"},
+		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[0].port"},
+		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[1].port"},
+		{File: "b.yaml", Kind: "Service", Name: named("api")},
+		{File: "b.yaml", Kind: "Service", Line: 9},
+		{File: "b.yaml", Kind: "EndpointSlice", Name: named("web-1")},
 	})
-	if diff := cmp.Diff(map[string]int{"File": 1, "Service": 2, "EndpointSlice": 1}, got); diff != "" {
+	if diff := cmp.Diff(map[string]int{"File": 1, "Service": 3, "EndpointSlice": 1}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

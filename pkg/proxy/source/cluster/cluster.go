@@ -137,7 +137,7 @@ func (c *Cluster) change(decide func(*state)) {
 	defer c.mu.Unlock()
 	needed := c.state.needsOthers()
 	decide(c.state)
-	if c.state.hasNews() {
+	if c.state.mayHaveNews() {
 		wake(c.fresh)
 	}
 	if c.state.needsOthers() != needed {
@@ -153,19 +153,9 @@ func wake(tokens chan<- struct{}) {
 	}
 }
 
-// ServiceUID returns the UID of a Service of this proxy, for references to it, and whether there is such a Service.
-func (c *Cluster) ServiceUID(name model.ObjectName) (uid string, known bool) {
-	return c.uid(convert.Services, name)
-}
-
-// SliceUID returns the UID of an EndpointSlice, for references to it, and whether there is such a slice.
-func (c *Cluster) SliceUID(name model.ObjectName) (uid string, known bool) {
-	return c.uid(convert.EndpointSlices, name)
-}
-
-func (c *Cluster) uid(kind *convert.Kind, name model.ObjectName) (uid string, known bool) {
+// UID returns the UID of an object of a kind, for references to it; empty if there is none.
+func (c *Cluster) UID(kind *convert.Kind, name model.ObjectName) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept, known := c.state.objects[kind][name]
-	return string(kept.uid), known
+	return c.state.objects[kind][name].uid
 }

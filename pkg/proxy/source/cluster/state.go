@@ -1,10 +1,7 @@
 package cluster
 
 import (
-	"maps"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -19,11 +16,9 @@ type state struct {
 
 	// change is what was not delivered yet.
 	change model.Change
-	// refused are the problems of the refused objects, and problems all of them, sorted, as they were delivered last. isNews: they
-	// are not the same any more.
-	refused  map[objectKey][]convert.Problem
-	problems []convert.Problem
-	isNews   bool
+	// refused are the problems of the refused objects, and judged those that were delivered last of the objects of which they are
+	// others now.
+	refused, judged map[convert.ObjectKey][]convert.Problem
 
 	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and held those
 	// versions that wait for nodes.
@@ -39,22 +34,17 @@ type state struct {
 
 // kept is what is kept of an object.
 type kept struct {
-	uid types.UID
+	uid string
 	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it is, so nobody
 	// changes it.
 	value any
 }
 
-// objectKey names an object among those of all kinds.
-type objectKey struct {
-	kind *convert.Kind
-	name model.ObjectName
-}
-
 func newState() *state {
 	return &state{
 		objects: map[*convert.Kind]map[model.ObjectName]kept{},
-		refused: map[objectKey][]convert.Problem{},
+		refused: map[convert.ObjectKey][]convert.Problem{},
+		judged:  map[convert.ObjectKey][]convert.Problem{},
 		keys:    map[model.ObjectName][]policy.Key{},
 		uses:    map[policy.Key]int{},
 		held:    map[model.ObjectName]*model.Service{},
@@ -64,21 +54,22 @@ func newState() *state {
 
 // take returns what is new since the last call, and whether anything is.
 func (s *state) take() (convert.Update, bool) {
-	if s.isNews {
-		s.problems = slices.Concat(slices.Collect(maps.Values(s.refused))...)
-		slices.SortFunc(s.problems, convert.Problem.Compare)
+	var before, after []convert.Problem
+	for key, problems := range s.judged {
+		before, after = append(before, problems...), append(after, s.refused[key]...)
 	}
-	update, isNew := convert.Update{Change: s.change, Problems: s.problems}, s.hasNews()
-	s.change, s.isNews = model.Change{}, false
-	return update, isNew
+	update := convert.NewUpdate(s.change, before, after)
+	s.change = model.Change{}
+	clear(s.judged)
+	return update, !update.IsEmpty()
 }
 
-// hasNews reports whether there is something to deliver.
-func (s *state) hasNews() bool { return s.isNews || !s.change.IsEmpty() }
+// mayHaveNews reports whether there may be something to deliver: what was refused may have been put right meanwhile.
+func (s *state) mayHaveNews() bool { return len(s.judged) > 0 || !s.change.IsEmpty() }
 
 // put takes in a version of an object. A bad one leaves the last good one in force.
 func (s *state) put(kind *convert.Kind, now *object) {
-	isGood := s.judge(objectKey{kind, now.name}, now.refused)
+	isGood := s.judge(convert.ObjectKey{Kind: kind, Name: now.name}, now.refused)
 	last := s.objects[kind][now.name].value
 	isNew := isGood && !kind.IsSame(last, now.value)
 	if isNew {
@@ -95,7 +86,7 @@ func (s *state) put(kind *convert.Kind, now *object) {
 
 // remove takes in that an object is gone.
 func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
-	s.judge(objectKey{kind, name}, nil)
+	s.judge(convert.ObjectKey{Kind: kind, Name: name}, nil)
 	last := s.objects[kind][name].value
 	delete(s.objects[kind], name)
 	if last != nil {
@@ -122,16 +113,18 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 }
 
 // judge takes in the problems of an object, and reports whether it has none.
-func (s *state) judge(key objectKey, problems []convert.Problem) (isGood bool) {
-	if slices.Equal(s.refused[key], problems) {
+func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) (isGood bool) {
+	before := s.refused[key]
+	if slices.Equal(before, problems) {
 		return len(problems) == 0
 	}
-	if len(problems) == 0 {
-		delete(s.refused, key)
-	} else {
+	if _, isJudged := s.judged[key]; !isJudged {
+		s.judged[key] = before
+	}
+	delete(s.refused, key)
+	if len(problems) > 0 {
 		s.refused[key] = problems
 	}
-	s.isNews = true
 	return len(problems) == 0
 }
 

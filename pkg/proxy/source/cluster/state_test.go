@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -31,12 +32,12 @@ func history(t *testing.T, steps ...step) {
 	}
 }
 
-func problem(object, reason string) convert.Problem {
-	return convert.Problem{Object: object, Reason: reason}
+func problem(name, reason string) convert.Problem {
+	return convert.Problem{Kind: convert.ServiceKind, Name: nameOf(name), Reason: reason}
 }
 
 func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
-	bad := problem("Service default/web", "bad")
+	bad := problem("web", "bad")
 	history(t,
 		step{"it comes", func(w *world) { w.service("web", 80) }, "service/web:80"},
 		step{"something else about it changes", func(w *world) { w.service("web", 80) }, ""},
@@ -90,7 +91,7 @@ func TestAListTakesTheWholeStateOver(t *testing.T) {
 	of := func(name string, port uint16) *object {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
 	}
-	bad := &object{name: nameOf("bad"), refused: []convert.Problem{problem("Service default/bad", "why")}}
+	bad := &object{name: nameOf("bad"), refused: []convert.Problem{problem("bad", "why")}}
 	history(t,
 		step{"a list", func(w *world) { w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad}) },
 			"service/a:1 service/b:1 service/c:1"},
@@ -124,25 +125,32 @@ func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 	)
 }
 
-func TestProblemsAreDeliveredCompleteSortedAndOnlyWhenTheyChange(t *testing.T) {
+func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 	w := newWorld()
-	expect := func(what string, wantNews bool, want ...convert.Problem) {
+	type problems []convert.Problem
+	expect := func(what string, refused, putRight problems) {
 		t.Helper()
 		update, isNew := w.take()
-		if diff := cmp.Diff(want, update.Problems); diff != "" || isNew != wantNews {
-			t.Errorf("%s: news: %v, want %v; problems (-want +got):\n%s", what, isNew, wantNews, diff)
+		got, want := [2]problems{update.Refused, update.PutRight}, [2]problems{refused, putRight}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || isNew != (len(refused)+len(putRight) > 0) {
+			t.Errorf("%s: news: %v; newly refused, and put right (-want +got):\n%s", what, isNew, diff)
 		}
 	}
-	a, b := problem("Service default/a", "why"), problem("Service default/b", "why")
-	expect("nothing is refused", false)
+	a, b, other := problem("a", "why"), problem("b", "why"), problem("b", "something else")
+	expect("nothing is refused", nil, nil)
 	w.putVersion("b", nil, b)
-	expect("one is refused", true, b)
 	w.putVersion("a", nil, a)
-	expect("two are refused", true, a, b)
+	expect("two are refused", problems{a, b}, nil)
 	w.putVersion("a", nil, a)
-	expect("it is refused again for the same reason", false, a, b)
-	w.service("a", 80)
-	expect("one is put right", true, b)
+	expect("one is refused again for the same reason", nil, nil)
+	w.putVersion("b", nil, b, other)
+	expect("one has another problem, too", problems{other}, nil)
+	w.putVersion("b", nil, other)
+	expect("the first one is put right", nil, problems{b})
+	w.remove(convert.Services, nameOf("a"))
+	w.putVersion("a", nil, a)
+	expect("one goes and comes back before anybody looks", nil, nil)
+	w.putVersion("a", nil)
 	w.deleteService("b")
-	expect("the other is gone", true)
+	expect("one is not ours any more, the other is gone", nil, problems{a, other})
 }

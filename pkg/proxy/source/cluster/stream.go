@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -31,7 +30,7 @@ const askAgain = 5 * time.Minute
 // object is what is made of an object as soon as it arrives.
 type object struct {
 	name    model.ObjectName // without a namespace if the kind is cluster-scoped
-	uid     types.UID
+	uid     string
 	value   any               // nil if the object is not ours to serve, or refused
 	refused []convert.Problem // why the object is refused; none if it is not
 }
@@ -123,9 +122,8 @@ func (s *stream) strip(sent any) *object {
 	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
 	value, errs := s.kind.Convert(from, s.cluster.options.View)
 	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
-	return &object{
-		name: name, uid: from.GetUID(), value: s.names.value(value), refused: convert.Refused(s.kind.Name, name, errs),
-	}
+	uid := string(from.GetUID())
+	return &object{name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs)}
 }
 
 // Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of what is kept.

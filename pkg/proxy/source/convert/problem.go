@@ -2,6 +2,7 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -13,16 +14,33 @@ import (
 
 // Problem says what was left out, where it stands, and why. It holds until the file, or the object, is put right.
 type Problem struct {
-	File   string // relative to the folder; empty for an object of a cluster
-	Object string // "Service default/web"; empty if the file or a document of it could not be read
+	File string           // relative to the folder; empty for an object of a cluster
+	Kind string           // "Service"; empty if the file or a document of it could not be read
+	Name model.ObjectName // without a namespace if the kind is cluster-scoped
+	UID  string           // that of an object of a cluster
+	Line int              // of the document, for an object that has no name; else zero
+
 	Field  string // "spec.ports[0].port"; empty if no single field is to blame
 	Reason string
+}
+
+// Object returns the object as people call it: "Service default/web", "Node node-1". It is empty if there is none to name.
+func (p Problem) Object() string {
+	switch {
+	case p.Kind == "":
+		return ""
+	case p.Line > 0:
+		return fmt.Sprintf("%s in the document at line %d", p.Kind, p.Line)
+	case p.Name.Namespace == "":
+		return p.Kind + " " + manifest.Printable(p.Name.Name)
+	}
+	return p.Kind + " " + manifest.Printable(p.Name.String())
 }
 
 // String returns the problem as one line: "services.yaml: Service default/web: spec.ports[0].port: Invalid value: 70000: ...".
 func (p Problem) String() string {
 	var parts []string
-	for _, part := range []string{p.File, p.Object, p.Field, p.Reason} {
+	for _, part := range []string{p.File, p.Object(), p.Field, p.Reason} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -35,31 +53,38 @@ func (p Problem) Error() string { return p.String() }
 
 // Compare orders problems as they are read: by file, object, field and reason.
 func (p Problem) Compare(other Problem) int {
-	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Object, other.Object),
-		cmp.Compare(p.Field, other.Field), cmp.Compare(p.Reason, other.Reason))
+	return cmp.Or(cmp.Compare(p.File, other.File), cmp.Compare(p.Kind, other.Kind), p.Name.Compare(other.Name),
+		cmp.Compare(p.UID, other.UID), cmp.Compare(p.Line, other.Line), cmp.Compare(p.Field, other.Field), cmp.Compare(p.Reason, other.Reason))
 }
 
-// Refused returns what is wrong with an object of the cluster: a Problem for each validation error. kind is one of ServiceKind,
-// EndpointSliceKind, NodeKind and ServiceCIDRKind.
-func Refused(kind string, name model.ObjectName, errs field.ErrorList) []Problem {
-	return ProblemsOf("", ObjectKey{kind, name}.String(), errs)
-}
-
-// ProblemsOf makes a Problem of each validation error of an object.
-func ProblemsOf(file, object string, errs field.ErrorList) []Problem {
-	var problems []Problem
-	for _, err := range errs {
-		problems = append(problems, NewProblem(file, object, err.Field, err.ErrorBody()))
+// Refused returns what is wrong with an object of the cluster: a Problem for each validation error.
+func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []Problem {
+	problems := ObjectKey{kind, name}.Problems("", errs)
+	for i := range problems {
+		problems[i].UID = uid
 	}
 	return problems
 }
 
-// NewProblem makes a Problem that is safe to print, whatever the file held: one line, no control characters, not too long.
-func NewProblem(file, object, field, reason string) Problem {
-	return Problem{
-		File: manifest.Printable(file), Object: manifest.Printable(object),
-		Field: manifest.Printable(field), Reason: manifest.Printable(reason),
+// Problems makes a Problem of each validation error of an object.
+func (k ObjectKey) Problems(file string, errs field.ErrorList) []Problem {
+	var problems []Problem
+	for _, err := range errs {
+		problems = append(problems, k.Problem(file, err.Field, err.ErrorBody()))
 	}
+	return problems
+}
+
+// Problem says what is wrong with an object.
+func (k ObjectKey) Problem(file, field, reason string) Problem {
+	return Problem{File: file, Kind: k.Kind.Name, Name: k.Name, Field: field, Reason: reason}.Printable()
+}
+
+// Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name stays as it
+// is, for whoever looks the object up.
+func (p Problem) Printable() Problem {
+	p.File, p.Field, p.Reason = manifest.Printable(p.File), manifest.Printable(p.Field), manifest.Printable(p.Reason)
+	return p
 }
 
 // SortProblems sorts problems and leaves out repetitions.

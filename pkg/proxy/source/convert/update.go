@@ -1,10 +1,31 @@
 package convert
 
-import "github.com/vicinity-proxy/vicinity/pkg/model"
+import (
+	"slices"
 
-// Update is what one load of a source made different, and everything that is wrong with the source now.
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Update is what a source made different since the update before.
 type Update struct {
 	Change model.Change
-	// Problems is the complete current list, sorted.
-	Problems []Problem
+	// Refused are the problems that are new, PutRight those that are none any more, both sorted.
+	Refused, PutRight []Problem
+}
+
+// NewUpdate returns the update that leads from some problems to others.
+func NewUpdate(change model.Change, before, after []Problem) Update {
+	return Update{Change: change, Refused: without(after, before), PutRight: without(before, after)}
+}
+
+// IsEmpty reports whether nothing is different.
+func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Refused)+len(u.PutRight) == 0 }
+
+// without returns the problems that are not among others, sorted.
+func without(problems, others []Problem) []Problem {
+	isOther := make(map[Problem]bool, len(others))
+	for _, problem := range others {
+		isOther[problem] = true
+	}
+	return SortProblems(slices.DeleteFunc(slices.Clone(problems), func(problem Problem) bool { return isOther[problem] }))
 }

@@ -2,7 +2,6 @@ package folder
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -11,23 +10,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// typesRead are the types of the objects that the proxy reads. Others are none of its business.
-var typesRead = []manifest.Type{
-	{APIVersion: "v1", Kind: convert.ServiceKind},
-	{APIVersion: "v1", Kind: convert.NodeKind},
-	{APIVersion: "discovery.k8s.io/v1", Kind: convert.EndpointSliceKind},
-	{APIVersion: "networking.k8s.io/v1", Kind: convert.ServiceCIDRKind},
+// types are the types of the objects that the proxy reads, and kindOf the kinds of those. Others are none of its business.
+var types, kindOf = typesOf(convert.Kinds)
+
+func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert.Kind) {
+	var types []manifest.Type
+	kindOf := map[manifest.Type]*convert.Kind{}
+	for _, kind := range kinds {
+		this := manifest.Type{APIVersion: kind.Group.String(), Kind: kind.Name}
+		types, kindOf[this] = append(types, this), kind
+	}
+	return types, kindOf
 }
 
 // decode reads the objects of a file. Whatever is wrong becomes a Problem of the smallest part that it concerns.
 func decode(file string, text []byte) contents {
 	d := decoder{file: file, out: contents{isComplete: true}}
 	format, _ := manifest.FormatOf(file)
-	for part := range manifest.Parts(format, text, typesRead...) {
+	for part := range manifest.Parts(format, text, types...) {
 		switch {
 		case part.Fault != nil:
 			d.unreadable(&part, part.Fault)
-		case !slices.Contains(typesRead, part.Type):
+		case kindOf[part.Type] == nil:
 		case part.Name == "":
 			d.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
 		default:
@@ -46,24 +50,44 @@ type decoder struct {
 // unreadable records that something in the file could not be told: from now on, an object's absence from the file proves
 // nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
-	object, fieldPath, reason := "", part.Field(fault.Field), fault.Reason
+	problem := convert.Problem{File: d.file, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
 	case fault.Line > 0:
-		reason = fmt.Sprintf("line %d: %s", fault.Line, reason)
+		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
 	case part.Type.Kind != "":
-		object = fmt.Sprintf("%s in the document at line %d", part.Type.Kind, part.Line)
+		problem.Kind, problem.Line = part.Type.Kind, part.Line
 	default:
-		reason = fmt.Sprintf("%s (document at line %d)", reason, part.Line)
+		problem.Reason = fmt.Sprintf("%s (document at line %d)", fault.Reason, part.Line)
 	}
-	d.out.problems = append(d.out.problems, convert.NewProblem(d.file, object, fieldPath, reason))
+	d.out.problems = append(d.out.problems, problem.Printable())
 	d.out.isComplete = false
+}
+
+// readObject reads one object of a type that the proxy reads.
+func (d *decoder) readObject(part *manifest.Part) {
+	c := claim{key: keyOf(part)}
+	kind, object := c.key.Kind, c.key.Kind.New()
+	for _, fault := range part.Decode(object) { // a field that is unknown, set twice or of the wrong type
+		c.problems = append(c.problems, c.key.Problem(d.file, fault.Field, fault.Reason))
+	}
+	if c.isGood() {
+		if !kind.IsClusterScoped {
+			object.SetNamespace(c.key.Name.Namespace)
+		}
+		if kind.Complete != nil {
+			kind.Complete(object)
+		}
+		value, errs := kind.Convert(object, convert.View{})
+		c.value, c.problems = value, c.key.Problems(d.file, errs)
+	}
+	d.out.claims = append(d.out.claims, c)
 }
 
 // keyOf names the object of a part. In a folder there was no API server to fill in the namespace.
 func keyOf(part *manifest.Part) convert.ObjectKey {
-	key := convert.ObjectKey{Kind: part.Type.Kind, Name: model.ObjectName{Namespace: part.Namespace, Name: part.Name}}
+	key := convert.ObjectKey{Kind: kindOf[part.Type], Name: model.ObjectName{Namespace: part.Namespace, Name: part.Name}}
 	switch {
-	case key.IsClusterScoped():
+	case key.Kind.IsClusterScoped:
 		key.Name.Namespace = "" // a namespace on such an object is refused below, and names no other one
 	case key.Name.Namespace == "":
 		key.Name.Namespace = metav1.NamespaceDefault

@@ -1,9 +1,11 @@
 package folder
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
 
@@ -39,13 +41,19 @@ func FuzzDecode(f *testing.F) {
 					t.Errorf("problem %q is not one line", problem)
 				}
 			}
-			if isBad := c.object != (object{}) && !c.isGood(); isBad {
-				t.Errorf("%s is handed over besides problems %v", c.key, c.problems)
+			if isBad := c.value != nil && !c.isGood(); isBad {
+				t.Errorf("%s %s is handed over besides problems %v", c.key.Kind.Name, c.key.Name, c.problems)
 			}
-			promise.CheckService(t, c.object.service)
-			promise.CheckSlice(t, c.object.slice)
-			promise.CheckNode(t, c.object.node)
-			promise.CheckServiceCIDR(t, c.object.prefixes())
+			switch value := c.value.(type) {
+			case *model.Service:
+				promise.CheckService(t, value)
+			case *model.EndpointSlice:
+				promise.CheckSlice(t, value)
+			case *model.Node:
+				promise.CheckNode(t, value)
+			case []netip.Prefix:
+				promise.CheckServiceCIDR(t, value)
+			}
 		}
 	})
 }

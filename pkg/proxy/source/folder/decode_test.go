@@ -38,7 +38,7 @@ func listed(m contents) (objects, problems []string) {
 	}
 	for _, c := range m.claims {
 		if c.isGood() {
-			objects = append(objects, c.key.String())
+			objects = append(objects, c.key.Problem("", "", "").Object())
 		}
 		for _, p := range c.problems {
 			problems = append(problems, p.String())
@@ -58,33 +58,30 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
 	serviceCIDRs := prefixes("10.96.0.0/12", "fd00:96::/108")
 	want := contents{isComplete: true, claims: []claim{
-		{key: convert.ObjectKey{Kind: convert.ServiceKind, Name: web}, object: object{service: &model.Service{
+		{key: convert.ObjectKey{Kind: convert.Services, Name: web}, value: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
 			Topology: policy.Topology{Keys: []policy.Key{"topology.kubernetes.io/zone", policy.AnyNode}},
-		}}},
-		{key: convert.ObjectKey{Kind: convert.EndpointSliceKind, Name: slice}, object: object{slice: &model.EndpointSlice{
+		}},
+		{key: convert.ObjectKey{Kind: convert.EndpointSlices, Name: slice}, value: &model.EndpointSlice{
 			Name: slice, Service: web, Family: model.IPv4,
 			Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
 			Endpoints: []model.SliceEndpoint{{Addr: addrs("10.244.1.5")[0], Endpoint: model.Endpoint{
 				Node: "n1", Zone: "a", Ready: true, Serving: true, HintZones: []string{"a"}}}},
-		}}},
-		{key: convert.ObjectKey{Kind: convert.NodeKind, Name: model.ObjectName{Name: "n1"}}, object: object{node: &model.Node{
+		}},
+		{key: convert.ObjectKey{Kind: convert.Nodes, Name: model.ObjectName{Name: "n1"}}, value: &model.Node{
 			Name: "n1", Labels: map[string]string{"kubernetes.io/hostname": "n1", "topology.kubernetes.io/zone": "a"},
-			Addresses: addrs("172.18.0.2"), PodCIDRs: prefixes("10.244.1.0/24")}}},
-		{key: convert.ObjectKey{Kind: convert.ServiceKind, Name: gate}, object: object{service: &model.Service{
+			Addresses: addrs("172.18.0.2"), PodCIDRs: prefixes("10.244.1.0/24")}},
+		{key: convert.ObjectKey{Kind: convert.Services, Name: gate}, value: &model.Service{
 			Name: gate, Created: time.Date(2026, 3, 1, 12, 5, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.11", "fd00:96::b"),
 			Ports:           []model.ServicePort{{Name: "https", Protocol: model.TCP, Port: 443, NodePort: 30443}},
 			ExternalIPs:     addrs("198.51.100.7"),
 			LoadBalancerIPs: addrs("192.0.2.11", "2001:db8::b"),
 			SourceRanges:    prefixes("10.0.0.0/8", "203.0.113.0/24"), HealthCheckNodePort: 31943, ExternalTrafficLocal: true,
-		}}},
-		{
-			key:    convert.ObjectKey{Kind: convert.ServiceCIDRKind, Name: model.ObjectName{Name: "kubernetes"}},
-			object: object{serviceCIDR: &serviceCIDRs},
-		},
+		}},
+		{key: convert.ObjectKey{Kind: convert.ServiceCIDRs, Name: model.ObjectName{Name: "kubernetes"}}, value: serviceCIDRs},
 	}}
-	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}, object{}, convert.ObjectKey{})}
+	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}), cmp.Comparer(func(a, b *convert.Kind) bool { return a == b })}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("decode() (-want +got):\n%s", diff)
 	}
@@ -261,7 +258,8 @@ func TestDecodeSurvivesHostileFiles(t *testing.T) {
 }
 
 func TestProblemIsOneShortLine(t *testing.T) {
-	got := convert.NewProblem("a\n.yaml", "Service x/\x1b[31m", "f", strings.Repeat("ü", 2000)).String()
+	name := model.ObjectName{Namespace: "x", Name: "\x1b[31m"}
+	got := convert.ObjectKey{Kind: convert.Services, Name: name}.Problem("a\n.yaml", "f", strings.Repeat("ü", 2000)).String()
 	want := `a\n.yaml: Service x/\x1b[31m: f: ` + strings.Repeat("ü", 500) + "..."
 	if got != want {
 		t.Errorf("String() = %q, want %q", got, want)

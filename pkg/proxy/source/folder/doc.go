@@ -4,7 +4,7 @@
 //
 //	scan      which files there are                      package manifest
 //	read      those that changed                         file.go
-//	decode    their objects, with package manifest       decode.go, decode_object.go; package convert
+//	decode    their objects, with package manifest       decode.go; package convert
 //	resolve   which version of each object is in force   resolve.go
 //	deliver   what is different, and what is wrong       folder.go, manifests.go; watch.go says when
 package folder

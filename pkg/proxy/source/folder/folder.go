@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -15,6 +16,7 @@ type Folder struct {
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
+	problems []convert.Problem
 }
 
 // Load reads what changed in the folder since the last load, and returns what that makes different. The first load returns
@@ -29,7 +31,7 @@ func (f *Folder) Load(dir string) (convert.Update, error) {
 			return convert.Update{}, err
 		}
 		_, problems := resolve(f.inForce, f.files)
-		return convert.Update{Problems: convert.SortProblems(append(problems, unreadableProblem(".", err)))}, nil
+		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
 	files := f.read(dir, found)
 	inForce, problems := resolve(f.inForce, files)
@@ -40,7 +42,14 @@ func (f *Folder) Load(dir string) (convert.Update, error) {
 	}
 	change := changeBetween(f.inForce, inForce)
 	f.files, f.inForce, f.isLoaded = files, inForce, true
-	return convert.Update{Change: change, Problems: convert.SortProblems(problems)}, nil
+	return f.update(change, problems), nil
+}
+
+// update returns what is different, with what is wrong now.
+func (f *Folder) update(change model.Change, problems []convert.Problem) convert.Update {
+	before := f.problems
+	f.problems = convert.SortProblems(problems)
+	return convert.NewUpdate(change, before, f.problems)
 }
 
 // read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
@@ -74,5 +83,5 @@ func unreadableProblem(name string, err error) convert.Problem {
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
-	return convert.NewProblem(name, "", "", "cannot be read: "+strings.TrimSpace(reason))
+	return convert.Problem{File: name, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
 }

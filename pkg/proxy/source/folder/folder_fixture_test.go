@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -85,10 +86,19 @@ func (f *testFolder) apply(update convert.Update) []string {
 	for name, prefixes := range update.Change.ServiceCIDRs {
 		set("ServiceCIDR "+name, fmt.Sprint(prefixes), prefixes == nil)
 	}
-	f.problems = nil
-	for _, problem := range update.Problems {
+	for _, problem := range update.PutRight {
+		if !slices.Contains(f.problems, problem.String()) {
+			f.t.Errorf("put right, and was not refused: %s", problem)
+		}
+		f.problems = slices.DeleteFunc(f.problems, func(line string) bool { return line == problem.String() })
+	}
+	for _, problem := range update.Refused {
+		if slices.Contains(f.problems, problem.String()) {
+			f.t.Errorf("refused twice: %s", problem)
+		}
 		f.problems = append(f.problems, problem.String())
 	}
+	slices.Sort(f.problems)
 	slices.Sort(changed)
 	return changed
 }
@@ -107,7 +117,7 @@ func (f *testFolder) wantService(clusterIP string) {
 
 func (f *testFolder) wantProblems(want ...string) {
 	f.t.Helper()
-	if diff := cmp.Diff(want, f.problems); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), f.problems, cmpopts.EquateEmpty()); diff != "" {
 		f.t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -92,8 +93,8 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		f.load()
 		var got []string
 		for key, entry := range f.folder.inForce {
-			if key.Kind == convert.EndpointSliceKind {
-				for _, endpoint := range entry.object.slice.Endpoints {
+			if key.Kind == convert.EndpointSlices {
+				for _, endpoint := range entry.value.(*model.EndpointSlice).Endpoints {
 					got = append(got, endpoint.Addr.String())
 				}
 			}

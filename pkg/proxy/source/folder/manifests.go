@@ -3,7 +3,6 @@ package folder
 import (
 	"context"
 	"log/slog"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -37,17 +36,15 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 
 // run is Run with a given watch. Each time it watches first and reads then, so that no change falls between the two.
 func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
-	var problems []convert.Problem
 	for first := true; ; first = false {
 		watch.follow()
 		update, err := m.Load()
 		if err != nil {
 			return err
 		}
-		if first || !update.Change.IsEmpty() || !slices.Equal(problems, update.Problems) {
+		if first || !update.IsEmpty() {
 			deliver(update)
 		}
-		problems = update.Problems
 		if !watch.wait(ctx) {
 			return nil
 		}

@@ -3,7 +3,6 @@ package folder
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"reflect"
 	"slices"
 
@@ -16,8 +15,8 @@ import (
 
 // entry is an object in force, and the file it comes from.
 type entry struct {
-	file   string
-	object object
+	file  string
+	value any
 }
 
 // placedClaim is a claim and the file it stands in.
@@ -45,7 +44,7 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 		_, kept := after[key]
 		winner, chosen := elect(claims[key], incumbent, had, kept)
 		if chosen != nil {
-			winner.object = chosen.object
+			winner.value = chosen.value
 		}
 		if winner.file != "" {
 			after[key] = winner
@@ -87,28 +86,28 @@ func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *c
 			own = append(own, c)
 		}
 	}
-	if chosen := choose(own, incumbent.object); chosen.claim != nil {
+	if chosen := choose(own, incumbent.value); chosen.claim != nil {
 		return incumbent, chosen.claim
 	}
 	if len(own) > 0 || kept {
 		return incumbent, nil
 	}
-	chosen := choose(candidates, object{})
+	chosen := choose(candidates, nil)
 	if chosen.claim == nil && had {
 		// Moved to another file and broken on the way: it is still claimed, so it is not gone.
-		return entry{file: candidates[0].file, object: incumbent.object}, nil
+		return entry{file: candidates[0].file, value: incumbent.value}, nil
 	}
 	return entry{file: chosen.file}, chosen.claim
 }
 
 // choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first good one.
-func choose(candidates []placedClaim, current object) placedClaim {
+func choose(candidates []placedClaim, current any) placedClaim {
 	var first placedClaim
 	for _, c := range candidates {
 		if !c.isGood() {
 			continue
 		}
-		if len(candidates) > 1 && current != (object{}) && reflect.DeepEqual(c.object, current) {
+		if len(candidates) > 1 && current != nil && reflect.DeepEqual(c.value, current) {
 			return c
 		}
 		if first.claim == nil {
@@ -130,7 +129,7 @@ func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, 
 			reason = "defined twice in this file; the other version is in force"
 		}
 		reason = field.Duplicate(nil, key.Name.Name).ErrorBody() + ": " + reason
-		problems = append(problems, convert.NewProblem(c.file, key.String(), "metadata.name", reason))
+		problems = append(problems, key.Problem(c.file, "metadata.name", reason))
 	}
 	return problems
 }
@@ -139,10 +138,11 @@ func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, 
 func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]placedClaim) []convert.Problem {
 	var problems []convert.Problem
 	for key, current := range inForce {
-		if current.object.slice == nil {
+		slice, isSlice := current.value.(*model.EndpointSlice)
+		if !isSlice {
 			continue
 		}
-		service := convert.ObjectKey{Kind: convert.ServiceKind, Name: current.object.slice.Service}
+		service := convert.ObjectKey{Kind: convert.Services, Name: slice.Service}
 		_, exists := inForce[service]
 		if exists || len(claims[service]) > 0 {
 			continue
@@ -150,7 +150,7 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 		path := field.NewPath("metadata", "labels").Key(discoveryv1.LabelServiceName)
 		err := field.NotFound(path, service.Name.Name)
 		reason := fmt.Sprintf("%s: there is no such Service in namespace %q", err.ErrorBody(), service.Name.Namespace)
-		problems = append(problems, convert.NewProblem(current.file, key.String(), err.Field, reason))
+		problems = append(problems, key.Problem(current.file, err.Field, reason))
 	}
 	return problems
 }
@@ -158,32 +158,15 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 // changeBetween returns what is different after, for those who look at what is served: an object that is not ours to serve is
 // as good as gone.
 func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
-	change := model.Change{
-		Services:     make(map[model.ObjectName]*model.Service),
-		Slices:       make(map[model.ObjectName]*model.EndpointSlice),
-		Nodes:        make(map[string]*model.Node),
-		ServiceCIDRs: make(map[string][]netip.Prefix),
-	}
-	note := func(key convert.ObjectKey, is object) {
-		switch key.Kind {
-		case convert.ServiceKind:
-			change.Services[key.Name] = is.service
-		case convert.EndpointSliceKind:
-			change.Slices[key.Name] = is.slice
-		case convert.NodeKind:
-			change.Nodes[key.Name.Name] = is.node
-		case convert.ServiceCIDRKind:
-			change.ServiceCIDRs[key.Name.Name] = is.prefixes()
-		}
-	}
+	var change model.Change
 	for key, was := range before {
-		if _, stays := after[key]; !stays && was.object != (object{}) {
-			note(key, object{})
+		if _, stays := after[key]; !stays && was.value != nil {
+			key.Kind.Note(&change, key.Name, nil)
 		}
 	}
 	for key, is := range after {
-		if was := before[key].object; was != is.object && !reflect.DeepEqual(was, is.object) {
-			note(key, is.object)
+		if !key.Kind.IsSame(before[key].value, is.value) {
+			key.Kind.Note(&change, key.Name, is.value)
 		}
 	}
 	return change

@@ -30,8 +30,8 @@ const (
 
 // The bounds that are promised. What is measured is far better; package cluster documents it.
 const (
-	ownShareOfFull      = 500 // this node's heartbeats cost less than a 500th of everybody's
-	metadataShareOfFull = 3
+	ownShareOfFull      = 300 // this node's heartbeats cost less than a 300th of everybody's
+	metadataShareOfFull = 2
 )
 
 // counted counts the bytes that a client receives from the API server, TLS and HTTP/2 included.

@@ -1,7 +1,7 @@
 # Everything a person does with this repository. `make` alone explains itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help build test demo lint bench e2e e2e-kind lab lab-down lab-build root
+.PHONY: help build programs test demo lint bench e2e e2e-kind lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on everybody's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -21,6 +21,10 @@ help: ## Show this list
 build: ## Build bin/proxy and bin/webhook
 	$(BUILD) -o bin/proxy ./cmd/proxy
 	$(BUILD) -o bin/webhook ./cmd/webhook
+
+# What tests run. They compile nothing themselves.
+programs: build
+	$(BUILD) -o bin/lab ./e2e/lab
 
 # Both parts always run, so that one visit shows everything there is to mend.
 test: root ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // The cluster of the measurement, and its hour. A kubelet writes its node's status every five minutes if nothing changed
@@ -86,7 +87,7 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	updates := ownOnly.count() + withRacks.count()
 	begin := time.Now()
 	anHour(t, w, nodes)
-	eventually(t, "all heartbeats arrived", func() bool { return beats.Load() >= measuredNodes*beatsAnHour })
+	wait.Until(t, "all heartbeats arrived", func() bool { return beats.Load() >= measuredNodes*beatsAnHour })
 	duration := time.Since(begin)
 	// The end of the stream of this node and of the others' metadata: a label that both followers deliver.
 	w.label(names[0], zoneLabel, "end")
@@ -130,7 +131,7 @@ func followFullNodes(t *testing.T, config *rest.Config) *atomic.Int64 {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() { cancel(); factory.Shutdown() })
 	factory.StartWithContext(ctx)
-	eventually(t, "the full nodes are listed", registration.HasSynced)
+	wait.Until(t, "the full nodes are listed", registration.HasSynced)
 	return &beats
 }
 

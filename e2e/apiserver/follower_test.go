@@ -1,9 +1,7 @@
 package apiserver_test
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -15,26 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
-
-// patience is for a machine that is busy with other things.
-const patience = 2 * time.Minute
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s, not yet: %s", patience, what)
-		}
-	}
-}
 
 // follower runs a Cluster and applies its updates, as the proxy does.
 type follower struct {
 	*cluster.Cluster
 	t    *testing.T
-	log  *lockedBuffer
+	log  *logs.Log
 	busy sync.Mutex // held, it keeps deliver from returning
 
 	mu       sync.Mutex
@@ -53,9 +40,12 @@ type outage struct {
 // follow starts following as a node with this name until the test ends.
 func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower {
 	t.Helper()
-	f := &follower{t: t, log: &lockedBuffer{}, state: model.NewCluster(node), outages: map[string]outage{}, problems: map[convert.Problem]bool{}}
+	f := &follower{
+		t: t, log: logs.New(t, "the follower of "+node), state: model.NewCluster(node),
+		outages: map[string]outage{}, problems: map[convert.Problem]bool{},
+	}
 	cluster, err := cluster.New(config, cluster.Options{
-		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: f.log.Logger(),
 		Interrupted: f.interrupted, Resumed: f.resumed,
 	})
 	if err != nil {
@@ -69,9 +59,6 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("Run() = %v, want nil when the context ends", err)
-		}
-		if t.Failed() {
-			t.Logf("the log of the follower of %s:\n%s", node, f.log)
 		}
 	})
 	return f
@@ -114,7 +101,7 @@ func (f *follower) outagesNow() map[string]outage {
 // started waits for the first update, and returns the follower.
 func (f *follower) started() *follower {
 	f.t.Helper()
-	eventually(f.t, "the first update", func() bool { return f.count() > 0 })
+	wait.Until(f.t, "the first update", func() bool { return f.count() > 0 })
 	return f
 }
 
@@ -135,7 +122,7 @@ func (f *follower) since(count int) []convert.Update {
 // until waits until what was delivered makes a condition hold.
 func (f *follower) until(what string, condition func(state *model.Cluster) bool) {
 	f.t.Helper()
-	eventually(f.t, what, func() bool { return f.holds(condition) })
+	wait.Until(f.t, what, func() bool { return f.holds(condition) })
 }
 
 func (f *follower) holds(condition func(state *model.Cluster) bool) bool {
@@ -147,40 +134,15 @@ func (f *follower) holds(condition func(state *model.Cluster) bool) bool {
 // untilProblems waits until the problems of a namespace are these, each as a line.
 func (f *follower) untilProblems(namespace string, want ...string) {
 	f.t.Helper()
-	var got []string
-	defer func() {
-		if f.t.Failed() {
-			f.t.Logf("problems are %q, want %q", got, want)
-		}
-	}()
-	eventually(f.t, "the problems", func() bool {
+	wait.Equal(f.t, "the problems", want, func() (got []string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		got = nil
 		for problem := range f.problems {
 			if problem.Name.Namespace == namespace {
 				got = append(got, problem.String())
 			}
 		}
 		slices.Sort(got)
-		return slices.Equal(got, want)
+		return got
 	})
-}
-
-// lockedBuffer is a log that may be read while it is written.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(text []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(text)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

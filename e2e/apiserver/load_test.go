@@ -75,11 +75,7 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 }
 
 func TestLoadSaysWhatItMayNotList(t *testing.T) {
-	config, err := api.ClientConfig("nobody-in-particular")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = load(t, config, "none", cluster.OwnNode)
+	_, err := load(t, api.User(t, "nobody-in-particular"), "none", cluster.OwnNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}

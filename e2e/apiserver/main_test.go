@@ -1,27 +1,12 @@
 package apiserver_test
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
-// api is the control plane that all tests share: etcd and a kube-apiserver on loopback.
-var api *controlplane.ControlPlane
+// api is the control plane that all tests share.
+var api *site.Site
 
-func TestMain(m *testing.M) {
-	code := 1
-	err := controlplane.During(context.Background(), os.Stderr, func(plane *controlplane.ControlPlane) error {
-		api = plane
-		code = m.Run()
-		return nil
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { site.Main(m, &api) }

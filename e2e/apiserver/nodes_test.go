@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // others is what the URLs of requests for the other nodes contain, and of no others.
@@ -25,7 +25,7 @@ func TestThisNodeIsFollowedAtOnce(t *testing.T) {
 
 	count := f.count()
 	w.deleteNode(node)
-	eventually(t, "its deletion is told", func() bool {
+	wait.Until(t, "its deletion is told", func() bool {
 		updates := f.since(count)
 		return len(updates) == 1 && len(updates[0].Change.Nodes) == 1 && updates[0].Change.Nodes[node] == nil
 	})
@@ -88,7 +88,7 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	w.service("rows", keyed("example.com/row"))
 	f.until("a Service with another key", hasService(w.name("rows")))
 	f.until("the other node is known by both", labelsAre(other, rackLabel+"=rack-1", "example.com/row=row-1"))
-	eventually(t, "one watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
+	wait.Until(t, "one watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 1 })
 
 	w.deleteService("rows")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "*"}}}`)
@@ -96,7 +96,7 @@ func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	if f.holds(isUnknown(self)) {
 		t.Error("this node is unknown, too")
 	}
-	eventually(t, "no watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 0 })
+	wait.Until(t, "no watch is left", func() bool { _, running := seen.forOthers(); return len(running) == 0 })
 
 	w.label(other, rackLabel, "rack-2")
 	w.patchService("racks", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
@@ -122,7 +122,7 @@ func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
 
 	count := f.count()
 	w.patchService("web", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "example.com/rack"}}}`)
-	eventually(t, "the nodes are asked for", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
+	wait.Until(t, "the nodes are asked for", func() bool { all, _ := slow.forOthers(); return len(all) > 0 })
 	w.service("plain")
 	w.slice("web-1", "web", "10.0.0.1")
 	f.until("another Service does not wait", hasService(plain))
@@ -142,8 +142,7 @@ func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
 func TestServicesAreServedAfterAWhileIfNobodyMayListNodes(t *testing.T) {
 	w := newWriter(t)
 	user := w.namespace + "-user"
-	config, err := api.ClientConfig(user)
-	w.must(err)
+	config := api.User(t, user)
 	w.grant(user, "", "services")
 	w.grant(user, "discovery.k8s.io", "endpointslices")
 	w.grant(user, "networking.k8s.io", "servicecidrs")
@@ -167,22 +166,13 @@ func TestServicesAreServedAfterAWhileIfNobodyMayListNodes(t *testing.T) {
 	}
 	w.grant(user, "", "nodes")
 	f.until("the nodes are known once they may be", labelsAre(other, rackLabel+"=rack-1"))
-	eventually(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
+	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }
 
 // grant lets a user list and watch a resource, or only the objects of these names.
 func (w *writer) grant(user, group, resource string, names ...string) {
 	w.t.Helper()
-	name := strings.Join(append([]string{user, resource}, names...), "-")
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"list", "watch"}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}}}
-	_, err := w.client.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{})
-	w.must(err)
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}
-	_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{})
-	w.must(err)
+	api.Grant(w.t, user, rbacv1.PolicyRule{
+		Verbs: []string{"list", "watch"}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names,
+	})
 }

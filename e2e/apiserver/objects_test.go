@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -19,6 +18,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
 const (
@@ -42,9 +43,7 @@ func newWriter(t *testing.T) *writer {
 		t.Fatal(err)
 	}
 	w := &writer{t: t, client: client, namespace: fmt.Sprintf("test-%d", namespaces.Add(1))}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	_, err = client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
-	w.must(err)
+	api.Create(t, objects.Namespace(w.namespace, nil, nil))
 	t.Cleanup(w.cleanUp)
 	return w
 }
@@ -53,18 +52,11 @@ func newWriter(t *testing.T) *writer {
 func (w *writer) cleanUp() {
 	ctx := context.WithoutCancel(w.t.Context())
 	services, err := w.client.CoreV1().Services(w.namespace).List(ctx, metav1.ListOptions{})
-	w.must(err)
+	must.Succeed(w.t, err)
 	for _, service := range services.Items {
-		w.must(w.client.CoreV1().Services(w.namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}))
+		must.Succeed(w.t, w.client.CoreV1().Services(w.namespace).Delete(ctx, service.Name, metav1.DeleteOptions{}))
 	}
-	w.must(w.client.DiscoveryV1().EndpointSlices(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
-}
-
-func (w *writer) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.client.DiscoveryV1().EndpointSlices(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 func (w *writer) name(name string) model.ObjectName {
@@ -74,79 +66,61 @@ func (w *writer) name(name string) model.ObjectName {
 // service creates a Service with a port, after changes.
 func (w *writer) service(name string, changes ...func(*corev1.Service)) *corev1.Service {
 	w.t.Helper()
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}, Labels: map[string]string{}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
-	}
-	for _, change := range changes {
-		change(service)
-	}
-	created, err := w.client.CoreV1().Services(w.namespace).Create(w.t.Context(), service, metav1.CreateOptions{})
-	w.must(err)
-	return created
+	service := objects.Service(w.namespace, name, changes...)
+	api.Create(w.t, service)
+	return service
 }
 
 // keyed gives a Service topology keys.
 func keyed(keys string) func(*corev1.Service) {
-	return func(service *corev1.Service) { service.Annotations[policy.TopologyKeysAnnotation] = keys }
+	return objects.Annotated(policy.TopologyKeysAnnotation, keys)
 }
 
 // ofProxy labels a Service for a proxy.
 func ofProxy(name string) func(*corev1.Service) {
-	return func(service *corev1.Service) { service.Labels[policy.ServiceProxyNameLabel] = name }
+	return objects.Labelled(policy.ServiceProxyNameLabel, name)
 }
 
 // patchService merges JSON into a Service.
 func (w *writer) patchService(name, patch string) {
 	w.t.Helper()
 	_, err := w.client.CoreV1().Services(w.namespace).Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
+	must.Succeed(w.t, err)
 }
 
 func (w *writer) deleteService(name string) {
 	w.t.Helper()
-	w.must(w.client.CoreV1().Services(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	must.Succeed(w.t, w.client.CoreV1().Services(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // slice creates a slice of a Service with endpoints at these addresses.
-func (w *writer) slice(name, service string, addresses ...string) *discoveryv1.EndpointSlice {
+func (w *writer) slice(name, service string, addresses ...string) {
 	w.t.Helper()
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-	}
-	for _, address := range addresses {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
-	}
-	created, err := w.client.DiscoveryV1().EndpointSlices(w.namespace).Create(w.t.Context(), slice, metav1.CreateOptions{})
-	w.must(err)
-	return created
+	api.Create(w.t, objects.Slice(w.namespace, name, service, addresses...))
 }
 
 func (w *writer) patchSlice(name, patch string) {
 	w.t.Helper()
 	slices := w.client.DiscoveryV1().EndpointSlices(w.namespace)
 	_, err := slices.Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	w.must(err)
+	must.Succeed(w.t, err)
 }
 
 func (w *writer) deleteSlice(name string) {
 	w.t.Helper()
-	w.must(w.client.DiscoveryV1().EndpointSlices(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	must.Succeed(w.t, w.client.DiscoveryV1().EndpointSlices(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // node creates a node, whose name begins with the namespace, so that tests do not meet; labels are written "key=value".
 func (w *writer) node(name string, labels ...string) string {
 	w.t.Helper()
 	name = w.namespace + "-" + name
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	node := objects.Node(name, map[string]string{})
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")
 		node.Labels[key] = value
 	}
-	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{})
-	w.must(err)
+	api.Create(w.t, node)
 	w.t.Cleanup(func() {
 		// The test may have deleted it.
 		_ = w.client.CoreV1().Nodes().Delete(context.WithoutCancel(w.t.Context()), name, metav1.DeleteOptions{})
@@ -156,16 +130,16 @@ func (w *writer) node(name string, labels ...string) string {
 
 func (w *writer) deleteNode(name string) {
 	w.t.Helper()
-	w.must(w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
+	must.Succeed(w.t, w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // label gives a node a label.
 func (w *writer) label(node, key, value string) {
 	w.t.Helper()
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{key: value}}})
-	w.must(err)
+	must.Succeed(w.t, err)
 	_, err = w.client.CoreV1().Nodes().Patch(w.t.Context(), node, types.MergePatchType, patch, metav1.PatchOptions{})
-	w.must(err)
+	must.Succeed(w.t, err)
 }
 
 // heartbeat writes a node's status, as its kubelet does from time to time.
@@ -174,7 +148,7 @@ func (w *writer) heartbeat(node string) {
 	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "beat %d"}]}}`, namespaces.Add(1))
 	_, err := w.client.CoreV1().Nodes().Patch(
 		w.t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
-	w.must(err)
+	must.Succeed(w.t, err)
 }
 
 // hasService holds while a Service is in force.

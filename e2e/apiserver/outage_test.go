@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 func TestWhatHappensDuringAnOutageIsMadeUpForBehindIt(t *testing.T) {
@@ -41,7 +43,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	} else {
 		wire.swallow()
 	}
-	eventually(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 5 })
+	wait.Until(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 5 })
 	outages := f.outagesNow()
 	count := f.count()
 	w.deleteService("gone")
@@ -51,8 +53,8 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	w.patchSlice("moved-1", `{"metadata": {"labels": {"kubernetes.io/service-name": "stays"}}}`)
 	w.label(self, zoneLabel, "zone-a")
 	// The new API server knows nothing of the versions before its start, and answers 410 to watches that go on from there.
-	w.must(api.StopAPIServer())
-	w.must(api.StartAPIServer(t.Context()))
+	must.Succeed(w.t, api.StopAPIServer())
+	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {
 		t.Errorf("%d updates were delivered during the outage, or the last state is not in force", got-count)
 	}
@@ -68,7 +70,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	f.until("the Service that it left", endpointsAre(moved))
 	f.until("a deleted node", isUnknown(other))
 	f.until("a label", labelsAre(self, rackLabel+"=rack-1", zoneLabel+"=zone-a"))
-	eventually(t, "the end of the outage", func() bool { return len(f.outagesNow()) == 0 })
+	wait.Until(t, "the end of the outage", func() bool { return len(f.outagesNow()) == 0 })
 	if expired.Load() == 0 {
 		t.Error("no watch expired, so this test has tried less than it should")
 	}
@@ -86,8 +88,8 @@ func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
 	f.until("a Service before", hasService(w.name("before")))
 	count := f.count()
 	api.KillAPIServer()
-	eventually(t, "the outage", func() bool { return len(f.outagesNow()) == 4 })
-	w.must(api.StartAPIServer(t.Context()))
+	wait.Until(t, "the outage", func() bool { return len(f.outagesNow()) == 4 })
+	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	w.service("after")
 	f.until("a Service after", hasService(w.name("after")))
 	for _, update := range f.since(count) {

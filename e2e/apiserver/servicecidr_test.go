@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 func hasRange(prefix string) func(*model.Cluster) bool {
@@ -21,12 +23,11 @@ func hasRange(prefix string) func(*model.Cluster) bool {
 func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
-	object := &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}}}
-	_, err := w.client.NetworkingV1().ServiceCIDRs().Create(t.Context(), object, metav1.CreateOptions{})
-	w.must(err)
+	api.Create(t, &networkingv1.ServiceCIDR{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/24"}},
+	})
 	f.until("a new range", hasRange("10.97.0.0/24"))
-	w.must(w.client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
+	must.Succeed(w.t, w.client.NetworkingV1().ServiceCIDRs().Delete(t.Context(), w.namespace, metav1.DeleteOptions{}))
 	f.until("a deleted range", func(state *model.Cluster) bool { return !hasRange("10.97.0.0/24")(state) })
 	if !f.holds(hasRange("10.96.0.0/16")) {
 		t.Error("the cluster's first range is gone, too")
@@ -53,8 +54,7 @@ func TestAClusterWithoutServiceCIDRsIsFollowedWithoutThem(t *testing.T) {
 func TestServiceCIDRsThatARoleDoesNotNameAreTakenUpOnceItDoes(t *testing.T) {
 	w := newWriter(t)
 	user := w.namespace + "-user"
-	config, err := api.ClientConfig(user)
-	w.must(err)
+	config := api.User(t, user)
 	w.grant(user, "", "services")
 	w.grant(user, "discovery.k8s.io", "endpointslices")
 	w.grant(user, "", "nodes")
@@ -69,5 +69,5 @@ func TestServiceCIDRsThatARoleDoesNotNameAreTakenUpOnceItDoes(t *testing.T) {
 	f.until("Services are followed", hasService(w.name("web")))
 	w.grant(user, "networking.k8s.io", "servicecidrs")
 	f.until("the ranges are known once they may be", hasRange("10.96.0.0/16"))
-	eventually(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
+	wait.Until(t, "the outage is over", func() bool { return len(f.outagesNow()) == 0 })
 }

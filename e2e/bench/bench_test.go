@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -42,21 +43,7 @@ type machine struct {
 // newMachine returns a node with empty tables in a network of its own.
 func newMachine(b *testing.B) *machine {
 	b.Helper()
-	return addMachine(b, newFabric(b), ownNode)
-}
-
-func newFabric(b *testing.B) *fabric.Fabric {
-	b.Helper()
-	network, err := fabric.New()
-	if err != nil {
-		b.Fatalf("build a network (this needs root): %v", err)
-	}
-	b.Cleanup(func() {
-		if err := network.Close(); err != nil {
-			b.Errorf("take the network down: %v", err)
-		}
-	})
-	return network
+	return addMachine(b, fabrictest.New(b), ownNode)
 }
 
 func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {

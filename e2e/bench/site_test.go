@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -37,7 +38,7 @@ func (p *path) next() netip.AddrPort {
 
 func newSite(b *testing.B, s size) *site {
 	b.Helper()
-	network := newFabric(b)
+	network := fabrictest.New(b)
 	near, far := addMachine(b, network, ownNode), addMachine(b, network, "far")
 	built := &site{size: s, near: near}
 	pod, err := near.AddPod("client")

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // fault is something that goes wrong. strike returns when nothing is in the way between the proxy and its API server any more.
@@ -39,7 +42,7 @@ func (s *storm) lose() {
 }
 
 func (s *storm) killAPIServer() {
-	s.plane.KillAPIServer()
+	s.api.KillAPIServer()
 	s.lose()
 	s.pause(3 * time.Second)
 	s.startAPIServer()
@@ -48,13 +51,13 @@ func (s *storm) killAPIServer() {
 
 func (s *storm) startAPIServer() {
 	s.t.Helper()
-	must(s.t, s.plane.StartAPIServer(s.t.Context()))
+	must.Succeed(s.t, s.api.StartAPIServer(s.t.Context()))
 }
 
 // stopAPIServer ends the API server for ten seconds at least, and changes objects as soon as it is back.
 func (s *storm) stopAPIServer() {
 	back := time.Now().Add(7 * time.Second) // and its start takes some
-	must(s.t, s.plane.StopAPIServer())
+	must.Succeed(s.t, s.api.StopAPIServer())
 	s.lose()
 	s.awaitDeaf(allHeard...)
 	time.Sleep(time.Until(back))
@@ -78,7 +81,7 @@ func (s *storm) expire() {
 		s.awaitClusterTables()
 		s.wire.refuse()
 		s.changeAll()
-		s.plane.KillAPIServer()
+		s.api.KillAPIServer()
 		s.startAPIServer()
 		s.wire.heal()
 		s.awaitDeaf()
@@ -91,7 +94,7 @@ func (s *storm) expire() {
 
 // expired is how many watches have expired in this life of the proxy.
 func (s *storm) expired() int {
-	return strings.Count(s.daemon.log.String(), "too old resource version")
+	return s.daemon.Log.Count("too old resource version")
 }
 
 // killProxy starts the proxy without an API server: it must be live and not ready, and leave everything as it is.
@@ -183,10 +186,10 @@ func (s *storm) sabotage() {
 // there would be nothing to count; and repairs lie half a second apart.
 func (s *storm) awaitRepair() {
 	s.t.Helper()
-	eventually(s.t, "an earlier sabotage is repaired", func() bool {
+	wait.Until(s.t, "an earlier sabotage is repaired", func() bool {
 		list := func(what ...string) string {
 			listing, err := s.run("nft", append([]string{"list"}, what...)...)
-			must(s.t, err)
+			must.Succeed(s.t, err)
 			return listing
 		}
 		return !strings.Contains(list("map", "ip", "vicinity", "services"), "10.96.0.99") &&

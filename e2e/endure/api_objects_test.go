@@ -34,7 +34,7 @@ var (
 
 // objects writes to the API server. Its methods return when that has taken what they write.
 type objects struct {
-	*site
+	*town
 	client kubernetes.Interface
 	random *rand.Rand
 	made   int             // changes

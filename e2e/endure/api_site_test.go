@@ -1,31 +1,28 @@
 package endure_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // apiSite is a site whose proxy follows a real API server, which runs outside and is reached by a wire. Clients 0 and 1 dial; 2 is a
 // network in which tables are only looked at.
 type apiSite struct {
 	*objects
-	plane      *controlplane.ControlPlane
+	api        *site.Site
 	wire       *wire
 	kubeconfig string // of the proxy
 
@@ -36,26 +33,18 @@ type apiSite struct {
 
 func newAPISite(t *testing.T) *apiSite {
 	t.Helper()
-	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes)
-	must(t, err)
-	s := &apiSite{objects: &objects{site: newSite(t), random: seeded(t), exists: map[string]bool{}, rack: "rack-2"}}
-	s.plane, err = controlplane.Start(t.Context(), controlplane.Config{
-		Dir: t.TempDir(), Programs: programs, Place: s.outside, Address: s.outside.IPv4,
-		// The addresses of the apps are in these.
-		APIServerFlags: []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"},
-	})
-	must(t, err)
-	t.Cleanup(s.plane.Stop)
-	s.client, err = kubernetes.NewForConfig(s.plane.AdminConfig())
-	must(t, err)
-	target, err := url.Parse(s.plane.URL())
-	must(t, err)
+	s := &apiSite{objects: &objects{town: newTown(t), random: seeded(t), exists: map[string]bool{}, rack: "rack-2"}}
+	// The addresses of the apps are in these.
+	flags := []string{"--service-cluster-ip-range=10.96.0.0/16,fd00:96::/112"}
+	s.api = site.New(t, site.Config{On: s.outside, Flags: flags})
+	s.client = s.api.Admin
+	target, err := url.Parse(s.api.URL())
+	must.Succeed(t, err)
 	s.wire = newWire(t, s.node.Namespace, target.Host)
-	config, err := s.plane.ClientConfig("proxy", "system:masters")
-	must(t, err)
+	config, err := s.api.ClientConfig("proxy", "system:masters")
+	must.Succeed(t, err)
 	config.Host = "https://" + wireAddress
-	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(s.kubeconfig, config))
+	s.kubeconfig = site.Kubeconfig(t, config)
 	s.populate()
 	return s
 }
@@ -84,36 +73,28 @@ func (s *apiSite) clusterState(kubeconfig string) []string {
 // follow starts the proxy and does not wait for anything.
 func (s *apiSite) follow(args ...string) *daemon {
 	s.t.Helper()
-	d := &daemon{site: s.site, began: time.Now(), stdout: &output{}, log: &output{}}
-	command := exec.Command(program, append([]string{"run"}, append(s.clusterState(s.kubeconfig), args...)...)...)
-	command.Stdout, command.Stderr = d.stdout, d.log
-	var err error
-	d.process, err = s.node.Start(command)
-	must(s.t, err)
-	return d
+	began := time.Now()
+	command := exec.Command(s.program, append([]string{"run"}, append(s.clusterState(s.kubeconfig), args...)...)...)
+	return &daemon{site.Start(s.t, s.node.Namespace, command), s.town, began}
 }
 
 // clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it has loaded them,
 // or why the API server has not told what the cluster is.
 func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
-	var text, complaint bytes.Buffer
-	render := exec.Command(program, append([]string{"render"}, s.clusterState(s.plane.AdminKubeconfig())...)...)
-	render.Stdout, render.Stderr = &text, &complaint
-	process, err := s.outside.Start(render)
-	must(s.t, err)
-	if err := process.Wait(); err != nil {
-		return nil, fmt.Errorf("rendering the cluster: %w: %s", err, &complaint)
+	text, err := s.outside.Run(exec.Command(s.program, append([]string{"render"}, s.clusterState(s.api.AdminKubeconfig())...)...))
+	if err != nil {
+		return nil, fmt.Errorf("rendering the cluster: %w", err)
 	}
 	load := exec.Command("nft", "-f", "-")
-	load.Stdin = &text
+	load.Stdin = strings.NewReader(text)
 	paper := s.clients[2]
-	_, err = runOn(paper, load)
-	must(s.t, err)
-	listing, err := runOn(paper, exec.Command("nft", "-n", "list", "ruleset"))
-	must(s.t, err)
-	_, err = runOn(paper, exec.Command("nft", "flush", "ruleset"))
-	must(s.t, err)
+	_, err = paper.Run(load)
+	must.Succeed(s.t, err)
+	listing, err := paper.Run(exec.Command("nft", "-n", "list", "ruleset"))
+	must.Succeed(s.t, err)
+	_, err = paper.Run(exec.Command("nft", "flush", "ruleset"))
+	must.Succeed(s.t, err)
 	return blocksOf(listing), nil
 }
 

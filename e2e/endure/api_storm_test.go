@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // The resources about which the proxy hears from the API server: those that it starts with, and all.
@@ -60,11 +63,6 @@ func (s *storm) rage() {
 	s.daemon = s.follow(s.args...)
 	s.daemon.awaitSync()
 	s.awaitClusterTables()
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the log of the proxy:\n%s", s.daemon.log)
-		}
-	})
 	f := newTraffic(t)
 	s.begin(f)
 	stop := onceAtEnd(t, f.end)
@@ -133,8 +131,8 @@ func (s *storm) restart() {
 	defer s.running.Unlock()
 	s.stop()
 	s.daemon = s.follow(s.args...)
-	eventually(s.t, "the proxy answers", func() bool {
-		_, _, err := s.get(healthAddress, "/livez")
+	wait.Until(s.t, "the proxy answers", func() bool {
+		_, _, err := site.Get(s.node.Namespace, healthAddress, "/livez")
 		return err == nil
 	})
 }
@@ -144,7 +142,7 @@ func (s *storm) restart() {
 // repairs all that was done until then, so that each such failure has a foreign change of its own.
 func (s *storm) stop() {
 	s.t.Helper()
-	failed, foreign := s.daemon.failedSyncs(), strings.Count(s.daemon.log.String(), "another process changed our tables")
+	failed, foreign := s.daemon.failedSyncs(), s.daemon.Log.Count("another process changed our tables")
 	isOther := func(line string) bool { return !strings.Contains(line, "no such file or directory") }
 	if len(failed) > foreign || slices.ContainsFunc(failed, isOther) {
 		s.t.Errorf("the proxy logged errors, and %d foreign changes: %q", foreign, failed)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // wire is the proxy's way to the API server: a forwarder on the node's loopback that a test can cut, stop up and take away.
@@ -48,7 +49,7 @@ func (w *wire) heal() {
 		return
 	}
 	listener, err := w.node.Listen("tcp", wireAddress)
-	must(w.t, err)
+	must.Succeed(w.t, err)
 	w.listener = listener
 	w.serving.Go(func() { w.accept(listener) })
 }

@@ -10,28 +10,28 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // transactions returns how many transactions have changed nftables on the node so far, without those that it makes itself to learn it:
 // the kernel numbers them, and tells the number to whoever listens.
-func (s *site) transactions() int {
+func (s *town) transactions() int {
 	s.t.Helper()
-	told := &output{}
-	listener := exec.Command("nft", "monitor")
-	listener.Stdout = told
-	listening, err := s.node.Start(listener)
-	must(s.t, err)
+	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))
 	defer func() { _ = listening.Stop(patience) }()
 	number := 0
-	eventually(s.t, "the kernel tells the number of a transaction", func() bool {
+	wait.Until(s.t, "the kernel tells the number of a transaction", func() bool {
 		s.own++
 		own, err := s.node.Start(exec.Command("nft", "add table ip beacon; delete table ip beacon"))
-		must(s.t, err)
-		must(s.t, own.Wait())
+		must.Succeed(s.t, err)
+		must.Succeed(s.t, own.Wait())
 		line := regexp.MustCompile(fmt.Sprintf(`(?m)^# new generation (\d+) by process %d \(nft\)$`, own.PID()))
-		if found := line.FindStringSubmatch(told.String()); found != nil {
+		if found := line.FindStringSubmatch(listening.Log.String()); found != nil {
 			number, err = strconv.Atoi(found[1])
-			must(s.t, err)
+			must.Succeed(s.t, err)
 		}
 		return number > 0
 	})
@@ -52,15 +52,15 @@ func (d *daemon) written() written {
 func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	for name, args := range map[string][]string{"owned tables": nil, "tables that anybody may change": {"--own-tables", "never"}} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			s := newTown(t)
 			s.write(web, "a", "b", "c")
 			s.write(sticky, "a", "b")
 			d := s.start(args...)
 			d.awaitSync()
 			tables, first := s.tables(), d.written()
 			for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
-				must(t, d.process.Signal(end))
-				<-d.process.Done()
+				must.Succeed(t, d.Signal(end))
+				<-d.Done()
 				before := s.transactions()
 				d = s.start(args...)
 				d.awaitSync()
@@ -80,7 +80,7 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 
 // TestManifestsThatSayTheSameAgainWriteNothing: one Service more costs the same whether others were written again beside it or not.
 func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
-	s := newSite(t)
+	s := newTown(t)
 	s.write(web, "a", "b", "c")
 	s.write(sticky, "a", "b")
 	d := s.start()
@@ -108,9 +108,9 @@ func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
 }
 
 // awaitService waits until clients reach a Service.
-func (s *site) awaitService(a app) {
+func (s *town) awaitService(a app) {
 	s.t.Helper()
-	eventually(s.t, a.name+" is served", func() bool {
+	wait.Until(s.t, a.name+" is served", func() bool {
 		_, err := s.clients[0].Ask("tcp", a.ipv4(), time.Second) // what nobody translates is lost in silence
 		return err == nil
 	})

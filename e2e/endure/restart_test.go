@@ -6,12 +6,14 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services come and go that
 // nobody dials. a and b always stay, c and d do not.
 type changes struct {
-	site    *site
+	town    *town
 	random  *rand.Rand
 	present map[string]bool // Services that nobody dials
 	made    int
@@ -34,23 +36,23 @@ func (c *changes) one() {
 	}
 	switch c.random.IntN(3) {
 	case 0:
-		c.site.write(web, endpoints...)
+		c.town.write(web, endpoints...)
 	case 1:
-		c.site.write(sticky, endpoints...)
+		c.town.write(sticky, endpoints...)
 	default:
 		number := c.random.IntN(8)
 		stranger := app{name: fmt.Sprintf("stranger-%d", number), number: 100 + number, affinity: []string{"None", "ClientIP"}[number%2]}
 		if c.present[stranger.name] {
-			c.site.remove(stranger.file())
+			c.town.remove(stranger.file())
 		} else {
-			c.site.write(stranger, endpoints...)
+			c.town.write(stranger, endpoints...)
 		}
 		c.present[stranger.name] = !c.present[stranger.name]
 	}
 }
 
 // begin starts every kind of traffic.
-func (s *site) begin(f *traffic) {
+func (s *town) begin(f *traffic) {
 	f.dial(s.clients[0], web.ipv4())
 	f.dial(s.clients[1], web.ipv6())
 	f.dial(s.outside, web.nodePort(s.node.IPv4))
@@ -70,7 +72,7 @@ func (s *site) begin(f *traffic) {
 
 func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	const kills, enough = 100, 5000
-	s := newSite(t)
+	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
@@ -78,7 +80,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	f := newTraffic(t)
 	s.begin(f)
 	stop := onceAtEnd(t, f.end)
-	changing := &changes{site: s, random: seeded(t), present: map[string]bool{}}
+	changing := &changes{town: s, random: seeded(t), present: map[string]bool{}}
 	amidFirstSync := 0
 	for number := range kills {
 		upTo := func(most time.Duration) { time.Sleep(time.Duration(changing.random.Int64N(int64(most)))) }
@@ -110,7 +112,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 		d = s.start()
 	}
 	d.awaitSync()
-	eventually(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
+	wait.Until(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
 	stop()
 	t.Logf("%d kills, %d of them before the first sync was told; %d changes; %d new connections, %d of sticky clients, "+
 		"%d answers on open ones, %d UDP queries, %d sent again", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),

@@ -14,6 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // sabotage is what nft is told. What is in it of the tables is there when the Services web and sticky are.
@@ -60,27 +63,15 @@ var sabotages = []sabotage{
 const itsHandle = "HANDLE"
 
 // order returns what nft is told for a sabotage now.
-func (s *site) order(act sabotage) string {
+func (s *town) order(act sabotage) string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-a", "list", "chain", "ip", "vicinity", "nat-postrouting")
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	handles := regexp.MustCompile(`# handle (\d+)\n`).FindAllStringSubmatch(listing, 2) // the chain's and the rule's
 	if len(handles) != 2 {
 		s.t.Fatalf("there is no rule in:\n%s", listing)
 	}
 	return strings.ReplaceAll(act.text, itsHandle, handles[1][1])
-}
-
-// saboteur returns nft under another name: the one that must be told.
-func saboteur(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("nft")
-	must(t, err)
-	program, err := os.ReadFile(path)
-	must(t, err)
-	copied := filepath.Join(t.TempDir(), "saboteur")
-	must(t, os.WriteFile(copied, program, 0o700))
-	return copied
 }
 
 // open is a connection that stays, and who answers it.
@@ -92,20 +83,20 @@ type open struct {
 // openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT chain at all, as
 // after a flush, the kernel does not translate the packets of open connections either, and one that speaks then may be reset.
 // Only owned tables prevent that.
-func (s *site) openSome() []open {
+func (s *town) openSome() []open {
 	s.t.Helper()
 	var all []open
 	for _, client := range []*fabric.Namespace{s.clients[0], s.outside, s.node.Namespace} {
 		conversation := openTo(s.t, client, "tcp", sticky.nodePort(s.node.IPv4))
 		reply, err := conversation.Ask(slowest)
-		must(s.t, err)
+		must.Succeed(s.t, err)
 		all = append(all, open{conversation, reply.Pod})
 	}
 	return all
 }
 
 // goOn checks that connections are alive that were open before, and that new ones work.
-func (s *site) goOn(all []open) {
+func (s *town) goOn(all []open) {
 	s.t.Helper()
 	for _, one := range all {
 		if reply, err := one.conversation.Ask(slowest); err != nil || reply.Pod != one.pod {
@@ -123,26 +114,26 @@ func (s *site) goOn(all []open) {
 
 // TestForeignChangesAreRepairedAndTheirCulpritNamed. The promise is a second.
 func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
-	s := newSite(t)
+	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
 	d.awaitSync()
-	want, culprit := s.tables(), saboteur(t)
+	want, culprit := s.tables(), site.Saboteur(t)
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
 			all, before, order := s.openSome(), d.foreignChanges(), s.order(act)
 			began := time.Now()
 			process, err := s.node.Start(exec.Command(culprit, order))
-			must(t, err)
-			must(t, process.Wait())
+			must.Succeed(t, err)
+			must.Succeed(t, process.Wait())
 			s.awaitTables(want, 5*time.Second)
 			t.Logf("repaired within %s of its beginning", time.Since(began))
 			d.awaitForeignChange(act, before)
 			line := fmt.Sprintf("process=saboteur pid=%d families=", process.PID())
-			eventually(t, "the log tells of "+line, func() bool { return strings.Contains(d.log.String(), line) })
-			if times := strings.Count(d.log.String(), line); times != 1 {
+			d.Log.Await(t, line)
+			if times := d.Log.Count(line); times != 1 {
 				t.Errorf("the log tells %d times of %s", times, line)
 			}
 			s.goOn(all)
@@ -164,28 +155,28 @@ func (d *daemon) foreignChanges() map[string]int {
 
 // awaitForeignChange waits until a sabotage is counted, once for each family that it touched.
 func (d *daemon) awaitForeignChange(act sabotage, before map[string]int) {
-	d.site.t.Helper()
+	d.town.t.Helper()
 	for _, family := range act.families {
 		before[family]++
 	}
 	var now map[string]int
-	eventually(d.site.t, act.name+" is counted", func() bool {
+	wait.Until(d.town.t, act.name+" is counted", func() bool {
 		now = d.foreignChanges()
 		return now["IPv4"] >= before["IPv4"] && now["IPv6"] >= before["IPv6"]
 	})
 	if diff := cmp.Diff(before, now); diff != "" {
-		d.site.t.Errorf("%s is counted otherwise (-want +got):\n%s", act.name, diff)
+		d.town.t.Errorf("%s is counted otherwise (-want +got):\n%s", act.name, diff)
 	}
 }
 
 // TestWhatOthersDoToOwnedTablesIsRefused by the kernel, so that there is nothing to repair or to tell.
 func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
-	s := newSite(t)
+	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start()
 	d.awaitSync()
-	want, culprit, transactions, all := s.tables(), saboteur(t), s.transactions(), s.openSome()
+	want, culprit, transactions, all := s.tables(), site.Saboteur(t), s.transactions(), s.openSome()
 	for _, act := range sabotages {
 		t.Run(act.name, func(t *testing.T) {
 			s.t = t
@@ -214,23 +205,22 @@ func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
 // TestChangesThatTheKernelCouldNotTellAreRepaired: while the proxy does not get to listen, others change so much that the kernel
 // throws notifications away. That there were some it does tell.
 func TestChangesThatTheKernelCouldNotTellAreRepaired(t *testing.T) {
-	s := newSite(t)
+	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
 	d := s.start("--own-tables", "never")
 	d.awaitSync()
 	want := s.tables()
-	must(t, d.process.Signal(syscall.SIGSTOP))
+	must.Succeed(t, d.Signal(syscall.SIGSTOP))
 	order := filepath.Join(t.TempDir(), "order")
-	must(t, os.WriteFile(order, []byte(manyAddresses(100_000)), 0o600))
+	must.Succeed(t, os.WriteFile(order, []byte(manyAddresses(100_000)), 0o600))
 	_, err := s.run("nft", "-f", order)
-	must(t, err)
+	must.Succeed(t, err)
 	_, err = s.run("nft", "delete table ip crowd; flush ruleset")
-	must(t, err)
-	must(t, d.process.Signal(syscall.SIGCONT))
+	must.Succeed(t, err)
+	must.Succeed(t, d.Signal(syscall.SIGCONT))
 	s.awaitTables(want, patience)
-	told := "changes of nftables may have been missed"
-	eventually(t, "the log tells that "+told, func() bool { return strings.Contains(d.log.String(), told) })
+	d.Log.Await(t, "changes of nftables may have been missed")
 	d.kill()
 }
 

@@ -1,7 +1,8 @@
+// Package endure_test proves that the proxy keeps forwarding when it is killed and when somebody else changes its tables: the real
+// program, a real kernel, real connections. It needs root, nft and Go.
 package endure_test
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"os"
@@ -9,9 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // The port that clients dial and the one on which pods serve.
@@ -20,89 +25,68 @@ const (
 	podPort     = 8080
 )
 
-// site is a node with pods, a machine outside, and the manifests that the proxy on the node reads.
-type site struct {
+// patience is how long something may take that happens at once on an idle machine.
+const patience = 30 * time.Second
+
+// town is a node with pods, a machine outside, and the manifests that the proxy on the node reads.
+type town struct {
 	t         *testing.T
 	node      *fabric.Node
 	servers   map[string]*fabric.Pod // by name: a to d
 	clients   []*fabric.Namespace    // pods
 	outside   *fabric.Namespace
 	manifests string
+	program   string // the proxy
 	// own counts the transactions of the test itself.
 	own int
 }
 
-func newSite(t *testing.T) *site {
+func newTown(t *testing.T) *town {
 	t.Helper()
-	network, err := fabric.New()
-	must(t, err)
-	t.Cleanup(func() {
-		if err := network.Close(); err != nil {
-			t.Errorf("take the network down: %v", err)
-		}
-	})
-	s := &site{t: t, servers: map[string]*fabric.Pod{}, manifests: t.TempDir()}
+	network := fabrictest.New(t)
+	s := &town{t: t, servers: map[string]*fabric.Pod{}, manifests: t.TempDir(), program: site.Program(t, "proxy")}
+	var err error
 	s.node, err = network.AddNode("node-1")
-	must(t, err)
+	must.Succeed(t, err)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.servers[name], err = s.node.AddPod(name)
-		must(t, err)
+		must.Succeed(t, err)
 		_, err = s.servers[name].Serve(podPort)
-		must(t, err)
+		must.Succeed(t, err)
 	}
 	for _, name := range []string{"client-1", "client-2", "client-3"} {
 		client, err := s.node.AddPod(name)
-		must(t, err)
+		must.Succeed(t, err)
 		s.clients = append(s.clients, client.Namespace)
 	}
 	host, err := network.AddHost("outside", s.node)
-	must(t, err)
+	must.Succeed(t, err)
 	s.outside = host.Namespace
 	s.replace("node.yaml", fmt.Sprintf(nodeManifest, s.node.Name, s.node.IPv4, s.node.IPv6))
 	return s
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// run runs a program on the node and returns what it printed on both outputs.
-func (s *site) run(name string, args ...string) (output string, err error) {
-	return runOn(s.node.Namespace, exec.Command(name, args...))
-}
-
-func runOn(machine *fabric.Namespace, command *exec.Cmd) (output string, err error) {
-	var printed bytes.Buffer
-	command.Stdout, command.Stderr = &printed, &printed
-	process, err := machine.Start(command)
-	if err != nil {
-		return "", err
-	}
-	if err := process.Wait(); err != nil {
-		return printed.String(), fmt.Errorf("running %v: %w: %s", command.Args, err, strings.TrimSpace(printed.String()))
-	}
-	return printed.String(), nil
+// run runs a program on the node and returns what it printed on standard output.
+func (s *town) run(name string, args ...string) (output string, err error) {
+	return s.node.Run(exec.Command(name, args...))
 }
 
 // state is the arguments that say from what the tables are made.
-func (s *site) state() []string {
+func (s *town) state() []string {
 	return []string{"--manifests", s.manifests, "--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String()}
 }
 
 // replace puts a file into the folder of manifests, in one step.
-func (s *site) replace(name, text string) {
+func (s *town) replace(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.manifests, name)
-	must(s.t, os.WriteFile(path+".new", []byte(text), 0o600))
-	must(s.t, os.Rename(path+".new", path))
+	must.Succeed(s.t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must.Succeed(s.t, os.Rename(path+".new", path))
 }
 
-func (s *site) remove(name string) {
+func (s *town) remove(name string) {
 	s.t.Helper()
-	must(s.t, os.Remove(filepath.Join(s.manifests, name)))
+	must.Succeed(s.t, os.Remove(filepath.Join(s.manifests, name)))
 }
 
 // app is a Service. Its number is the last byte of its addresses, and counts its node ports.
@@ -131,7 +115,7 @@ func (a app) nodePort(addr netip.Addr) netip.AddrPort {
 func (a app) file() string { return a.name + ".yaml" }
 
 // write makes the named servers the endpoints of a Service.
-func (s *site) write(a app, endpoints ...string) {
+func (s *town) write(a app, endpoints ...string) {
 	s.t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, serviceManifest, a.name, a.affinity, a.ipv4().Addr(), a.ipv6().Addr(), servicePort, 30000+a.number)

@@ -15,12 +15,12 @@ func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 		"changes": sabotages,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t)
+			s := newTown(t)
 			s.write(web, "a", "b")
 			s.write(sticky, "a", "b")
 			d := s.start("--own-tables", "never")
 			d.awaitSync()
-			changing := &changes{site: s, random: seeded(t), present: map[string]bool{}}
+			changing := &changes{town: s, random: seeded(t), present: map[string]bool{}}
 			done, kills := 0, 0
 			for tries := 0; done < 100 && tries < 1000; tries++ {
 				act := acts[changing.random.IntN(len(acts))]

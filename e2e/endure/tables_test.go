@@ -9,30 +9,32 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // tables returns our tables as nft lists them, a block for each set and chain, without what history leaves: the order of sets, chains,
 // elements and slots, the clients that are remembered, and who the tables' owner is.
-func (s *site) tables() []string {
+func (s *town) tables() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
-	must(s.t, err)
+	must.Succeed(s.t, err)
 	return blocksOf(listing)
 }
 
 // rendered returns the tables that `proxy render` prints for the manifests, as nft lists them once it has loaded them elsewhere.
-func (s *site) rendered() []string {
+func (s *town) rendered() []string {
 	s.t.Helper()
-	text, err := exec.Command(program, append([]string{"render", "--node", s.node.Name}, s.state()...)...).Output()
-	must(s.t, err)
+	text, err := exec.Command(s.program, append([]string{"render", "--node", s.node.Name}, s.state()...)...).Output()
+	must.Succeed(s.t, err)
 	load := exec.Command("nft", "-f", "-")
 	load.Stdin = bytes.NewReader(text)
-	_, err = runOn(s.outside, load)
-	must(s.t, err)
-	listing, err := runOn(s.outside, exec.Command("nft", "-n", "list", "ruleset"))
-	must(s.t, err)
-	_, err = runOn(s.outside, exec.Command("nft", "flush", "ruleset"))
-	must(s.t, err)
+	_, err = s.outside.Run(load)
+	must.Succeed(s.t, err)
+	listing, err := s.outside.Run(exec.Command("nft", "-n", "list", "ruleset"))
+	must.Succeed(s.t, err)
+	_, err = s.outside.Run(exec.Command("nft", "flush", "ruleset"))
+	must.Succeed(s.t, err)
 	return blocksOf(listing)
 }
 
@@ -78,7 +80,7 @@ func normalized(block string) string {
 }
 
 // awaitTables waits until the tables are right.
-func (s *site) awaitTables(want []string, atMost time.Duration) {
+func (s *town) awaitTables(want []string, atMost time.Duration) {
 	s.t.Helper()
 	for began := time.Now(); ; {
 		got := s.tables()
@@ -92,11 +94,11 @@ func (s *site) awaitTables(want []string, atMost time.Duration) {
 }
 
 // likeAFreshStart checks that the tables are those that a proxy writes which finds none.
-func (s *site) likeAFreshStart(args ...string) {
+func (s *town) likeAFreshStart(args ...string) {
 	s.t.Helper()
 	got := s.tables()
-	_, err := s.run(program, "cleanup")
-	must(s.t, err)
+	_, err := s.run(s.program, "cleanup")
+	must.Succeed(s.t, err)
 	fresh := s.start(args...)
 	fresh.awaitSync()
 	want := s.tables()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // slowest is how long one connection or answer may take, so that a machine that does much else loses none.
@@ -86,7 +87,7 @@ func (f *traffic) converse(client *fabric.Namespace, network string, to netip.Ad
 	f.t.Helper()
 	conversation := openTo(f.t, client, network, to)
 	first, err := conversation.Ask(slowest)
-	must(f.t, err)
+	must.Succeed(f.t, err)
 	f.goOn(func() error {
 		reply, err := conversation.Ask(slowest)
 		if err != nil {
@@ -105,7 +106,7 @@ func (f *traffic) converse(client *fabric.Namespace, network string, to netip.Ad
 func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 	f.t.Helper()
 	first, err := client.Ask("tcp", to, slowest)
-	must(f.t, err)
+	must.Succeed(f.t, err)
 	f.goOn(func() error {
 		reply, err := client.Ask("tcp", to, slowest)
 		if err != nil {

@@ -1,17 +1,17 @@
 package events_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // account is how the API server knows the proxy.
@@ -26,18 +26,8 @@ rules:
 - {level: None}
 `
 
-// request is a line of the audit log (k8s.io/apiserver/pkg/apis/audit/v1), as far as it matters here.
-type request struct {
-	User       struct{ Username string }
-	Verb       string
-	RequestURI string
-	ObjectRef  *struct{ APIGroup, Resource, Subresource string }
-	// ResponseStatus is how it was answered.
-	ResponseStatus struct{ Code int }
-}
-
-// permission is what RBAC is asked for the request: "watch /services". What is no resource is named by its path.
-func (r request) permission() string {
+// permission is what RBAC is asked for a request: "watch /services". What is no resource is named by its path.
+func permission(r site.Request) string {
 	if r.ObjectRef == nil {
 		return r.Verb + " " + r.RequestURI
 	}
@@ -49,22 +39,27 @@ func (r request) permission() string {
 }
 
 // mayDoAllItDid compares what the audit log says that the proxy did with its ClusterRole.
-func (s *site) mayDoAllItDid() {
-	s.t.Helper()
-	granted := s.granted()
+func (n *node) mayDoAllItDid() {
+	n.t.Helper()
+	granted := n.granted()
 	// So that all lines are there, to their ends.
-	must(s.t, s.proxy.Stop(time.Minute))
-	must(s.t, s.plane.StopAPIServer())
+	must.Succeed(n.t, n.proxy.Stop(time.Minute))
+	must.Succeed(n.t, n.api.StopAPIServer())
 	used := map[string]bool{}
-	for _, request := range s.requests() {
-		used[request.permission()] = true
+	requests, err := n.api.Audited()
+	must.Succeed(n.t, err)
+	for _, request := range requests {
+		if request.User.Username != account {
+			n.t.Errorf("the audit log has a request of %q", request.User.Username)
+		}
+		used[permission(request)] = true
 		if code := request.ResponseStatus.Code; code == http.StatusForbidden || code == http.StatusUnauthorized {
-			s.t.Errorf("%s was answered %d", request.permission(), code)
+			n.t.Errorf("%s was answered %d", permission(request), code)
 		}
 	}
 	beyond := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(permission string) bool { return granted[permission] })
 	if len(beyond) > 0 {
-		s.t.Errorf("beyond its ClusterRole it did %q", beyond)
+		n.t.Errorf("beyond its ClusterRole it did %q", beyond)
 	}
 	// So that this looks at the right lines. The proxy lists only at an API server that cannot begin a watch with what there is, which
 	// 1.36 can.
@@ -72,35 +67,15 @@ func (s *site) mayDoAllItDid() {
 	maps.DeleteFunc(granted, isList)
 	maps.DeleteFunc(used, isList)
 	if diff := cmp.Diff(granted, used); diff != "" {
-		s.t.Errorf("permissions but those to list (-granted +used):\n%s", diff)
+		n.t.Errorf("permissions but those to list (-granted +used):\n%s", diff)
 	}
-}
-
-// requests returns what the proxy asked so far.
-func (s *site) requests() []request {
-	s.t.Helper()
-	file, err := os.Open(s.audit)
-	must(s.t, err)
-	defer file.Close()
-	var requests []request
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var next request
-		must(s.t, json.Unmarshal(lines.Bytes(), &next))
-		if next.User.Username != account {
-			s.t.Errorf("the audit log has a request of %q", next.User.Username)
-		}
-		requests = append(requests, next)
-	}
-	must(s.t, lines.Err())
-	return requests
 }
 
 // granted returns what the ClusterRole of the proxy allows, as the API server has it.
-func (s *site) granted() map[string]bool {
-	s.t.Helper()
-	role, err := s.admin.RbacV1().ClusterRoles().Get(s.t.Context(), accountName, metav1.GetOptions{})
-	must(s.t, err)
+func (n *node) granted() map[string]bool {
+	n.t.Helper()
+	role, err := n.api.Admin.RbacV1().ClusterRoles().Get(n.t.Context(), accountName, metav1.GetOptions{})
+	must.Succeed(n.t, err)
 	granted := map[string]bool{}
 	for _, rule := range role.Rules {
 		for _, verb := range rule.Verbs {

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // recorder starts a recorder for a node, which ends with the test.
@@ -45,7 +45,7 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 func TestWhatIsTold(t *testing.T) {
 	c := newCluster(t)
 	teller := c.teller()
-	web, slice, cidr := c.create()
+	web, slice, cidr := c.createAll()
 
 	t.Run("is told by somebody who may do nothing else", func(t *testing.T) {
 		client, err := kubernetes.NewForConfig(teller)
@@ -88,7 +88,7 @@ func TestWhatIsTold(t *testing.T) {
 			want["default Node "+node+" TablesChanged"] = 1
 			want["default Node "+node+" Starting"] = 1
 		}
-		c.eventually("the Events are there", func() string { return cmp.Diff(want, c.count()) })
+		wait.Equal(t, "the Events are there", want, c.count)
 	})
 
 	t.Run("is shown by kubectl describe", func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWhatIsTold(t *testing.T) {
 			"servicecidr all":             {"Refused", "spec.cidrs[0]: everything"},
 			"node node-1":                 {"Starting", "Vicinity v1.2.3 starts", "TablesChanged", `Process "nft" (pid 4711)`},
 		} {
-			got := c.kubectl(append([]string{"describe"}, strings.Fields(arguments)...)...)
+			got := c.Kubectl(t, append([]string{"describe"}, strings.Fields(arguments)...)...)
 			for _, note := range notes {
 				if !strings.Contains(got, note) {
 					t.Errorf("kubectl describe %s does not show %q:\n%s", arguments, note, got)
@@ -111,7 +111,7 @@ func TestWhatIsTold(t *testing.T) {
 	})
 
 	t.Run("is found by kubectl get events", func(t *testing.T) {
-		got := c.kubectl("get", "events", "-A", "--field-selector", "reportingComponent=vicinity.dev/proxy")
+		got := c.Kubectl(t, "get", "events", "-A", "--field-selector", "reportingComponent=vicinity.dev/proxy")
 		for _, want := range []string{"service/web", "endpointslice/web-1", "servicecidr/all", "node/node-3"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("there is nothing about %s:\n%s", want, got)
@@ -126,8 +126,8 @@ func TestWhatIsTold(t *testing.T) {
 		r.Report(events.Refused(web, strange))
 		r.Report(events.ForeignChange(node, strange, 1))
 		r.Report(events.Started(node, strange))
-		c.eventually("three Events of a node with a long name", func() string {
-			return cmp.Diff(3, len(c.of(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") })))
+		wait.Equal(t, "three Events of a node with a long name", 3, func() int {
+			return len(c.of(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") }))
 		})
 		if r.Dropped() != 0 {
 			t.Errorf("%d were dropped", r.Dropped())
@@ -145,15 +145,15 @@ func TestWhatIsTold(t *testing.T) {
 			return conn, err
 		}
 		r := recorder(t, impatient, "node-4")
-		if err := c.plane.StopAPIServer(); err != nil {
+		if err := c.StopAPIServer(); err != nil {
 			t.Fatal(err)
 		}
 		r.Report(events.Started("node-4", "v1.2.3"))
-		c.eventually("a try fails", func() string { return cmp.Diff(true, refused.Load() > 0) })
-		if err := c.plane.StartAPIServer(t.Context()); err != nil {
+		wait.Until(t, "a try fails", func() bool { return refused.Load() > 0 })
+		if err := c.StartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		c.eventually("the Event is there", func() string { return cmp.Diff(1, c.count()["default Node node-4 Starting"]) })
+		wait.Equal(t, "the Event is there", 1, func() int { return c.count()["default Node node-4 Starting"] })
 		if r.Dropped() != 0 {
 			t.Errorf("%d were dropped", r.Dropped())
 		}
@@ -162,6 +162,6 @@ func TestWhatIsTold(t *testing.T) {
 	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
 		r := recorder(t, teller, "node-1")
 		r.Report(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
-		c.eventually("the loss is counted", func() string { return cmp.Diff(1, r.Dropped()) })
+		wait.Equal(t, "the loss is counted", 1, r.Dropped)
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // roleVariable makes another program of this test binary.
@@ -65,7 +67,7 @@ func TestAKilledFabricTakesItsProcessesWithIt(t *testing.T) {
 	must(t, syscall.Kill(pid, 0))
 	must(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed
-	eventually(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
+	wait.Until(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
 }
 
 // hasEnded also counts a process that nobody has collected yet.

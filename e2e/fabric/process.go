@@ -1,9 +1,11 @@
 package fabric
 
 import (
+	"bytes"
 	"fmt"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -38,6 +40,22 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	defer n.fabric.mu.Unlock()
 	n.fabric.processes = append(n.fabric.processes, process)
 	return process, nil
+}
+
+// Run runs a program inside the namespace to its end, and returns what it prints on standard output. The error has what it prints on
+// standard error.
+func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
+	var printed, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &complaints
+	process, err := n.Start(cmd)
+	if err != nil {
+		return "", err
+	}
+	if err := process.Wait(); err != nil {
+		err = fmt.Errorf("running %s on %s: %w: %s", strings.Join(cmd.Args, " "), n.Name, err, bytes.TrimSpace(complaints.Bytes()))
+		return printed.String(), err
+	}
+	return printed.String(), nil
 }
 
 // PID returns the process id.

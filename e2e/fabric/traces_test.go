@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // networks returns the network namespaces that this process holds: by its threads and by its open files.
@@ -46,16 +48,6 @@ func linkNames(t *testing.T) []string {
 	return names
 }
 
-// eventually asks for up to five seconds: goroutines and threads take a moment to end.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 5 s it does not hold that %s", what)
-		}
-	}
-}
-
 func TestAFabricLeavesNoTraces(t *testing.T) {
 	wantLinks, wantNetworks, goroutines := linkNames(t), networks(t), runtime.NumGoroutine()
 	var process *Process
@@ -83,8 +75,8 @@ func TestAFabricLeavesNoTraces(t *testing.T) {
 	if diff := cmp.Diff(wantLinks, linkNames(t)); diff != "" {
 		t.Errorf("the machine's links changed (-before +after):\n%s", diff)
 	}
-	eventually(t, "no namespace is left", func() bool { return cmp.Equal(wantNetworks, networks(t)) })
-	eventually(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
+	wait.Until(t, "no namespace is left", func() bool { return cmp.Equal(wantNetworks, networks(t)) })
+	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 }
 
 func TestAFunctionRunsInsideAndItsThreadComesBack(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // machine is what a lab must not touch.
@@ -128,15 +128,10 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 	if err := unix.Kill(keeperIn(t, folder), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	ended := func() bool {
+	wait.Until(t, "the first process of node-1 ("+node+") has ended with the keeper", func() bool {
 		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
 		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if nobody waits for orphans here
-	}
-	for deadline := time.Now().Add(time.Minute); !ended(); time.Sleep(pollInterval) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the first process of node-1 (%s) outlives the keeper", node)
-		}
-	}
+	})
 	var out, problems bytes.Buffer
 	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {
 		t.Errorf("the lab is said to run: %s", &out)

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // allowed is all that the proxy does at the API server.
@@ -56,22 +57,8 @@ func permissions(verbs, groups, resources []string) []string {
 }
 
 func TestARealAPIServerTakesTheManifests(t *testing.T) {
-	plane, err := controlplane.Start(t.Context(), controlplane.Config{
-		Dir: t.TempDir(), Programs: programs(t),
-		// As kubeadm has it. Ours needs no such pod, but removing what kube-proxy left behind does.
-		APIServerFlags: []string{"--allow-privileged"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(plane.Stop)
-	kubeconfig := t.TempDir() + "/kubeconfig"
-	if err := controlplane.WriteKubeconfig(kubeconfig, plane.AdminConfig()); err != nil {
-		t.Fatal(err)
-	}
-	apply := func(arguments ...string) string {
-		return kubectl(t, append([]string{"--kubeconfig", kubeconfig}, arguments...)...)
-	}
+	// As kubeadm has it. Ours needs no such pod, but removing what kube-proxy left behind does.
+	api := site.New(t, site.Config{Flags: []string{"--allow-privileged"}})
 
 	t.Run("kubectl apply -f makes all objects, and apply -k the same", func(t *testing.T) {
 		for _, test := range []struct {
@@ -84,19 +71,19 @@ func TestARealAPIServerTakesTheManifests(t *testing.T) {
 			{[]string{"apply", "-k", beside}, map[string]int{"unchanged": 3, "configured": 2}},
 			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 3, "configured": 2}},
 		} {
-			if diff := cmp.Diff(test.want, outcomes(apply(test.how...))); diff != "" {
+			if diff := cmp.Diff(test.want, outcomes(api.Kubectl(t, test.how...))); diff != "" {
 				t.Errorf("kubectl %v (-want +got):\n%s", test.how, diff)
 			}
 		}
 	})
 	t.Run("the ServiceAccount may do what the proxy does and nothing else", func(t *testing.T) {
-		testServiceAccount(t, plane)
+		testServiceAccount(t, api)
 	})
 	t.Run("the proxy asks for what it may do and nothing else", func(t *testing.T) {
-		testRequests(t, plane)
+		testRequests(t, api)
 	})
 	t.Run("the README's commands put a Job that cleans up on every node", func(t *testing.T) {
-		testCleanup(t, plane, kubeconfig)
+		testCleanup(t, api)
 	})
 }
 
@@ -111,17 +98,10 @@ func outcomes(output string) map[string]int {
 }
 
 // testServiceAccount compares what the API server lets the proxy do with what it lets any ServiceAccount do.
-func testServiceAccount(t *testing.T, plane *controlplane.ControlPlane) {
-	admin, err := kubernetes.NewForConfig(plane.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}
-	if _, err := admin.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), nobody, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	got := rights(t, plane, "vicinity-proxy")
-	for right := range rights(t, plane, "nobody") {
+func testServiceAccount(t *testing.T, api *site.Site) {
+	api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "nobody"}})
+	got := rights(t, api, "vicinity-proxy")
+	for right := range rights(t, api, "nobody") {
 		delete(got, right)
 	}
 	if diff := cmp.Diff(allowed, slices.Sorted(maps.Keys(got))); diff != "" {
@@ -130,21 +110,13 @@ func testServiceAccount(t *testing.T, plane *controlplane.ControlPlane) {
 }
 
 // rights asks the API server what a ServiceAccount may do in its own namespace.
-func rights(t *testing.T, plane *controlplane.ControlPlane, name string) map[string]bool {
+func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 	t.Helper()
-	config, err := plane.ServiceAccountConfig(t.Context(), "kube-system", name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, err := kubernetes.NewForConfig(api.Account(t, "kube-system", name))
+	must.Succeed(t, err)
 	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "kube-system"}}
 	answer, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if answer.Status.Incomplete {
 		t.Fatalf("the answer is incomplete: %s", answer.Status.EvaluationError)
 	}

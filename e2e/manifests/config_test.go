@@ -47,7 +47,7 @@ func portOf(t *testing.T, address string) int32 {
 
 func TestTheConfiguration(t *testing.T) {
 	for name, test := range map[string]struct {
-		objects                      objects
+		objects                      documents
 		kubeconfig, healthz, metrics string
 	}{
 		"full": {

@@ -34,8 +34,8 @@ const (
 	configFile = "config.conf"
 )
 
-// objects are the documents of some manifests, by kind and name.
-type objects struct {
+// documents are those of some manifests, by kind and name.
+type documents struct {
 	ServiceAccounts     map[string]*corev1.ServiceAccount
 	ClusterRoles        map[string]*rbacv1.ClusterRole
 	ClusterRoleBindings map[string]*rbacv1.ClusterRoleBinding
@@ -45,9 +45,9 @@ type objects struct {
 }
 
 // parse reads each document strictly into its type: a field that Kubernetes does not know fails the test.
-func parse(t *testing.T, text []byte) objects {
+func parse(t *testing.T, text []byte) documents {
 	t.Helper()
-	all := objects{
+	all := documents{
 		map[string]*corev1.ServiceAccount{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{},
 		map[string]*corev1.ConfigMap{}, map[string]*appsv1.DaemonSet{}, map[string]*batchv1.Job{},
 	}
@@ -112,7 +112,7 @@ func only[T any](t *testing.T, of map[string]T) T {
 }
 
 // plain returns what `kubectl apply -f` reads of a folder: its .yaml files, and nothing below.
-func plain(t *testing.T, folder string) objects {
+func plain(t *testing.T, folder string) documents {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
@@ -130,7 +130,7 @@ func plain(t *testing.T, folder string) objects {
 }
 
 // kustomized returns what `kubectl apply -k` makes of a folder.
-func kustomized(t *testing.T, folder string) objects {
+func kustomized(t *testing.T, folder string) documents {
 	t.Helper()
 	return parse(t, []byte(kubectl(t, "kustomize", folder)))
 }

@@ -15,6 +15,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // commands returns what the README tells its reader to type in a chapter, as one script.
@@ -54,12 +56,10 @@ var realNodes = []string{"node-1", "node-2"}
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	dir := t.TempDir()
-	c := &realCluster{dir: dir, lab: filepath.Join(dir, "lab-program")}
+	c := &realCluster{dir: dir, lab: site.Program(t, "lab")}
 	lab := filepath.Join(dir, "lab")
 	programs := programs(t).Folder(binaries.Kubernetes)
 	c.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+programs+":"+os.Getenv("PATH"))
-	c.run(t, root, "go", "build", "-o", c.lab, "./e2e/lab")
-	c.run(t, root, "env", "CGO_ENABLED=0", "go", "build", "-o", filepath.Join(dir, "proxy"), "./cmd/proxy")
 	c.run(t, root, "cp", "-a", "manifests", dir)
 	t.Cleanup(func() {
 		// t.Context is over by now.
@@ -68,14 +68,19 @@ func startCluster(t *testing.T) *realCluster {
 		}
 	})
 	c.run(t, root, c.lab, "up", "--dir", lab, "--nodes", strconv.Itoa(len(realNodes)), "--install", "none", "--kube-proxy",
-		"--proxy-binary", filepath.Join(dir, "proxy"))
+		"--proxy-binary", site.Program(t, "proxy"))
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the proxies said:\n%s", c.logs(t))
+		}
+	})
 	return c
 }
 
 // run returns what a command prints.
 func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) string {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), name, arguments...)
+	command := exec.Command(name, arguments...) // also when the test has ended
 	command.Dir, command.Env = dir, c.env
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -171,6 +176,9 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	}
 }
 
+// kubeletPatience is for a kubelet that brings new texts every minute or two.
+const kubeletPatience = 3 * time.Minute
+
 // changeKubeconfig gives the proxies a kubeconfig that is wrong, which they must not mind, and then one that is right and new.
 func (c *realCluster) changeKubeconfig(t *testing.T) {
 	t.Helper()
@@ -193,15 +201,14 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 			"looked-at="+time.Now().Format(time.RFC3339Nano))
 	}
 	change("current-context: default", "current-context: missing")
-	c.await(t, "all proxies say that the kubeconfig is wrong", func() bool {
-		log := c.run(t, c.dir, "kubectl", "-n", "kube-system", "logs", "daemonset/vicinity-proxy", "--all-pods", "--prefix")
-		return strings.Count(log, "a configuration file was updated and cannot be used; what it said before stays in force") == len(realNodes)
+	wait.Within(t, kubeletPatience, "all proxies say that the kubeconfig is wrong", func() bool {
+		return strings.Count(c.logs(t), "a configuration file was updated and cannot be used; what it said before stays in force") == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {
 		t.Errorf("the proxies were started %s times anew because of a kubeconfig that is wrong", restarts)
 	}
 	change("    current-context: default", "    # It is new.\n    current-context: default")
-	c.await(t, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
+	wait.Within(t, kubeletPatience, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
 	c.run(t, c.dir, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset", "vicinity-proxy", "--timeout=2m")
 }
 
@@ -212,12 +219,8 @@ func (c *realCluster) restarts(t *testing.T) string {
 		"-o", "jsonpath={.items[*].status.containerStatuses[0].restartCount}")
 }
 
-func (c *realCluster) await(t *testing.T, what string, holds func() bool) {
+// logs are what all proxies said.
+func (c *realCluster) logs(t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(time.Second) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within three minutes: %s; the log:\n%s", what,
-				c.run(t, c.dir, "kubectl", "-n", "kube-system", "logs", "daemonset/vicinity-proxy", "--all-pods", "--prefix"))
-		}
-	}
+	return c.run(t, c.dir, "kubectl", "-n", "kube-system", "logs", "daemonset/vicinity-proxy", "--all-pods", "--prefix")
 }

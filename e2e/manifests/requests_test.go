@@ -9,17 +9,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // requests collects what is asked of the API server, in RBAC's words, and what was forbidden.
@@ -79,23 +80,17 @@ func permissionOf(request *http.Request) string {
 
 // testRequests lets the parts of the proxy that speak with the API server do all they can, as the manifests' ServiceAccount. They must
 // use every permission of the role, and need no other.
-func testRequests(t *testing.T, plane *controlplane.ControlPlane) {
-	createRackService(t, plane)
-	config, err := plane.ServiceAccountConfig(t.Context(), "kube-system", "vicinity-proxy")
-	if err != nil {
-		t.Fatal(err)
-	}
+func testRequests(t *testing.T, api *site.Site) {
+	// Its topology key is answered by the labels of other nodes alone.
+	api.Create(t, objects.Service("default", "web", objects.Annotated(policy.TopologyKeysAnnotation, "example.com/rack, *")))
+	config := api.Account(t, "kube-system", "vicinity-proxy")
 	seen := &requests{asked: map[string]bool{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return transport{seen, next} })
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	followed, err := cluster.New(config, cluster.Options{View: convert.View{Node: "node-1"}, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	// Run watches, and lists only at an API server that cannot begin a watch with what there is. Load lists.
 	if _, err := followed.Load(t.Context(), cluster.AllNodes); err != nil {
 		t.Errorf("reading the cluster once: %v", err)
@@ -114,32 +109,16 @@ func testRequests(t *testing.T, plane *controlplane.ControlPlane) {
 		}
 	})
 	recorder.Report(events.Started("node-1", "v1"))
-	isAll := func() bool { return cmp.Equal(allowed, seen.all()) }
-	for deadline := time.Now().Add(time.Minute); !isAll() && time.Now().Before(deadline); {
-		time.Sleep(100 * time.Millisecond)
-	}
+	defer running.Wait()
+	defer cancel()
+	wait.Equal(t, "all permissions are in use", allowed, seen.all)
 	cancel()
 	running.Wait()
+	// What was asked until the end.
 	if diff := cmp.Diff(allowed, seen.all()); diff != "" {
 		t.Errorf("permissions in use (-granted +asked for):\n%s", diff)
 	}
 	if len(seen.forbidden) > 0 || recorder.Dropped() > 0 {
 		t.Errorf("forbidden: %q, and %d events were dropped", seen.forbidden, recorder.Dropped())
-	}
-}
-
-// createRackService creates a Service whose topology key is answered by the labels of other nodes alone.
-func createRackService(t *testing.T, plane *controlplane.ControlPlane) {
-	t.Helper()
-	admin, err := kubernetes.NewForConfig(plane.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"vicinity.dev/topology-keys": "example.com/rack, *"}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-	}
-	if _, err := admin.CoreV1().Services("default").Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -9,98 +9,48 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// longest is how long something may take that happens at once on an idle machine.
-const longest = 90 * time.Second
-
-func eventually(t *testing.T, what string, holds func() bool) {
+func namespace(t *testing.T, name string, annotations map[string]string) {
 	t.Helper()
-	for deadline := time.Now().Add(longest); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not come to pass that %s", what)
-		}
-	}
-}
-
-// writer changes the cluster.
-type writer struct {
-	t      *testing.T
-	client *kubernetes.Clientset
-}
-
-func newWriter(t *testing.T) writer {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(api.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return writer{t, client}
-}
-
-func (w writer) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w writer) namespace(name string, annotations map[string]string) {
-	w.t.Helper()
-	meta := metav1.ObjectMeta{Name: name, Annotations: annotations, Labels: map[string]string{policy.AdmissionLabel: "disabled"}}
-	_, err := w.client.CoreV1().Namespaces().Create(w.t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
-	w.must(err)
+	api.Create(t, objects.Namespace(name, map[string]string{policy.AdmissionLabel: "disabled"}, annotations))
 }
 
 // node makes a Node, and removes it when the test ends.
-func (w writer) node(name string, labels map[string]string) {
-	w.t.Helper()
-	meta := metav1.ObjectMeta{Name: name, Labels: labels}
-	_, err := w.client.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: meta}, metav1.CreateOptions{})
-	w.must(err)
-	w.t.Cleanup(func() {
-		err := w.client.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{})
-		if err != nil {
-			w.t.Error(err)
+func node(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	api.Create(t, objects.Node(name, labels))
+	t.Cleanup(func() {
+		if err := api.Admin.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
 		}
 	})
 }
 
-func (w writer) patchNode(name, patch string, subresources ...string) {
-	w.t.Helper()
-	_, err := w.client.CoreV1().Nodes().Patch(
-		w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
-	w.must(err)
+func patchNode(t *testing.T, name, patch string, subresources ...string) {
+	t.Helper()
+	_, err := api.Admin.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	must.Succeed(t, err)
 }
 
 // reader returns a client configuration that may list and watch Namespaces and Nodes, and nothing else.
-func (w writer) reader(user string) *rest.Config {
-	w.t.Helper()
-	meta := metav1.ObjectMeta{Name: user}
-	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces", "nodes"}, Verbs: []string{"list", "watch"}}}
-	role := &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}
-	_, err := w.client.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{})
-	w.must(err)
-	_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	w.must(err)
-	config, err := api.ClientConfig(user)
-	w.must(err)
-	return config
+func reader(t *testing.T, user string) *rest.Config {
+	t.Helper()
+	return api.User(t, user, rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"namespaces", "nodes"}, Verbs: []string{"list", "watch"},
+	})
 }
 
 // requests are those for Namespaces and Nodes: what they accept as an answer.
@@ -144,10 +94,9 @@ func follow(t *testing.T, config *rest.Config) (c *cluster.Cluster, start func()
 }
 
 func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
-	w := newWriter(t)
-	w.node("followed-1", map[string]string{string(policy.Zone): "a"})
+	node(t, "followed-1", map[string]string{string(policy.Zone): "a"})
 	seen := &requests{}
-	config := w.reader("follower")
+	config := reader(t, "follower")
 	config.WrapTransport = func(next http.RoundTripper) http.RoundTripper {
 		seen.RoundTripper = next
 		return seen
@@ -157,23 +106,23 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 		t.Error("something is known before anybody was asked")
 	}
 	start()
-	eventually(t, "everything is known", c.HasSynced)
+	wait.Until(t, "everything is known", c.HasSynced)
 	if !c.Namespace("default").Known || c.Nodes().Zones() != 1 {
 		t.Errorf("default %v, %d zones", c.Namespace("default"), c.Nodes().Zones())
 	}
 
-	w.namespace("shop", map[string]string{policy.DefaultTopologyModeAnnotation: "Auto", "example.com/other": "x"})
-	eventually(t, "a new Namespace is known", func() bool { return c.Namespace("shop").Known })
+	namespace(t, "shop", map[string]string{policy.DefaultTopologyModeAnnotation: "Auto", "example.com/other": "x"})
+	wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace("shop").Known })
 	got := c.Namespace("shop")
 	if len(got.Annotations) != 1 || got.Annotations[policy.DefaultTopologyModeAnnotation] != "Auto" ||
 		got.Labels[policy.AdmissionLabel] != "disabled" {
 		t.Errorf("of the Namespace is known: %v", got)
 	}
 
-	w.node("followed-2", map[string]string{string(policy.Zone): "b", "example.com/rack": "r1"})
-	eventually(t, "a second zone is known", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().Carries("example.com/rack") })
-	w.patchNode("followed-2", `{"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "example.com/rack": null}}}`)
-	eventually(t, "it is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().Carries("example.com/rack") })
+	node(t, "followed-2", map[string]string{string(policy.Zone): "b", "example.com/rack": "r1"})
+	wait.Until(t, "a second zone is known", func() bool { return c.Nodes().Zones() == 2 && c.Nodes().Carries("example.com/rack") })
+	patchNode(t, "followed-2", `{"metadata": {"labels": {"topology.kubernetes.io/zone": "a", "example.com/rack": null}}}`)
+	wait.Until(t, "it is gone again", func() bool { return c.Nodes().Zones() == 1 && !c.Nodes().Carries("example.com/rack") })
 
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
@@ -188,19 +137,18 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 }
 
 func TestHeartbeatsMakeNothingNew(t *testing.T) {
-	w := newWriter(t)
-	w.node("beating", map[string]string{string(policy.Zone): "a"})
-	c, start := follow(t, w.reader("heartbeats"))
+	node(t, "beating", map[string]string{string(policy.Zone): "a"})
+	c, start := follow(t, reader(t, "heartbeats"))
 	start()
-	eventually(t, "everything is known", c.HasSynced)
+	wait.Until(t, "everything is known", c.HasSynced)
 	before := c.Nodes()
 	handedOut, stop := watchNodes(c)
 	for beat := range 20 {
-		w.patchNode("beating", fmt.Sprintf(`{"status": {"nodeInfo": {"bootID": "%d"}}}`, beat), "status")
+		patchNode(t, "beating", fmt.Sprintf(`{"status": {"nodeInfo": {"bootID": "%d"}}}`, beat), "status")
 	}
 	// What comes last shows that everything before it has been seen.
-	w.patchNode("beating", `{"metadata": {"labels": {"example.com/last": "x"}}}`)
-	eventually(t, "the label is known", func() bool { return c.Nodes().Carries("example.com/last") })
+	patchNode(t, "beating", `{"metadata": {"labels": {"example.com/last": "x"}}}`)
+	wait.Until(t, "the label is known", func() bool { return c.Nodes().Carries("example.com/last") })
 	stop()
 	if got := <-handedOut; got > 2 {
 		t.Errorf("%d different values were handed out, want those before and after the label", got)
@@ -229,19 +177,18 @@ func watchNodes(c *cluster.Cluster) (different <-chan int, stop func()) {
 }
 
 func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
-	w := newWriter(t)
-	c, start := follow(t, w.reader("asker"))
+	c, start := follow(t, reader(t, "asker"))
 	start()
-	eventually(t, "everything is known", c.HasSynced)
+	wait.Until(t, "everything is known", c.HasSynced)
 	const all = 20
 	atOnce := 0
 	for i := range all {
 		name := fmt.Sprintf("new-%d", i)
-		w.namespace(name, nil)
+		namespace(t, name, nil)
 		if c.Namespace(name).Known {
 			atOnce++
 		}
-		eventually(t, "a new Namespace is known", func() bool { return c.Namespace(name).Known })
+		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).Known })
 	}
 	// On a machine that has too much to do an event may take longer than anybody waits for it.
 	if atOnce < all/2 {
@@ -250,17 +197,16 @@ func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
 }
 
 func TestWhatWasKnownStaysInForceWhileTheAPIServerIsAway(t *testing.T) {
-	w := newWriter(t)
-	w.namespace("lasting", map[string]string{policy.DefaultTopologyKeysAnnotation: "*"})
-	w.node("lasting", map[string]string{string(policy.Zone): "a"})
-	c, start := follow(t, w.reader("patient"))
+	namespace(t, "lasting", map[string]string{policy.DefaultTopologyKeysAnnotation: "*"})
+	node(t, "lasting", map[string]string{string(policy.Zone): "a"})
+	c, start := follow(t, reader(t, "patient"))
 	start()
-	eventually(t, "everything is known", c.HasSynced)
+	wait.Until(t, "everything is known", c.HasSynced)
 	api.KillAPIServer()
 	if !c.HasSynced() || !c.Namespace("lasting").Known || c.Nodes().Zones() != 1 {
 		t.Errorf("without API server: synced %v, Namespace %v, %d zones", c.HasSynced(), c.Namespace("lasting"), c.Nodes().Zones())
 	}
-	w.must(api.StartAPIServer(t.Context()))
-	w.patchNode("lasting", `{"metadata": {"labels": {"example.com/after": "x"}}}`)
-	eventually(t, "changes are known again", func() bool { return c.Nodes().Carries("example.com/after") })
+	must.Succeed(t, api.StartAPIServer(t.Context()))
+	patchNode(t, "lasting", `{"metadata": {"labels": {"example.com/after": "x"}}}`)
+	wait.Until(t, "changes are known again", func() bool { return c.Nodes().Carries("example.com/after") })
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
@@ -91,16 +92,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 
 func setUp(t *testing.T, setup setup) *cluster {
 	t.Helper()
-	built, err := fabric.New()
-	if err != nil {
-		t.Fatalf("build a network (this needs root): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := built.Close(); err != nil {
-			t.Errorf("take the network down: %v", err)
-		}
-	})
-	c := &cluster{t: t, fabric: built, setup: setup}
+	c := &cluster{t: t, fabric: fabrictest.New(t), setup: setup}
 	objects := model.Change{Nodes: map[string]*model.Node{}}
 	for number := range setup.nodes {
 		added := c.addNode(fmt.Sprintf("node-%d", number+1))

@@ -1,7 +1,6 @@
 package packets_test
 
 import (
-	"bytes"
 	"net"
 	"os/exec"
 	"regexp"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // counters count packets that leave the node, behind every chain of ours: those with a priority of ours, those with 5, and all.
@@ -95,14 +95,8 @@ func packets(t *testing.T, n *node, comment string) string {
 func runNFT(t *testing.T, n *node, input string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "nft", args...)
-	var stdout, stderr bytes.Buffer
-	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &stdout, &stderr
-	process, err := n.Start(command)
-	if err != nil {
-		t.Fatalf("run nft (the tests need it): %v", err)
-	}
-	if err := process.Wait(); err != nil {
-		t.Fatalf("nft %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
-	}
-	return stdout.String()
+	command.Stdin = strings.NewReader(input)
+	output, err := n.Run(command)
+	must.Succeed(t, err)
+	return output
 }

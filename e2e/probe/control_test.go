@@ -9,10 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // server greets on loopback, over TCP and UDP, under a name.
@@ -73,16 +74,6 @@ func (c control) dial(query url.Values) answers {
 	var got answers
 	c.ask(http.MethodGet, "/dial", query, &got)
 	return got
-}
-
-// eventually waits until a condition holds. A busy machine gets all the time that it needs.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute, not yet: %s", what)
-		}
-	}
 }
 
 func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
@@ -209,12 +200,12 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 		c.ask(http.MethodGet, "/hold/"+made["id"], nil, &s)
 		return s
 	}
-	eventually(t, "lines come back", func() bool { return report().Echoes > 2 })
+	wait.Until(t, "lines come back", func() bool { return report().Echoes > 2 })
 	if s := report(); !s.Alive {
 		t.Errorf("%+v", s)
 	}
 	(<-connections).Close()
-	eventually(t, "the connection has ended", func() bool { return !report().Alive })
+	wait.Until(t, "the connection has ended", func() bool { return !report().Alive })
 	if s := report(); s.Error == "" {
 		t.Errorf("nobody says why: %+v", s)
 	}

@@ -1,17 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // asProbe makes the test binary a probe.
@@ -26,53 +27,20 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// output is what a program says, while it says it.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) contains(words string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Contains(o.text.String(), words)
-}
-
 // startProbe starts a probe in a pod's network, where its ports are free.
-func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Process, *output) {
+func startProbe(t *testing.T, environment ...string) (*fabric.Pod, *fabric.Process, *logs.Log) {
 	t.Helper()
-	network, err := fabric.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := network.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	node, err := network.AddNode("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	node, err := fabrictest.New(t).AddNode("node-1")
+	must.Succeed(t, err)
 	pod, err := node.AddPod("web-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := &output{}
+	must.Succeed(t, err)
+	said := logs.New(t, "the probe")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(append(os.Environ(), asProbe+"=1", "POD_NAME=web-1"), environment...)
 	cmd.Stdout, cmd.Stderr = said, said
 	process, err := pod.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the probe serves", func() bool { return said.contains("web-1 serves") })
+	must.Succeed(t, err)
+	said.Await(t, "web-1 serves")
 	return pod, process, said
 }
 
@@ -100,7 +68,7 @@ func TestAProbeGoesOnForItsGracePeriod(t *testing.T) {
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the probe was told to end", func() bool { return said.contains("web-1 goes on for 10m") })
+	said.Await(t, "web-1 goes on for 10m")
 	if got := answersIn(t, pod); got != want {
 		t.Errorf("while it ends: got %q, want %q", got, want)
 	}
@@ -118,14 +86,14 @@ func TestAProbeWithoutAGracePeriodEndsAtOnce(t *testing.T) {
 
 func TestAProbeWithoutANameDoesNotStart(t *testing.T) {
 	t.Setenv("POD_NAME", "")
-	if err := run(t.Context(), []string{"serve"}, &output{}); err == nil || !strings.Contains(err.Error(), "POD_NAME") {
+	if err := run(t.Context(), []string{"serve"}, &logs.Log{}); err == nil || !strings.Contains(err.Error(), "POD_NAME") {
 		t.Errorf("got error %v", err)
 	}
 }
 
 func TestAnUnknownCommandIsExplained(t *testing.T) {
 	for _, args := range [][]string{{}, {"server"}, {"serve", "all"}, {"sabotage"}} {
-		if err := run(t.Context(), args, &output{}); err == nil || !strings.Contains(err.Error(), "probe serve") {
+		if err := run(t.Context(), args, &logs.Log{}); err == nil || !strings.Contains(err.Error(), "probe serve") {
 			t.Errorf("%v: got error %v", args, err)
 		}
 	}

@@ -30,10 +30,10 @@ const (
 // BenchmarkDaemons starts each proxy at each size of the cluster and measures it.
 func BenchmarkDaemons(b *testing.B) {
 	for b.Loop() {
-		s := newSite(b)
+		s := newTown(b)
 		for _, services := range []int{10, 10_000} {
 			s.grow(b, services)
-			for _, start := range []func(*testing.B, *site) *daemon{startVicinity, startKubeProxy} {
+			for _, start := range []func(*testing.B, *town) *daemon{startVicinity, startKubeProxy} {
 				measure(b, s, start(b, s), services)
 			}
 		}
@@ -47,7 +47,7 @@ func rounds(took time.Duration) int {
 }
 
 // measure measures one proxy and stops it.
-func measure(b *testing.B, s *site, d *daemon, services int) {
+func measure(b *testing.B, s *town, d *daemon, services int) {
 	b.Helper()
 	fmt.Fprintf(os.Stderr, "%s, %d Services: first connection after %s; measuring ...\n", d.name, services, d.ready.Round(time.Millisecond))
 	row := row{daemon: d.name, services: services, ready: d.ready}

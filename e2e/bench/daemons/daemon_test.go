@@ -1,10 +1,7 @@
 package daemons_test
 
 import (
-	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +10,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // daemon is a proxy that runs on a node of its own.
@@ -35,14 +33,8 @@ const (
 	dialPatience = 100 * time.Millisecond
 )
 
-// startVicinity builds the proxy and starts it.
-func startVicinity(b *testing.B, s *site) *daemon {
-	program := filepath.Join(s.dir, "proxy")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", program, "../../../cmd/proxy")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build the proxy: %v\n%s", err, output)
-	}
+func startVicinity(b *testing.B, s *town) *daemon {
+	program := site.Program(b, "proxy")
 	return s.start(b, "vicinity", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
 		return exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
 	})
@@ -58,19 +50,19 @@ clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 `
 
-func startKubeProxy(b *testing.B, s *site) *daemon {
+func startKubeProxy(b *testing.B, s *town) *daemon {
 	return s.start(b, "kube-proxy", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
 		config := filepath.Join(s.dir, "kube-proxy.yaml")
 		text := fmt.Sprintf(kubeProxyConfig, fabric.PodsIPv4, node.Name, kubeconfig)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		return exec.Command(s.programs.Path(binaries.Kubernetes, "kube-proxy"), "--config", config)
+		return exec.Command(s.api.Programs.Path(binaries.Kubernetes, "kube-proxy"), "--config", config)
 	})
 }
 
 // start starts a proxy on a node of its own, with the rights of one that may read everything, and waits until it serves.
-func (s *site) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
+func (s *town) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
 	b.Helper()
 	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}
 	d.node = s.addNode(b, fmt.Sprintf("%s-%d", name, s.services))
@@ -95,21 +87,15 @@ func (s *site) start(b *testing.B, name string, command func(kubeconfig string, 
 	return d
 }
 
-func (s *site) kubeconfig(b *testing.B, user string) string {
+func (s *town) kubeconfig(b *testing.B, user string) string {
 	b.Helper()
-	config, err := s.plane.ClientConfig(user, "system:masters")
-	path := filepath.Join(s.dir, user+".kubeconfig")
-	if err == nil {
-		err = controlplane.WriteKubeconfig(path, config)
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	return path
+	config, err := s.api.ClientConfig(user, "system:masters")
+	must.Succeed(b, err)
+	return site.Kubeconfig(b, config)
 }
 
 // await dials until the pod answers, and returns when it did.
-func (d *daemon) await(b *testing.B, s *site, pod *fabric.Pod) time.Time {
+func (d *daemon) await(b *testing.B, s *town, pod *fabric.Pod) time.Time {
 	b.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		reply, err := d.client.Ask("tcp", s.probe, dialPatience)
@@ -131,20 +117,12 @@ func (d *daemon) await(b *testing.B, s *site, pod *fabric.Pod) time.Time {
 // settle waits until the daemon is healthy and its processor time stands still, so that the work of its start is over.
 func (d *daemon) settle(b *testing.B) time.Duration {
 	b.Helper()
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			return d.node.Dial(network, address, time.Second)
-		},
-	}}
 	started := time.Now()
 	for deadline := started.Add(patience); ; {
 		before := d.processorTime(b)
 		time.Sleep(2 * time.Second)
-		answer, err := client.Get("http://" + healthAddress + "/healthz")
-		if err == nil {
-			_ = answer.Body.Close()
-		}
-		if err == nil && answer.StatusCode == http.StatusOK && d.processorTime(b)-before < 100*time.Millisecond {
+		_, err := site.Page(d.node.Namespace, healthAddress, "/healthz")
+		if err == nil && d.processorTime(b)-before < 100*time.Millisecond {
 			return time.Since(started)
 		}
 		if time.Now().After(deadline) {

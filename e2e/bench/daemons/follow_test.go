@@ -12,7 +12,7 @@ const pauseBetween = 1200 * time.Millisecond
 
 // follow waits for a while, replaces the endpoint of the Service that is dialled, and returns how long it took from the write to the
 // first packet that reaches the new one: the request to the API server is part of it.
-func (s *site) follow(b *testing.B, d *daemon, pause time.Duration) time.Duration {
+func (s *town) follow(b *testing.B, d *daemon, pause time.Duration) time.Duration {
 	b.Helper()
 	defer func() { s.old, s.new = s.new, s.old }()
 	time.Sleep(pause)
@@ -27,7 +27,7 @@ func (s *site) follow(b *testing.B, d *daemon, pause time.Duration) time.Duratio
 }
 
 // load changes endpoints at a steady rate meanwhile, and returns the rate that was reached: the API server may not take more.
-func (s *site) load(b *testing.B, meanwhile func()) (rate float64) {
+func (s *town) load(b *testing.B, meanwhile func()) (rate float64) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -44,7 +44,7 @@ func (s *site) load(b *testing.B, meanwhile func()) (rate float64) {
 }
 
 // changeSteadily replaces an endpoint of one Service after the other.
-func (s *site) changeSteadily(ctx context.Context) error {
+func (s *town) changeSteadily(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second / changesPerSecond)
 	defer ticker.Stop()
 	for {

@@ -11,32 +11,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
 const (
 	namespace   = metav1.NamespaceDefault
-	portName    = "http"
-	servicePort = 80
-	podPort     = 8080
+	servicePort = objects.ServicePort
+	podPort     = objects.TargetPort
 )
 
-func (s *site) createNode(b *testing.B, node *fabric.Node) {
+func (s *town) createNode(b *testing.B, node *fabric.Node) {
 	b.Helper()
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: map[string]string{corev1.LabelTopologyZone: "zone-a"}}}
-	made, err := s.client.CoreV1().Nodes().Create(b.Context(), object, metav1.CreateOptions{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	made.Status.Addresses = []corev1.NodeAddress{
-		{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}, {Type: corev1.NodeInternalIP, Address: node.IPv6.String()},
-	}
-	if _, err := s.client.CoreV1().Nodes().UpdateStatus(b.Context(), made, metav1.UpdateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	zone := map[string]string{corev1.LabelTopologyZone: "zone-a"}
+	s.api.Create(b, objects.Node(node.Name, zone, node.IPv4, node.IPv6))
 }
 
 // createProbe creates the Service that is dialled. Its only endpoint is the old pod.
-func (s *site) createProbe(b *testing.B) {
+func (s *town) createProbe(b *testing.B) {
 	b.Helper()
 	made, err := s.createService(b.Context(), "probe", s.old.IPv4)
 	if err != nil {
@@ -46,25 +37,18 @@ func (s *site) createProbe(b *testing.B) {
 }
 
 // createService creates a Service with a slice of its endpoints.
-func (s *site) createService(ctx context.Context, name string, endpoints ...netip.Addr) (*corev1.Service, error) {
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: portName, Port: servicePort}}},
-	}
-	made, err := s.client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
+func (s *town) createService(ctx context.Context, name string, endpoints ...netip.Addr) (*corev1.Service, error) {
+	service := objects.Service(namespace, name)
+	made, err := s.api.Admin.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, s.slice(name, endpoints...), metav1.CreateOptions{})
+	_, err = s.api.Admin.DiscoveryV1().EndpointSlices(namespace).Create(ctx, s.slice(name, endpoints...), metav1.CreateOptions{})
 	return made, err
 }
 
-func (s *site) slice(service string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
-	made := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new(portName), Port: new(int32(podPort)), Protocol: new(corev1.ProtocolTCP)}},
-	}
+func (s *town) slice(service string, endpoints ...netip.Addr) *discoveryv1.EndpointSlice {
+	made := objects.Slice(namespace, service, service)
 	for _, addr := range endpoints {
 		made.Endpoints = append(made.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{addr.String()}, NodeName: new(s.far.Name), Zone: new("zone-a"),
@@ -75,8 +59,8 @@ func (s *site) slice(service string, endpoints ...netip.Addr) *discoveryv1.Endpo
 }
 
 // update writes a slice's endpoints.
-func (s *site) update(ctx context.Context, service string, endpoints ...netip.Addr) error {
-	_, err := s.client.DiscoveryV1().EndpointSlices(namespace).Update(ctx, s.slice(service, endpoints...), metav1.UpdateOptions{})
+func (s *town) update(ctx context.Context, service string, endpoints ...netip.Addr) error {
+	_, err := s.api.Admin.DiscoveryV1().EndpointSlices(namespace).Update(ctx, s.slice(service, endpoints...), metav1.UpdateOptions{})
 	return err
 }
 
@@ -93,7 +77,7 @@ func endpointsOf(number, generation int) []netip.Addr {
 }
 
 // grow adds Services until there are so many, beside the one that is dialled.
-func (s *site) grow(b *testing.B, services int) {
+func (s *town) grow(b *testing.B, services int) {
 	b.Helper()
 	const writers = 8
 	failed := make(chan error, writers)

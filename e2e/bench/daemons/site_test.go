@@ -2,23 +2,19 @@ package daemons_test
 
 import (
 	"net/netip"
-	"os"
 	"sync/atomic"
 	"testing"
 
-	"k8s.io/client-go/kubernetes"
-
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// site is a network with a control plane, a node for each proxy, and a node with endpoints.
-type site struct {
+// town is a network with a control plane, a node for each proxy, and a node with endpoints.
+type town struct {
 	dir      string
-	programs binaries.Programs
-	plane    *controlplane.ControlPlane
-	client   *kubernetes.Clientset
+	api      *site.Site
 	network  *fabric.Fabric
 	far      *fabric.Node
 	old, new *fabric.Pod
@@ -28,30 +24,20 @@ type site struct {
 	changes  atomic.Int64 // that were made under load so far
 }
 
-func newSite(b *testing.B) *site {
+func newTown(b *testing.B) *town {
 	b.Helper()
-	s := &site{dir: b.TempDir()}
-	var err error
-	if s.programs, err = binaries.Build(b.Context(), os.Stderr, binaries.Etcd, binaries.Kubernetes); err != nil {
-		b.Fatal(err)
-	}
-	if s.network, err = fabric.New(); err != nil {
-		b.Fatalf("build a network (this needs root): %v", err)
-	}
-	b.Cleanup(func() {
-		if err := s.network.Close(); err != nil {
-			b.Errorf("take the network down: %v", err)
-		}
-	})
+	s := &town{dir: b.TempDir(), network: fabrictest.New(b)}
 	s.far = s.addNode(b, "far")
 	s.old, s.new = s.addServer(b, "old"), s.addServer(b, "new")
-	s.startControlPlane(b)
+	host, err := s.network.AddHost("control-plane", s.far)
+	must.Succeed(b, err)
+	s.api = site.New(b, site.Config{On: host.Namespace})
 	s.createNode(b, s.far)
 	s.createProbe(b)
 	return s
 }
 
-func (s *site) addNode(b *testing.B, name string) *fabric.Node {
+func (s *town) addNode(b *testing.B, name string) *fabric.Node {
 	b.Helper()
 	node, err := s.network.AddNode(name)
 	if err != nil {
@@ -60,7 +46,7 @@ func (s *site) addNode(b *testing.B, name string) *fabric.Node {
 	return node
 }
 
-func (s *site) addServer(b *testing.B, name string) *fabric.Pod {
+func (s *town) addServer(b *testing.B, name string) *fabric.Pod {
 	b.Helper()
 	pod, err := s.far.AddPod(name)
 	if err == nil {
@@ -70,22 +56,4 @@ func (s *site) addServer(b *testing.B, name string) *fabric.Pod {
 		b.Fatal(err)
 	}
 	return pod
-}
-
-func (s *site) startControlPlane(b *testing.B) {
-	b.Helper()
-	host, err := s.network.AddHost("control-plane", s.far)
-	if err != nil {
-		b.Fatal(err)
-	}
-	s.plane, err = controlplane.Start(b.Context(), controlplane.Config{
-		Dir: s.dir, Programs: s.programs, Place: host, Address: host.IPv4,
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(s.plane.Stop)
-	if s.client, err = kubernetes.NewForConfig(s.plane.AdminConfig()); err != nil {
-		b.Fatal(err)
-	}
 }

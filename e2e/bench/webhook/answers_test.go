@@ -11,7 +11,7 @@ import (
 
 // What is measured must be what it is called.
 func TestEachKindOfReviewIsAnsweredAsItsNameSays(t *testing.T) {
-	s := newSite(t)
+	s := newSetup(t)
 	for _, kind := range kinds(t) {
 		for _, review := range kind.reviews {
 			if got := s.webhook.answerTo(t, review); got != review.answer {

@@ -53,7 +53,7 @@ func occupy(processor int) error {
 }
 
 // keepAwake keeps the processors awake until the returned function is called.
-func (s *site) keepAwake(t testing.TB) (stop func()) {
+func (s *setup) keepAwake(t testing.TB) (stop func()) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *site) keepAwake(t testing.TB) (stop func()) {
 }
 
 // measure adds a round of reviews at the steady rate.
-func (r *steadyRow) measure(t testing.TB, s *site, reviews kind) {
+func (r *steadyRow) measure(t testing.TB, s *setup, reviews kind) {
 	t.Helper()
 	if r.processors == awake {
 		defer s.keepAwake(t)()

@@ -40,7 +40,7 @@ const (
 // BenchmarkWebhook measures each kind of review at full speed, and the mix of them at a steady rate.
 func BenchmarkWebhook(b *testing.B) {
 	for b.Loop() {
-		s := newSite(b)
+		s := newSetup(b)
 		results.loadBefore = load(b)
 		for _, server := range s.servers() {
 			server.warmUp(b)
@@ -57,7 +57,7 @@ func BenchmarkWebhook(b *testing.B) {
 }
 
 // measureSteady lets the servers take turns at the steady rate.
-func measureSteady(b *testing.B, s *site) {
+func measureSteady(b *testing.B, s *setup) {
 	b.Helper()
 	reviews := mix(b)
 	rows := make([]steadyRow, 0, 2*len(s.servers()))

@@ -41,7 +41,7 @@ func serveFloor(address, certificate, key string) error {
 	return server.ListenAndServeTLS(certificate, key)
 }
 
-func (s *site) startFloor(t testing.TB) *webhook {
+func (s *setup) startFloor(t testing.TB) *webhook {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

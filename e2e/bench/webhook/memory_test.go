@@ -11,6 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
@@ -117,7 +118,7 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 				connection := server.dial(t)
 				running.Go(func() {
 					// On a busy machine the last ones may wait for longer than the server writes; how long is no matter here.
-					_ = connection.SetDeadline(time.Now().Add(patience))
+					_ = connection.SetDeadline(time.Now().Add(wait.Patience))
 					if connection.ask(asked, io.Discard) == nil {
 						answered.Add(1)
 					}

@@ -1,7 +1,6 @@
 package webhook_test
 
 import (
-	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // webhook is one that is measured.
@@ -82,46 +83,29 @@ func (s *webhook) proc(t testing.TB, file string) string {
 // metric returns the values of metrics without labels.
 func (s *webhook) metric(t testing.TB, names ...string) []float64 {
 	t.Helper()
-	found := map[string]float64{}
-	err := get("http://"+s.metrics+"/metrics", func(body io.Reader) error {
-		lines := bufio.NewScanner(body)
-		for lines.Scan() {
-			name, value, _ := strings.Cut(lines.Text(), " ")
-			if number, err := strconv.ParseFloat(value, 64); err == nil {
-				found[name] = number
-			}
-		}
-		return lines.Err()
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	page, err := get("http://" + s.metrics + "/metrics")
+	must.Succeed(t, err)
 	values := make([]float64, len(names))
 	for i, name := range names {
-		value, exists := found[name]
-		if !exists {
-			t.Fatalf("the %s has no metric %s", s.name, name)
-		}
-		values[i] = value
+		values[i], err = site.Metric(page, name)
+		must.Succeed(t, err)
 	}
 	return values
 }
 
 // get reads what is at a URL, which must be well.
-func get(url string, read func(io.Reader) error) error {
+func get(url string) (string, error) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	answer, err := client.Get(url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, answer.Status)
+		return "", fmt.Errorf("%s: %s", url, answer.Status)
 	}
-	if read == nil {
-		return nil
-	}
-	return read(answer.Body)
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
 }
 
 // load is how many processes want a processor of this machine, on average over a minute.

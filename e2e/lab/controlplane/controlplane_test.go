@@ -16,6 +16,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // start starts a control plane for a test.
@@ -43,16 +44,6 @@ func newClient(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 		t.Fatal(err)
 	}
 	return client
-}
-
-// eventually waits until a condition holds. A busy machine gets all the time that it needs.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute, not yet: %s", what)
-		}
-	}
 }
 
 func TestAnAPIServerIsOneOfARealCluster(t *testing.T) {
@@ -114,7 +105,7 @@ func testUser(t *testing.T, c *controlplane.ControlPlane, admin kubernetes.Inter
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "developers may list Services", func() bool {
+	wait.Until(t, "developers may list Services", func() bool {
 		_, err := jane.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	})
@@ -201,7 +192,7 @@ func TestControllersMakeEndpointSlicesOfServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	ofWeb := metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=web"}
-	eventually(t, "the Service has an EndpointSlice", func() bool {
+	wait.Until(t, "the Service has an EndpointSlice", func() bool {
 		slices, err := admin.DiscoveryV1().EndpointSlices("default").List(t.Context(), ofWeb)
 		return err == nil && len(slices.Items) > 0
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // asStarter makes the test binary start a program, say its process id, and wait to be killed.
@@ -29,16 +30,6 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
-}
-
-// eventually waits until a condition holds. A busy machine gets all the time that it needs.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute, not yet: %s", what)
-		}
-	}
 }
 
 // gone says whether a process has ended. One that nobody waits for remains as a zombie.
@@ -73,7 +64,7 @@ func TestAProgramDiesWithWhoeverStartedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = starter.Wait() // killed
-	eventually(t, "the program is gone", func() bool { return gone(pid) })
+	wait.Until(t, "the program is gone", func() bool { return gone(pid) })
 }
 
 func start(t *testing.T, args ...string) *process.Process {
@@ -109,7 +100,7 @@ func TestAProgramIsAskedToEndAndKilledIfItDoesNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, "sh", "-c", test.script)
-			eventually(t, "the program is ready", func() bool { return strings.Contains(p.LastWords(), "ready") })
+			wait.Until(t, "the program is ready", func() bool { return strings.Contains(p.LastWords(), "ready") })
 			if err := p.Stop(test.patience); err != nil {
 				t.Fatal(err)
 			}

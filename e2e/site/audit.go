@@ -1,0 +1,44 @@
+package site
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Request is one that the API server wrote down (k8s.io/apiserver/pkg/apis/audit/v1), as far as it matters to tests.
+type Request struct {
+	Verb           string
+	RequestURI     string
+	User           struct{ Username string }
+	ObjectRef      *struct{ APIGroup, Resource, Namespace, Name, Subresource string }
+	ResponseStatus struct{ Code int }
+	Annotations    map[string]string
+}
+
+// Audited returns the requests that were written down so far. The last one may be missing: it may be being written.
+func (s *Site) Audited() ([]Request, error) {
+	file, err := os.Open(s.auditLog())
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	var all []Request
+	var broken error
+	for lines.Scan() {
+		if broken != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", broken)
+		}
+		var next Request
+		if broken = json.Unmarshal(lines.Bytes(), &next); broken == nil {
+			all = append(all, next)
+		}
+	}
+	return all, lines.Err()
+}
+
+func (s *Site) auditLog() string { return filepath.Join(s.dir, "audit.log") }

@@ -1,0 +1,55 @@
+package site
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// Kubectl runs kubectl as an administrator, which must succeed, and returns what it prints on standard output.
+func (s *Site) Kubectl(t testing.TB, arguments ...string) string {
+	t.Helper()
+	printed, err := s.TryKubectl(t.Context(), arguments...)
+	must.Succeed(t, err)
+	return printed
+}
+
+// TryKubectl runs kubectl as an administrator, and returns what it prints on standard output. The error has what it complains of.
+func (s *Site) TryKubectl(ctx context.Context, arguments ...string) (string, error) {
+	program := s.Programs.Path(binaries.Kubernetes, "kubectl")
+	return s.run(exec.CommandContext(ctx, program, append([]string{"--kubeconfig", s.AdminKubeconfig()}, arguments...)...))
+}
+
+// Shell runs shell commands of a README as its reader would: in the top folder of the repository, with kubectl as an administrator. It
+// stops at the first one that fails. Variables of the environment are written NAME=VALUE. It returns what is printed on standard output.
+func (s *Site) Shell(ctx context.Context, commands string, variables ...string) (string, error) {
+	shell := exec.CommandContext(ctx, "sh", "-euc", commands)
+	var err error
+	if shell.Dir, err = repository(); err != nil {
+		return "", err
+	}
+	path := filepath.Join(s.Programs.Folder(binaries.Kubernetes)) + ":" + os.Getenv("PATH")
+	shell.Env = append(os.Environ(), append(variables, "KUBECONFIG="+s.AdminKubeconfig(), "PATH="+path)...)
+	return s.run(shell)
+}
+
+// run runs a command on the machine of the control plane.
+func (s *Site) run(command *exec.Cmd) (string, error) {
+	if s.config.On != nil {
+		return s.config.On.Run(command)
+	}
+	var output, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaints
+	if err := command.Run(); err != nil {
+		return output.String(), fmt.Errorf("running %s: %w: %s", strings.Join(command.Args, " "), err, bytes.TrimSpace(complaints.Bytes()))
+	}
+	return output.String(), nil
+}

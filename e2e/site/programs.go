@@ -1,0 +1,111 @@
+package site
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// Program returns the file of one of our programs, as `make programs` builds it: nothing is compiled inside a test. The test ends if a
+// file that the program is built from has changed since.
+//
+// To look at these also tells `go test` when not to repeat an old result: what another process reads it cannot know.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := program(name)
+	must.Succeed(t, err)
+	return path
+}
+
+func program(name string) (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(root, "bin", name)
+	var built unix.Stat_t // package os would tell `go test`, and a program that is built again is another file each time
+	if err := unix.Stat(path, &built); err != nil {
+		return "", fmt.Errorf("looking for %s: %w; run make programs", path, err)
+	}
+	for _, from := range append(builtFrom[name], "go.mod", "go.sum") {
+		newest, err := newestSource(filepath.Join(root, from))
+		if err != nil {
+			return "", err
+		}
+		if newest.changed.After(time.Unix(built.Mtim.Unix())) {
+			return "", fmt.Errorf("%s has changed after %s was built: run make programs", newest.path, path)
+		}
+	}
+	return path, nil
+}
+
+// builtFrom is what each program is built from, besides other people's modules.
+var builtFrom = map[string][]string{
+	"proxy":   {"cmd/proxy", "pkg"},
+	"webhook": {"cmd/webhook", "pkg"},
+	"lab":     {"e2e/lab", "e2e/fabric"},
+}
+
+type source struct {
+	path    string
+	changed time.Time
+}
+
+// newestSource looks at all that a program could be built from.
+func newestSource(root string) (newest source, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "testkit"):
+			return fs.SkipDir
+		case entry.IsDir(), strings.HasSuffix(path, "_test.go"), strings.HasSuffix(path, ".md"):
+			return nil
+		}
+		info, err := os.Stat(path)
+		if err == nil && info.ModTime().After(newest.changed) {
+			newest = source{path, info.ModTime()}
+		}
+		return err
+	})
+	if err != nil {
+		return source{}, fmt.Errorf("looking at what our programs are built from: %w", err)
+	}
+	return newest, nil
+}
+
+// Saboteur returns nft under another name: the one that must be told.
+func Saboteur(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("nft")
+	must.Succeed(t, err)
+	text, err := os.ReadFile(path)
+	must.Succeed(t, err)
+	copied := filepath.Join(t.TempDir(), "saboteur")
+	must.Succeed(t, os.WriteFile(copied, text, 0o700))
+	return copied
+}
+
+// repository returns its top folder.
+func repository() (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder, nil
+		}
+	}
+	return "", errors.New("this is no folder of the repository")
+}

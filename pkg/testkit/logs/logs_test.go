@@ -1,0 +1,62 @@
+package logs_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+)
+
+func TestALogIsReadWhileItIsWritten(t *testing.T) {
+	var log logs.Log
+	var writers sync.WaitGroup
+	for range 4 {
+		writers.Go(func() {
+			for range 100 {
+				log.Logger().Info("a line", "key", "value")
+			}
+		})
+	}
+	log.Await(t, "a line")
+	writers.Wait()
+	if got := log.Count(`level=INFO msg="a line" key=value` + "\n"); got != 400 {
+		t.Errorf("%d lines were written, want 400", got)
+	}
+}
+
+func TestLinesAreFoundByWhatTheySay(t *testing.T) {
+	var log logs.Log
+	_, _ = log.Write([]byte("one\ntwo\ntwo and a half\nth"))
+	if got := log.Lines("two"); !slices.Equal(got, []string{"two", "two and a half"}) {
+		t.Errorf("the lines are %q", got)
+	}
+	if got := log.Lines(""); len(got) != 4 || !log.Has("th") || log.Has("three") {
+		t.Errorf("the lines are %q", got)
+	}
+}
+
+// failed is a test that fails, and remembers what it shows.
+type failed struct {
+	testing.TB
+	cleanups []func()
+	shown    []any
+}
+
+func (*failed) Helper()                       {}
+func (*failed) Failed() bool                  { return true }
+func (f *failed) Cleanup(cleanup func())      { f.cleanups = append(f.cleanups, cleanup) }
+func (f *failed) Logf(_ string, shown ...any) { f.shown = shown }
+
+func TestATestThatFailsShowsTheLog(t *testing.T) {
+	f := &failed{TB: t}
+	log := logs.New(f, "the proxy")
+	log.Logger().Warn("beware")
+	for _, cleanup := range f.cleanups {
+		cleanup()
+	}
+	if len(f.shown) != 2 || f.shown[0] != "the proxy" || !strings.Contains(f.shown[1].(*logs.Log).String(), "beware") {
+		t.Errorf("it shows %v", f.shown)
+	}
+}

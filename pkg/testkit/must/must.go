@@ -1,0 +1,12 @@
+// Package must ends a test at what it cannot go on without.
+package must
+
+import "testing"
+
+// Succeed ends the test if there is an error. It belongs into the test's own goroutine.
+func Succeed(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

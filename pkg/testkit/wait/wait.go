@@ -1,0 +1,77 @@
+// Package wait lets a test wait for what comes about soon, and not at once. A wait costs a tenth more than what it waits for: so
+// often it looks again.
+package wait
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Patience is how long a test waits for what an idle machine does at once: a machine may be busy with other tests.
+const Patience = 2 * time.Minute
+
+// The pauses between two looks.
+const (
+	shortest = time.Millisecond
+	longest  = 250 * time.Millisecond
+)
+
+// Until waits until a condition holds. After Patience the test ends, and says what did not happen.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	Within(t, Patience, what, holds)
+}
+
+// Within waits until a condition holds, and ends the test if that takes longer.
+func Within(t testing.TB, atMost time.Duration, what string, holds func() bool) {
+	t.Helper()
+	if !poll(atMost, holds) {
+		t.Fatalf("after %s, not yet: %s", atMost, what)
+	}
+}
+
+// Success waits until a step succeeds. After Patience the test ends with the last error.
+func Success(t testing.TB, what string, step func() error) {
+	t.Helper()
+	var err error
+	if !poll(Patience, func() bool { err = step(); return err == nil }) {
+		t.Fatalf("after %s, not yet: %s: %v", Patience, what, err)
+	}
+}
+
+// Equal waits until a value is the wanted one. After Patience the test ends with what differs.
+func Equal[T any](t testing.TB, what string, want T, value func() T) {
+	t.Helper()
+	var got T
+	if !poll(Patience, func() bool { got = value(); return cmp.Equal(want, got) }) {
+		t.Fatalf("after %s, not yet: %s (-want +got):\n%s", Patience, what, cmp.Diff(want, got))
+	}
+}
+
+// Receive waits for what comes out of a channel. After Patience the test ends.
+func Receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	var value T
+	select {
+	case value = <-from:
+	case <-time.After(Patience):
+		t.Fatalf("after %s, not yet: %s", Patience, what)
+	}
+	return value
+}
+
+// poll reports whether a condition comes to hold in time. It looks once more at the end.
+func poll(atMost time.Duration, holds func() bool) bool {
+	for began := time.Now(); ; {
+		passed := time.Since(began)
+		if holds() {
+			return true
+		}
+		if passed >= atMost {
+			return false
+		}
+		time.Sleep(min(max(passed/10, shortest), longest))
+	}
+}

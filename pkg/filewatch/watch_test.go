@@ -7,68 +7,32 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// patience is how long something may take that happens at once on an idle machine.
-const patience = 60 * time.Second
-
-// logText is a log that can be read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
-func (l *logText) await(t *testing.T, part string) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !strings.Contains(l.String(), part); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the log lacks %s:\n%s", part, l)
-		}
-	}
-}
-
-// mounted is a file as kubelet mounts one of a ConfigMap: a link through ..data, which an update replaces.
+// mounted is a file of a ConfigMap.
 type mounted struct {
-	t        *testing.T
-	dir      string
-	versions int
+	*volume.Volume
+	t *testing.T
 }
 
-func (m *mounted) write(text string) {
+func mount(t *testing.T, text string) mounted {
+	t.Helper()
+	file := mounted{volume.New(t), t}
+	file.write(text)
+	return file
+}
+
+func (m mounted) write(text string) {
 	m.t.Helper()
-	m.versions++
-	version := "..version-" + string(rune('a'+m.versions))
-	must := func(err error) {
-		m.t.Helper()
-		if err != nil {
-			m.t.Fatal(err)
-		}
-	}
-	must(os.Mkdir(filepath.Join(m.dir, version), 0o700))
-	must(os.WriteFile(filepath.Join(m.dir, version, "file.conf"), []byte(text), 0o600))
-	must(os.Symlink(version, filepath.Join(m.dir, "..data_tmp")))
-	must(os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
-	if m.versions == 1 {
-		must(os.Symlink("..data/file.conf", m.path()))
-	}
+	m.Write(m.t, map[string][]byte{"file.conf": []byte(text)})
 }
 
-func (m *mounted) path() string { return filepath.Join(m.dir, "file.conf") }
+func (m mounted) path() string { return m.Path("file.conf") }
 
 // readIt reads a file. What contains "wrong" cannot be used.
 func readIt(t *testing.T, path string) File {
@@ -87,30 +51,23 @@ func readIt(t *testing.T, path string) File {
 }
 
 // watchIt watches a file until the test ends it, and returns its log and how it ends.
-func watchIt(t *testing.T, path string) (log *logText, ended <-chan error, stop func()) {
+func watchIt(t *testing.T, path string) (log *logs.Log, ended <-chan error, stop func()) {
 	t.Helper()
 	file := readIt(t, path)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	log, result := &logText{}, make(chan error, 1)
-	go func() { result <- file.Watch(ctx, slog.New(slog.NewTextHandler(log, nil))) }()
+	log, result := logs.New(t, "the watch"), make(chan error, 1)
+	go func() { result <- file.Watch(ctx, log.Logger()) }()
 	return log, result, cancel
 }
 
 func end(t *testing.T, ended <-chan error) error {
 	t.Helper()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(patience):
-		t.Fatal("the watch does not end")
-		return nil
-	}
+	return wait.Receive(t, "the watch ends", ended)
 }
 
 func TestANewTextEndsTheWatch(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	_, ended, _ := watchIt(t, file.path())
 
 	file.write("two")
@@ -120,12 +77,11 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 }
 
 func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	log, ended, _ := watchIt(t, file.path())
 
 	file.write("wrong")
-	log.await(t, `what it said before stays in force" file=`+file.path()+` error="it says wrong"`)
+	log.Await(t, `what it said before stays in force" file=`+file.path()+` error="it says wrong"`)
 	select {
 	case err := <-ended:
 		t.Fatalf("the wrong text ended the watch: %v", err)
@@ -138,8 +94,7 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 }
 
 func TestWhyAFileCannotBeUsedIsToldOnceAndSoIsThatItCanBe(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	read := readIt(t, file.path())
 	told := make(chan error, 100)
 	read.Failed = func(err error) { told <- err }
@@ -149,13 +104,9 @@ func TestWhyAFileCannotBeUsedIsToldOnceAndSoIsThatItCanBe(t *testing.T) {
 
 	for _, step := range []struct{ write, want string }{{"wrong", "it says wrong"}, {"wrong again", "it says wrong again"}, {"one", ""}} {
 		file.write(step.write)
-		select {
-		case err := <-told:
-			if err == nil && step.want != "" || err != nil && err.Error() != step.want {
-				t.Errorf("%q is told of with %v", step.write, err)
-			}
-		case <-time.After(patience):
-			t.Fatalf("%q is not told of", step.write)
+		err := wait.Receive(t, step.write+" is reported", told)
+		if err == nil && step.want != "" || err != nil && err.Error() != step.want {
+			t.Errorf("%q is told of with %v", step.write, err)
 		}
 	}
 	cancel()
@@ -165,8 +116,7 @@ func TestWhyAFileCannotBeUsedIsToldOnceAndSoIsThatItCanBe(t *testing.T) {
 }
 
 func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	read := readIt(t, file.path())
 	file.write("two")
 	if err := read.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrUpdated) {
@@ -175,8 +125,7 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 }
 
 func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	read := readIt(t, file.path())
 	file.write("one")
 	if changed, err := read.look(); changed || err != nil {
@@ -185,8 +134,7 @@ func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
 }
 
 func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsToldOf(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	read := readIt(t, file.path())
 	if err := os.Remove(file.path()); err != nil {
 		t.Fatal(err)
@@ -210,8 +158,7 @@ func TestAFileThatIsNotThereCannotBeRead(t *testing.T) {
 }
 
 func TestTheWatchEndsWithItsContext(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write("one")
+	file := mount(t, "one")
 	_, ended, stop := watchIt(t, file.path())
 	stop()
 	if err := end(t, ended); err != nil {

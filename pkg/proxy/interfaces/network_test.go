@@ -3,25 +3,20 @@
 package interfaces
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"os"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
-
-// patience is how long a test waits for what must come. No test measures time.
-const patience = 20 * time.Second
 
 // compareAddrs lets cmp compare addresses.
 var compareAddrs = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
@@ -142,7 +137,7 @@ func (n network) addMany() []netip.Addr {
 type watched struct {
 	t          *testing.T
 	deliveries chan []netip.Addr
-	lines      *lines
+	log        *logs.Log
 	end        context.CancelFunc
 	ended      chan error
 }
@@ -150,8 +145,8 @@ type watched struct {
 // run runs a watch until the test ends.
 func (n network) run(w *watch) watched {
 	ctx, cancel := context.WithCancel(n.t.Context())
-	running := watched{t: n.t, deliveries: make(chan []netip.Addr, 1000), lines: &lines{}, end: cancel, ended: make(chan error, 1)}
-	w.log = slog.New(slog.NewTextHandler(running.lines, nil))
+	running := watched{t: n.t, deliveries: make(chan []netip.Addr, 1000), log: logs.New(n.t, "the watch"), end: cancel, ended: make(chan error, 1)}
+	w.log = running.log.Logger()
 	before := w.deliver
 	w.deliver = func(addrs []netip.Addr) {
 		running.deliveries <- addrs
@@ -178,65 +173,23 @@ func (n network) run(w *watch) watched {
 func (w watched) stop() {
 	w.t.Helper()
 	w.end()
-	select {
-	case err := <-w.ended:
-		if err != nil {
-			w.t.Errorf("the watch ended with %v", err)
-		}
-		w.ended <- nil // for the next stop
-	case <-time.After(patience):
-		w.t.Error("the watch does not end")
+	if err := wait.Receive(w.t, "the watch ends", w.ended); err != nil {
+		w.t.Errorf("the watch ended with %v", err)
 	}
+	w.ended <- nil // for the next stop
 }
 
 // next asserts what the next delivery is.
 func (w watched) next(want []netip.Addr) {
 	w.t.Helper()
-	select {
-	case got := <-w.deliveries:
-		if diff := cmp.Diff(want, got, compareAddrs); diff != "" {
-			w.t.Fatalf("delivered (-want +got):\n%s", diff)
-		}
-	case <-time.After(patience):
-		w.t.Fatalf("nothing was delivered, want %v", want)
+	if diff := cmp.Diff(want, wait.Receive(w.t, fmt.Sprintf("%v are delivered", want), w.deliveries), compareAddrs); diff != "" {
+		w.t.Fatalf("delivered (-want +got):\n%s", diff)
 	}
 }
 
 // until waits for a delivery, whatever others come first.
 func (w watched) until(want []netip.Addr) {
 	w.t.Helper()
-	var newest []netip.Addr
-	deadline := time.After(patience)
-	for !slices.Equal(newest, want) {
-		select {
-		case newest = <-w.deliveries:
-		case <-deadline:
-			w.t.Fatalf("the newest delivery is not what was expected (-want +got):\n%s", cmp.Diff(want, newest, compareAddrs))
-		}
+	for what := fmt.Sprintf("%v are delivered", want); !slices.Equal(wait.Receive(w.t, what, w.deliveries), want); {
 	}
-}
-
-// lines is a log that may be read while it is written.
-type lines struct {
-	mutex sync.Mutex
-	text  bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.text.Write(b)
-}
-
-// count returns how many lines contain a text.
-func (l *lines) count(text string) int {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	count := 0
-	for line := range bytes.Lines(l.text.Bytes()) {
-		if bytes.Contains(line, []byte(text)) {
-			count++
-		}
-	}
-	return count
 }

@@ -8,12 +8,12 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 func TestTheAddressesAreDeliveredAnewAfter(t *testing.T) {
@@ -192,7 +192,7 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 	w.next(loopback())
 	all := <-added
 	w.next(all)
-	if got := w.lines.count("more addresses changed at once"); got != 1 {
+	if got := w.log.Count("more addresses changed at once"); got != 1 {
 		t.Errorf("the overflow is logged %d times, want once", got)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
@@ -217,11 +217,7 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 	})
 	w.next(loopback())
 	for range 2 { // the second comes although nothing was heard
-		select {
-		case <-looks:
-		case <-time.After(patience):
-			t.Fatal("the addresses are not looked at twice")
-		}
+		wait.Receive(t, "the addresses are looked at twice", looks)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	w.next(loopback("192.0.2.1"))

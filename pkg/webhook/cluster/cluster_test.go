@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -164,11 +165,7 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	for range maxWaiting {
 		go func() { answers <- c.Namespace("shop") }()
 	}
-	for deadline := time.Now().Add(time.Minute); len(waiting) < maxWaiting; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d wait", len(waiting))
-		}
-	}
+	wait.Until(t, "all of them wait", func() bool { return len(waiting) == maxWaiting })
 	if got := c.Namespace("other"); got.Known { // and this returns
 		t.Errorf("it is known: %v", got)
 	}

@@ -2,36 +2,18 @@ package cluster
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
-
-// logged is a log that can be read while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // versions is an API server that is asked for its version.
 type versions struct {
@@ -56,10 +38,10 @@ func (v *versions) say(answer string) { v.answer.Store(&answer) }
 
 func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, server, log := newTold(t), &versions{}, &logged{}
+		c, server, log := newTold(t), &versions{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, slog.New(slog.NewTextHandler(log, nil))
+		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
 		go func() { ended <- c.FollowVersion(ctx, config, logger) }()
 
 		for _, step := range []struct {

@@ -7,75 +7,50 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// longest is how long something may take that happens at once on an idle machine.
-const longest = 60 * time.Second
-
-// mounted is a file as kubelet mounts one of a ConfigMap: a link through ..data, which an update replaces.
+// mounted is a file of a ConfigMap.
 type mounted struct {
-	t        *testing.T
-	dir      string
-	versions int
+	*volume.Volume
+	t *testing.T
 }
 
-func (m *mounted) path() string { return filepath.Join(m.dir, "config.yaml") }
+func mount(t *testing.T, text string) mounted {
+	t.Helper()
+	file := mounted{volume.New(t), t}
+	file.write(text)
+	return file
+}
 
-func (m *mounted) write(text string) {
+func (m mounted) path() string { return m.Path("config.yaml") }
+
+func (m mounted) write(text string) {
 	m.t.Helper()
-	m.versions++
-	version := "..version-" + string(rune('a'+m.versions))
-	must := func(err error) {
-		m.t.Helper()
-		if err != nil {
-			m.t.Fatal(err)
-		}
-	}
-	must(os.Mkdir(filepath.Join(m.dir, version), 0o700))
-	must(os.WriteFile(filepath.Join(m.dir, version, "config.yaml"), []byte(text), 0o600))
-	must(os.Symlink(version, filepath.Join(m.dir, "..data_tmp")))
-	must(os.Rename(filepath.Join(m.dir, "..data_tmp"), filepath.Join(m.dir, "..data")))
-	if m.versions == 1 {
-		must(os.Symlink("..data/config.yaml", m.path()))
-	}
+	m.Write(m.t, map[string][]byte{"config.yaml": []byte(text)})
 }
 
 // followed is a file that is followed, and what was told.
 type followed struct {
-	*mounted
+	mounted
 	updates  chan *rules.Settings
 	failures chan error
 	ended    chan error
 	stop     context.CancelFunc
-
-	mu  sync.Mutex
-	log strings.Builder
-}
-
-func (f *followed) Write(p []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.log.Write(p)
-}
-
-func (f *followed) logged(text string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return strings.Count(f.log.String(), text)
+	log      *logs.Log
 }
 
 func follow(t *testing.T, text string) *followed {
 	t.Helper()
 	f := &followed{
-		mounted: &mounted{t: t, dir: t.TempDir()},
+		mounted: mount(t, text), log: logs.New(t, "what follows the file"),
 		updates: make(chan *rules.Settings, 100), failures: make(chan error, 100), ended: make(chan error, 1),
 	}
-	f.write(text)
 	file, err := Read(f.path())
 	if err != nil {
 		t.Fatal(err)
@@ -83,27 +58,19 @@ func follow(t *testing.T, text string) *followed {
 	ctx, cancel := context.WithCancel(t.Context())
 	f.stop = cancel
 	t.Cleanup(cancel)
-	log := slog.New(slog.NewTextHandler(f, nil))
 	go func() {
-		f.ended <- file.Follow(ctx, log, func(s *rules.Settings) { f.updates <- s }, func(err error) { f.failures <- err })
+		f.ended <- file.Follow(ctx, f.log.Logger(), func(s *rules.Settings) { f.updates <- s }, func(err error) { f.failures <- err })
 	}()
 	return f
 }
 
 func next[T any](t *testing.T, from <-chan T) T {
 	t.Helper()
-	select {
-	case value := <-from:
-		return value
-	case <-time.After(longest):
-		t.Fatal("nothing is told")
-		panic("unreachable")
-	}
+	return wait.Receive(t, "something is reported", from)
 }
 
 func TestAFileIsReadWithItsSettings(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write(header + "strict: true\n")
+	file := mount(t, header+"strict: true\n")
 	read, err := Read(file.path())
 	if err != nil || !read.Settings.Strict || read.Path != file.path() {
 		t.Errorf("Read() = %v, %v", read, err)
@@ -141,7 +108,7 @@ func TestAChangeIsToldAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
 	if got := next(t, f.updates); got.ProxyName != "vicinity" {
 		t.Errorf("the update is %v", got)
 	}
-	if got := f.logged("cannot be used; what it said before stays in force"); got != 2 {
+	if got := f.log.Count("cannot be used; what it said before stays in force"); got != 2 {
 		t.Errorf("the failures were logged %d times, want once each", got)
 	}
 	if len(f.updates) > 0 || len(f.failures) > 0 {
@@ -163,11 +130,11 @@ func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
 
 func TestAFileThatCannotBeReadIsToldAndSoIsWhatItSaysAfterThat(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
-	version, err := os.Readlink(filepath.Join(f.dir, "..data"))
+	version, err := os.Readlink(filepath.Join(f.Dir, "..data"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(f.dir, version, "config.yaml")
+	path := filepath.Join(f.Dir, version, "config.yaml")
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -197,8 +164,7 @@ func TestTheSameTextInANewFileIsNotTold(t *testing.T) {
 }
 
 func TestAChangeBeforeTheFileIsFollowedIsTold(t *testing.T) {
-	file := &mounted{t: t, dir: t.TempDir()}
-	file.write(header)
+	file := mount(t, header)
 	read, err := Read(file.path())
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"errors"
@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 const fileHead = "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\n"
@@ -25,12 +28,11 @@ func TestAnInvalidConfigurationIsRefusedAtTheStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in.mount(test.text)
-			r, err := in.run(in.from)
-			must(t, err)
-			if state := func() string { _ = r.process.Wait(); return r.process.State() }(); state != "exit status 1" {
+			r := in.run(in.from)
+			if state := r.State(); state != "exit status 1" {
 				t.Errorf("it ended with %s, want exit status 1", state)
 			}
-			if said := r.log.String(); !strings.Contains(said, test.want) || strings.Contains(said, "serving") {
+			if said := r.Log.String(); !strings.Contains(said, test.want) || strings.Contains(said, "serving") {
 				t.Errorf("it said:\n%s\nwant %q", said, test.want)
 			}
 		})
@@ -42,7 +44,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	pids := in.pids()
 	valid := func(want float64) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("the metric is %v", want), func() error {
+		wait.Success(t, fmt.Sprintf("the metric is %v", want), func() error {
 			for _, r := range in.running() {
 				got, err := r.metric("vicinity_webhook_configuration_valid")
 				if err != nil || got != want {
@@ -55,7 +57,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	// Every replica is asked some time.
 	denied := func(want ...string) {
 		t.Helper()
-		services := in.admin.CoreV1().Services(probedNamespace)
+		services := in.Admin.CoreV1().Services(probedNamespace)
 		for range 20 {
 			_, err := services.Create(t.Context(), serviceOf("unknown-mode", map[string]string{modeAnnotation: "foo"}),
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -73,10 +75,10 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	valid(0)
 	denied("SVC022")
 	for _, r := range in.running() {
-		if said := r.log.String(); !strings.Contains(said, "stays in force") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
+		if said := r.Log.String(); !strings.Contains(said, "stays in force") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
 			t.Errorf("%s said:\n%s", r.pod.Name, said)
 		}
-		must(t, r.isReady())
+		must.Succeed(t, r.isReady())
 	}
 
 	in.configure(fileHead + "strict: true\nrules:\n  SVC022: \"off\"\n")
@@ -90,7 +92,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 func (in *installation) pids() []int {
 	var pids []int
 	for _, r := range in.running() {
-		pids = append(pids, r.process.PID())
+		pids = append(pids, r.PID())
 	}
 	return pids
 }

@@ -1,4 +1,4 @@
-package admission_test
+package policies_test
 
 import (
 	"encoding/json"
@@ -10,38 +10,40 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// twinCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
-type twinCase struct {
+// placedCase is a case with a Namespace of its own, or the name of one or of a Node if that is the object.
+type placedCase struct {
 	rulecases.Case
 	place string
 }
 
 // place gives each case that reaches an API server its place.
-func (w *twin) place() []twinCase {
-	var cases []twinCase
-	for i, c := range casesForServer(w.t) {
+func (w *twin) place() []placedCase {
+	var cases []placedCase
+	for i, c := range w.Cases(w.t) {
 		if c.APIServer == "" {
-			cases = append(cases, twinCase{c, fmt.Sprintf("case-%d", i)})
+			cases = append(cases, placedCase{c, fmt.Sprintf("case-%d", i)})
 		}
 	}
 	return cases
 }
 
 // isPlain: the case is about the policies as they are shipped.
-func (c twinCase) isPlain() bool { return c.Settings == nil }
+func (c placedCase) isPlain() bool { return c.Settings == nil }
 
 // put is an object of the case at its place.
-func (c twinCase) put(t *testing.T, object map[string]any) map[string]any {
+func (c placedCase) put(t *testing.T, object map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(object)
-	twinMust(t, err)
+	must.Succeed(t, err)
 	var put map[string]any
-	twinMust(t, json.Unmarshal(text, &put))
+	must.Succeed(t, json.Unmarshal(text, &put))
 	metadata := put["metadata"].(map[string]any)
 	switch c.Kind() {
 	case "Namespace", "Node":
@@ -53,7 +55,7 @@ func (c twinCase) put(t *testing.T, object map[string]any) map[string]any {
 }
 
 // storeOld makes the Namespaces and the old objects as long as nobody judges them.
-func (w *twin) storeOld(cases []twinCase) {
+func (w *twin) storeOld(cases []placedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {
 			w.namespace(w.t, c.place, c.Namespace)
@@ -66,7 +68,7 @@ func (w *twin) storeOld(cases []twinCase) {
 	}
 }
 
-func (w *twin) testCases(t *testing.T, cases []twinCase) {
+func (w *twin) testCases(t *testing.T, cases []placedCase) {
 	count := 0
 	for _, c := range cases {
 		if c.isPlain() {
@@ -80,17 +82,17 @@ func (w *twin) testCases(t *testing.T, cases []twinCase) {
 }
 
 // testCase makes the request of a case. A case that CEL cannot express is admitted without a word.
-func (w *twin) testCase(t *testing.T, c twinCase) {
+func (w *twin) testCase(t *testing.T, c placedCase) {
 	answer := w.request(t, c)
-	checkTwinWords(t, c.wantWords(), answer)
+	checkWords(t, c.wantWords(), answer)
 	if answer.err == nil && c.Kind() == "Service" {
-		if diff := cmp.Diff(c.wantSettings(t), twinSettings(t, answer.stored)); diff != "" {
+		if diff := cmp.Diff(w.wantSettings(t, c), settingsOf(t, answer.stored)); diff != "" {
 			t.Errorf("topology settings of what is stored (-want +got):\n%s", diff)
 		}
 	}
 }
 
-func (w *twin) request(t *testing.T, c twinCase, parameters ...string) twinAnswer {
+func (w *twin) request(t *testing.T, c placedCase, parameters ...string) answer {
 	t.Helper()
 	if c.Old == nil {
 		return w.create(t, c.put(t, c.Object), parameters...)
@@ -99,22 +101,22 @@ func (w *twin) request(t *testing.T, c twinCase, parameters ...string) twinAnswe
 }
 
 // wantWords are what the policies say.
-func (c twinCase) wantWords() []rulecases.Want {
+func (c placedCase) wantWords() []rulecases.Want {
 	if c.Twin != "" {
 		return nil
 	}
 	return c.Want
 }
 
-// checkTwinWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in its text.
-func checkTwinWords(t *testing.T, want []rulecases.Want, answer twinAnswer) {
+// checkWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in its text.
+func checkWords(t *testing.T, want []rulecases.Want, answer answer) {
 	t.Helper()
 	wanted, said := map[string]bool{}, map[string]bool{}
 	isDenied := false
 	for _, one := range want {
 		wanted[string(one.Action)+" "+string(one.Rule)] = true
 		isDenied = isDenied || one.Action == rules.Deny
-		isFound := func(word twinWord) bool {
+		isFound := func(word word) bool {
 			return word.rule == one.Rule && word.action == one.Action && strings.Contains(word.text, one.Path+": ")
 		}
 		if !slices.ContainsFunc(answer.said, isFound) {
@@ -130,13 +132,13 @@ func checkTwinWords(t *testing.T, want []rulecases.Want, answer twinAnswer) {
 }
 
 // wantSettings are the topology settings of the object of a case once it is stored.
-func (c twinCase) wantSettings(t *testing.T) map[rules.Setting]string {
+func (w *twin) wantSettings(t *testing.T, c placedCase) map[rules.Setting]string {
 	t.Helper()
-	settings := storedSettings(twinSettings(t, c.Object))
+	settings := w.Stored(settingsOf(t, c.Object))
 	switch {
-	case c.Default == nil || !isAtLeast(hasMutatingPolicies):
+	case c.Default == nil || !w.IsAtLeast(release.HasMutatingPolicies):
 	case c.Twin != "": // then what the Namespace says is given whatever the Nodes are
-		for setting, key := range twinDefaultAnnotations {
+		for setting, key := range defaultAnnotations {
 			if value, says := c.Namespace.Annotations[key]; says {
 				settings[setting] = value
 			}
@@ -147,14 +149,14 @@ func (c twinCase) wantSettings(t *testing.T) map[rules.Setting]string {
 	return settings
 }
 
-var twinDefaultAnnotations = map[rules.Setting]string{
+var defaultAnnotations = map[rules.Setting]string{
 	rules.TopologyMode:        policy.DefaultTopologyModeAnnotation,
 	rules.TopologyKeys:        policy.DefaultTopologyKeysAnnotation,
 	rules.TrafficDistribution: policy.DefaultTrafficDistributionAnnotation,
 }
 
-// twinSettings are the topology settings of a Service.
-func twinSettings(t *testing.T, object map[string]any) map[rules.Setting]string {
+// settingsOf are the topology settings of a Service.
+func settingsOf(t *testing.T, object map[string]any) map[rules.Setting]string {
 	t.Helper()
 	service := rulecases.Service(t, object)
 	settings := map[rules.Setting]string{}

@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"errors"
@@ -12,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // timeout is timeoutSeconds in the manifests.
@@ -26,14 +29,14 @@ var outages = map[string]func(t *testing.T, in *installation){
 	},
 	// As long as a connection is open, an API server goes on using it.
 	"there are no endpoints": func(t *testing.T, in *installation) {
-		must(t, in.putSlice(t.Context(), nil))
+		must.Succeed(t, in.putSlice(t.Context(), nil))
 		for _, r := range in.running() {
 			r.kill()
 		}
 	},
 	"the processes hang": func(t *testing.T, in *installation) {
 		for _, r := range in.running() {
-			must(t, r.process.Signal(syscall.SIGSTOP))
+			must.Succeed(t, r.Signal(syscall.SIGSTOP))
 		}
 	},
 }
@@ -43,7 +46,7 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 	t.Helper()
 	in.pause()
 	begin(t, in)
-	eventually(t, "the API server has noticed", func() error {
+	wait.Success(t, "the API server has noticed", func() error {
 		judges, defaults, err := in.judges(t.Context())
 		if err == nil && (judges || defaults) {
 			err = errors.New("somebody answers")
@@ -61,7 +64,7 @@ func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := install(t, manifests, 1)
 			in.breakDown(t, begin)
-			services := in.admin.CoreV1().Services(probedNamespace)
+			services := in.Admin.CoreV1().Services(probedNamespace)
 			hangs := name == "the processes hang"
 			for name, annotations := range map[string]map[string]string{
 				"plain": nil, "right": {keysAnnotation: "*"}, "wrong": {keysAnnotation: "a b"},
@@ -69,8 +72,8 @@ func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
 				begin := time.Now()
 				made, err := services.Create(t.Context(), serviceOf(name, annotations), metav1.CreateOptions{})
 				took := time.Since(begin)
-				must(t, err)
-				must(t, services.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
+				must.Succeed(t, err)
+				must.Succeed(t, services.Delete(t.Context(), made.Name, metav1.DeleteOptions{}))
 				t.Logf("a create of a %s Service took %s", name, took)
 				// One webhook is asked about each. What the machine itself needs is added to the time.
 				if hangs && took < timeout/2 || took > timeout+5*time.Second {
@@ -84,21 +87,21 @@ func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
 // TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced is about the overlay. Nothing else is held up.
 func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
 	in := install(t, enforce, 1)
-	ctx, services := t.Context(), in.admin.CoreV1().Services(probedNamespace)
+	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	in.breakDown(t, outages["the processes are gone"])
 
 	optOut := []byte(`{"metadata": {"labels": {"vicinity.dev/admission": "disabled"}}, "spec": {"sessionAffinity": "ClientIP"}}`)
 	_, err = services.Patch(ctx, "kept", types.MergePatchType, optOut, metav1.PatchOptions{})
-	must(t, err)
-	must(t, services.Delete(ctx, "kept", metav1.DeleteOptions{}))
+	must.Succeed(t, err)
+	must.Succeed(t, services.Delete(ctx, "kept", metav1.DeleteOptions{}))
 
 	_, err = services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate.services.vicinity.dev") {
 		t.Errorf("a Service with keys: %v; want an error that names the webhook", err)
 	}
-	_, err = in.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	_, err = in.Admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "unchecked", Annotations: map[string]string{"vicinity.dev/default-topology-mode": "Auto"},
 	}}, metav1.CreateOptions{})
 	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "validate.namespaces.vicinity.dev") {
@@ -106,36 +109,36 @@ func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
 	}
 
 	plain, err := services.Create(ctx, serviceOf("plain", nil), metav1.CreateOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	if plain.Annotations[modeAnnotation] != "" {
 		t.Errorf("somebody gave it a default: %v", plain.Annotations)
 	}
 	plain.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	_, err = services.Update(ctx, plain, metav1.UpdateOptions{})
-	must(t, err)
-	must(t, services.Delete(ctx, "plain", metav1.DeleteOptions{}))
-	_, err = in.admin.CoreV1().Services("kube-system").Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}),
+	must.Succeed(t, err)
+	must.Succeed(t, services.Delete(ctx, "plain", metav1.DeleteOptions{}))
+	_, err = in.Admin.CoreV1().Services("kube-system").Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	must(t, err)
-	must(t, in.putSlice(ctx, []string{"10.244.1.250"}))
-	_, err = in.admin.CoreV1().ConfigMaps(probedNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+	must.Succeed(t, err)
+	must.Succeed(t, in.putSlice(ctx, []string{"10.244.1.250"}))
+	_, err = in.Admin.CoreV1().ConfigMaps(probedNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	must(t, err)
+	must.Succeed(t, err)
 	// The webhook itself can be mended.
-	in.mustKubectl("apply", "-k", enforce)
+	in.Kubectl(in.t, "apply", "-k", enforce)
 
-	in.mustKubectl(emergencyCommand(t)...)
+	in.Kubectl(in.t, emergencyCommand(t)...)
 	in.awaitNoJudgement()
 	_, err = services.Create(ctx, serviceOf("right", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
-	must(t, err)
-	must(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
+	must.Succeed(t, err)
+	must.Succeed(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
 }
 
 // emergencyCommand is the one that the README has for who is in a hurry.
 func emergencyCommand(t *testing.T) []string {
 	t.Helper()
 	readme, err := os.ReadFile(manifests + "/README.md")
-	must(t, err)
+	must.Succeed(t, err)
 	for line := range strings.Lines(string(readme)) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration ") {
@@ -154,8 +157,8 @@ func TestAnUninstallationLeavesNothingBehind(t *testing.T) {
 		"mutatingwebhookconfigurations,validatingwebhookconfigurations,clusterroles,clusterrolebindings,namespaces",
 		"deployments,services,configmaps,serviceaccounts,roles,rolebindings,poddisruptionbudgets",
 	} {
-		printed := in.mustKubectl("get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/name="+installedName, "-o", "name")
-		if printed = strings.ReplaceAll(printed, "No resources found\n", ""); printed != "" {
+		printed := in.Kubectl(in.t, "get", kinds, "--all-namespaces", "-l", "app.kubernetes.io/name="+installedName, "-o", "name")
+		if printed != "" {
 			t.Errorf("there are still:\n%s", printed)
 		}
 	}
@@ -169,14 +172,14 @@ func (in *installation) uninstall() {
 	in.areRolesRemoved = true
 	deleted := make(chan error, 1)
 	go func() {
-		_, err := in.runKubectl("delete", "-k", manifests)
+		_, err := in.TryKubectl(ctx, "delete", "-k", manifests)
 		deleted <- err
 	}()
-	secrets := in.admin.CoreV1().Secrets(installedNamespace)
-	eventually(in.t, "kubectl has deleted everything", func() error {
+	secrets := in.Admin.CoreV1().Secrets(installedNamespace)
+	wait.Success(in.t, "kubectl has deleted everything", func() error {
 		select {
 		case err := <-deleted:
-			must(in.t, err)
+			must.Succeed(in.t, err)
 			return nil
 		default:
 		}

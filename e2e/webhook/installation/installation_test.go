@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"context"
@@ -7,18 +7,23 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // The names in the manifests.
@@ -32,7 +37,7 @@ const (
 
 // installation is the webhook as the manifests have it, with some replicas.
 type installation struct {
-	*site
+	*town
 	t    *testing.T // a subtest puts itself here
 	dir  string     // for the volumes; it is there for longer than the replicas
 	from podOf
@@ -61,39 +66,32 @@ func install(t *testing.T, folder string, replicas int) *installation {
 // apply applies the manifests in a folder, and starts nothing but kubelet.
 func apply(t *testing.T, folder string) *installation {
 	t.Helper()
-	in := &installation{site: newSite(t), t: t, dir: t.TempDir()}
+	in := &installation{town: shared, t: t, dir: t.TempDir()}
 	in.makeProbed()
-	before, err := in.auditLog()
-	must(t, err)
+	before, err := in.Audited()
+	must.Succeed(t, err)
 	in.audited = len(before)
 	t.Cleanup(in.end)
-	in.mustKubectl("apply", "-k", folder)
+	in.Kubectl(in.t, "apply", "-k", folder)
 	in.prepare()
 	in.resumeKubelet()
 	return in
 }
 
-func (in *installation) mustKubectl(arguments ...string) string {
-	in.t.Helper()
-	printed, err := in.runKubectl(arguments...)
-	must(in.t, err)
-	return printed
-}
-
 // prepare does what is done in a cluster before a pod starts: its Deployment is read, its ConfigMap mounted, its token made.
 func (in *installation) prepare() {
 	in.t.Helper()
-	deployment, err := in.admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
-	must(in.t, err)
-	in.from = podOf{deployment: deployment, volumes: map[string]*volume{}, kubeconfig: filepath.Join(in.t.TempDir(), "kubeconfig")}
+	deployment, err := in.Admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must.Succeed(in.t, err)
+	in.from = podOf{deployment: deployment, volumes: map[string]*volume.Volume{}}
 	for _, mounted := range deployment.Spec.Template.Spec.Volumes {
-		in.from.volumes[mounted.Name] = &volume{dir: filepath.Join(in.dir, mounted.Name)}
+		in.from.volumes[mounted.Name] = &volume.Volume{Dir: filepath.Join(in.dir, mounted.Name)}
 	}
 	checkPorts(in.t, deployment)
-	config, err := in.admin.CoreV1().ConfigMaps(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
-	must(in.t, err)
-	must(in.t, in.from.volumes[configVolume].write(filesOf(config)))
-	must(in.t, in.accountKubeconfig(in.t.Context(), in.from.kubeconfig))
+	config, err := in.Admin.CoreV1().ConfigMaps(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
+	must.Succeed(in.t, err)
+	in.from.volumes[configVolume].Write(in.t, filesOf(config))
+	in.from.kubeconfig = site.Kubeconfig(in.t, in.Account(in.t, installedNamespace, installedName))
 	in.awaitPermission()
 }
 
@@ -111,17 +109,15 @@ func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 // awaitPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to start.
 func (in *installation) awaitPermission() {
 	in.t.Helper()
-	config, err := in.plane.ServiceAccountConfig(in.t.Context(), installedNamespace, installedName)
-	must(in.t, err)
-	client, err := kubernetes.NewForConfig(config)
-	must(in.t, err)
+	client, err := kubernetes.NewForConfig(in.Account(in.t, installedNamespace, installedName))
+	must.Succeed(in.t, err)
 	awaited := []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "nodes"}}
 	if !in.servesFiles() {
 		awaited = append(awaited, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: installedNamespace})
 	}
 	for _, attributes := range awaited {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
-		eventually(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
+		wait.Success(in.t, "permission to "+attributes.Verb+" "+attributes.Resource, func() error {
 			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
 			if err == nil && !answer.Status.Allowed {
 				err = errors.New("it is not allowed")
@@ -141,8 +137,7 @@ func (in *installation) startReplica() *replica {
 	in.t.Helper()
 	in.mutex.Lock()
 	defer in.mutex.Unlock()
-	r, err := in.run(in.from)
-	must(in.t, err)
+	r := in.run(in.from)
 	in.replicas = append(in.replicas, r)
 	return r
 }
@@ -151,18 +146,18 @@ func (in *installation) startReplica() *replica {
 func (in *installation) running() []*replica {
 	in.mutex.Lock()
 	defer in.mutex.Unlock()
-	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).hasEnded)
+	return slices.DeleteFunc(slices.Clone(in.replicas), (*replica).HasEnded)
 }
 
 // awaitReady waits for every replica, and until the EndpointSlice says so.
 func (in *installation) awaitReady() {
 	in.t.Helper()
-	eventually(in.t, "all replicas are ready", func() error {
+	wait.Success(in.t, "all replicas are ready", func() error {
 		in.mutex.Lock()
 		defer in.mutex.Unlock()
 		for _, r := range in.replicas {
-			if r.hasEnded() {
-				in.t.Fatalf("replica %s ended (%s):\n%s", r.pod.Name, r.process.State(), r.log)
+			if r.HasEnded() {
+				in.t.Fatalf("replica %s ended (%s):\n%s", r.pod.Name, r.State(), r.Log)
 			}
 			if err := r.isReady(); err != nil {
 				return err
@@ -229,24 +224,17 @@ func (in *installation) writeSlice(ctx context.Context) error {
 }
 
 func (in *installation) putSlice(ctx context.Context, addresses []string) error {
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: installedName + "-test", Labels: map[string]string{discoveryv1.LabelServiceName: installedName},
-		},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(webhookPort))}},
-		Endpoints:   []discoveryv1.Endpoint{},
+	slice := objects.Slice(installedNamespace, installedName+"-test", installedName, addresses...)
+	slice.Ports = []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(webhookPort))}}
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].Conditions.Ready = new(true)
 	}
-	for _, address := range addresses {
-		endpoint := discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}
-		slice.Endpoints = append(slice.Endpoints, endpoint)
-	}
-	slices := in.admin.DiscoveryV1().EndpointSlices(installedNamespace)
+	slices := in.Admin.DiscoveryV1().EndpointSlices(installedNamespace)
 	_, err := slices.Update(ctx, slice, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = slices.Create(ctx, slice, metav1.CreateOptions{})
 	}
-	if err != nil || isAtLeast(readsEndpointSlices) {
+	if err != nil || release.Of(in.t, in.Site).IsAtLeast(release.ReadsEndpointSlices) {
 		return err
 	}
 	return in.putEndpoints(ctx, addresses)
@@ -259,17 +247,13 @@ func (in *installation) end() {
 	}
 	for _, r := range in.replicas {
 		r.kill()
-		if in.t.Failed() {
-			lines := strings.Split(strings.TrimSpace(r.log.String()), "\n")
-			in.t.Logf("the last that %s said:\n%s", r.pod.Name, strings.Join(lines[max(0, len(lines)-20):], "\n"))
-		}
-		if strings.Contains(r.log.String(), "PRIVATE KEY") {
+		if r.Log.Has("PRIVATE KEY") {
 			in.t.Errorf("%s has a key in its log", r.pod.Name)
 		}
 	}
 	in.removeConfigurations()
 	ctx := context.Background()
-	err := in.admin.CoreV1().Secrets(installedNamespace).Delete(ctx, installedSecret, metav1.DeleteOptions{})
+	err := in.Admin.CoreV1().Secrets(installedNamespace).Delete(ctx, installedSecret, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		in.t.Error(err)
 	}
@@ -283,7 +267,7 @@ func (in *installation) end() {
 func (in *installation) removeConfigurations() {
 	in.t.Helper()
 	ctx := context.Background()
-	registration := in.admin.AdmissionregistrationV1()
+	registration := in.Admin.AdmissionregistrationV1()
 	err1 := registration.MutatingWebhookConfigurations().Delete(ctx, installedName, metav1.DeleteOptions{})
 	err2 := registration.ValidatingWebhookConfigurations().Delete(ctx, installedName, metav1.DeleteOptions{})
 	for _, err := range []error{err1, err2} {
@@ -299,7 +283,7 @@ func (in *installation) configure(text string) {
 	in.t.Helper()
 	before := in.configured()
 	in.mount(text)
-	eventually(in.t, "the configuration is in force", func() error {
+	wait.Success(in.t, "the configuration is in force", func() error {
 		if now := in.configured(); slices.ContainsFunc(now, func(at float64) bool { return slices.Contains(before, at) }) {
 			return errors.New("it is still the one before")
 		}
@@ -310,13 +294,13 @@ func (in *installation) configure(text string) {
 // mount changes the ConfigMap, and the files that kubelet keeps of it.
 func (in *installation) mount(text string) {
 	in.t.Helper()
-	configs := in.admin.CoreV1().ConfigMaps(installedNamespace)
+	configs := in.Admin.CoreV1().ConfigMaps(installedNamespace)
 	config, err := configs.Get(in.t.Context(), installedName, metav1.GetOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	config.Data = map[string]string{"config.yaml": text}
 	config, err = configs.Update(in.t.Context(), config, metav1.UpdateOptions{})
-	must(in.t, err)
-	must(in.t, in.from.volumes[configVolume].write(filesOf(config)))
+	must.Succeed(in.t, err)
+	in.from.volumes[configVolume].Write(in.t, filesOf(config))
 }
 
 // configured is when each replica last took over a configuration.
@@ -325,7 +309,7 @@ func (in *installation) configured() []float64 {
 	var times []float64
 	for _, r := range in.running() {
 		at, err := r.metric("vicinity_webhook_configuration_last_success_timestamp_seconds")
-		must(in.t, err)
+		must.Succeed(in.t, err)
 		times = append(times, at)
 	}
 	return times
@@ -337,8 +321,8 @@ func (in *installation) reviews(path string) float64 {
 	var sum float64
 	for _, r := range in.running() {
 		for _, outcome := range []string{"allowed", "denied", "error"} {
-			count, err := r.metric(fmt.Sprintf("vicinity_webhook_reviews_total{outcome=%q,path=%q}", outcome, path))
-			must(in.t, err)
+			count, err := r.metric("vicinity_webhook_reviews_total", fmt.Sprintf("outcome=%q", outcome), fmt.Sprintf("path=%q", path))
+			must.Succeed(in.t, err)
 			sum += count
 		}
 	}
@@ -356,16 +340,16 @@ func (in *installation) makeProbed() {
 // namespace makes a Namespace, unless it is there already.
 func (in *installation) namespace(name string, labels, annotations map[string]string) {
 	in.t.Helper()
-	meta := metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}
-	_, err := in.admin.CoreV1().Namespaces().Create(in.t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
+	made := objects.Namespace(name, labels, annotations)
+	_, err := in.Admin.CoreV1().Namespaces().Create(in.t.Context(), made, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
-		must(in.t, err)
+		must.Succeed(in.t, err)
 	}
 }
 
 // judges says whether a mistake is denied, and defaults whether a default is given.
 func (in *installation) judges(ctx context.Context) (judges, defaults bool, err error) {
-	services := in.admin.CoreV1().Services(probedNamespace)
+	services := in.Admin.CoreV1().Services(probedNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err = services.Create(ctx, serviceOf("wrong", map[string]string{keysAnnotation: "a b"}), dryRun)
 	judges = apierrors.IsInvalid(err)
@@ -382,7 +366,7 @@ func (in *installation) judges(ctx context.Context) (judges, defaults bool, err 
 // awaitJudgement waits until the API server knows the configurations and where to call.
 func (in *installation) awaitJudgement() {
 	in.t.Helper()
-	eventually(in.t, "both webhooks are asked", func() error {
+	wait.Success(in.t, "both webhooks are asked", func() error {
 		judges, defaults, err := in.judges(in.t.Context())
 		if err == nil && (!judges || !defaults) {
 			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
@@ -393,7 +377,7 @@ func (in *installation) awaitJudgement() {
 
 func (in *installation) awaitNoJudgement() {
 	in.t.Helper()
-	eventually(in.t, "no webhook is asked", func() error {
+	wait.Success(in.t, "no webhook is asked", func() error {
 		judges, defaults, err := in.judges(context.Background())
 		if err == nil && (judges || defaults) {
 			err = fmt.Errorf("judged %v, given defaults %v", judges, defaults)
@@ -406,13 +390,13 @@ func (in *installation) awaitNoJudgement() {
 func (in *installation) file(name, text string) string {
 	in.t.Helper()
 	path := filepath.Join(in.t.TempDir(), name)
-	must(in.t, os.WriteFile(path, []byte(text), 0o600))
+	must.Succeed(in.t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 // finalize does what the Namespace controller does last.
-func (s *site) finalize(ctx context.Context, name string) error {
-	namespace, err := s.admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+func (s *town) finalize(ctx context.Context, name string) error {
+	namespace, err := s.Admin.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -420,6 +404,6 @@ func (s *site) finalize(ctx context.Context, name string) error {
 		return fmt.Errorf("Namespace %s is not being deleted", name)
 	}
 	namespace.Spec.Finalizers = nil
-	_, err = s.admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
+	_, err = s.Admin.CoreV1().Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
 	return err
 }

@@ -1,4 +1,4 @@
-package admission_test
+package certificates_test
 
 import (
 	"context"
@@ -27,58 +27,37 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
 // The names in manifests/webhook.
 const (
-	certsSecret        = "vicinity-webhook-tls"
-	certsConfiguration = "vicinity-webhook"
-	certsAccount       = "vicinity-webhook"
+	secretName        = "vicinity-webhook-tls"
+	configurationName = "vicinity-webhook"
+	accountName       = "vicinity-webhook"
 )
 
-// certsPatience is for a machine that is busy with other things.
-const certsPatience = 2 * time.Minute
-
-func certsEventually(t *testing.T, what string, condition func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(certsPatience); ; time.Sleep(20 * time.Millisecond) {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s, not yet: %s: %v", certsPatience, what, err)
-		}
-	}
-}
-
-// certsSite is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The replicas may do there
+// installation is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The replicas may do there
 // what manifests/webhook permits, and nothing else.
-type certsSite struct {
+type installation struct {
 	t         *testing.T
 	client    kubernetes.Interface
 	namespace string
 	names     []string // DNS names of the webhook
 	forbidden atomic.Pointer[string]
-	replicas  []*certsReplica
+	replicas  []*replica
 }
 
-func newCertsSite(t *testing.T) *certsSite {
+func install(t *testing.T) *installation {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(api.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &certsSite{t: t, client: client}
-	made, err := client.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certs-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.namespace = made.Name
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "certificates-"}}
+	api.Create(t, namespace)
+	s := &installation{t: t, client: api.Admin, namespace: namespace.Name}
 	// API servers of a cluster ask a Service; the one here asks a URL.
-	s.names = append(certs.ServiceNames(certsAccount, s.namespace), "localhost")
+	s.names = append(certs.ServiceNames(accountName, s.namespace), "localhost")
 	s.permit()
 	t.Cleanup(func() {
 		s.removeConfigurations()
@@ -90,38 +69,28 @@ func newCertsSite(t *testing.T) *certsSite {
 }
 
 // permit gives the ServiceAccount the permissions in manifests/webhook, word for word.
-func (s *certsSite) permit() {
+func (s *installation) permit() {
 	s.t.Helper()
 	role, clusterRole := shippedRoles(s.t)
 	role.Name, role.Namespace = s.namespace, s.namespace
 	clusterRole.Name = s.namespace
-	rbac, ctx := s.client.RbacV1(), s.t.Context()
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: certsAccount}}
-	meta := metav1.ObjectMeta{Name: s.namespace}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: s.namespace, Name: accountName}}
+	meta := metav1.ObjectMeta{Namespace: s.namespace, Name: s.namespace}
 	ref := func(kind string) rbacv1.RoleRef {
 		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: s.namespace}
 	}
-	_, err1 := s.client.CoreV1().ServiceAccounts(s.namespace).Create(ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: certsAccount}}, metav1.CreateOptions{})
-	_, err2 := rbac.Roles(s.namespace).Create(ctx, &role, metav1.CreateOptions{})
-	_, err3 := rbac.ClusterRoles().Create(ctx, &clusterRole, metav1.CreateOptions{})
-	_, err4 := rbac.RoleBindings(s.namespace).Create(ctx,
-		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("Role")}, metav1.CreateOptions{})
-	_, err5 := rbac.ClusterRoleBindings().Create(ctx,
-		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("ClusterRole")}, metav1.CreateOptions{})
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
-		s.t.Fatal(err)
-	}
+	api.Create(s.t,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: accountName}}, &role, &clusterRole,
+		&rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref("Role")},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Subjects: subjects, RoleRef: ref("ClusterRole")})
 	s.awaitPermission()
 }
 
 // shippedRoles reads the permissions that users apply.
 func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRole) {
 	t.Helper()
-	text, err := os.ReadFile(manifests + "/base/access.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text, err := os.ReadFile("../../../manifests/webhook/base/access.yaml")
+	must.Succeed(t, err)
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var kind metav1.TypeMeta
 		err := yaml.Unmarshal([]byte(document), &kind)
@@ -131,9 +100,7 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 		case "ClusterRole":
 			err = yaml.UnmarshalStrict([]byte(document), &clusterRole)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	if len(role.Rules) == 0 || len(clusterRole.Rules) == 0 {
 		t.Fatalf("the manifest has %+v and %+v", role, clusterRole)
@@ -142,15 +109,13 @@ func shippedRoles(t *testing.T) (role rbacv1.Role, clusterRole rbacv1.ClusterRol
 }
 
 // awaitPermission waits until the API server has heard of the rules.
-func (s *certsSite) awaitPermission() {
+func (s *installation) awaitPermission() {
 	s.t.Helper()
 	client, err := kubernetes.NewForConfig(s.accountConfig())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	certsEventually(s.t, "the permissions", func() error {
-		_, err1 := client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), certsSecret, metav1.GetOptions{})
-		_, err2 := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), certsConfiguration, metav1.GetOptions{})
+	must.Succeed(s.t, err)
+	wait.Success(s.t, "the permissions", func() error {
+		_, err1 := client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), secretName, metav1.GetOptions{})
+		_, err2 := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.t.Context(), configurationName, metav1.GetOptions{})
 		for _, err := range []error{err1, err2} {
 			if err != nil && !apierrors.IsNotFound(err) {
 				return err
@@ -160,17 +125,13 @@ func (s *certsSite) awaitPermission() {
 	})
 }
 
-func (s *certsSite) accountConfig() *rest.Config {
+func (s *installation) accountConfig() *rest.Config {
 	s.t.Helper()
-	config, err := api.ServiceAccountConfig(s.t.Context(), s.namespace, certsAccount)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return config
+	return api.Account(s.t, s.namespace, accountName)
 }
 
-// certsReplica is the certificate of one replica, and a webhook that serves it and allows everything.
-type certsReplica struct {
+// replica is the certificate of one replica, and a webhook that serves it and allows everything.
+type replica struct {
 	*certs.SelfMade
 	address          string
 	calls            atomic.Int64
@@ -179,25 +140,23 @@ type certsReplica struct {
 }
 
 // start starts a replica that the configurations name, with these durations.
-func (s *certsSite) start(settings certs.Settings) {
+func (s *installation) start(settings certs.Settings) {
 	s.t.Helper()
 	s.replicas = append(s.replicas, s.launch(settings))
 }
 
 // launch starts a replica of which nobody knows yet.
-func (s *certsSite) launch(settings certs.Settings) *certsReplica {
+func (s *installation) launch(settings certs.Settings) *replica {
 	s.t.Helper()
 	config := s.accountConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &forbiddenSpy{next, &s.forbidden} })
-	log := &certsLog{}
-	settings.Namespace, settings.Secret, settings.Names = s.namespace, certsSecret, s.names
-	settings.Mutating, settings.Validating = certsConfiguration, certsConfiguration
-	r := &certsReplica{}
-	settings.Log, settings.Observer = slog.New(slog.NewTextHandler(log, nil)), r
+	log := logs.New(s.t, "a replica")
+	settings.Namespace, settings.Secret, settings.Names = s.namespace, secretName, s.names
+	settings.Mutating, settings.Validating = configurationName, configurationName
+	r := &replica{}
+	settings.Log, settings.Observer = log.Logger(), r
 	made, err := certs.NewSelfMade(config, settings)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	r.SelfMade = made
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
@@ -209,17 +168,14 @@ func (s *certsSite) launch(settings certs.Settings) *certsReplica {
 			if err != nil {
 				s.t.Errorf("Run() = %v, want nil when the context ends", err)
 			}
-		case <-time.After(certsPatience):
+		case <-time.After(wait.Patience):
 			s.t.Error("Run goes on after its context has ended")
 		}
 	})
 	s.t.Cleanup(func() {
 		r.stop()
-		if text := log.String(); s.t.Failed() {
-			s.t.Logf("the log of %s:\n%s", r.address, text)
-		}
 		for _, kind := range []string{"PRIVATE KEY", "BEGIN"} {
-			if strings.Contains(log.String(), kind) {
+			if log.Has(kind) {
 				s.t.Errorf("the log has %q in it", kind)
 			}
 		}
@@ -229,15 +185,13 @@ func (s *certsSite) launch(settings certs.Settings) *certsReplica {
 }
 
 // serve answers reviews. Every connection is a handshake of its own.
-func (r *certsReplica) serve(t *testing.T) {
+func (r *replica) serve(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.address = listener.Addr().String()
 	server := &http.Server{
-		Handler: http.HandlerFunc(r.allow), ReadHeaderTimeout: certsPatience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+		Handler: http.HandlerFunc(r.allow), ReadHeaderTimeout: wait.Patience, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
 		TLSConfig: &tls.Config{GetCertificate: r.GetCertificate, MinVersion: tls.VersionTLS13, NextProtos: []string{"http/1.1"}},
 	}
 	server.SetKeepAlivesEnabled(false)
@@ -245,7 +199,7 @@ func (r *certsReplica) serve(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 }
 
-func (r *certsReplica) allow(w http.ResponseWriter, request *http.Request) {
+func (r *replica) allow(w http.ResponseWriter, request *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(request.Body).Decode(&review); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -259,9 +213,9 @@ func (r *certsReplica) allow(w http.ResponseWriter, request *http.Request) {
 }
 
 // configure makes both configurations, with a webhook for each replica that started. Nothing in the namespace can be made without them.
-func (s *certsSite) configure() {
+func (s *installation) configure() {
 	s.t.Helper()
-	meta := metav1.ObjectMeta{Name: certsConfiguration}
+	meta := metav1.ObjectMeta{Name: configurationName}
 	registration, ctx := s.client.AdmissionregistrationV1(), s.t.Context()
 	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta}
 	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta}
@@ -291,10 +245,10 @@ func (s *certsSite) configure() {
 	}
 }
 
-func (s *certsSite) removeConfigurations() {
+func (s *installation) removeConfigurations() {
 	registration, ctx := s.client.AdmissionregistrationV1(), context.WithoutCancel(s.t.Context())
-	err1 := registration.MutatingWebhookConfigurations().Delete(ctx, certsConfiguration, metav1.DeleteOptions{})
-	err2 := registration.ValidatingWebhookConfigurations().Delete(ctx, certsConfiguration, metav1.DeleteOptions{})
+	err1 := registration.MutatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
+	err2 := registration.ValidatingWebhookConfigurations().Delete(ctx, configurationName, metav1.DeleteOptions{})
 	for _, err := range []error{err1, err2} {
 		if err != nil && !apierrors.IsNotFound(err) {
 			s.t.Error(err)
@@ -303,13 +257,13 @@ func (s *certsSite) removeConfigurations() {
 }
 
 // bundles returns the caBundle of every webhook of both configurations.
-func (s *certsSite) bundles() ([][]byte, error) {
+func (s *installation) bundles() ([][]byte, error) {
 	registration, ctx := s.client.AdmissionregistrationV1(), s.t.Context()
-	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, certsConfiguration, metav1.GetOptions{})
+	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
-	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, certsConfiguration, metav1.GetOptions{})
+	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +278,7 @@ func (s *certsSite) bundles() ([][]byte, error) {
 }
 
 // shake makes a handshake with a replica as an API server with this caBundle would.
-func (s *certsSite) shake(replica *certsReplica, bundle []byte) error {
+func (s *installation) shake(replica *replica, bundle []byte) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(bundle) {
 		return errors.New("the caBundle has no certificate")
@@ -338,7 +292,7 @@ func (s *certsSite) shake(replica *certsReplica, bundle []byte) error {
 }
 
 // shakeAll makes a handshake with every replica for every caBundle.
-func (s *certsSite) shakeAll() error {
+func (s *installation) shakeAll() error {
 	bundles, err := s.bundles()
 	if err != nil {
 		return err
@@ -354,7 +308,7 @@ func (s *certsSite) shakeAll() error {
 }
 
 // review makes the API server call every webhook of both configurations.
-func (s *certsSite) review() error {
+func (s *installation) review() error {
 	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(),
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "reviewed-"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -362,14 +316,14 @@ func (s *certsSite) review() error {
 }
 
 // agreed waits until every replica is trusted, by whom we read and by the API server.
-func (s *certsSite) agreed() {
+func (s *installation) agreed() {
 	s.t.Helper()
-	certsEventually(s.t, "handshakes with all replicas", s.shakeAll)
-	certsEventually(s.t, "the API server calls all replicas", s.review)
+	wait.Success(s.t, "handshakes with all replicas", s.shakeAll)
+	wait.Success(s.t, "the API server calls all replicas", s.review)
 }
 
 // underTraffic makes handshakes and reviews without a break while something is done, and fails for each that fails.
-func (s *certsSite) underTraffic(do func()) {
+func (s *installation) underTraffic(do func()) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
 	var traffic sync.WaitGroup
@@ -388,7 +342,7 @@ func (s *certsSite) underTraffic(do func()) {
 	defer traffic.Wait()
 	defer stop()
 	do()
-	certsEventually(s.t, "enough traffic to show anything", func() error {
+	wait.Success(s.t, "enough traffic to show anything", func() error {
 		if s.t.Failed() || counts[0].Load() >= 10 && counts[1].Load() >= 10 {
 			return nil
 		}
@@ -398,12 +352,12 @@ func (s *certsSite) underTraffic(do func()) {
 }
 
 // secret returns the Secret.
-func (s *certsSite) secret() (*corev1.Secret, error) {
-	return s.client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), certsSecret, metav1.GetOptions{})
+func (s *installation) secret() (*corev1.Secret, error) {
+	return s.client.CoreV1().Secrets(s.namespace).Get(s.t.Context(), secretName, metav1.GetOptions{})
 }
 
 // trusted returns the CAs in the Secret.
-func (s *certsSite) trusted() ([]*x509.Certificate, error) {
+func (s *installation) trusted() ([]*x509.Certificate, error) {
 	secret, err := s.secret()
 	if err != nil {
 		return nil, err
@@ -427,24 +381,6 @@ func (f *forbiddenSpy) RoundTrip(request *http.Request) (*http.Response, error) 
 
 // The replica is the Observer of its certificate.
 
-func (*certsReplica) CertificateExpires(time.Time)             {}
-func (r *certsReplica) AuthorityExpires(at time.Time)          { r.authorityExpires.Store(at.Unix()) }
-func (*certsReplica) CertificateFailed(certs.Operation, error) {}
-
-// certsLog is a log that can be read while it is written.
-type certsLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *certsLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *certsLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
+func (*replica) CertificateExpires(time.Time)             {}
+func (r *replica) AuthorityExpires(at time.Time)          { r.authorityExpires.Store(at.Unix()) }
+func (*replica) CertificateFailed(certs.Operation, error) {}

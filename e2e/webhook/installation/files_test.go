@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"bytes"
@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/authority"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestCertificateFilesThatSomebodyElseRenewsAreServed is about the overlay certificate-files. The test does what cert-manager does: it
@@ -23,7 +25,7 @@ import (
 func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
 	in := applyForFiles(t)
 	issuer, err := authority.New("somebody else's")
-	must(t, err)
+	must.Succeed(t, err)
 	first, trusted := serverPair(t, issuer), issuer.Certificate()
 	in.keep(first)
 	r := in.startReplica()
@@ -45,19 +47,19 @@ func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
 
 	failed := in.failedReads(r)
 	in.keep(authority.Pair{Certificate: serverPair(t, issuer).Certificate, Key: second.Key})
-	eventually(t, "a pair that does not fit is counted", func() error {
+	wait.Success(t, "a pair that does not fit is counted", func() error {
 		if now := in.failedReads(r); now <= failed {
 			return fmt.Errorf("%v failures, and %v before", now, failed)
 		}
 		return nil
 	})
-	if said := r.log.String(); !strings.Contains(said, "private key does not match public key") {
+	if said := r.Log.String(); !strings.Contains(said, "private key does not match public key") {
 		t.Errorf("the log does not say what is wrong with the pair:\n%s", said)
 	}
 	in.wantServed(r, second)
-	must(t, r.isReady())
+	must.Succeed(t, r.isReady())
 	// API servers have a client for each caBundle (k8s.io/apiserver/pkg/util/webhook), so this one connects anew.
-	trusted = slices.Concat(trusted, foreignCA(t))
+	trusted = slices.Concat(trusted, in.Authority().Certificate())
 	in.trust(trusted)
 	load.goOn(t)
 
@@ -78,8 +80,7 @@ func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
 // that comes from there, and the README has the same command.
 func applyForFiles(t *testing.T) *installation {
 	t.Helper()
-	_, err := newSite(t).runKubectl("--namespace", installedNamespace, "delete", "role,rolebinding", installedName, "--ignore-not-found")
-	must(t, err)
+	shared.Kubectl(t, "--namespace", installedNamespace, "delete", "role,rolebinding", installedName, "--ignore-not-found")
 	return apply(t, certificateFiles)
 }
 
@@ -87,7 +88,7 @@ func applyForFiles(t *testing.T) *installation {
 func serverPair(t *testing.T, issuer *authority.Authority) authority.Pair {
 	t.Helper()
 	pair, err := issuer.Server(installedName, []string{installedName + "." + installedNamespace + ".svc"}, nil)
-	must(t, err)
+	must.Succeed(t, err)
 	return pair
 }
 
@@ -98,15 +99,15 @@ func (in *installation) keep(pair authority.Pair) {
 		ObjectMeta: metav1.ObjectMeta{Name: installedSecret}, Type: corev1.SecretTypeTLS,
 		Data: map[string][]byte{corev1.TLSCertKey: pair.Certificate, corev1.TLSPrivateKeyKey: pair.Key},
 	}
-	secrets := in.admin.CoreV1().Secrets(installedNamespace)
+	secrets := in.Admin.CoreV1().Secrets(installedNamespace)
 	stored, err := secrets.Update(in.t.Context(), secret, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
 		stored, err = secrets.Create(in.t.Context(), secret, metav1.CreateOptions{})
 	}
-	must(in.t, err)
-	for _, volume := range in.from.deployment.Spec.Template.Spec.Volumes {
-		if volume.Secret != nil && volume.Secret.SecretName == stored.Name {
-			must(in.t, in.from.volumes[volume.Name].write(stored.Data))
+	must.Succeed(in.t, err)
+	for _, mounted := range in.from.deployment.Spec.Template.Spec.Volumes {
+		if mounted.Secret != nil && mounted.Secret.SecretName == stored.Name {
+			in.from.volumes[mounted.Name].Write(in.t, stored.Data)
 			return
 		}
 	}
@@ -116,21 +117,21 @@ func (in *installation) keep(pair authority.Pair) {
 // trust writes a caBundle into both configurations as cert-manager's cainjector does.
 func (in *installation) trust(bundle []byte) {
 	in.t.Helper()
-	registration, ctx := in.admin.AdmissionregistrationV1(), in.t.Context()
+	registration, ctx := in.Admin.AdmissionregistrationV1(), in.t.Context()
 	mutating, err := registration.MutatingWebhookConfigurations().Get(ctx, installedName, metav1.GetOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	for i := range mutating.Webhooks {
 		mutating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
 	_, err = registration.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	validating, err := registration.ValidatingWebhookConfigurations().Get(ctx, installedName, metav1.GetOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	for i := range validating.Webhooks {
 		validating.Webhooks[i].ClientConfig.CABundle = bundle
 	}
 	_, err = registration.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 }
 
 // wantUntouched fails if a caBundle is another than the one that was written.
@@ -151,7 +152,7 @@ func (in *installation) wantUntouched(bundle []byte) {
 func (in *installation) failUnanswered() {
 	in.t.Helper()
 	in.beGenerous()
-	in.mustKubectl("patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
+	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
 		{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"},
 		{"op": "replace", "path": "/webhooks/1/failurePolicy", "value": "Fail"}]`)
 }
@@ -160,7 +161,7 @@ func (in *installation) failUnanswered() {
 func (l *load) goOn(t *testing.T) {
 	t.Helper()
 	before := l.answered.Load()
-	eventually(t, "requests go on", func() error {
+	wait.Success(t, "requests go on", func() error {
 		if now := l.answered.Load(); now < before+40 {
 			return fmt.Errorf("%d requests", now-before)
 		}
@@ -172,14 +173,14 @@ func (l *load) goOn(t *testing.T) {
 func (in *installation) isServed(r *replica, bundle []byte, pair authority.Pair) bool {
 	in.t.Helper()
 	state, err := in.shake(r, bundle, &tls.Config{MinVersion: tls.VersionTLS13})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	block, _ := pem.Decode(pair.Certificate)
 	return bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes)
 }
 
 func (in *installation) awaitServed(r *replica, bundle []byte, pair authority.Pair) {
 	in.t.Helper()
-	eventually(in.t, "the new certificate is served", func() error {
+	wait.Success(in.t, "the new certificate is served", func() error {
 		if !in.isServed(r, bundle, pair) {
 			return errors.New("it is still the one before")
 		}
@@ -199,7 +200,7 @@ func (in *installation) wantServed(r *replica, pair authority.Pair) {
 func (in *installation) wantDenial() {
 	in.t.Helper()
 	wrong := serviceOf("wrong", map[string]string{keysAnnotation: "a b"})
-	_, err := in.admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), wrong, metav1.CreateOptions{})
+	_, err := in.Admin.CoreV1().Services(probedNamespace).Create(in.t.Context(), wrong, metav1.CreateOptions{})
 	if got := isDenied(err); !slices.Equal(got, []string{"SVC003"}) {
 		in.t.Errorf("a Service with a mistake is denied by %v, want SVC003: %v", got, err)
 	}
@@ -208,8 +209,8 @@ func (in *installation) wantDenial() {
 // failedReads is how often the files could not be used.
 func (in *installation) failedReads(r *replica) float64 {
 	in.t.Helper()
-	count, err := r.metric(`vicinity_webhook_internal_errors_total{reason="certificate-read-files"}`)
-	must(in.t, err)
+	count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="certificate-read-files"`)
+	must.Succeed(in.t, err)
 	return count
 }
 
@@ -244,16 +245,16 @@ func (in *installation) may(right authorizationv1.ResourceAttributes) bool {
 		User: accountUser, ResourceAttributes: &right,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + installedNamespace, "system:authenticated"},
 	}}
-	answer, err := in.admin.AuthorizationV1().SubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
-	must(in.t, err)
+	answer, err := in.Admin.AuthorizationV1().SubjectAccessReviews().Create(in.t.Context(), review, metav1.CreateOptions{})
+	must.Succeed(in.t, err)
 	return answer.Status.Allowed
 }
 
 // wantNothingAskedOfCertificates fails if the webhook asked for a Secret or a configuration, whatever it was answered.
 func (in *installation) wantNothingAskedOfCertificates() {
 	in.t.Helper()
-	all, err := in.auditLog()
-	must(in.t, err)
+	all, err := in.Audited()
+	must.Succeed(in.t, err)
 	sawNodes := false
 	for _, line := range all[in.audited:] {
 		if line.User.Username != accountUser || line.ObjectRef == nil {

@@ -1,4 +1,4 @@
-package admission_test
+package policies_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
@@ -17,7 +18,7 @@ import (
 // The table of rules in the README is what the cases and the policies say.
 func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
 	policies := map[rules.ID]string{}
-	for _, policy := range twinPolicies(t) {
+	for _, policy := range shipped(t) {
 		for _, variable := range policy.Spec.Variables {
 			if _, isRule := rules.RuleOf(rules.ID(variable.Name)); isRule {
 				policies[rules.ID(variable.Name)] = policy.Name
@@ -26,13 +27,13 @@ func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
 	}
 	var want []string
 	for _, rule := range rules.Rules() {
-		want = append(want, twinRow(rule, policies[rule.ID], twinReasons(t, rule.ID)))
+		want = append(want, row(rule, policies[rule.ID], reasonsOf(t, rule.ID)))
 	}
-	text, err := os.ReadFile(filepath.Join(twinFolder, "README.md"))
-	twinMust(t, err)
+	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	must.Succeed(t, err)
 	var got []string
 	for line := range strings.Lines(string(text)) {
-		if id, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " "); strings.HasPrefix(line, "| ") && isTwinRule(id) {
+		if id, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " "); strings.HasPrefix(line, "| ") && isRule(id) {
 			got = append(got, strings.TrimSpace(line))
 		}
 	}
@@ -41,13 +42,13 @@ func TestTheTwinsReadmeSaysWhatThePoliciesCan(t *testing.T) {
 	}
 }
 
-func isTwinRule(id string) bool {
+func isRule(id string) bool {
 	_, isRule := rules.RuleOf(rules.ID(id))
 	return isRule
 }
 
-// twinRow is the line of a rule. A rule that is in no policy must have a reason in every case that breaks it.
-func twinRow(rule rules.Rule, policy string, reasons []string) string {
+// row is the line of a rule. A rule that is in no policy must have a reason in every case that breaks it.
+func row(rule rules.Rule, policy string, reasons []string) string {
 	what := "`" + policy + "`"
 	if policy == "" {
 		what = "no: " + strings.Join(reasons, "; ")
@@ -55,8 +56,8 @@ func twinRow(rule rules.Rule, policy string, reasons []string) string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", rule.ID, rule.Default, what, rule.Summary)
 }
 
-// twinReasons are why CEL cannot express a rule, in the cases that break it.
-func twinReasons(t *testing.T, rule rules.ID) []string {
+// reasonsOf are why CEL cannot express a rule, in the cases that break it.
+func reasonsOf(t *testing.T, rule rules.ID) []string {
 	t.Helper()
 	var reasons []string
 	for _, c := range rulecases.Cases(t) {

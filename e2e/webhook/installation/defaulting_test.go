@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"fmt"
@@ -12,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
 // What is given to whom is in the corpus. Here is how it goes together with the ways in which objects are written.
@@ -23,12 +26,9 @@ func givingNamespace(in *installation, name string) {
 
 func TestAFreshInstallationChangesNothing(t *testing.T) {
 	// Stored once before there is a webhook, and once after.
-	s := newSite(t)
 	var stored [2][]corev1.Service
 	store := func(i int, namespace string) {
-		_, err := s.admin.CoreV1().Namespaces().Create(t.Context(),
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-		must(t, err)
+		shared.Create(t, objects.Namespace(namespace, nil, nil))
 		for name, change := range map[string]func(*corev1.Service){
 			"plain":    func(*corev1.Service) {},
 			"nodeport": func(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeNodePort },
@@ -41,8 +41,8 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 		} {
 			service := serviceOf(name, nil)
 			change(service)
-			made, err := s.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
-			must(t, err)
+			made, err := shared.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+			must.Succeed(t, err)
 			stored[i] = append(stored[i], *made)
 		}
 	}
@@ -66,10 +66,10 @@ func TestAFreshInstallationChangesNothing(t *testing.T) {
 func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 	in := install(t, manifests, 1)
 	givingNamespace(in, "giving")
-	services := in.admin.CoreV1().Services("giving")
+	services := in.Admin.CoreV1().Services("giving")
 	wantMode := func(t *testing.T, service *corev1.Service, err error, want string) {
 		t.Helper()
-		must(t, err)
+		must.Succeed(t, err)
 		if got := service.Annotations[modeAnnotation]; got != want {
 			t.Errorf("the mode of %s is %q, want %q", service.Name, got, want)
 		}
@@ -97,7 +97,7 @@ metadata: {name: applied-again, namespace: giving}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 `)
 		for range 2 {
-			in.mustKubectl("apply", "-f", manifest)
+			in.Kubectl(in.t, "apply", "-f", manifest)
 			applied, err := services.Get(t.Context(), "applied-again", metav1.GetOptions{})
 			wantMode(t, applied, err, "Disabled")
 		}
@@ -145,13 +145,13 @@ items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: giving-anew, annotations: {vicinity.dev/default-topology-mode: Disabled}}}
 - {apiVersion: v1, kind: Service, metadata: {name: web, namespace: giving-anew}, spec: {selector: {app: web}, ports: [{port: 80}]}}
 `)
-		in.mustKubectl("create", "-f", manifest)
-		made, err := in.admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
+		in.Kubectl(in.t, "create", "-f", manifest)
+		made, err := in.Admin.CoreV1().Services("giving-anew").Get(t.Context(), "web", metav1.GetOptions{})
 		wantMode(t, made, err, "Disabled")
 	})
 	t.Run("the audit log says why", func(t *testing.T) {
 		_, err := services.Create(t.Context(), serviceOf("audited", nil), metav1.CreateOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 		if got, want := givenBy(in.auditOf(t, "create", "giving")), "topology-mode=Disabled; source: namespace"; got != want {
 			t.Errorf("the audit log says %q, want %q", got, want)
 		}
@@ -161,10 +161,10 @@ items:
 func TestADryRunIsAnsweredAndHasNoEffects(t *testing.T) {
 	in := install(t, manifests, 1)
 	givingNamespace(in, "giving-dry")
-	services, dryRun := in.admin.CoreV1().Services("giving-dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	services, dryRun := in.Admin.CoreV1().Services("giving-dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 
 	given, err := services.Create(t.Context(), serviceOf("given", nil), dryRun)
-	must(t, err)
+	must.Succeed(t, err)
 	if given.Annotations[modeAnnotation] != "Disabled" {
 		t.Errorf("it would be given %v", given.Annotations)
 	}
@@ -172,7 +172,7 @@ func TestADryRunIsAnsweredAndHasNoEffects(t *testing.T) {
 	if !slices.Equal(isDenied(err), []string{"SVC003"}) {
 		t.Errorf("a mistake: %v", err)
 	}
-	warned := ask(t.Context(), t, in.admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
+	warned := ask(t.Context(), t, in.Admin.CoreV1().RESTClient().Post().Namespace("giving-dry").Resource("services").Param("dryRun", "All"),
 		map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{"name": "warned", "annotations": map[string]any{keysAnnotation: "topology.kubernetes.io/zone"}},

@@ -1,4 +1,4 @@
-package admission_test
+package certificates_test
 
 import (
 	"bytes"
@@ -13,16 +13,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
-// certsSettled is for tests in which nothing is renewed by the passing of time.
-var certsSettled = certs.Settings{Settle: time.Second}
+// settled is for tests in which nothing is renewed by the passing of time.
+var settled = certs.Settings{Settle: time.Second}
 
 func TestReplicasThatStartAtOnceWithoutASecretAgreeOnOneCA(t *testing.T) {
-	s := newCertsSite(t)
+	s := install(t)
 	for range 3 {
-		s.start(certsSettled)
+		s.start(settled)
 	}
 	s.configure()
 	s.agreed()
@@ -50,19 +52,17 @@ func TestReplicasThatStartAtOnceWithoutASecretAgreeOnOneCA(t *testing.T) {
 }
 
 func TestARotationFailsNoHandshake(t *testing.T) {
-	s := newCertsSite(t)
+	s := install(t)
 	for range 3 {
 		s.start(certs.Settings{CA: 60 * time.Second, Leaf: 20 * time.Second, Settle: time.Second})
 	}
 	s.configure()
 	s.agreed()
 	first, err := s.trusted()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var leaves []string
 	s.underTraffic(func() {
-		certsEventually(t, "a new CA, and the old one gone", func() error {
+		wait.Success(t, "a new CA, and the old one gone", func() error {
 			secret, err := s.secret()
 			if err != nil {
 				return err
@@ -86,7 +86,7 @@ func TestARotationFailsNoHandshake(t *testing.T) {
 }
 
 func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
-	s := newCertsSite(t)
+	s := install(t)
 	settings := certs.Settings{CA: 60 * time.Second, Leaf: 20 * time.Second, Settle: time.Second}
 	for range 2 {
 		s.start(settings)
@@ -94,11 +94,9 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	s.configure()
 	s.agreed()
 	first, err := s.trusted()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.underTraffic(func() {
-		certsEventually(t, "another CA", func() error {
+		wait.Success(t, "another CA", func() error {
 			// One that comes, and is killed at whatever it is doing. It serves nobody.
 			other := s.launch(settings)
 			time.Sleep(time.Second)
@@ -113,15 +111,15 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 }
 
 func TestACaBundleThatSomebodyResetsIsRepaired(t *testing.T) {
-	s := newCertsSite(t)
-	s.start(certsSettled)
+	s := install(t)
+	s.start(settled)
 	s.configure()
 	s.agreed()
 	registration := s.client.AdmissionregistrationV1()
 	for name, text := range map[string][]byte{"empty": nil, "another CA": foreignCA(t)} {
 		t.Run(name, func(t *testing.T) {
-			certsEventually(t, "the reset", func() error {
-				found, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), certsConfiguration, metav1.GetOptions{})
+			wait.Success(t, "the reset", func() error {
+				found, err := registration.ValidatingWebhookConfigurations().Get(t.Context(), configurationName, metav1.GetOptions{})
 				if err != nil {
 					return err
 				}
@@ -143,7 +141,7 @@ func TestACaBundleThatSomebodyResetsIsRepaired(t *testing.T) {
 }
 
 // spoil makes the Secret say something else under a key.
-func (s *certsSite) spoil(key string, text []byte) func() error {
+func (s *installation) spoil(key string, text []byte) func() error {
 	return func() error {
 		found, err := s.secret()
 		if err != nil {
@@ -156,14 +154,12 @@ func (s *certsSite) spoil(key string, text []byte) func() error {
 }
 
 // renewed does something to the Secret, and waits until all replicas serve a certificate that it had not before.
-func (s *certsSite) renewed(what string, do func() error) {
+func (s *installation) renewed(what string, do func() error) {
 	s.t.Helper()
 	before, err := s.secret()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	certsEventually(s.t, what, do)
-	certsEventually(s.t, "a new certificate is served by all", func() error {
+	must.Succeed(s.t, err)
+	wait.Success(s.t, what, do)
+	wait.Success(s.t, "a new certificate is served by all", func() error {
 		now, err := s.secret()
 		if err != nil {
 			return err
@@ -184,9 +180,9 @@ func (s *certsSite) renewed(what string, do func() error) {
 var noCertificate = []byte("-----BEGIN CERTIFICATE-----\nbm9uc2Vuc2U=\n-----END CERTIFICATE-----\n")
 
 func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
-	s := newCertsSite(t)
+	s := install(t)
 	for range 2 {
-		s.start(certsSettled)
+		s.start(settled)
 	}
 	s.configure()
 	s.agreed()
@@ -202,30 +198,26 @@ func TestASecretThatHasLostAKeyOrItsCertificateFailsNoHandshake(t *testing.T) {
 
 // TestASecretWhoseCAIsGoneIsMadeAnew: then nothing trusts the old CA any more, whose key may have leaked.
 func TestASecretWhoseCAIsGoneIsMadeAnew(t *testing.T) {
-	s := newCertsSite(t)
+	s := install(t)
 	for range 2 {
-		s.start(certsSettled)
+		s.start(settled)
 	}
 	s.configure()
 	s.agreed()
 	for name, do := range map[string]func() error{
 		"deleted": func() error {
-			return s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), certsSecret, metav1.DeleteOptions{})
+			return s.client.CoreV1().Secrets(s.namespace).Delete(t.Context(), secretName, metav1.DeleteOptions{})
 		},
 		"no CA":      s.spoil("ca.crt", nil),
 		"another CA": s.spoil("ca.crt", foreignCA(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, err := s.trusted()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			s.renewed(name, do)
 			s.agreed()
 			bundles, err := s.bundles()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for i, bundle := range bundles {
 				if now, err := parseCertificates(bundle); err != nil || slices.ContainsFunc(now, before[0].Equal) {
 					t.Errorf("caBundle %d trusts the old CA still (%v)", i, err)

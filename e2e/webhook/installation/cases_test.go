@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -39,10 +42,11 @@ func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 
 // corpus is the cases, and the cluster in which each has a Namespace.
 type corpus struct {
-	*site
-	t     *testing.T
-	in    *installation
-	cases []placedCase
+	*town
+	t      *testing.T
+	in     *installation
+	cases  []placedCase
+	server release.Release
 
 	configs int                 // how many there were
 	marks   int                 // how often there were other Nodes
@@ -65,8 +69,8 @@ type group struct {
 
 func newCorpus(t *testing.T) *corpus {
 	t.Helper()
-	c := &corpus{site: newSite(t), t: t}
-	for i, one := range casesForServer(t) {
+	c := &corpus{town: shared, t: t, server: release.Of(t, shared.Site)}
+	for i, one := range c.server.Cases(t) {
 		if kind := one.Kind(); kind == "Service" || kind == "Namespace" { // other kinds are for the policies alone
 			c.cases = append(c.cases, placedCase{one, fmt.Sprintf("case-%03d", i)})
 		}
@@ -78,9 +82,9 @@ func newCorpus(t *testing.T) *corpus {
 func (p placedCase) object(t *testing.T, from map[string]any) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(from)
-	must(t, err)
+	must.Succeed(t, err)
 	var object map[string]any
-	must(t, json.Unmarshal(text, &object))
+	must.Succeed(t, json.Unmarshal(text, &object))
 	metadata, _ := object["metadata"].(map[string]any)
 	if p.Kind() == "Namespace" {
 		metadata["name"] = p.namespace
@@ -92,7 +96,7 @@ func (p placedCase) object(t *testing.T, from map[string]any) map[string]any {
 
 // request creates the object, or replaces one.
 func (c *corpus) request(p placedCase, isUpdate bool) *rest.Request {
-	client := c.admin.CoreV1().RESTClient()
+	client := c.Admin.CoreV1().RESTClient()
 	request := client.Post()
 	if isUpdate {
 		request = client.Put()
@@ -117,12 +121,11 @@ func (c *corpus) store() {
 	c.t.Helper()
 	for _, one := range c.cases {
 		if one.Kind() == "Service" {
-			meta := metav1.ObjectMeta{Name: one.namespace}
+			made := objects.Namespace(one.namespace, nil, nil)
 			if one.Namespace != nil {
-				meta.Labels, meta.Annotations = one.Namespace.Labels, one.Namespace.Annotations
+				made.Labels, made.Annotations = one.Namespace.Labels, one.Namespace.Annotations
 			}
-			_, err := c.admin.CoreV1().Namespaces().Create(c.t.Context(), &corev1.Namespace{ObjectMeta: meta}, metav1.CreateOptions{})
-			must(c.t, err)
+			c.Create(c.t, made)
 		}
 		if one.Old != nil && one.APIServer == "" {
 			if got := ask(c.t.Context(), c.t, c.request(one, false), one.object(c.t, one.Old)); got.err != nil {
@@ -137,9 +140,9 @@ func (c *corpus) groups() []*group {
 	byNeed := map[string]*group{}
 	for _, one := range c.cases {
 		settings, err := json.Marshal(one.Settings)
-		must(c.t, err)
+		must.Succeed(c.t, err)
 		nodes, err := json.Marshal(one.Nodes)
-		must(c.t, err)
+		must.Succeed(c.t, err)
 		need := fmt.Sprintf("%v %s %s", needsUpdates(one.Settings), nodes, settings)
 		if byNeed[need] == nil {
 			byNeed[need] = &group{settings: one.Settings, nodes: one.Nodes}
@@ -169,7 +172,7 @@ func (c *corpus) prepare(g *group) {
 	}
 	c.configure(g.settings)
 	if needsUpdates(g.settings) {
-		c.in.mustKubectl("apply", "-k", defaultOnUpdate)
+		c.in.Kubectl(c.t, "apply", "-k", defaultOnUpdate)
 		c.in.awaitUpdatesGiven()
 	}
 }
@@ -195,7 +198,7 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 		file["defaults"], file["strict"], file["proxyName"], file["rules"] = defaults, settings.Strict, settings.ProxyName, settings.Actions
 	}
 	text, err := yaml.Marshal(file)
-	must(t, err)
+	must.Succeed(t, err)
 	return fmt.Sprintf("# %d\n%s", number, text)
 }
 
@@ -218,20 +221,19 @@ func (c *corpus) everyKey() map[string]string {
 // replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them tells.
 func (c *corpus) replaceNodes(labels []map[string]string) {
 	c.t.Helper()
-	nodes := c.admin.CoreV1().Nodes()
-	must(c.t, nodes.DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	nodes := c.Admin.CoreV1().Nodes()
+	must.Succeed(c.t, nodes.DeleteCollection(c.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	before := cmp.Or(c.mark, "group.example.com/never")
 	c.marks++
 	c.mark = fmt.Sprintf("group.example.com/g%d", c.marks)
 	for i := range labels {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d-%d", c.marks, i), Labels: maps.Clone(labels[i])}}
+		node := objects.Node(fmt.Sprintf("node-%d-%d", c.marks, i), maps.Clone(labels[i]))
 		if i == 0 {
 			node.Labels[c.mark] = "x"
 		}
-		_, err := nodes.Create(c.t.Context(), node, metav1.CreateOptions{})
-		must(c.t, err)
+		c.Create(c.t, node)
 	}
-	eventually(c.t, "the webhook knows the Nodes", func() error {
+	wait.Success(c.t, "the webhook knows the Nodes", func() error {
 		// Without Nodes no key is held to be missing.
 		if !c.misses(c.mark) && (len(labels) == 0 || c.misses(before)) {
 			return nil
@@ -243,13 +245,13 @@ func (c *corpus) replaceNodes(labels []map[string]string) {
 // misses says whether the webhook thinks that no Node has a label.
 func (c *corpus) misses(key string) bool {
 	c.t.Helper()
-	request := c.admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
+	request := c.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
 	got := ask(c.t.Context(), c.t, request, map[string]any{
 		"apiVersion": "v1", "kind": "Service",
 		"metadata": map[string]any{"name": "keyed", "annotations": map[string]any{keysAnnotation: key + ", *"}},
 		"spec":     map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 	})
-	must(c.t, got.err)
+	must.Succeed(c.t, got.err)
 	return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC030" })
 }
 
@@ -270,7 +272,7 @@ func (c *corpus) run(t *testing.T, one placedCase) {
 	case !isToDeny && got.err != nil:
 		t.Errorf("it must be admitted: %v", got.err)
 	case !isToDeny && one.Kind() == "Service":
-		checkStored(t, one, got.object)
+		c.checkStored(t, one, got.object)
 	}
 	if one.Default != nil {
 		c.checkAudit(t, one)
@@ -282,9 +284,9 @@ func byRuleAndPath(a, b rulecases.Want) bool {
 }
 
 // checkStored compares the topology settings of what is stored with those that were asked for and the default.
-func checkStored(t *testing.T, one placedCase, stored map[string]any) {
+func (c *corpus) checkStored(t *testing.T, one placedCase, stored map[string]any) {
 	t.Helper()
-	want := storedSettings(settingsOf(one.Object))
+	want := c.server.Stored(settingsOf(one.Object))
 	if one.Default != nil && one.Default.Setting != "" {
 		want[one.Default.Setting] = one.Default.Value
 	}
@@ -377,9 +379,9 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 	case strings.HasPrefix(reason, "the configuration of the webhook leaves kube-system out"):
 		one.namespace = "kube-system"
 		got := got()
-		must(t, got.err)
-		checkStored(t, one, got.object)
-		must(t, c.admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+		must.Succeed(t, got.err)
+		c.checkStored(t, one, got.object)
+		must.Succeed(t, c.Admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestNobodyIsKeptFromDeleting
 	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is known"):
 	default:
@@ -390,14 +392,14 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 // awaitUpdatesGiven waits until updates are given defaults too.
 func (in *installation) awaitUpdatesGiven() {
 	in.t.Helper()
-	services := in.admin.CoreV1().Services(probedNamespace)
+	services := in.Admin.CoreV1().Services(probedNamespace)
 	const name = "updated"
 	_, err := services.Create(in.t.Context(), serviceOf(name, map[string]string{modeAnnotation: "Auto"}), metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
-		must(in.t, err)
+		must.Succeed(in.t, err)
 	}
 	drop := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: null}}}`, modeAnnotation)
-	eventually(in.t, "updates are given defaults", func() error {
+	wait.Success(in.t, "updates are given defaults", func() error {
 		got, err := services.Patch(in.t.Context(), name, types.MergePatchType, drop, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && got.Annotations[modeAnnotation] != "Disabled" {
 			err = errors.New("it is given nothing")

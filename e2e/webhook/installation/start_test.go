@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 func TestReplicasThatStartAtOnceAgree(t *testing.T) {
@@ -22,8 +25,8 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 			if len(bundles) != 3 {
 				t.Fatalf("there are %d caBundles, want 3", len(bundles))
 			}
-			secret, err := in.admin.CoreV1().Secrets(installedNamespace).Get(t.Context(), installedSecret, metav1.GetOptions{})
-			must(t, err)
+			secret, err := in.Admin.CoreV1().Secrets(installedNamespace).Get(t.Context(), installedSecret, metav1.GetOptions{})
+			must.Succeed(t, err)
 			for i, bundle := range bundles {
 				if !bytes.Equal(bytes.TrimSpace(bundle), bytes.TrimSpace(secret.Data["ca.crt"])) || bytes.Count(bundle, []byte("BEGIN")) != 1 {
 					t.Errorf("caBundle %d is not the one CA of the Secret:\n%s", i, bundle)
@@ -32,7 +35,7 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 			block, _ := pem.Decode(secret.Data["tls.crt"])
 			for _, r := range in.running() {
 				served, err := in.shake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
-				must(t, err)
+				must.Succeed(t, err)
 				if !bytes.Equal(served.PeerCertificates[0].Raw, block.Bytes) {
 					t.Errorf("%s serves another certificate than that of the Secret", r.pod.Name)
 				}
@@ -45,11 +48,11 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 // bundles are the caBundles of all webhooks.
 func (in *installation) bundles() [][]byte {
 	in.t.Helper()
-	registration := in.admin.AdmissionregistrationV1()
+	registration := in.Admin.AdmissionregistrationV1()
 	mutating, err := registration.MutatingWebhookConfigurations().Get(in.t.Context(), installedName, metav1.GetOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	validating, err := registration.ValidatingWebhookConfigurations().Get(in.t.Context(), installedName, metav1.GetOptions{})
-	must(in.t, err)
+	must.Succeed(in.t, err)
 	var all [][]byte
 	for _, webhook := range mutating.Webhooks {
 		all = append(all, webhook.ClientConfig.CABundle)
@@ -67,13 +70,13 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 		return tls.ConnectionState{}, errors.New("the caBundle has no certificate")
 	}
 	config.ServerName = installedName + "." + installedNamespace + ".svc"
-	plain, err := in.node.Dial("tcp", r.address(webhookPort), patience)
+	plain, err := in.node.Dial("tcp", r.address(webhookPort), wait.Patience)
 	if err != nil {
 		return tls.ConnectionState{}, err
 	}
 	defer plain.Close()
 	connection := tls.Client(plain, config)
-	if err := errors.Join(plain.SetDeadline(time.Now().Add(patience)), connection.Handshake()); err != nil {
+	if err := errors.Join(plain.SetDeadline(time.Now().Add(wait.Patience)), connection.Handshake()); err != nil {
 		return tls.ConnectionState{}, err
 	}
 	return connection.ConnectionState(), nil
@@ -83,8 +86,8 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 // has are in use. With failurePolicy: Fail a call that fails would be told.
 func (in *installation) callEveryReplica() {
 	in.t.Helper()
-	services := in.admin.CoreV1().Services(probedNamespace)
-	eventually(in.t, "every replica is asked", func() error {
+	services := in.Admin.CoreV1().Services(probedNamespace)
+	wait.Success(in.t, "every replica is asked", func() error {
 		var requests sync.WaitGroup
 		errs := make(chan error, 16)
 		for range cap(errs) {
@@ -96,10 +99,10 @@ func (in *installation) callEveryReplica() {
 		}
 		requests.Wait()
 		for range cap(errs) {
-			must(in.t, <-errs)
+			must.Succeed(in.t, <-errs)
 		}
 		for _, r := range in.running() {
-			count, err := r.metric(`vicinity_webhook_reviews_total{outcome="allowed",path="/validate-services"}`)
+			count, err := r.metric("vicinity_webhook_reviews_total", `outcome="allowed"`, `path="/validate-services"`)
 			if err != nil || count == 0 {
 				return errors.Join(err, fmt.Errorf("%s is not asked", r.pod.Name))
 			}

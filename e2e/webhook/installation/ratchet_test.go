@@ -1,27 +1,26 @@
-package admission_test
+package installation_test
 
 import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
 // storeBefore stores Services with two mistakes while there is no webhook, and then installs it.
 func storeBefore(t *testing.T, namespace string, names ...string) *installation {
 	t.Helper()
-	s := newSite(t)
-	_, err := s.admin.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	must(t, err)
+	shared.Create(t, objects.Namespace(namespace, nil, nil))
 	for _, name := range names {
 		service := serviceOf(name, map[string]string{keysAnnotation: "a b, *", "vicinity.dev/nonsense": "x"})
 		service.Finalizers = []string{"example.com/wait"}
-		_, err := s.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
-		must(t, err)
+		_, err := shared.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+		must.Succeed(t, err)
 	}
 	return install(t, manifests, 1)
 }
@@ -45,7 +44,7 @@ func TestOnlyNewMistakesAreDenied(t *testing.T) {
 		{"a field that an annotation contradicts", `{"spec": {"type": "NodePort", "externalTrafficPolicy": "Local"}}`, []string{"SVC006"}},
 	}
 	in := storeBefore(t, "ratchet", "wrong")
-	services := in.admin.CoreV1().Services("ratchet")
+	services := in.Admin.CoreV1().Services("ratchet")
 	for _, change := range changes {
 		t.Run(change.name, func(t *testing.T) {
 			_, err := services.Patch(t.Context(), "wrong", types.MergePatchType, []byte(change.patch),
@@ -59,12 +58,12 @@ func TestOnlyNewMistakesAreDenied(t *testing.T) {
 
 func TestNobodyIsKeptFromDeleting(t *testing.T) {
 	in := storeBefore(t, "deleting", "wrong", "patched")
-	services := in.admin.CoreV1().Services("deleting")
+	services := in.Admin.CoreV1().Services("deleting")
 	before := in.reviews("/validate-services")
 	for _, name := range []string{"wrong", "patched"} {
-		must(t, services.Delete(t.Context(), name, metav1.DeleteOptions{}))
+		must.Succeed(t, services.Delete(t.Context(), name, metav1.DeleteOptions{}))
 		left, err := services.Get(t.Context(), name, metav1.GetOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 		if left.DeletionTimestamp == nil {
 			t.Fatalf("%s is not being deleted", name)
 		}
@@ -72,10 +71,10 @@ func TestNobodyIsKeptFromDeleting(t *testing.T) {
 	// Whatever happens to what is being deleted, a new mistake too.
 	_, err := services.Patch(t.Context(), "patched", types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"vicinity.dev/topology-keys": "c d"}}}`), metav1.PatchOptions{})
-	must(t, err)
+	must.Succeed(t, err)
 	for _, name := range []string{"wrong", "patched"} {
 		_, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`), metav1.PatchOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 		if _, err := services.Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("%s is still there: %v", name, err)
 		}
@@ -86,10 +85,10 @@ func TestNobodyIsKeptFromDeleting(t *testing.T) {
 
 	// So with a Namespace.
 	in.namespace("deleting-whole", nil, map[string]string{"vicinity.dev/default-topology-mode": "Disabled"})
-	namespaces := in.admin.CoreV1().Namespaces()
-	must(t, namespaces.Delete(t.Context(), "deleting-whole", metav1.DeleteOptions{}))
+	namespaces := in.Admin.CoreV1().Namespaces()
+	must.Succeed(t, namespaces.Delete(t.Context(), "deleting-whole", metav1.DeleteOptions{}))
 	_, err = namespaces.Patch(t.Context(), "deleting-whole", types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"vicinity.dev/default-topology-mode": "bogus"}}}`), metav1.PatchOptions{})
-	must(t, err)
-	must(t, in.finalize(t.Context(), "deleting-whole"))
+	must.Succeed(t, err)
+	must.Succeed(t, in.finalize(t.Context(), "deleting-whole"))
 }

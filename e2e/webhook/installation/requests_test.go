@@ -1,14 +1,12 @@
-package admission_test
+package installation_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -28,12 +30,9 @@ const (
 	modeAnnotation = "service.kubernetes.io/topology-mode"
 )
 
-// serviceOf is an ordinary Service.
+// serviceOf is an ordinary Service of whichever Namespace it is created in.
 func serviceOf(name string, annotations map[string]string) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: maps.Clone(annotations)},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
-	}
+	return objects.Service("", name, func(service *corev1.Service) { maps.Copy(service.Annotations, annotations) })
 }
 
 // answer is what a client gets.
@@ -47,13 +46,13 @@ type answer struct {
 func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[string]any) answer {
 	t.Helper()
 	body, err := json.Marshal(object)
-	must(t, err)
+	must.Succeed(t, err)
 	result := request.SetHeader("Content-Type", "application/json").Body(body).Do(ctx)
 	var got answer
 	if got.err = result.Error(); got.err == nil {
 		text, err := result.Raw()
-		must(t, err)
-		must(t, json.Unmarshal(text, &got.object))
+		must.Succeed(t, err)
+		must.Succeed(t, json.Unmarshal(text, &got.object))
 	}
 	got.found = deniedBy(got.err)
 	for _, warning := range result.Warnings() {
@@ -105,41 +104,12 @@ func isDenied(err error) []string {
 	return rules
 }
 
-// audited is a line of the audit log (k8s.io/apiserver/pkg/apis/audit/v1), as far as it matters here.
-type audited struct {
-	Verb           string
-	RequestURI     string
-	User           struct{ Username string }
-	ObjectRef      *struct{ Resource, Namespace, Name, Subresource string }
-	ResponseStatus struct{ Code int }
-	Annotations    map[string]string
-}
-
-// auditLog returns what is in the audit log. Its last line may be being written.
-func (s *site) auditLog() ([]audited, error) {
-	file, err := os.Open(s.audit)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<24)
-	var all []audited
-	for lines.Scan() {
-		var next audited
-		if json.Unmarshal(lines.Bytes(), &next) == nil {
-			all = append(all, next)
-		}
-	}
-	return all, lines.Err()
-}
-
 // auditOf returns what the audit log says of the last request of a verb for a Service of a Namespace.
-func (s *site) auditOf(t *testing.T, verb, namespace string) audited {
+func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
 	t.Helper()
-	var found audited
-	eventually(t, "the audit log has the "+verb+" of a Service in "+namespace, func() error {
-		all, err := s.auditLog()
+	var found site.Request
+	wait.Success(t, "the audit log has the "+verb+" of a Service in "+namespace, func() error {
+		all, err := s.Audited()
 		if err != nil {
 			return err
 		}
@@ -160,7 +130,7 @@ func (in *installation) checkForbidden() {
 	if in.areRolesRemoved {
 		return
 	}
-	all, err := in.auditLog()
+	all, err := in.Audited()
 	if err != nil {
 		in.t.Error(err)
 	}
@@ -180,7 +150,7 @@ func (in *installation) checkForbidden() {
 }
 
 // givenBy is what the audit log is told of a default.
-func givenBy(line audited) string {
+func givenBy(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }
 

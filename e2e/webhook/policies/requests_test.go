@@ -1,4 +1,4 @@
-package admission_test
+package policies_test
 
 import (
 	"encoding/json"
@@ -13,23 +13,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// twinAuto is what a Service is given where the default is Auto.
-func twinAuto() map[rules.Setting]string {
-	if !isAtLeast(hasMutatingPolicies) {
+// auto is what a Service is given where the default is Auto.
+func (w *twin) auto() map[rules.Setting]string {
+	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return map[rules.Setting]string{}
 	}
 	return map[rules.Setting]string{rules.TopologyMode: "Auto"}
 }
 
-func checkTwinSettings(t *testing.T, what string, want map[rules.Setting]string, answer twinAnswer) {
+func checkSettings(t *testing.T, what string, want map[rules.Setting]string, answer answer) {
 	t.Helper()
-	twinMust(t, answer.err)
-	if diff := cmp.Diff(want, twinSettings(t, answer.stored)); diff != "" {
+	must.Succeed(t, answer.err)
+	if diff := cmp.Diff(want, settingsOf(t, answer.stored)); diff != "" {
 		t.Errorf("%s: topology settings (-want +got):\n%s", what, diff)
 	}
 }
@@ -39,27 +43,27 @@ func (w *twin) testWriting(t *testing.T) {
 	w.namespaceWith(t, "writing", policy.DefaultTopologyModeAnnotation, "Auto")
 	none := map[rules.Setting]string{}
 
-	checkTwinSettings(t, "a dry run", twinAuto(), w.create(t, twinService("writing", "dry"), "dryRun=All"))
-	if _, err := w.client.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
+	checkSettings(t, "a dry run", w.auto(), w.create(t, serviceOf("writing", "dry"), "dryRun=All"))
+	if _, err := w.Admin.CoreV1().Services("writing").Get(t.Context(), "dry", metav1.GetOptions{}); err == nil {
 		t.Error("a dry run stores the Service")
 	}
-	generated := twinService("writing", "")
+	generated := serviceOf("writing", "")
 	generated["metadata"] = map[string]any{"namespace": "writing", "generateName": "web-"}
-	checkTwinSettings(t, "generateName", twinAuto(), w.create(t, generated))
+	checkSettings(t, "generateName", w.auto(), w.create(t, generated))
 
-	applied := w.apply(t, twinService("writing", "applied"))
-	checkTwinSettings(t, "server-side apply", twinAuto(), applied)
-	again := w.apply(t, twinService("writing", "applied"))
-	checkTwinSettings(t, "the same once more", twinAuto(), again)
-	if diff := cmp.Diff(twinVersion(applied), twinVersion(again)); diff != "" {
+	applied := w.apply(t, serviceOf("writing", "applied"))
+	checkSettings(t, "server-side apply", w.auto(), applied)
+	again := w.apply(t, serviceOf("writing", "applied"))
+	checkSettings(t, "the same once more", w.auto(), again)
+	if diff := cmp.Diff(versionOf(applied), versionOf(again)); diff != "" {
 		t.Errorf("a repeated apply changes something (-before +after):\n%s", diff)
 	}
 
-	checkTwinSettings(t, "a create", twinAuto(), w.create(t, twinService("writing", "web")))
-	checkTwinSettings(t, "a PUT without the annotation", none, w.replace(t, twinService("writing", "web")))
-	own := twinService("writing", "own", twinAnnotated(policy.TopologyModeAnnotation, "Disabled"))
+	checkSettings(t, "a create", w.auto(), w.create(t, serviceOf("writing", "web")))
+	checkSettings(t, "a PUT without the annotation", none, w.replace(t, serviceOf("writing", "web")))
+	own := serviceOf("writing", "own", annotated(policy.TopologyModeAnnotation, "Disabled"))
 	disabled := map[rules.Setting]string{rules.TopologyMode: "Disabled"}
-	checkTwinSettings(t, "a setting of its own", disabled, w.create(t, own))
+	checkSettings(t, "a setting of its own", disabled, w.create(t, own))
 	w.testClientSideApply(t)
 }
 
@@ -67,20 +71,20 @@ func (w *twin) testWriting(t *testing.T) {
 func (w *twin) testClientSideApply(t *testing.T) {
 	t.Helper()
 	file := t.TempDir() + "/service.json"
-	twinWrite(t, file, twinService("writing", "by-kubectl"))
+	writeFile(t, file, serviceOf("writing", "by-kubectl"))
 	for _, want := range []string{"service/by-kubectl created\n", "service/by-kubectl unchanged\n"} {
-		if got := w.run(t, "apply", "-f", file); got != want {
+		if got := w.Kubectl(t, "apply", "-f", file); got != want {
 			t.Errorf("kubectl apply: %q, want %q", got, want)
 		}
 	}
 	const path = `jsonpath={.metadata.annotations.service\.kubernetes\.io/topology-mode}`
-	mode := w.run(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
-	if mode != twinAuto()[rules.TopologyMode] {
+	mode := w.Kubectl(t, "get", "service", "by-kubectl", "-n", "writing", "-o", path)
+	if mode != w.auto()[rules.TopologyMode] {
 		t.Errorf("after two applies topology-mode is %q", mode)
 	}
 }
 
-func twinVersion(answer twinAnswer) any {
+func versionOf(answer answer) any {
 	return answer.stored["metadata"].(map[string]any)["resourceVersion"]
 }
 
@@ -88,16 +92,16 @@ func twinVersion(answer twinAnswer) any {
 func (w *twin) testDeletion(t *testing.T) {
 	w.namespace(t, "deletion", nil)
 	held := func(metadata, _ map[string]any) { metadata["finalizers"] = []any{"example.com/wait"} }
-	twinMust(t, w.create(t, twinService("deletion", "web", held)).err)
-	twinMust(t, w.client.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	wrong := twinAnnotated(policy.TopologyKeysAnnotation, "a b")
-	if answer := w.replace(t, twinService("deletion", "web", held, wrong)); answer.err != nil || len(answer.said) > 0 {
+	must.Succeed(t, w.create(t, serviceOf("deletion", "web", held)).err)
+	must.Succeed(t, w.Admin.CoreV1().Services("deletion").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
+	if answer := w.replace(t, serviceOf("deletion", "web", held, wrong)); answer.err != nil || len(answer.said) > 0 {
 		t.Errorf("a wrong annotation on what is being deleted: %v", answer)
 	}
-	if answer := w.replace(t, twinService("deletion", "web", wrong)); answer.err != nil || len(answer.said) > 0 {
+	if answer := w.replace(t, serviceOf("deletion", "web", wrong)); answer.err != nil || len(answer.said) > 0 {
 		t.Errorf("taking the finalizer away: %v", answer)
 	}
-	if _, err := w.client.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
+	if _, err := w.Admin.CoreV1().Services("deletion").Get(t.Context(), "web", metav1.GetOptions{}); err == nil {
 		t.Error("the Service is still there")
 	}
 }
@@ -110,44 +114,43 @@ func (w *twin) testOptingOut(t *testing.T) {
 		Annotations: map[string]string{policy.DefaultTopologyModeAnnotation: "Auto"},
 	})
 	w.namespace(t, "vicinity-system", nil)
-	wrong := twinAnnotated(policy.TopologyKeysAnnotation, "a b")
+	wrong := annotated(policy.TopologyKeysAnnotation, "a b")
 	for _, namespace := range []string{"kube-system", "kube-public", "kube-node-lease", "vicinity-system", "opted-out"} {
-		if answer := w.create(t, twinService(namespace, "wrong", wrong)); answer.err != nil || len(answer.said) > 0 {
+		if answer := w.create(t, serviceOf(namespace, "wrong", wrong)); answer.err != nil || len(answer.said) > 0 {
 			t.Errorf("a wrong Service in %s: %v", namespace, answer)
 		}
 	}
 	none := map[rules.Setting]string{}
-	checkTwinSettings(t, "a Service in a Namespace that opts out", none, w.create(t, twinService("opted-out", "web")))
+	checkSettings(t, "a Service in a Namespace that opts out", none, w.create(t, serviceOf("opted-out", "web")))
 }
 
 // testControllers: a slice that a controller of Kubernetes writes is not judged, whatever is in it.
 func (w *twin) testControllers(t *testing.T) {
 	w.namespace(t, "controllers", nil)
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Zone: new("us east!!")}},
-	}
-	if _, err := w.client.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{}); err == nil {
+	slice := objects.Slice("controllers", "web-1", "", "10.0.0.1")
+	slice.Labels = nil
+	slice.Endpoints[0].Zone = new("us east!!")
+	if _, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{}); err == nil {
 		t.Error("an administrator may write a zone that is none")
 	}
 	// Written by a ServiceAccount of kube-system, as the controllers' are.
-	config, err := w.plane.ClientConfig("system:serviceaccount:kube-system:endpointslice-controller",
+	config, err := w.ClientConfig("system:serviceaccount:kube-system:endpointslice-controller",
 		"system:serviceaccounts:kube-system", "system:masters")
-	twinMust(t, err)
+	must.Succeed(t, err)
 	controller, err := kubernetes.NewForConfig(config)
-	twinMust(t, err)
+	must.Succeed(t, err)
 	_, err = controller.DiscoveryV1().EndpointSlices("controllers").Create(t.Context(), slice, metav1.CreateOptions{})
-	twinMust(t, err)
+	must.Succeed(t, err)
 	w.testRealController(t)
 }
 
 // testRealController: the controllers that run write the slices of Services.
 func (w *twin) testRealController(t *testing.T) {
 	t.Helper()
-	twinMust(t, w.create(t, twinService("controllers", "web")).err)
-	twinAwait(t, "the Service has its EndpointSlice", func() error {
+	must.Succeed(t, w.create(t, serviceOf("controllers", "web")).err)
+	wait.Success(t, "the Service has its EndpointSlice", func() error {
 		selector := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=web"}
-		slices, err := w.client.DiscoveryV1().EndpointSlices("controllers").List(t.Context(), selector)
+		slices, err := w.Admin.DiscoveryV1().EndpointSlices("controllers").List(t.Context(), selector)
 		if err == nil && len(slices.Items) == 0 {
 			err = fmt.Errorf("there is none")
 		}
@@ -169,24 +172,24 @@ func (w *twin) testLargeObjects(t *testing.T) {
 	}
 	manyAndWrong := func(metadata, spec map[string]any) {
 		many(metadata, spec)
-		twinAnnotated(policy.TopologyKeysAnnotation, "a b")(metadata, spec)
+		annotated(policy.TopologyKeysAnnotation, "a b")(metadata, spec)
 	}
 	for name, c := range map[string]struct {
 		change func(metadata, spec map[string]any)
 		denies rules.ID // which must be found all the same
 	}{
-		"a long value": {twinAnnotated("example.com/long", strings.Repeat("x", most)), ""},
-		"commas":       {twinAnnotated(policy.TopologyKeysAnnotation, strings.Repeat(",", most)), "SVC002"},
-		"one long key": {twinAnnotated(policy.TopologyKeysAnnotation, strings.Repeat("x", most)), "SVC003"},
-		"spaces":       {twinAnnotated(policy.TopologyKeysAnnotation, strings.Repeat(" ", most)), "SVC001"},
-		"a long mode":  {twinAnnotated(policy.TopologyModeAnnotation, strings.Repeat("x", most)), ""},
-		"what was applied": {twinAnnotated(corev1.LastAppliedConfigAnnotation,
+		"a long value": {annotated("example.com/long", strings.Repeat("x", most)), ""},
+		"commas":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(",", most)), "SVC002"},
+		"one long key": {annotated(policy.TopologyKeysAnnotation, strings.Repeat("x", most)), "SVC003"},
+		"spaces":       {annotated(policy.TopologyKeysAnnotation, strings.Repeat(" ", most)), "SVC001"},
+		"a long mode":  {annotated(policy.TopologyModeAnnotation, strings.Repeat("x", most)), ""},
+		"what was applied": {annotated(corev1.LastAppliedConfigAnnotation,
 			`{"spec":{"topologyKeys":["`+strings.Repeat("x", most-200)+`"]}}`), ""},
 		"many annotations":               {many, ""},
 		"many annotations and one wrong": {manyAndWrong, "SVC003"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := w.create(t, twinService("large", "web", c.change), "dryRun=All")
+			answer := w.create(t, serviceOf("large", "web", c.change), "dryRun=All")
 			if c.denies != "" != (answer.err != nil) || c.denies != "" && !answer.says(c.denies) {
 				t.Errorf("want %q: %.2000v", c.denies, answer)
 			}
@@ -216,9 +219,9 @@ func (w *twin) testLargeSlice(t *testing.T) {
 }
 
 // testClusterDefaults gives the policy each default of the cluster that the cases have, as the README says.
-func (w *twin) testClusterDefaults(t *testing.T, cases []twinCase) {
-	needs(t, hasMutatingPolicies, "a policy that gives defaults")
-	byDefault := map[rulecases.Setting][]twinCase{}
+func (w *twin) testClusterDefaults(t *testing.T, cases []placedCase) {
+	w.Needs(t, release.HasMutatingPolicies, "a policy that gives defaults")
+	byDefault := map[rulecases.Setting][]placedCase{}
 	for _, c := range cases {
 		if s := c.Settings; s != nil && s.Default != nil && !s.OnUpdate && !s.WithAffinity && s.ProxyName == "" {
 			byDefault[*s.Default] = append(byDefault[*s.Default], c)
@@ -239,22 +242,22 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []twinCase) {
 func (w *twin) giveDefault(t *testing.T, given rulecases.Setting) {
 	t.Helper()
 	const example = `{"vicinity.dev/default-traffic-distribution": "PreferSameZone"}`
-	expression := fmt.Sprintf("{%q: %q}", twinDefaultAnnotations[given.Setting], given.Value)
+	expression := fmt.Sprintf("{%q: %q}", defaultAnnotations[given.Setting], given.Value)
 	w.mustDo(t, "value: cluster", example, expression)
 	want := map[rules.Setting]string{given.Setting: given.Value}
-	twinAwait(t, "Services are given "+expression, func() error {
-		answer := w.create(t, twinService("without-default", "web"), "dryRun=All")
-		twinMust(t, answer.err)
-		if diff := cmp.Diff(want, twinSettings(t, answer.stored)); diff != "" {
+	wait.Success(t, "Services are given "+expression, func() error {
+		answer := w.create(t, serviceOf("without-default", "web"), "dryRun=All")
+		must.Succeed(t, answer.err)
+		if diff := cmp.Diff(want, settingsOf(t, answer.stored)); diff != "" {
 			return fmt.Errorf("not this one (-want +got):\n%s", diff)
 		}
 		return nil
 	})
 }
 
-func twinWrite(t *testing.T, file string, object map[string]any) {
+func writeFile(t *testing.T, file string, object map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(object)
-	twinMust(t, err)
-	twinMust(t, os.WriteFile(file, text, 0o600))
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
 }

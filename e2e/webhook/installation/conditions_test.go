@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"fmt"
@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // asked is how often each webhook is asked.
@@ -20,7 +23,7 @@ func (in *installation) asked() asked {
 // askedSince counts again, once there are as many as there should be: a review is counted after it was answered.
 func (in *installation) askedSince(before, want asked) (got asked) {
 	in.t.Helper()
-	eventually(in.t, "the reviews are counted", func() error {
+	wait.Success(in.t, "the reviews are counted", func() error {
 		now := in.asked()
 		got = asked{now.defaults - before.defaults, now.services - before.services, now.namespaces - before.namespaces}
 		if got.defaults < want.defaults || got.services < want.services || got.namespaces < want.namespaces {
@@ -37,9 +40,9 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 	in.namespace("asking", nil, nil)
 	in.namespace("silent", map[string]string{"vicinity.dev/admission": "disabled"}, nil)
 	wrong := map[string]string{keysAnnotation: "topology.kubernetes.io/zone"} // which is warned of
-	services := in.admin.CoreV1().Services("asking")
+	services := in.Admin.CoreV1().Services("asking")
 	create := func(namespace string, service *corev1.Service) error {
-		_, err := in.admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
+		_, err := in.Admin.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{})
 		return err
 	}
 	patch := func(name, text string, subresources ...string) error {
@@ -107,7 +110,7 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 			return nil
 		}, asked{}},
 		{"another label of a Namespace", func() error {
-			_, err := in.admin.CoreV1().Namespaces().Patch(t.Context(), "quiet", types.MergePatchType,
+			_, err := in.Admin.CoreV1().Namespaces().Patch(t.Context(), "quiet", types.MergePatchType,
 				[]byte(`{"metadata": {"labels": {"team": "a"}}}`), metav1.PatchOptions{})
 			return err
 		}, asked{}},
@@ -121,9 +124,9 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 		}
 	}
 	for _, namespace := range []string{"kube-system", installedNamespace} {
-		must(t, in.admin.CoreV1().Services(namespace).Delete(t.Context(), "keyed", metav1.DeleteOptions{}))
+		must.Succeed(t, in.Admin.CoreV1().Services(namespace).Delete(t.Context(), "keyed", metav1.DeleteOptions{}))
 	}
-	must(t, in.admin.CoreV1().Services("kube-public").Delete(t.Context(), "plain", metav1.DeleteOptions{}))
+	must.Succeed(t, in.Admin.CoreV1().Services("kube-public").Delete(t.Context(), "plain", metav1.DeleteOptions{}))
 }
 
 func (a asked) String() string {

@@ -1,7 +1,6 @@
-package admission_test
+package policies_test
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -10,53 +9,56 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
 // testApply applies the plain files, and then what kustomize makes of the folders, which changes nothing.
 func (w *twin) testApply(t *testing.T) {
-	first := w.run(t, "apply", "-f", twinFolder)
-	if isAtLeast(hasMutatingPolicies) {
-		first += w.run(t, "apply", "-f", twinDefaults)
+	first := w.Kubectl(t, "apply", "-f", folder)
+	if w.IsAtLeast(release.HasMutatingPolicies) {
+		first += w.Kubectl(t, "apply", "-f", defaults)
 	} else {
 		w.testDefaultsAreRefused(t)
 	}
 	if n := strings.Count(first, " created\n"); n == 0 || n != strings.Count(first, "\n") {
 		t.Errorf("apply -f:\n%s", first)
 	}
-	again := w.mustDo(t, twinInstall)
+	again := w.mustDo(t, installCommand)
 	if strings.Count(again, " unchanged\n") != strings.Count(first, "\n") || strings.Count(again, "\n") != strings.Count(first, "\n") {
 		t.Errorf("apply -k:\n%s", again)
 	}
 	// They say themselves whether they work.
-	twinAwait(t, "what the README says is refused", func() error {
-		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(output, "[NS001]") {
-			return errors.New("kubectl says: " + output)
+	wait.Success(t, "what the README says is refused", func() error {
+		if output, err := w.do(t, "kubectl create --dry-run=server"); err == nil || !strings.Contains(err.Error(), "[NS001]") {
+			return fmt.Errorf("kubectl says: %s: %w", output, err)
 		}
 		return nil
 	})
 }
 
-// twinInstall is in the README's commands that install everything.
-const twinInstall = "kubectl apply -k manifests/webhook-cel "
+// installCommand is in the README's commands that install everything.
+const installCommand = "kubectl apply -k manifests/webhook-cel "
 
-// twinProbed is where policies are asked whether they work.
-const twinProbed = "probed"
+// probed is where policies are asked whether they work.
+const probed = "probed"
 
 // awaitAll waits until each policy does what it is for.
 func (w *twin) awaitAll() {
-	w.namespaceWith(w.t, twinProbed, policy.DefaultTopologyModeAnnotation, "Auto")
+	w.namespaceWith(w.t, probed, policy.DefaultTopologyModeAnnotation, "Auto")
 	for rule, object := range w.knownBad() {
 		w.awaitRule(w.t, rule, object)
 	}
-	if !isAtLeast(hasMutatingPolicies) {
+	if !w.IsAtLeast(release.HasMutatingPolicies) {
 		return
 	}
-	twinAwait(w.t, "Services are given defaults", func() error {
-		answer := w.create(w.t, twinService(twinProbed, "web"), "dryRun=All")
-		twinMust(w.t, answer.err)
-		if twinSettings(w.t, answer.stored)[rules.TopologyMode] != "Auto" {
+	wait.Success(w.t, "Services are given defaults", func() error {
+		answer := w.create(w.t, serviceOf(probed, "web"), "dryRun=All")
+		must.Succeed(w.t, answer.err)
+		if settingsOf(w.t, answer.stored)[rules.TopologyMode] != "Auto" {
 			return fmt.Errorf("this one is not")
 		}
 		return nil
@@ -65,7 +67,7 @@ func (w *twin) awaitAll() {
 
 func (w *twin) awaitRule(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
-	twinAwait(t, string(rule)+" is in force", func() error {
+	wait.Success(t, string(rule)+" is in force", func() error {
 		if answer := w.create(t, object, "dryRun=All"); !answer.says(rule) {
 			return fmt.Errorf("answer: %v", answer)
 		}
@@ -78,7 +80,7 @@ func (w *twin) namespaceWith(t *testing.T, name, annotation, value string) {
 	answer := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
 		"name": name, "annotations": map[string]any{annotation: value},
 	}})
-	twinMust(t, answer.err)
+	must.Succeed(t, answer.err)
 }
 
 // knownBad has an object for each policy.
@@ -86,7 +88,7 @@ func (w *twin) knownBad() map[rules.ID]map[string]any {
 	slice := func(endpoints ...any) map[string]any {
 		return map[string]any{
 			"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-			"metadata": map[string]any{"namespace": twinProbed, "name": "web-1"}, "endpoints": endpoints,
+			"metadata": map[string]any{"namespace": probed, "name": "web-1"}, "endpoints": endpoints,
 		}
 	}
 	named := func(kind string, metadata map[string]any) map[string]any {
@@ -94,9 +96,9 @@ func (w *twin) knownBad() map[rules.ID]map[string]any {
 		return map[string]any{"apiVersion": "v1", "kind": kind, "metadata": metadata}
 	}
 	return map[rules.ID]map[string]any{
-		"SVC001": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, "")),
-		"SVC022": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyModeAnnotation, "foo")),
-		"SVC027": twinService(twinProbed, "bad", twinAnnotated(policy.TopologyKeysAnnotation, policy.TopologyKeysAnnotation)),
+		"SVC001": serviceOf(probed, "bad", annotated(policy.TopologyKeysAnnotation, "")),
+		"SVC022": serviceOf(probed, "bad", annotated(policy.TopologyModeAnnotation, "foo")),
+		"SVC027": serviceOf(probed, "bad", annotated(policy.TopologyKeysAnnotation, policy.TopologyKeysAnnotation)),
 		"NS001":  named("Namespace", map[string]any{"annotations": map[string]any{policy.DefaultTopologyModeAnnotation: "x"}}),
 		"EPS001": slice(map[string]any{"addresses": []any{"10.0.0.1"}, "zone": ""}),
 		"EPS003": slice(map[string]any{"addresses": []any{"10.0.0.1"}},
@@ -107,10 +109,10 @@ func (w *twin) knownBad() map[rules.ID]map[string]any {
 
 // testTypes: kube-controller-manager checks each expression against the schema of what it is about.
 func (w *twin) testTypes(t *testing.T) {
-	policies := w.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	policies := w.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	var list *admissionregistrationv1.ValidatingAdmissionPolicyList
-	twinAwait(t, "the types in all policies are checked", func() (err error) {
-		if list, err = policies.List(t.Context(), metav1.ListOptions{LabelSelector: twinLabel}); err != nil {
+	wait.Success(t, "the types in all policies are checked", func() (err error) {
+		if list, err = policies.List(t.Context(), metav1.ListOptions{LabelSelector: label}); err != nil {
 			return err
 		}
 		for _, one := range list.Items {
@@ -133,11 +135,11 @@ func (w *twin) testTypes(t *testing.T) {
 // testNoExpressionFails: one that fails lets the object pass, so only the API server's metrics tell. They count no object that passes
 // for another reason.
 func (w *twin) testNoExpressionFails(t *testing.T) {
-	metrics, err := w.client.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	twinMust(t, err)
+	metrics, err := w.Admin.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	must.Succeed(t, err)
 	checks := 0
 	for line := range strings.Lines(string(metrics)) {
-		if !twinChecks.MatchString(line) {
+		if !checkCounts.MatchString(line) {
 			continue
 		}
 		checks++
@@ -151,20 +153,20 @@ func (w *twin) testNoExpressionFails(t *testing.T) {
 	}
 }
 
-// twinChecks are the metrics that count what policies did.
-var twinChecks = regexp.MustCompile(`^apiserver_(validating|mutating)_admission_policy_check_total\{`)
+// checkCounts are the metrics that count what policies did.
+var checkCounts = regexp.MustCompile(`^apiserver_(validating|mutating)_admission_policy_check_total\{`)
 
 // testRuleOff turns a rule off as the README says, and on again.
 func (w *twin) testRuleOff(t *testing.T) {
 	w.mustDo(t, "name: SVC027")
 	w.awaitSilence(t, "SVC027", w.knownBad()["SVC027"])
-	w.mustDo(t, twinInstall)
+	w.mustDo(t, installCommand)
 	w.awaitRule(t, "SVC027", w.knownBad()["SVC027"])
 }
 
 func (w *twin) awaitSilence(t *testing.T, rule rules.ID, object map[string]any) {
 	t.Helper()
-	twinAwait(t, string(rule)+" is out of force", func() error {
+	wait.Success(t, string(rule)+" is out of force", func() error {
 		if answer := w.create(t, object, "dryRun=All"); answer.says(rule) {
 			return fmt.Errorf("answer: %v", answer)
 		}
@@ -173,16 +175,16 @@ func (w *twin) awaitSilence(t *testing.T, rule rules.ID, object map[string]any) 
 }
 
 // testNamedProxy gives the proxy a name as the README says, and takes it away.
-func (w *twin) testNamedProxy(t *testing.T, cases []twinCase) {
+func (w *twin) testNamedProxy(t *testing.T, cases []placedCase) {
 	w.mustDo(t, "name: proxyName")
-	if isAtLeast(hasMutatingPolicies) {
+	if w.IsAtLeast(release.HasMutatingPolicies) {
 		w.mustDo(t, "name: is-ours")
 	}
 	foreign := w.knownBad()["SVC027"]
 	w.awaitRule(t, "SVC035", foreign)
-	twinAwait(t, "Services of the default proxy are given nothing", func() error {
-		if answer := w.create(t, twinService(twinProbed, "web"), "dryRun=All"); len(twinSettings(t, answer.stored)) > 0 {
-			return fmt.Errorf("this one is: %v", twinSettings(t, answer.stored))
+	wait.Success(t, "Services of the default proxy are given nothing", func() error {
+		if answer := w.create(t, serviceOf(probed, "web"), "dryRun=All"); len(settingsOf(t, answer.stored)) > 0 {
+			return fmt.Errorf("this one is: %v", settingsOf(t, answer.stored))
 		}
 		return nil
 	})
@@ -196,17 +198,17 @@ func (w *twin) testNamedProxy(t *testing.T, cases []twinCase) {
 	if count == 0 {
 		t.Error("no case has a proxy with a name")
 	}
-	w.mustDo(t, twinInstall)
+	w.mustDo(t, installCommand)
 	w.awaitSilence(t, "SVC035", foreign)
 }
 
-// twinLabel is what all the policies have, and with which they are removed.
-const twinLabel = "app.kubernetes.io/name=vicinity-webhook-cel"
+// label is what all the policies have, and with which they are removed.
+const label = "app.kubernetes.io/name=vicinity-webhook-cel"
 
 // testStrict: the overlay denies what it says, and nothing else changes.
-func (w *twin) testStrict(t *testing.T, cases []twinCase) {
-	w.run(t, "apply", "-k", twinStrict)
-	twinAwait(t, "an unknown mode is denied", func() error {
+func (w *twin) testStrict(t *testing.T, cases []placedCase) {
+	w.Kubectl(t, "apply", "-k", strict)
+	wait.Success(t, "an unknown mode is denied", func() error {
 		if answer := w.create(t, w.knownBad()["SVC022"], "dryRun=All"); answer.err == nil {
 			return fmt.Errorf("answer: %v", answer)
 		}
@@ -220,14 +222,14 @@ func (w *twin) testStrict(t *testing.T, cases []twinCase) {
 		count++
 		t.Run(c.Name, func(t *testing.T) {
 			// Whether the policy is in force with its new variable: a rule that is no new mistake is not denied.
-			twinAwait(t, "the overlay is in force", func() error {
+			wait.Success(t, "the overlay is in force", func() error {
 				answer := w.request(t, c, "dryRun=All")
-				if (answer.err != nil) != twinDenies(c) {
+				if (answer.err != nil) != denies(c) {
 					return fmt.Errorf("answer: %v", answer)
 				}
 				return nil
 			})
-			checkTwinWords(t, c.wantWords(), w.request(t, c))
+			checkWords(t, c.wantWords(), w.request(t, c))
 		})
 	}
 	if count == 0 {
@@ -235,7 +237,7 @@ func (w *twin) testStrict(t *testing.T, cases []twinCase) {
 	}
 }
 
-func twinDenies(c twinCase) bool {
+func denies(c placedCase) bool {
 	for _, want := range c.Want {
 		if want.Action == rules.Deny {
 			return true
@@ -250,12 +252,21 @@ func (w *twin) testRemoval(t *testing.T) {
 	for rule, object := range w.knownBad() {
 		w.awaitSilence(t, rule, object)
 	}
-	twinAwait(t, "no Service is given a default", func() error {
-		answer := w.create(t, twinService(twinProbed, "web"), "dryRun=All")
-		twinMust(t, answer.err)
-		if settings := twinSettings(t, answer.stored); len(settings) > 0 {
+	wait.Success(t, "no Service is given a default", func() error {
+		answer := w.create(t, serviceOf(probed, "web"), "dryRun=All")
+		must.Succeed(t, answer.err)
+		if settings := settingsOf(t, answer.stored); len(settings) > 0 {
 			return fmt.Errorf("this one is: %v", settings)
 		}
 		return nil
 	})
+}
+
+// testDefaultsAreRefused: before there are MutatingAdmissionPolicies, API servers refuse the file, as it says itself.
+func (w *twin) testDefaultsAreRefused(t *testing.T) {
+	t.Helper()
+	_, err := w.TryKubectl(t.Context(), "apply", "-f", defaults)
+	if err == nil || !strings.Contains(err.Error(), `no matches for kind "MutatingAdmissionPolicy"`) {
+		t.Errorf("applying %s: %v", defaults, err)
+	}
 }

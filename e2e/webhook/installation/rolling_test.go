@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestARollingRestartFailsNoRequest replaces two replicas as the Deployment says: a new one is ready before an old one is asked to end.
@@ -26,9 +29,9 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	for _, leaving := range old {
 		before := load.answered.Load()
 		coming := in.startReplica()
-		eventually(t, "the new replica is ready", coming.isReady)
-		must(t, leaving.process.Signal(syscall.SIGTERM))
-		eventually(t, "requests go on", func() error {
+		wait.Success(t, "the new replica is ready", coming.isReady)
+		must.Succeed(t, leaving.Signal(syscall.SIGTERM))
+		wait.Success(t, "requests go on", func() error {
 			if load.answered.Load() < before+100 {
 				return errors.New("not enough of them")
 			}
@@ -36,8 +39,8 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 		})
 	}
 	for _, left := range old {
-		err := left.process.Wait()
-		if said := left.log.String(); err != nil || !strings.Contains(said, "draining") || !strings.Contains(said, "msg=ended") {
+		err := left.Wait()
+		if said := left.Log.String(); err != nil || !strings.Contains(said, "draining") || !strings.Contains(said, "msg=ended") {
 			t.Errorf("%s ended (%v) and said:\n%s", left.pod.Name, err, said)
 		}
 	}
@@ -51,7 +54,7 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 // beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call that nobody answers fails all the same.
 func (in *installation) beGenerous() {
 	in.t.Helper()
-	in.mustKubectl("patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
+	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[
 		{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 20},
 		{"op": "replace", "path": "/webhooks/1/timeoutSeconds", "value": 20}]`)
 }
@@ -71,10 +74,10 @@ type load struct {
 func (in *installation) startLoad(perSecond int) *load {
 	in.t.Helper()
 	const stored = "loaded"
-	services := in.admin.CoreV1().Services(probedNamespace)
+	services := in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(in.t.Context(), serviceOf(stored, map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
-	must(in.t, err)
-	in.t.Cleanup(func() { must(in.t, services.Delete(context.Background(), stored, metav1.DeleteOptions{})) })
+	must.Succeed(in.t, err)
+	in.t.Cleanup(func() { must.Succeed(in.t, services.Delete(context.Background(), stored, metav1.DeleteOptions{})) })
 
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{began: time.Now(), stop: stop}

@@ -1,4 +1,4 @@
-package admission_test
+package installation_test
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // rightReview is one as API servers write them, with a mistake in it.
@@ -30,10 +33,10 @@ func TestNoBodyMakesTheProgramDenyOrEnd(t *testing.T) {
 	post := func(body io.Reader) (int, string) {
 		t.Helper()
 		response, err := client.Post("https://"+r.address(webhookPort)+"/validate-services", "application/json", body)
-		must(t, err)
+		must.Succeed(t, err)
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
-		must(t, err)
+		must.Succeed(t, err)
 		return response.StatusCode, string(text)
 	}
 	deep := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)
@@ -82,10 +85,10 @@ func TestNoBodyMakesTheProgramDenyOrEnd(t *testing.T) {
 			}
 		})
 	}
-	if r.hasEnded() {
-		t.Errorf("it ended: %s", r.process.State())
+	if r.HasEnded() {
+		t.Errorf("it ended: %s", r.State())
 	}
-	if count, err := r.metric(`vicinity_webhook_internal_errors_total{reason="panic"}`); err != nil || count != 0 {
+	if count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="panic"`); err != nil || count != 0 {
 		t.Errorf("%v panics (%v)", count, err)
 	}
 }
@@ -105,11 +108,11 @@ func TestTheServerSpeaksWhatAPIServersSpeakAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url := "https://" + r.address(webhookPort) + test.path
 			request, err := http.NewRequestWithContext(t.Context(), test.method, url, strings.NewReader(rightReview))
-			must(t, err)
+			must.Succeed(t, err)
 			request.Header.Set("Content-Type", test.media)
 			response, err := client.Do(request)
-			must(t, err)
-			must(t, response.Body.Close())
+			must.Succeed(t, err)
+			must.Succeed(t, response.Body.Close())
 			if response.StatusCode != test.want {
 				t.Errorf("the answer is %s, want %d", response.Status, test.want)
 			}
@@ -135,12 +138,12 @@ func (in *installation) reviewer() *http.Client {
 	if !roots.AppendCertsFromPEM(in.bundles()[0]) {
 		in.t.Fatal("the caBundle has no certificate")
 	}
-	return &http.Client{Timeout: patience, Transport: &http.Transport{
+	return &http.Client{Timeout: wait.Patience, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{
 			RootCAs: roots, MinVersion: tls.VersionTLS13, ServerName: fmt.Sprintf("%s.%s.svc", installedName, installedNamespace),
 		},
 		DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
-			return in.node.Dial(network, address, patience)
+			return in.node.Dial(network, address, wait.Patience)
 		},
 	}}
 }

@@ -1,4 +1,4 @@
-package admission_test
+package policies_test
 
 import (
 	"bufio"
@@ -17,16 +17,18 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // The first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server refuses a policy that uses what later ones can do in CEL.
-var oldestTwin = version.MajorMinor(1, 30)
+var oldest = version.MajorMinor(1, 30)
 
 func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
 	compiled := 0
-	for _, policy := range twinPolicies(t) {
-		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldestTwin))
-		twinMust(t, err)
+	for _, policy := range shipped(t) {
+		compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(oldest))
+		must.Succeed(t, err)
 		options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 		check := func(what string, result plugincel.CompilationResult) {
 			if compiled++; result.Error != nil {
@@ -57,7 +59,7 @@ func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {
 func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
 	type definition struct{ expression, policy string }
 	kinds := map[string]map[string]definition{}
-	for _, policy := range twinPolicies(t) {
+	for _, policy := range shipped(t) {
 		kind := policy.Spec.MatchConstraints.ResourceRules[0].Resources[0]
 		if kinds[kind] == nil {
 			kinds[kind] = map[string]definition{}
@@ -72,23 +74,23 @@ func TestTheTwinsPoliciesMeanTheSameByAVariable(t *testing.T) {
 	}
 }
 
-// twinPolicies are the ValidatingAdmissionPolicies as shipped. A field that Kubernetes does not know fails the test.
-func twinPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
+// shipped are the ValidatingAdmissionPolicies as shipped. A field that Kubernetes does not know fails the test.
+func shipped(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(twinFolder, "*.yaml"))
-	twinMust(t, err)
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	must.Succeed(t, err)
 	var policies []*admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		twinMust(t, err)
+		must.Succeed(t, err)
 		reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 		for {
 			document, err := reader.Read()
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			twinMust(t, err)
-			if policy := twinPolicy(t, document); policy != nil {
+			must.Succeed(t, err)
+			if policy := policyIn(t, document); policy != nil {
 				policies = append(policies, policy)
 			}
 		}
@@ -99,14 +101,14 @@ func twinPolicies(t *testing.T) []*admissionregistrationv1.ValidatingAdmissionPo
 	return policies
 }
 
-// twinPolicy reads a policy; nil if the document is something else.
-func twinPolicy(t *testing.T, document []byte) *admissionregistrationv1.ValidatingAdmissionPolicy {
+// policyIn reads a policy; nil if the document is something else.
+func policyIn(t *testing.T, document []byte) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	twinMust(t, yaml.Unmarshal(document, policy))
+	must.Succeed(t, yaml.Unmarshal(document, policy))
 	if policy.Kind != "ValidatingAdmissionPolicy" {
 		return nil
 	}
-	twinMust(t, yaml.UnmarshalStrict(document, policy))
+	must.Succeed(t, yaml.UnmarshalStrict(document, policy))
 	return policy
 }

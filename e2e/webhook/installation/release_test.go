@@ -1,0 +1,59 @@
+package installation_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
+)
+
+// What the tests take an API server of a version for, it is.
+func TestTheAPIServerKnowsTheDistributionsOfItsVersion(t *testing.T) {
+	in := install(t, manifests, 1)
+	server := release.Of(t, in.Site)
+	services := in.Admin.CoreV1().Services(probedNamespace)
+	for value, since := range map[string]uint{
+		corev1.ServiceTrafficDistributionPreferClose:    release.KeepsDistribution,
+		corev1.ServiceTrafficDistributionPreferSameZone: release.TakesPreferSame,
+		corev1.ServiceTrafficDistributionPreferSameNode: release.TakesPreferSame,
+	} {
+		service := serviceOf("distributed", nil)
+		service.Spec.TrafficDistribution = new(value)
+		made, err := services.Create(t.Context(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case !server.IsAtLeast(release.KeepsDistribution):
+			if err != nil || made.Spec.TrafficDistribution != nil {
+				t.Errorf("%s must be dropped: error %v, stored %v", value, err, made.Spec.TrafficDistribution)
+			}
+		case !server.IsAtLeast(since):
+			if !apierrors.IsInvalid(err) || len(deniedBy(err)) > 0 {
+				t.Errorf("%s must be refused, and not by us: %v", value, err)
+			}
+		case err != nil || made.Spec.TrafficDistribution == nil || *made.Spec.TrafficDistribution != value:
+			t.Errorf("%s must be kept: error %v, stored %v", value, err, made.Spec.TrafficDistribution)
+		}
+	}
+}
+
+// putEndpoints does the work of the Endpoints controller.
+//
+//nolint:staticcheck // Endpoints are deprecated, and all that such API servers read
+func (in *installation) putEndpoints(ctx context.Context, addresses []string) error {
+	made := &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Name: installedName}}
+	for _, address := range addresses {
+		made.Subsets = append(made.Subsets, corev1.EndpointSubset{
+			Addresses: []corev1.EndpointAddress{{IP: address}},
+			Ports:     []corev1.EndpointPort{{Name: "webhook", Port: webhookPort}},
+		})
+	}
+	endpoints := in.Admin.CoreV1().Endpoints(installedNamespace)
+	_, err := endpoints.Update(ctx, made, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = endpoints.Create(ctx, made, metav1.CreateOptions{})
+	}
+	return err
+}

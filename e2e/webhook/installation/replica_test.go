@@ -1,0 +1,130 @@
+package installation_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
+)
+
+// replica is a pod of the Deployment: the real program with the arguments of the manifest, in a network of its own, known to the API
+// server by the ServiceAccount's token.
+type replica struct {
+	*site.Process
+	pod *fabric.Pod
+
+	mutex sync.Mutex
+	ready bool // as kubelet found it last
+}
+
+// podOf is what a replica is made from.
+type podOf struct {
+	deployment *appsv1.Deployment
+	volumes    map[string]*volume.Volume // of the Deployment, by their names
+	kubeconfig string
+}
+
+// command is the container's. A process in a network namespace sees the files of this machine, so paths of mounts are put in their
+// place, and a kubeconfig stands for the token that every pod has mounted.
+func (p podOf) command(program string) *exec.Cmd {
+	container := p.deployment.Spec.Template.Spec.Containers[0]
+	places := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}
+	for _, mount := range container.VolumeMounts {
+		places = append(places, mount.MountPath+"/", p.volumes[mount.Name].Dir+"/")
+	}
+	place := strings.NewReplacer(places...)
+	command := exec.Command(program)
+	for _, argument := range container.Args {
+		command.Args = append(command.Args, place.Replace(argument))
+	}
+	command.Args = append(command.Args, "--kubeconfig", p.kubeconfig)
+	command.Env = os.Environ()
+	for _, variable := range container.Env {
+		if variable.Value != "" {
+			command.Env = append(command.Env, variable.Name+"="+variable.Value)
+		}
+	}
+	return command
+}
+
+// run starts a replica in a pod where nobody is.
+func (in *installation) run(from podOf) *replica {
+	in.t.Helper()
+	pod, err := in.freePod()
+	must.Succeed(in.t, err)
+	return &replica{Process: site.Start(in.t, pod.Namespace, from.command(site.Program(in.t, "webhook"))), pod: pod}
+}
+
+// freePod returns a pod of its own address. Each is used once: an address that comes back would be another story.
+func (s *town) freePod() (*fabric.Pod, error) {
+	pod, err := s.node.AddPod(fmt.Sprintf("webhook-%d", len(s.pods)+1))
+	if err == nil {
+		s.pods = append(s.pods, pod)
+	}
+	return pod, err
+}
+
+func (r *replica) address(port int) string { return r.pod.IPv4.String() + ":" + strconv.Itoa(port) }
+
+// The ports of the manifest.
+const (
+	webhookPort = 9443
+	healthPort  = 8081
+	metricsPort = 8080
+)
+
+// metric returns the sum of the metrics with a name and labels, such as a="b".
+func (r *replica) metric(name string, labels ...string) (float64, error) {
+	page, err := site.Page(r.pod.Node.Namespace, r.address(metricsPort), "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	return site.Metric(page, name, labels...)
+}
+
+func (r *replica) isReady() error {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if !r.ready {
+		return fmt.Errorf("replica %s is not ready", r.pod.Name)
+	}
+	return nil
+}
+
+// probe asks what the manifest's readinessProbe asks.
+func (r *replica) probe() {
+	_, err := site.Page(r.pod.Node.Namespace, r.address(healthPort), "/readyz")
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.ready = err == nil
+}
+
+// kill ends a replica at once. It may have ended.
+func (r *replica) kill() {
+	_ = r.Signal(syscall.SIGKILL) // nothing to do if it has ended
+	_ = r.Wait()                  // it was killed
+}
+
+// filesOf are the files of a mounted ConfigMap.
+func filesOf(config *corev1.ConfigMap) map[string][]byte {
+	files := map[string][]byte{}
+	for name, text := range config.Data {
+		files[name] = []byte(text)
+	}
+	return files
+}
+
+// probeInterval is how often kubelet asks: more often than the manifest says, so that tests are short.
+const probeInterval = time.Second

@@ -1,7 +1,7 @@
 # Everything a person does with this repository. `make` alone explains itself.
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs test demo lint bench e2e e2e-kind lab lab-down lab-build root
+.PHONY: help build programs check test demo lint bench e2e e2e-kind lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on everybody's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -26,8 +26,17 @@ build: ## Build bin/proxy and bin/webhook
 programs: build
 	$(BUILD) -o bin/lab ./e2e/lab
 
-# Both parts always run, so that one visit shows everything there is to mend.
-test: root ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)
+# The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
+WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
+
+# Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change are Go's cached ones.
+check: root programs ## Lint and run every test that needs no cluster (needs root): what to do before each commit
+	.ci/install
+	@status=0; $(MAKE) lint || status=1; \
+	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
+
+# Both parts always run here too.
+test: root programs ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)
 	.ci/install
 	go vet -tags e2e ./...
 	@status=0; $(MAKE) e2e || status=1; \

@@ -82,7 +82,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
-// Validate checks all flags and tells every mistake at once.
+// Validate checks all flags and reports every mistake at once.
 func (f *explainFlags) Validate() error {
 	var conflict error
 	if _, isGiven := f.givenText("hostnameOverride"); isGiven && f.allNodes {

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// clientSettings say who the clients are and which of them are masqueraded. All commands that tell what happens to connections have
+// clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to connections have
 // them.
 var clientSettings = []settingFlag{
 	{
@@ -34,7 +34,7 @@ var clientSettings = []settingFlag{
 	},
 }
 
-// clients is the same as explain is told it for a node, which is nil while it is unknown.
+// clients is the same as explain takes it for a node, which is nil while it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll}
 	for _, family := range model.Families {

@@ -113,7 +113,7 @@ func (f *settingFlags) read() (err error) {
 	return err
 }
 
-// resolve lays the flags over the file, and tells every mistake.
+// resolve lays the flags over the file, and reports every mistake.
 func (f *settingFlags) resolve() error {
 	f.configuration = &config.Configuration{}
 	if f.file != nil {
@@ -131,7 +131,7 @@ func (f *settingFlags) resolve() error {
 	return errors.Join(append(errs, f.linksWithoutMode())...)
 }
 
-// linksWithoutMode refuses a link's name beside another mode than its own: whoever gives it means that mode. In a file it is only
+// linksWithoutMode refuses a link's name beside another mode than its own: a user who gives it means that mode. In a file it is only
 // noted, because there it may be left from another time.
 func (f *settingFlags) linksWithoutMode() error {
 	var errs []error
@@ -154,7 +154,7 @@ func (f *settingFlags) givenText(field string) (text string, ok bool) {
 	return text, ok
 }
 
-// nameOf names a setting as whoever reads the message can set it: by its flag, or else by its field in the file.
+// nameOf names a setting as the reader of the message can set it: by its flag, or else by its field in the file.
 func nameOf(field string) string {
 	for _, setting := range daemonSettings() {
 		if setting.field == field {

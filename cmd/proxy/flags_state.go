@@ -47,7 +47,7 @@ func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
 			"left to others, as kube-proxy does")
 }
 
-// Validate checks the flags, fills in the node's name, and tells every mistake at once. read comes before it.
+// Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
 func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless(), f.checkOrigin()) }
 
 // validateStateless is Validate for who does not need the state of a cluster.

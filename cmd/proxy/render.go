@@ -77,7 +77,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	return nil
 }
 
-// warnOfRendering tells what 'run' would log about the settings, as far as the manifests make it matter.
+// warnOfRendering prints what 'run' would log about the settings, as far as the manifests make it matter.
 func warnOfRendering(stderr io.Writer, tables ruleset.Config, change model.Change, node *model.Node) {
 	var sentences []string
 	if hasNodePort(change) {
@@ -118,7 +118,7 @@ func (k *paperKernel) Elements(_ context.Context, family model.Family, set rules
 	return k.tables.Elements(family, set)
 }
 
-// noFlows is the conntrack of a node that nobody has talked to.
+// noFlows is the conntrack of a node without connections.
 type noFlows struct{}
 
 // Note does nothing, because there are no flows.

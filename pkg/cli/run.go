@@ -28,7 +28,7 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake, or all of them joined.
 func (e UsageError) Unwrap() error { return e.Err }
 
-// Exit is an exit status whose reason has been told already.
+// Exit is an exit status whose reason has been printed already.
 type Exit int
 
 func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -39,7 +39,7 @@ func Main(ctx context.Context, root *cobra.Command) {
 }
 
 // UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the context. A second
-// one, of somebody impatient, ends the process at once, as the first does in all other commands.
+// one, of an impatient user, ends the process at once, as the first does in all other commands.
 func UntilSignalled(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return Failure
 }
 
-// printUsage tells every mistake on a line of its own, then how the command is used.
+// printUsage prints every mistake on a line of its own, then how the command is used.
 func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	for mistake := range strings.Lines(wrong.Error()) {
 		fmt.Fprintf(stderr, "%s: %s\n", command.Root().Name(), strings.TrimSuffix(mistake, "\n"))

@@ -15,7 +15,7 @@ import (
 // ErrUpdated is why Watch ends.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// lookInterval is how often the file is looked at whatever the kernel tells: the path may lead through links in other directories.
+// lookInterval is how often the file is looked at even if the kernel reports no change: the path may lead through links in other directories.
 const lookInterval = 10 * time.Second
 
 // File is a file that the program has read.
@@ -26,7 +26,7 @@ type File struct {
 	Content []byte
 	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
 	Check func() error
-	// Failed, unless it is nil, hears each new reason for which the file cannot be used, and nil when there is none any more.
+	// Failed, unless it is nil, is called with each new reason for which the file cannot be used, and nil when there is none any more.
 	Failed func(error)
 }
 
@@ -39,7 +39,7 @@ func Read(path string, check func() error) (File, error) {
 	return File{Path: path, Content: content, Check: check}, nil
 }
 
-// Watch returns ErrUpdated when the file says something else than what was read, so that whoever has started the program starts it
+// Watch returns ErrUpdated when the file says something else than what was read, so that its supervisor starts the program
 // again; nil when ctx ends.
 //
 // A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
@@ -49,19 +49,19 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	defer changes.stop()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
-	told := ""
+	logged := "" // why the file could not be used at the last look
 	for {
 		changed, err := f.look()
 		switch {
 		case changed:
 			return fmt.Errorf("%w: %s", ErrUpdated, f.Path)
-		case err == nil && told != "":
-			told = ""
-			f.tell(nil)
-		case err != nil && err.Error() != told: // once, and not with every look
-			told = err.Error()
+		case err == nil && logged != "":
+			logged = ""
+			f.report(nil)
+		case err != nil && err.Error() != logged: // once, and not with every look
+			logged = err.Error()
 			log.Error("a configuration file was updated and cannot be used; what it said before stays in force", "error", err)
-			f.tell(err)
+			f.report(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -74,7 +74,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-func (f File) tell(reason error) {
+func (f File) report(reason error) {
 	if f.Failed != nil {
 		f.Failed(reason)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The bounds. Both servers answer small questions from a kubelet or a Prometheus nearby; whoever is slower than this is
+// The bounds. Both servers answer small questions from a kubelet or a Prometheus nearby; a client slower than this is
 // broken or means harm, and must not hold a connection open for ever.
 const (
 	headerTimeout = 5 * time.Second
@@ -64,7 +64,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		// Somebody is still being answered. The program ends all the same, so the connection is cut.
+		// A client is still being answered. The program ends all the same, so the connection is cut.
 		if err := server.Close(); err != nil {
 			return fmt.Errorf("closing the HTTP connections of %s: %w", listener.Addr(), err)
 		}

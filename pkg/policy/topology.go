@@ -4,7 +4,7 @@ package policy
 type Topology struct {
 	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation.
 	Keys []Key
-	// Ignored says why the annotation is present and yet has no effect, and what to do; empty otherwise.
+	// Ignored says why an annotation that is present has no effect, and what to do; empty otherwise.
 	Ignored string
 }
 
@@ -31,7 +31,7 @@ func (k Key) NeedsNode() bool { return k != AnyNode && k != Hostname && k != Zon
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
 // LocalConflict is why keys give way to externalTrafficPolicy: Local, and LocalRemedy what to do about it. The two contradict each
-// other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers nobody, and contradicts nothing.
+// other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers no endpoint, and contradicts nothing.
 const (
 	LocalConflict = "may not be used with externalTrafficPolicy: Local"
 	LocalRemedy   = "set externalTrafficPolicy to Cluster, or remove the annotation"
@@ -40,7 +40,7 @@ const (
 // Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local on a
 // Service that is reachable from outside.
 //
-// An annotation that cannot be obeyed in full is ignored in full: half of a policy would be nobody's.
+// An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for.
 func Parse(annotations map[string]string, externalTrafficLocal bool) Topology {
 	value, present := annotations[TopologyKeysAnnotation]
 	if !present {

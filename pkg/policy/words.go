@@ -4,7 +4,7 @@ package policy
 const Domain = "vicinity.dev/"
 
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are neither judged nor
-// given defaults. No other value means anything.
+// given defaults. Other values mean nothing.
 const (
 	AdmissionLabel    = Domain + "admission"
 	AdmissionDisabled = "disabled"

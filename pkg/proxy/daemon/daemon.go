@@ -35,7 +35,7 @@ type daemon struct {
 	recorder *metrics.Recorder
 	observer *observer
 	objects  objects
-	teller   *eventTeller
+	reporter *eventReporter
 	feed     *feed
 	checks   *healthChecks
 	files    []filewatch.File
@@ -62,14 +62,14 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 		return nil, err
 	}
 	d.checks = &healthChecks{
-		servers: servicehealth.New(log, d.isHealthy), log: log, recorder: recorder, teller: d.teller,
+		servers: servicehealth.New(log, d.isHealthy), log: log, recorder: recorder, reporter: d.reporter,
 		config: config, wanted: make(chan wantedChecks, 1),
 	}
 	d.observer = &observer{
-		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, teller: d.teller,
+		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, reporter: d.reporter,
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
-	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.teller)
+	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.reporter)
 	return d, nil
 }
 
@@ -85,7 +85,7 @@ func (d *daemon) connect() error {
 		return err
 	}
 	d.recorder.EventsDropped(recorder.Dropped)
-	d.objects, d.teller = cluster, &eventTeller{node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster}
+	d.objects, d.reporter = cluster, &eventReporter{node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster}
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (d *daemon) run(ctx context.Context) error {
 		func(ctx context.Context) error {
 			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
 		},
-		d.teller.run,
+		d.reporter.run,
 		d.watchFiles,
 		d.checks.run,
 		func(ctx context.Context) error {
@@ -148,7 +148,7 @@ func (d *daemon) repair(change nft.ForeignChange) {
 		for _, family := range change.Families {
 			d.recorder.ForeignChange(family.String())
 		}
-		d.teller.foreignChange(change)
+		d.reporter.foreignChange(change)
 	}
 	select {
 	case d.disturbed <- struct{}{}:

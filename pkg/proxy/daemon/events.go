@@ -13,100 +13,100 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// eventTeller tells users of a cluster on their objects what the log tells its readers. Nobody is told of a folder of manifests: then
-// it is nil.
-type eventTeller struct {
+// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. It is nil with a folder of
+// manifests, and then reports nothing.
+type eventReporter struct {
 	node     string
 	version  string // of this program
 	recorder *events.Recorder
 	cluster  *cluster.Cluster
 }
 
-func (t *eventTeller) run(ctx context.Context) error {
-	if t == nil {
+func (r *eventReporter) run(ctx context.Context) error {
+	if r == nil {
 		<-ctx.Done()
 		return nil
 	}
-	t.recorder.Report(events.Started(t.node, t.version))
-	return t.recorder.Run(ctx)
+	r.recorder.Report(events.Started(r.node, r.version))
+	return r.recorder.Run(ctx)
 }
 
-// refused tells of an object that is left out.
-func (t *eventTeller) refused(problem convert.Problem) {
-	if t == nil || problem.Name == (model.ObjectName{}) {
+// refused reports an object that is left out.
+func (r *eventReporter) refused(problem convert.Problem) {
+	if r == nil || problem.Name == (model.ObjectName{}) {
 		return
 	}
 	reason := problem.Reason
 	if problem.Field != "" {
 		reason = problem.Field + ": " + reason
 	}
-	t.recorder.Report(events.Refused(reference(problem.Kind, problem.Name, problem.UID), reason))
+	r.recorder.Report(events.Refused(reference(problem.Kind, problem.Name, problem.UID), reason))
 }
 
-// leftOut tells of the parts of an object that are left out.
-func (t *eventTeller) leftOut(kind string, name model.ObjectName, parts []string) {
-	if t != nil && len(parts) > 0 {
-		t.recorder.Report(events.LeftOut(t.reference(kind, name), parts))
+// leftOut reports the parts of an object that are left out.
+func (r *eventReporter) leftOut(kind string, name model.ObjectName, parts []string) {
+	if r != nil && len(parts) > 0 {
+		r.recorder.Report(events.LeftOut(r.reference(kind, name), parts))
 	}
 }
 
-// topologyIgnored tells of topology keys without effect.
-func (t *eventTeller) topologyIgnored(service model.ObjectName, reason string) {
-	if t != nil {
-		t.recorder.Report(events.TopologyIgnored(t.reference(convert.ServiceKind, service), reason))
+// topologyIgnored reports topology keys without effect.
+func (r *eventReporter) topologyIgnored(service model.ObjectName, reason string) {
+	if r != nil {
+		r.recorder.Report(events.TopologyIgnored(r.reference(convert.ServiceKind, service), reason))
 	}
 }
 
 // refusedByKernel reports a Service that the kernel does not take.
-func (t *eventTeller) refusedByKernel(refused proxy.Refused) {
-	if t != nil {
-		reference := t.reference(convert.ServiceKind, refused.Service)
-		t.recorder.Report(events.RefusedByKernel(reference, t.node, refused.InForce, refused.Err))
+func (r *eventReporter) refusedByKernel(refused proxy.Refused) {
+	if r != nil {
+		reference := r.reference(convert.ServiceKind, refused.Service)
+		r.recorder.Report(events.RefusedByKernel(reference, r.node, refused.InForce, refused.Err))
 	}
 }
 
-// conflicts tells of frontends that belong to another Service.
-func (t *eventTeller) conflicts(conflicts []proxy.Conflict) {
-	if t == nil {
+// conflicts reports frontends that belong to another Service.
+func (r *eventReporter) conflicts(conflicts []proxy.Conflict) {
+	if r == nil {
 		return
 	}
 	for _, conflict := range conflicts {
 		for _, lost := range conflict.Lost {
-			t.recorder.Report(events.FrontendConflict(t.reference(convert.ServiceKind, conflict.Service), lost.Frontend, lost.Owner))
+			r.recorder.Report(events.FrontendConflict(r.reference(convert.ServiceKind, conflict.Service), lost.Frontend, lost.Owner))
 		}
 	}
 }
 
-// healthChecksNotServed tells of the Services whose health checks are not answered here.
-func (t *eventTeller) healthChecksNotServed(err error) {
+// healthChecksNotServed reports the Services whose health checks are not answered here.
+func (r *eventReporter) healthChecksNotServed(err error) {
 	joined, ok := err.(interface{ Unwrap() []error })
-	if t == nil || !ok {
+	if r == nil || !ok {
 		return
 	}
 	for _, err := range joined.Unwrap() {
 		if failure, ok := errors.AsType[*servicehealth.Failure](err); ok {
-			t.recorder.Report(events.HealthCheckNotServed(t.reference(convert.ServiceKind, failure.Service), t.node, failure.Err))
+			r.recorder.Report(events.HealthCheckNotServed(r.reference(convert.ServiceKind, failure.Service), r.node, failure.Err))
 		}
 	}
 }
 
-// foreignChange tells who changed our tables.
-func (t *eventTeller) foreignChange(change nft.ForeignChange) {
-	if t != nil && !change.Lost {
-		t.recorder.Report(events.ForeignChange(t.node, change.Process, change.PID))
+// foreignChange reports which process changed our tables.
+func (r *eventReporter) foreignChange(change nft.ForeignChange) {
+	if r != nil && !change.Lost {
+		r.recorder.Report(events.ForeignChange(r.node, change.Process, change.PID))
 	}
 }
 
 // reference refers to a Service or an EndpointSlice as it is now.
-func (t *eventTeller) reference(kind string, name model.ObjectName) events.Reference {
-	of := convert.Services
+func (r *eventReporter) reference(kind string, name model.ObjectName) events.Reference {
+	objects := convert.Services
 	if kind == convert.EndpointSliceKind {
-		of = convert.EndpointSlices
+		objects = convert.EndpointSlices
 	}
-	return reference(kind, name, t.cluster.UID(of, name))
+	return reference(kind, name, r.cluster.UID(objects, name))
 }
 
-// reference refers to an object so that kubectl describe finds what is told about it.
+// reference refers to an object so that kubectl describe finds the Events about it.
 func reference(kind string, name model.ObjectName, uid string) events.Reference {
 	if kind == convert.NodeKind {
 		return events.Node(name.Name)

@@ -21,7 +21,7 @@ func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 103 { // 100 may wait
-		d.teller.recorder.Report(events.Started("node-a", fmt.Sprint(i)))
+		d.reporter.recorder.Report(events.Started("node-a", fmt.Sprint(i)))
 	}
 	page := httptest.NewRecorder()
 	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -23,7 +23,7 @@ type feed struct {
 	log      *slog.Logger
 	status   *status.Status
 	recorder *metrics.Recorder
-	teller   *eventTeller
+	reporter *eventReporter
 
 	started bool                     // the objects have been reported once
 	refused map[convert.Problem]bool // now
@@ -35,10 +35,10 @@ type feed struct {
 
 func newFeed(
 	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, recorder *metrics.Recorder,
-	teller *eventTeller,
+	reporter *eventReporter,
 ) *feed {
 	return &feed{
-		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, teller: teller,
+		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, reporter: reporter,
 		refused: map[convert.Problem]bool{}, said: map[about][]string{}, complete: newCompletion(origins),
 	}
 }
@@ -99,7 +99,7 @@ func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 func (f *feed) report(update convert.Update) {
 	for _, problem := range update.Refused {
 		f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
-		f.teller.refused(problem)
+		f.reporter.refused(problem)
 		f.refused[problem] = true
 	}
 	for _, problem := range update.PutRight {

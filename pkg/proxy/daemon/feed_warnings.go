@@ -62,7 +62,7 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 	}
 	for _, reason := range f.unsaid(about{policy.TopologyKeysAnnotation, name}, ignored) {
 		f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation, "reason", reason)
-		f.teller.topologyIgnored(name, reason)
+		f.reporter.topologyIgnored(name, reason)
 	}
 }
 
@@ -72,7 +72,7 @@ func (f *feed) warnOfLeftOut(kind string, name model.ObjectName, parts []string)
 	for _, part := range parts {
 		f.log.Warn("a part is left out; the rest is served", strings.ToLower(kind), name.String(), "part", part)
 	}
-	f.teller.leftOut(kind, name, parts)
+	f.reporter.leftOut(kind, name, parts)
 }
 
 // unsaid returns those of the sentences about something that were not said of it last.

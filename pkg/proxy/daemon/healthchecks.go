@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// healthCheckRetry is how long after a health check could not be served it is tried again: whoever has its port may go.
+// healthCheckRetry is how long after a health check could not be served it is tried again: the process that has its port may end.
 const healthCheckRetry = 5 * time.Second
 
 // healthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
@@ -22,7 +22,7 @@ type healthChecks struct {
 	servers  *servicehealth.Servers
 	log      *slog.Logger
 	recorder *metrics.Recorder
-	teller   *eventTeller
+	reporter *eventReporter
 	// config says where node ports are served: health checks are answered there too.
 	config ruleset.Config
 
@@ -68,7 +68,7 @@ func (h *healthChecks) run(ctx context.Context) error {
 	defer h.servers.Close()
 	var now wantedChecks
 	var again <-chan time.Time
-	told := ""
+	logged := "" // the last failure
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,17 +80,17 @@ func (h *healthChecks) run(ctx context.Context) error {
 		h.recorder.HealthChecksFailed(err != nil)
 		again = nil
 		if err == nil {
-			if told != "" {
+			if logged != "" {
 				h.log.Info("all health checks are served again")
 			}
-			told = ""
+			logged = ""
 			continue
 		}
 		again = time.After(healthCheckRetry)
-		if text := err.Error(); text != told { // once, and not with every try
-			told = text
+		if text := err.Error(); text != logged { // once, and not with every try
+			logged = text
 			h.log.Warn("some health checks are not served; trying again", "error", err, "retry-in", healthCheckRetry)
-			h.teller.healthChecksNotServed(err)
+			h.reporter.healthChecksNotServed(err)
 		}
 	}
 }

@@ -24,12 +24,12 @@ type observer struct {
 	status   *status.Status
 	recorder *metrics.Recorder
 	checks   *healthChecks
-	teller   *eventTeller
+	reporter *eventReporter
 
 	refused refusals
 
 	synced bool // at least once
-	// nodePorts are the addresses on which node ports are served, as they were told last.
+	// nodePorts are the addresses on which node ports are served, as they were logged last.
 	nodePorts []netip.Addr
 }
 
@@ -41,15 +41,15 @@ func (o *observer) Queued(changes proxy.Changes, at time.Time) {
 }
 
 // Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever the log
-// level: somebody may be waiting for it.
+// level: a script may be waiting for it.
 func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
 	o.checks.follow(report)
-	o.teller.conflicts(report.Conflicts)
+	o.reporter.conflicts(report.Conflicts)
 	o.reportRefused(report)
-	o.tellNodePorts(report.Surroundings.NodePortAddrs)
+	o.reportNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.recorder.SweepFailed()
@@ -72,9 +72,9 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }
 
-// tellNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Nothing else would tell that they
+// reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that they
 // are served nowhere, as when the address in the Node object is that of a NAT before the machine.
-func (o *observer) tellNodePorts(addrs []netip.Addr) {
+func (o *observer) reportNodePorts(addrs []netip.Addr) {
 	if o.synced && slices.Equal(addrs, o.nodePorts) || o.checks.servesAll() {
 		return
 	}

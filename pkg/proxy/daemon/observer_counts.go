@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// began is when this process did. What caused a change before that waited for a process, and not for its work.
+// began is when this process did. What caused a change before that waited for a process, not for its work.
 var began = time.Now()
 
 // count hands what a sync did to metrics, in the words of metrics.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// repairInterval is the least time between two repairs. Somebody who insists, above all a second proxy in the same namespace that
+// repairInterval is the least time between two repairs. A process that insists, above all a second proxy in the same namespace that
 // repairs what we wrote, would otherwise keep both writing without a pause. A repair is due within a second.
 const repairInterval = 500 * time.Millisecond
 

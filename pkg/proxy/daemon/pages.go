@@ -10,13 +10,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// bindRetry is the pause before an address that somebody else has is tried again: kube-proxy's.
+// bindRetry is the pause before an address that another process has is tried again: kube-proxy's.
 const bindRetry = 5 * time.Second
 
-// listenAndServe answers at the address that a flag names, until ctx ends. If somebody else has the address it tries again, unless that
+// listenAndServe answers at the address that a flag names, until ctx ends. If another process has the address it tries again, unless that
 // is to end the proxy: Services are worth more than questions about them.
 func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handler http.Handler) error {
-	for told := false; ; told = true {
+	for logged := false; ; logged = true {
 		listener, err := httpserve.Listen(ctx, flag, address)
 		if err == nil {
 			return httpserve.Serve(ctx, listener, handler, d.log)
@@ -24,7 +24,7 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handl
 		if d.options.Settings.BindAddressHardFail {
 			return err
 		}
-		if !told && ctx.Err() == nil {
+		if !logged && ctx.Err() == nil {
 			d.log.Error("an address is not served; trying again", "error", err, "retry-in", bindRetry)
 		}
 		select {

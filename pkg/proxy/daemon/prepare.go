@@ -21,8 +21,8 @@ const oomScoreFile = "/proc/self/oom_score_adj"
 //
 // It comes after conntrack was reached: the kernel has no settings for it before.
 func prepareNode(log *slog.Logger, settings *config.Settings, families []model.Family) {
-	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless somebody has pinned
-	// it, and then less is asked for, which lowers nothing.
+	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless the process is pinned
+	// to some cores, and then less is asked for, which lowers nothing.
 	wants := settings.Conntrack.Wants(runtime.NumCPU())
 	for _, result := range sysctl.Apply(sysctl.Root, wants...) {
 		logSysctl(log, result)
@@ -50,7 +50,7 @@ func Prepare(log *slog.Logger, settings *config.Settings) error {
 	return flows.Close()
 }
 
-// logSysctl tells what became of a kernel setting, in one line.
+// logSysctl logs what became of a kernel setting, in one line.
 func logSysctl(log *slog.Logger, result sysctl.Result) {
 	attributes := []any{"sysctl", result.Want.Name, "value", result.Before, "wanted", result.Want.Value}
 	switch result.Outcome {

@@ -65,7 +65,7 @@ func (o *observer) reportRefused(report proxy.Report) {
 		}
 		o.log.Warn("the kernel refuses a Service; all others are served, and this one is tried again",
 			"service", refused.Service.String(), "earlier-version-in-force", refused.InForce, "error", refused.Err)
-		o.teller.refusedByKernel(refused)
+		o.reporter.refusedByKernel(refused)
 	}
 	for i, service := range report.NoLongerRefused {
 		if i == loggedRefusals {

@@ -16,9 +16,9 @@ import (
 
 // Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
 //
-// What the daemon cannot do without is tried before anything changes: nftables and conntrack.
+// What the daemon needs is tried before anything changes: nftables and conntrack.
 func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Options) (err error) {
-	saveMemory()
+	limitGarbage()
 	kube.LogTo(log)
 	conn, err := nft.Dial(nft.Options{Owned: options.OwnTables})
 	if err != nil {
@@ -55,8 +55,8 @@ var reserve []byte
 
 const reserveSize = 16 << 20
 
-// saveMemory trades a little processor time for memory, unless somebody has decided that already.
-func saveMemory() {
+// limitGarbage trades a little processor time for memory, unless GOGC is set.
+func limitGarbage() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 		reserve = make([]byte, reserveSize)

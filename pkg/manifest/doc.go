@@ -1,6 +1,6 @@
 // Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in them.
 //
-// Whatever is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object means is
+// What is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object means is
 // decided by who asked for it.
 //
 //	scan     which files a folder has                     scan.go

@@ -21,7 +21,7 @@ const (
 	JSON
 )
 
-// FormatOf tells the format of a file by its name, or that it is none of manifests.
+// FormatOf returns the format of a file by its name; false if it is none of manifests.
 func FormatOf(name string) (format Format, ok bool) {
 	switch path.Ext(name) {
 	case ".yaml", ".yml":

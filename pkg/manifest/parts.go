@@ -22,13 +22,13 @@ type Type struct {
 
 var listType = Type{APIVersion: "v1", Kind: "List"}
 
-// Part is an object of a file, or a place in it where none could be told.
+// Part is an object of a file, or a place in it where none could be recognized.
 type Part struct {
 	// Line is where the document begins that holds the part, counted from 1.
 	Line int
 	// Path is where in the document the part is: "items[3]"; empty if it is all of it.
 	Path string
-	// Type is complete for an object. Beside a Fault it is what could be told.
+	// Type is complete for an object. Beside a Fault it is as far as it could be read.
 	Type Type
 	// Namespace and Name are as written. Either may be empty.
 	Namespace, Name string
@@ -55,8 +55,8 @@ type Fault struct {
 // Field returns the path in the document of a field of the part.
 func (p *Part) Field(field string) string { return join(p.Path, field) }
 
-// Parts yields the objects of a file in their order, and what could not be told. wanted are the types that the caller reads. Lists
-// of them are opened, as v1 Lists are; objects of other types are whatever they are, and have no Fault.
+// Parts yields the objects of a file in their order, and what could not be recognized. wanted are the types that the caller reads. Lists
+// of them are opened, as v1 Lists are; objects of other types are not judged, and have no Fault.
 func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
@@ -139,7 +139,7 @@ func (w *walk) part(p Part) bool {
 	return w.yield(p)
 }
 
-// itemType tells whether a type is a list, and what its items are where they do not say it themselves.
+// itemType reports whether a type is a list, and what its items are where they do not say it themselves.
 func (w *walk) itemType(list Type) (item Type, isList bool) {
 	for _, wanted := range w.wanted {
 		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
@@ -183,7 +183,7 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 	return true
 }
 
-// fault yields a part that could not be read. What it holds is nobody's business then.
+// fault yields a part that could not be read. What it holds is not read then.
 func (w *walk) fault(p Part, field, reason string) bool {
 	p.Fault = &Fault{Field: field, Reason: reason}
 	return w.yield(p)

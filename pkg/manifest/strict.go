@@ -53,7 +53,7 @@ type fieldError interface {
 	FieldPath() string
 }
 
-// describe tells the field and the reason of an error of the JSON decoder.
+// describe returns the field and the reason of an error of the JSON decoder.
 func describe(err error) (field, reason string) {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return mistyped.Field, fmt.Sprintf("must be %s, not %s", mistyped.Type, mistyped.Value)

@@ -6,7 +6,7 @@ import (
 )
 
 // claims says which Services want which frontend. Among several, the first owns it until it lets go. A ClusterIP comes before
-// any other kind: the API server gave it to one Service, while anybody may write any external IP. Then the oldest Service, then
+// any other kind: the API server gave it to one Service, while any owner may write any external IP. Then the oldest Service, then
 // the lexically smallest name.
 type claims struct {
 	of map[Frontend][]claim

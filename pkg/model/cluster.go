@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Cluster is the state of the cluster, as far as changes have told.
+// Cluster is the state of the cluster, as far as changes have brought it.
 type Cluster struct {
 	self     string
 	services map[ObjectName]*Service
@@ -46,7 +46,7 @@ func (c *Cluster) ServiceCIDRs() []netip.Prefix {
 	return slices.Compact(all)
 }
 
-// LocalAddrs returns the addresses that this machine's interfaces have, in the order in which they were told.
+// LocalAddrs returns the addresses that this machine's interfaces have, in the order of the change that brought them.
 func (c *Cluster) LocalAddrs() []netip.Addr { return c.localAddrs }
 
 // Service returns a Service; nil if there is none of this name.

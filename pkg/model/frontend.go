@@ -19,7 +19,7 @@ type Frontend struct {
 type FrontendKind uint8
 
 // The kinds, in the order in which they are shown. Only the first is dialled from inside by its nature; the others are
-// external, whoever dials them.
+// external, for every client.
 const (
 	ClusterIP FrontendKind = iota
 	LoadBalancerIP
@@ -103,7 +103,7 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
 }
 
-// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty: everybody.
+// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty: every client.
 //
 // A node inside the ranges may also send with such an address as its source: it has the address itself then, and packets to
 // it come back round (kube-proxy does the same).

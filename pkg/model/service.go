@@ -34,7 +34,7 @@ type Service struct {
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr
 	// SourceRanges are spec.loadBalancerSourceRanges: who may dial the LoadBalancerIPs. No two overlap. A family without a
-	// range is open to everybody.
+	// range is open to every client.
 	SourceRanges []netip.Prefix
 	// HealthCheckNodePort is where a load balancer asks whether this node has endpoints; zero without externalTrafficPolicy:
 	// Local on a LoadBalancer.

@@ -15,7 +15,7 @@ import (
 //
 // Clients are forgotten one by one, so that all others keep their endpoint. A busy Service can make that fail: its clients come
 // and expire between the look into its map and the commit. Then its map is emptied instead, which needs nothing to be there.
-// It costs the clients of this one Service their endpoint, and nobody else anything.
+// It costs the clients of this one Service their endpoint, and other clients nothing.
 func (p *Proxy) commitForgetting(ctx context.Context, batch ruleset.Batch, affinities []ruleset.AffinityMap) error {
 	forget, err := p.staleClients(ctx, affinities)
 	if err == nil {

@@ -12,8 +12,8 @@ type Conflict struct {
 	Total int
 }
 
-// The bounds of what a report says of conflicts. Anybody may write any external IP into any number of Services, and whoever is told
-// tells others.
+// The bounds of what a report says of conflicts. Any owner may write any external IP into any number of Services, and a
+// report becomes Events and lines of the log.
 const (
 	MaxConflicts     = 100
 	MaxLostFrontends = 10

@@ -108,7 +108,7 @@ func (p *Proxy) acceptChecks(now map[model.ObjectName]selection.HealthCheck) boo
 		if had == isAsked && old.Port == check.Port && maps.Equal(old.Endpoints, check.Endpoints) {
 			continue
 		}
-		if !changed { // whoever got the map keeps it as it was
+		if !changed { // the map was handed out in a report: it stays as it was
 			p.checks, changed = maps.Clone(p.checks), true
 		}
 		if isAsked {

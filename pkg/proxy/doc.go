@@ -2,6 +2,6 @@
 //
 //	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → sweep
 //
-// It knows the kernel only as three verbs (Kernel) and whoever watches it only as what happened (Observer); it logs
+// It knows the kernel only as three verbs (Kernel) and its observer only as what happened (Observer); it logs
 // nothing, knows no metric, and starts no goroutine of its own.
 package proxy

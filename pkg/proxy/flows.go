@@ -13,14 +13,14 @@ import (
 )
 
 // Flows is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and SCTP notice
-// by themselves that an endpoint is gone; a UDP client would talk to nobody for as long as it goes on talking.
+// by themselves that an endpoint is gone; a UDP client would send to an endpoint that is gone for as long as it goes on.
 type Flows interface {
-	// Note has the flows to UDP frontends looked at: soon those end that nobody may go on answering. It returns at once, for to look
-	// takes longer than a sync. What it is told of a frontend takes the place of what it was told before.
+	// Note has the flows to UDP frontends looked at: soon those end that no endpoint may go on answering. It returns at once, for to look
+	// takes longer than a sync. What it gets for a frontend takes the place of what it got before.
 	Note(flows []selection.Flows, scope selection.Scope)
 }
 
-// udpFrontends says who may answer the flows to each UDP frontend.
+// udpFrontends says which endpoints may answer the flows to each UDP frontend.
 type udpFrontends struct {
 	inForce map[model.ObjectName][]selection.Flows
 	// changed are the frontends whose flows have to be looked at.
@@ -60,11 +60,11 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 	}
 }
 
-// isServed reports whether anybody may answer flows. When that begins, a flow may be there that nobody translated: its client has
+// isServed reports whether an endpoint may answer flows. When that begins, a flow may be there without translation: its client has
 // been sending since before there was a frontend.
 func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
 
-// includes reports whether everybody who could answer flows still can.
+// includes reports whether every endpoint that could answer flows still can.
 func includes(now, old selection.Flows) bool {
 	return includesAll(now.Inside, old.Inside) && includesAll(now.Outside, old.Outside)
 }

@@ -16,7 +16,7 @@ import (
 
 // Kernel holds our tables.
 type Kernel interface {
-	// Commit does what the batch says, whole or not at all. After an error nobody may assume which of the two.
+	// Commit does what the batch says, whole or not at all. After an error it is unknown which of the two.
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	// Objects returns what the family's table holds now.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
@@ -39,8 +39,8 @@ type Proxy struct {
 
 	// inForce is the configuration in the tables, with what it takes from the node's own object.
 	inForce ruleset.Config
-	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after somebody
-	// else touched the tables. The next sync is complete then.
+	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
+	// process touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
 	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
 	dirty map[model.ObjectName]bool
@@ -56,7 +56,7 @@ type Proxy struct {
 	// checks are what load balancers ask about. The map is never changed, only replaced.
 	checks  map[model.ObjectName]selection.HealthCheck
 	reasons reasons
-	// taken counts what Apply has taken in since it was last told, triggers is when that was caused.
+	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
 	taken    Changes
 	triggers triggers
 	// synced: at least once.
@@ -245,11 +245,11 @@ func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (
 	return report, nil
 }
 
-// sweep removes what nobody owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
+// sweep removes what no Service owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
 // that a failure is no reason to write everything again. If it goes on, what a stranger put into our tables may be the reason:
 // then they are made anew.
 //
-// If something is not there any more, an earlier sweep was done though it failed, or somebody else did it: the next sync asks what is
+// If something is not there any more, an earlier sweep was done though it failed, or another process did it: the next sync asks what is
 // there. Clients keep their affinity then.
 func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {

@@ -34,7 +34,7 @@ type Refused struct {
 // them all, and is made anew after rebuildAfter failures.
 const manyRefused = 100
 
-// triesInASync is how many Services are tried again in one sync. The others wait for the next one, and not everybody else for them.
+// triesInASync is how many Services are tried again in one sync. The others wait for the next one; no other Service waits for them.
 const triesInASync = 10
 
 // refusal is a Refused, and what of it is in force.

@@ -22,7 +22,7 @@ type Report struct {
 	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force, as far as
 	// the slices say.
 	Triggered map[model.Family][]time.Time
-	// Unswept is why something that nobody uses is still in the kernel; nil if nothing is. The next sync tries again.
+	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
 	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the first sync.
 	Unrecalled error

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Observer is told what happens.
+// Observer is notified of what happens.
 type Observer interface {
 	// Queued is called when something has to be synced, before the sync, with what was taken up since it was last called.
 	Queued(changes Changes, at time.Time)

@@ -9,7 +9,7 @@ import (
 )
 
 // shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is none of them: it says
-// that a set is full, which somebody else made too small.
+// that a set is full, which another program made too small.
 var shortages = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 }

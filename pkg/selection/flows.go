@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Flows says which endpoints may go on answering the flows that one frontend has already. Both lists are empty if nobody may: the
+// Flows says which endpoints may go on answering the flows that one frontend has already. Both lists are empty if none may: the
 // Service has lost its last endpoint, or the frontend.
 //
 // It is wider than a Choice. A flow keeps its endpoint as long as that one serves, be it terminating, and as long as the
@@ -16,7 +16,7 @@ import (
 type Flows struct {
 	Frontend model.Frontend
 	Inside   []netip.AddrPort // may answer the pods and this node
-	Outside  []netip.AddrPort // may answer everybody else
+	Outside  []netip.AddrPort // may answer all other clients
 }
 
 // Flows returns, for each frontend that leads to the port, who may answer its flows.

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// HealthCheck is what a node tells a load balancer about a Service with externalTrafficPolicy: Local (KEP-2086,
+// HealthCheck is what a node answers a load balancer about a Service with externalTrafficPolicy: Local (KEP-2086,
 // spec.healthCheckNodePort).
 type HealthCheck struct {
 	Port uint16
@@ -15,7 +15,7 @@ type HealthCheck struct {
 	Endpoints map[model.Family]int
 }
 
-// HealthCheckOf returns what the cluster's own node tells about a Service; false if nobody asks.
+// HealthCheckOf returns what the cluster's own node answers about a Service; false if it has no health check.
 func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, bool) {
 	service := cluster.Service(name)
 	if service == nil || service.HealthCheckNodePort == 0 {

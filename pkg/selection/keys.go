@@ -31,7 +31,7 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, from Viewpo
 	if !anyUsable(endpoints) {
 		return noneUsable(endpoints)
 	}
-	// The last key is usually the widest one, so it tells an owner most.
+	// The last key is usually the widest one, so it says most to an owner.
 	return Choice{Reason: from.mismatch(keys[len(keys)-1])}
 }
 

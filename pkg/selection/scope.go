@@ -9,7 +9,7 @@ import (
 
 // Scope is what addresses mean on this node.
 type Scope struct {
-	// Pods are the ranges of the pods' addresses. In a family without a range nobody can tell a pod by its address.
+	// Pods are the ranges of the pods' addresses. In a family without a range a pod is not recognized by its address.
 	Pods []netip.Prefix
 	// Local are the addresses of this node's interfaces.
 	Local []netip.Addr
@@ -37,14 +37,14 @@ func ScopeOf(cluster *model.Cluster, nodePorts model.NodePortAddresses, pods []n
 // ServesNodePorts reports whether a node port can be dialled on the address.
 func (s Scope) ServesNodePorts(addr netip.Addr) bool { return slices.Contains(s.NodePorts, addr) }
 
-// Place is where a client is, as far as its address tells.
+// Place is where a client is, as far as its address shows.
 type Place uint8
 
 // The places.
 const (
 	Outside   Place = iota // neither of the following
 	Inside                 // it is this node, or a pod
-	Uncertain              // it is not this node, and nobody can tell whether it is a pod
+	Uncertain              // it is not this node, and it is unknown whether it is a pod
 )
 
 // PlaceOf returns where the client with an address is.

@@ -63,7 +63,7 @@ type Outcome uint8
 // The outcomes.
 const (
 	Balance Outcome = iota // spread over the chosen endpoints
-	Refuse                 // nobody could answer: say so at once
+	Refuse                 // no endpoint could answer: say so at once
 	Drop                   // others could answer, but a Local policy forbids it: stay silent, as kube-proxy does
 )
 

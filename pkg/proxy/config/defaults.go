@@ -18,7 +18,7 @@ const (
 	defaultBurst      = 10
 )
 
-// Default returns the configuration of somebody who sets nothing.
+// Default returns the configuration that is in force if nothing is set.
 func Default() *Configuration {
 	c := &Configuration{}
 	setDefaults(c)

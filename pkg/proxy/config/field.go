@@ -13,7 +13,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// Configuration is kube-proxy's configuration. An alias, so that whoever hands it on need not know where it comes from.
+// Configuration is kube-proxy's configuration. An alias, so that callers need not know where it comes from.
 type Configuration = v1alpha1.KubeProxyConfiguration
 
 // Get returns the text of a field: empty if nothing is set, as Set reads it otherwise. The path is one that Kubernetes documents,
@@ -84,7 +84,7 @@ func IsText(path string) bool { return typeOf(path).Kind() == reflect.String }
 // IsList reports whether a field is a list of texts.
 func IsList(path string) bool { return typeOf(path) == reflect.TypeFor[[]string]() }
 
-// isPointer reports whether a field tells its zero from not being set.
+// isPointer reports whether a field's zero differs from not being set.
 func isPointer(path string) bool { return field(&Configuration{}, path).Kind() == reflect.Pointer }
 
 // typeOf is the type of a field, or of what it points to.

@@ -39,7 +39,7 @@ func Read(path string) (*File, error) {
 	return &File{Path: path, Configuration: configuration, Notes: notes, content: bytes.Clone(content)}, nil
 }
 
-// Watched is the file for whoever wants to notice that it says something else, and can be used.
+// Watched is the file for a watch that ends when it says something else that can be used.
 func (f *File) Watched() filewatch.File {
 	return filewatch.File{Path: f.Path, Content: f.content, Check: func() error {
 		_, err := Read(f.Path)

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The ways to tell pods from everybody else: kube-proxy's detectLocalMode.
+// The ways to distinguish pods from other clients: kube-proxy's detectLocalMode.
 const (
 	clusterCIDRMode         = "ClusterCIDR"
 	nodeCIDRMode            = "NodeCIDR"
@@ -28,7 +28,7 @@ var LinkModes = map[string]string{
 // maxLinkName is the number of bytes in a link's name that the kernel allows (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are told from everybody else. At most one way is set. A clusterCIDR may stand beside another mode,
+// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may stand beside another mode,
 // without effect, because tools that install kube-proxy write it always; it is checked nonetheless.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	cidrs := c.clusterCIDRs(from.ClusterCIDR)
@@ -49,7 +49,7 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	return ruleset.LocalTraffic{Prefixes: cidrs}
 }
 
-// unusedLinks tells the links that a file names and that have no effect in its detectLocalMode.
+// unusedLinks lists the links that a file names and that have no effect in its detectLocalMode.
 func unusedLinks(c *Configuration) []string {
 	var notes []string
 	for _, field := range []string{"detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix"} {

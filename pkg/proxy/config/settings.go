@@ -21,7 +21,7 @@ type Settings struct {
 	BindAddressHardFail bool
 	// Profiling: the server of metrics also serves /debug/pprof.
 	Profiling bool
-	// LocalTraffic tells this node's pods from everybody else.
+	// LocalTraffic distinguishes this node's pods from other clients.
 	LocalTraffic ruleset.LocalTraffic
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
@@ -33,7 +33,7 @@ type Settings struct {
 	// Conntrack is what the kernel's connection tracking is asked for.
 	Conntrack sysctl.Conntrack
 	// OOMScoreAdj is how much rather than others, from -1000 to 1000, the kernel ends this process when memory is short; nil to
-	// leave that to whoever has started it.
+	// leave what its parent process has set.
 	OOMScoreAdj *int32
 	// LogFormat is text or json.
 	LogFormat string

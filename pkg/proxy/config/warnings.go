@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Settings and a Node may both be right, and together do what nobody means. These are the sentences about it.
+// Settings and a Node may both be right, and together do what no user means. These are the sentences about it.
 
 // TableWarnings returns what the settings do alone, whatever the cluster's state is.
 func TableWarnings(config ruleset.Config) []string {
@@ -46,7 +46,7 @@ func PodWarning(config ruleset.Config, node *model.Node) string {
 	return ""
 }
 
-// PodsUnknown says why pods of a family are not told from others on a node; empty if they are.
+// PodsUnknown says why pods of a family are not distinguished from other clients on a node; empty if they are.
 func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
 	switch {
 	case detector.Interface != "" || detector.InterfacePrefix != "":
@@ -60,7 +60,7 @@ func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model
 }
 
 // openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the family: node
-// ports are served on all addresses there, which hardly anybody means who gave a CIDR of the other family.
+// ports are served on all addresses there, which few users mean who give a CIDR of the other family.
 func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
 	if nodePorts.Primary || len(nodePorts.Prefixes) == 0 {
 		return nil

@@ -12,7 +12,7 @@ type Meaningless struct {
 	Field string
 	// Flag is its name on the command line, without dashes; empty if it is set in files alone.
 	Flag string
-	// Default is the value that kube-proxy has anyhow: whoever writes it out has not chosen anything.
+	// Default is the value that kube-proxy has anyhow: writing it out chooses nothing.
 	Default string
 	// Why is the reason in a few words.
 	Why string
@@ -88,7 +88,7 @@ var former = map[string]string{
 // WithoutMeaning returns every setting of kube-proxy that has no effect here.
 func WithoutMeaning() []Meaningless { return slices.Clone(meaningless) }
 
-// notes tells which fields of a file are set and have no effect, a line each.
+// notes lists which fields of a file are set and have no effect, a line each.
 func notes(c *Configuration) []string {
 	var lines []string
 	for _, setting := range meaningless {
@@ -119,7 +119,7 @@ func (m Meaningless) IsChosen(c *Configuration) bool {
 	case "", m.Default:
 		return false
 	case "0", "0s", "false":
-		return isPointer(m.Field) // kube-proxy cannot tell the others from one that is not set
+		return isPointer(m.Field) // in the others zero is the same as not being set
 	}
 	return true
 }

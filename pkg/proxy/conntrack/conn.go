@@ -76,7 +76,7 @@ func (c *Conn) Close() error {
 // Forget ends the UDP flows of the given frontends whose endpoint may not answer them, and returns how many it ended. Their next
 // packet is the first of a new flow. Frontends of other protocols are passed over, and without any of UDP nothing is read.
 //
-// The rules must have changed before. A frontend that is gone comes with nobody who may answer. A node port should come together
+// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port should come together
 // with the frontends that have an address of their own, the node's, and the same port number: they own the flows to that
 // address, which would otherwise be judged as the node port's.
 //

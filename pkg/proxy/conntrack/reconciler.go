@@ -21,7 +21,7 @@ const (
 	lastPass = 5 * time.Second
 )
 
-// Reconciler ends flows beside the work of those who change the rules: to read a large table takes longer than many changes.
+// Reconciler ends flows beside the work of changing the rules: to read a large table takes longer than many changes.
 type Reconciler struct {
 	forget func(context.Context, []selection.Flows, selection.Scope) (int, error)
 
@@ -62,29 +62,29 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	}
 }
 
-// Run looks at what is noted until ctx ends, and once more then. It tells of each pass, by the families that were looked at, and why
+// Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were looked at, and why
 // some flows may be left: those are looked at again a second later.
-func (r *Reconciler) Run(ctx context.Context, told func(passes map[model.Family]Pass, err error)) {
+func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
 	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPass)
 			defer cancel()
-			r.pass(last, told)
+			r.pass(last, report)
 			return
 		case <-r.noted:
 		case <-again:
 		}
 		again = nil
-		if !r.pass(ctx, told) {
+		if !r.pass(ctx, report) {
 			again = time.After(retryAfter)
 		}
 	}
 }
 
 // pass looks at everything that is pending, and reports whether nothing is left of it.
-func (r *Reconciler) pass(ctx context.Context, told func(map[model.Family]Pass, error)) bool {
+func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass, error)) bool {
 	pending, scope := r.take()
 	if len(pending) == 0 {
 		return true
@@ -106,7 +106,7 @@ func (r *Reconciler) pass(ctx context.Context, told func(map[model.Family]Pass, 
 		}
 		passes[family] = pass
 	}
-	told(passes, errors.Join(failures...))
+	report(passes, errors.Join(failures...))
 	return len(failures) == 0
 }
 

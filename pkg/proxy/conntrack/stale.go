@@ -11,13 +11,13 @@ import (
 
 // flow is what of a conntrack entry decides whether it stays.
 type flow struct {
-	client   netip.Addr     // who sent the first packet
+	client   netip.Addr     // the sender of the first packet
 	dialled  netip.AddrPort // where to, before any translation
 	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled itself if nothing was translated
-	inZone   bool           // it is in a conntrack zone, and not in the one that everybody shares
+	inZone   bool           // it is in a conntrack zone other than the default one
 }
 
-// verdicts tells which UDP flows are stale.
+// verdicts says which UDP flows are stale.
 type verdicts struct {
 	scope     selection.Scope
 	frontends map[netip.AddrPort]*permission // node ports by the unspecified address of their family
@@ -25,7 +25,7 @@ type verdicts struct {
 }
 
 // newVerdicts returns the verdicts that follow from the UDP frontends among flows. A frontend that is there twice has moved from
-// one Service to another: then whoever either of them permits may answer, in whichever order they come.
+// one Service to another: then the endpoints that either of them permits may answer, in whichever order they come.
 func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
 	for _, of := range flows {
@@ -52,7 +52,7 @@ func (v verdicts) isStale(f flow) bool {
 	case f.answerer == f.dialled:
 		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none do, it is
 		// not ours: the Service is gone, and perhaps a process of this machine answers.
-		// A zone is somebody else's: OVS keeps entries in its own that are never translated there.
+		// A zone belongs to another program: OVS keeps entries in its own that are never translated there.
 		return !f.inZone && (!of.inside.isEmpty() || !of.outside.isEmpty())
 	}
 	return true
@@ -71,7 +71,7 @@ func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
 	return of
 }
 
-// permission says who may answer the flows of one frontend.
+// permission says which endpoints may answer the flows of one frontend.
 type permission struct{ inside, outside endpoints }
 
 func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build tells the story of a decision that the cluster's own node made.
+// build explains a decision that the cluster's own node made.
 func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port {
 	service := decision.Service
 	port := Port{
@@ -62,7 +62,7 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	return list
 }
 
-// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses forbids nobody anything.
+// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses forbids nothing.
 func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil

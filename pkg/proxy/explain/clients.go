@@ -5,17 +5,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Clients is what the proxy was told about the clients of Services. It changes neither an endpoint nor a reason, but for whom they
+// Clients is what the settings say about the clients of Services. It changes neither an endpoint nor a reason, but for whom they
 // are and what the endpoint sees. The zero value recognizes pods in both families, and masquerades only where it must.
 type Clients struct {
-	// PodsUnknown holds the families in which nobody knows who is a pod, and why that is so: what stands behind a "because",
+	// PodsUnknown holds the families in which pods are not recognized, and why that is so: what stands behind a "because",
 	// without a full stop. Pods count as clients outside there.
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
 }
 
-// Ports tells the story of every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
+// Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
 // the order of the Service's ports, IPv4 before IPv6.
 func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 	names := cluster.ServiceNames()

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// trafficLines tells what is dialled, the ClusterIP or everything external, and below it what happens to connections.
+// trafficLines says what is dialled, the ClusterIP or everything external, and below it what happens to connections.
 func trafficLines(port Port, to string) []string {
 	lines := frontendLines(port.Frontends, to)
 	for _, traffic := range port.Traffic {
@@ -20,7 +20,7 @@ func trafficLines(port Port, to string) []string {
 	return lines
 }
 
-// frontendLines tells the kinds of the external frontends, below each other; of the ClusterIP the label has said it.
+// frontendLines lists the kinds of the external frontends, below each other; of the ClusterIP the label has said it.
 func frontendLines(frontends []Frontend, to string) []string {
 	var lines []string
 	width := 0
@@ -48,7 +48,7 @@ func sourceLines(allowed []string) []string {
 	return append([]string{sentence}, allowed...)
 }
 
-// affinityLines tells apart what is remembered apart: a client has one endpoint for each choice that serves somebody.
+// affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves clients.
 func affinityLines(port Port) []string {
 	if port.AffinitySeconds == 0 {
 		return nil
@@ -84,17 +84,17 @@ func healthLines(check *HealthCheck) []string {
 	if check == nil {
 		return nil
 	}
-	told := fmt.Sprintf("that %d endpoints on this node are ready.", check.LocalEndpoints)
+	answer := fmt.Sprintf("that %d endpoints on this node are ready.", check.LocalEndpoints)
 	switch check.LocalEndpoints {
 	case 0:
-		told = "to send nothing here: no endpoint on this node is ready."
+		answer = "to send nothing here: no endpoint on this node is ready."
 	case 1:
-		told = "that 1 endpoint on this node is ready."
+		answer = "that 1 endpoint on this node is ready."
 	}
-	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, told)}
+	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
 }
 
-// choiceLines tells the tier, if there is one, then the reason, then the endpoints.
+// choiceLines says the tier, if there is one, then the reason, then the endpoints.
 func choiceLines(choice Choice) []string {
 	var lines []string
 	if choice.Tier != "" {
@@ -107,7 +107,7 @@ func choiceLines(choice Choice) []string {
 	return lines
 }
 
-// excludedLines tells of each endpoint why it is left out, with the sentences below each other.
+// excludedLines says of each endpoint why it is left out, with the sentences below each other.
 func excludedLines(excluded []Excluded) []string {
 	width := 0
 	for _, e := range excluded {

@@ -16,15 +16,15 @@ var outcomeNames = [...]string{
 // outcomeLost is the outcome of a ClusterIP that another Service owns.
 const outcomeLost = "lost"
 
-// path is a way that connections take, as far as it can be told before it is known where they end.
+// path is a way that connections take, as far as it is known without where they end.
 type path struct {
 	subject string // "New connections to the ClusterIP"
 	policy  string // the policy that keeps them on this node, if one does
-	source  source // which address endpoints see as the client's; zero if it is not to be told
+	source  source // which address endpoints see as the client's; zero if it is not to be shown
 }
 
-// tell completes what is known of some traffic with where it goes.
-func (p path) tell(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
+// describe completes what is known of some traffic with where it goes.
+func (p path) describe(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
 	traffic.Choice = choiceCluster
 	if p.policy != "" {
 		traffic.Choice = choiceLocal
@@ -37,7 +37,7 @@ func (p path) tell(traffic Traffic, choice selection.Choice, outcome selection.O
 	return traffic
 }
 
-// predicate says what somebody who dials will see, and what the endpoint will.
+// predicate says what a client that dials will see, and what the endpoint will.
 func (p path) predicate(endpoints int, outcome selection.Outcome) string {
 	here, seen := "", p.source.seen
 	if p.policy != "" {
@@ -65,7 +65,7 @@ var (
 	kept        = source{"kept", "the client's own address"}
 	masqueraded = source{"masqueraded", "an address of this node instead of the client's"}
 	keptForPods = source{"keptForPods", "a pod's own address, or one of this node"}
-	// ofThisNode is masqueraded where nobody but this node can be the client.
+	// ofThisNode is masqueraded where only this node can be the client.
 	ofThisNode = source{masqueraded.word, "an address of this node"}
 )
 

@@ -20,7 +20,7 @@ type Port struct {
 	// ClusterIP on this port. Message is the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
-	// Traffic tells the same for all owned frontends, and for all clients that are not treated alike; never null.
+	// Traffic says the same for all owned frontends, and for all clients that are not treated alike; never null.
 	Traffic []Traffic `json:"traffic"`
 
 	// Cluster holds the endpoints for traffic that no policy keeps on the node; Local those for traffic that
@@ -32,10 +32,10 @@ type Port struct {
 	Excluded []Excluded `json:"excluded"`
 
 	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if this node
-	// is inside one of them, the LoadBalancerIPs themselves. Everybody else gets no answer there; the other frontends are open to
+	// is inside one of them, the LoadBalancerIPs themselves. Other clients get no answer there; the other frontends are open to
 	// all. Without any, so are the LoadBalancerIPs.
 	AllowedSources []string `json:"allowedSources,omitempty"`
-	// HealthCheck is what load balancers are told about the Service; nil if the Service has no healthCheckNodePort.
+	// HealthCheck is what load balancers read about the Service; nil if the Service has no healthCheckNodePort.
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity. It has
 	// one endpoint for all traffic of the same choice, whichever frontend it dials.
@@ -64,14 +64,14 @@ type LostFrontend struct {
 // Traffic is what happens to new connections of some clients to some frontends.
 type Traffic struct {
 	To string `json:"to"` // ClusterIP, or external: every other kind of frontend
-	// From says whose connections these are. It is everybody, unless externalTrafficPolicy Local makes a difference: then those of
-	// this node and of pods come from inside, all others from outside. In a family in which the proxy cannot tell who is a pod,
+	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference: then those of
+	// this node and of pods come from inside, all others from outside. In a family in which the proxy does not recognize pods,
 	// pods are outside too: the message says so and why, and the source of those from inside is masqueraded, not keptForPods.
 	From      string   `json:"from"`
 	Frontends []string `json:"frontends"` // their addresses, never null
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop
 	Message   string   `json:"message"`   // the outcome as a sentence
-	Choice    string   `json:"choice"`    // cluster or local: where the port tells the endpoints, or why there are none
+	Choice    string   `json:"choice"`    // cluster or local: where the port lists the endpoints, or why there are none
 	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or keptForPods, the
 	// former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP unless all its connections
 	// are masqueraded: it does not depend on the Service there, but on which clients the proxy takes for pods.
@@ -93,10 +93,10 @@ type Excluded struct {
 	Message  string `json:"message"` // the reason as a sentence
 }
 
-// HealthCheck is what this node tells load balancers that ask on the Service's healthCheckNodePort.
+// HealthCheck is what this node answers to load balancers that ask on the Service's healthCheckNodePort.
 type HealthCheck struct {
 	NodePort int `json:"nodePort"`
 	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in this
-	// family. With none, load balancers are told to send nothing here.
+	// family. With none, the answer is to send nothing here.
 	LocalEndpoints int `json:"localEndpoints"`
 }

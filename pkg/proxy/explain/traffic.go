@@ -10,9 +10,9 @@ const (
 	toClusterIP = "ClusterIP"
 	toExternal  = "external"
 
-	fromEverybody = "everybody"
-	fromOutside   = "outside"
-	fromInside    = "inside"
+	fromAll     = "everybody"
+	fromOutside = "outside"
+	fromInside  = "inside"
 
 	choiceCluster = "cluster"
 	choiceLocal   = "local"
@@ -44,24 +44,24 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 		path.policy = "internalTrafficPolicy"
 	}
 	choice, outcome := decision.Selection.ClusterIP()
-	return path.tell(Traffic{To: toClusterIP, From: fromEverybody, Frontends: frontends}, choice, outcome)
+	return path.describe(Traffic{To: toClusterIP, From: fromAll, Frontends: frontends}, choice, outcome)
 }
 
-// externalTraffic tells clients outside from those inside only where something different happens to them: those outside are
-// refused only if nobody serves anywhere, and then so is everybody. With externalTrafficPolicy Cluster everything is masqueraded,
+// externalTraffic separates clients outside from those inside only where something different happens to them: those outside are
+// refused only if no endpoint serves anywhere, and then so are all clients. With externalTrafficPolicy Cluster everything is masqueraded,
 // because the answers must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
-	everybody := path{subject: "New connections to the external frontends", source: masqueraded}
+	uniform := path{subject: "New connections to the external frontends", source: masqueraded}
 	insideChoice, insideOutcome := decision.Selection.ShortCircuit()
 	outsideChoice, outsideOutcome := decision.Selection.External()
-	all := Traffic{To: toExternal, From: fromEverybody, Frontends: frontends}
+	all := Traffic{To: toExternal, From: fromAll, Frontends: frontends}
 	if !decision.Service.ExternalTrafficLocal || outsideOutcome == selection.Refuse {
-		return []Traffic{everybody.tell(all, insideChoice, insideOutcome)}
+		return []Traffic{uniform.describe(all, insideChoice, insideOutcome)}
 	}
 	outside, inside := all, all
 	outside.From, inside.From = fromOutside, fromInside
 	return []Traffic{
-		c.outside(decision.Family).tell(outside, outsideChoice, outsideOutcome),
-		c.inside(decision.Family).tell(inside, insideChoice, insideOutcome),
+		c.outside(decision.Family).describe(outside, outsideChoice, outsideOutcome),
+		c.inside(decision.Family).describe(inside, insideChoice, insideOutcome),
 	}
 }

@@ -18,8 +18,8 @@ const listAttempts = 10
 // link-local address is without its interface. The list is never nil, even if it is empty.
 //
 // The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether it is
-// tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early promises nothing to
-// anybody, and a node port works from the moment in which the kernel takes the first one.
+// tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early promises nothing,
+// and a node port works from the moment in which the kernel takes the first one.
 func list(handle *netlink.Handle) ([]netip.Addr, error) {
 	for range listAttempts {
 		found, err := handle.AddrList(nil, netlink.FAMILY_ALL)

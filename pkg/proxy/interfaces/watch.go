@@ -20,7 +20,7 @@ const (
 )
 
 // lookAgain is how long after the newest notification the addresses are listed once more. When an interface goes down the kernel
-// tells of its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it lists without waiting for
+// reports its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it lists without waiting for
 // that.
 const lookAgain = time.Second
 
@@ -34,9 +34,9 @@ const (
 // an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again whenever they are
 // others than before, until ctx ends, and then returns nil. A delivery is never nil, even if it is empty. Addresses that change
 // within a few milliseconds are delivered together. What was delivered must not be changed; the next delivery waits until deliver
-// returns, and then tells what is true by then.
+// returns, and then holds what is true by then.
 //
-// The error says why the addresses could not be listed at the start. Whatever fails later is logged and tried again.
+// The error says why the addresses could not be listed at the start. What fails later is logged and tried again.
 //
 // The interfaces are those of the network namespace in which the calling thread is.
 func Watch(ctx context.Context, log *slog.Logger, deliver func([]netip.Addr)) error {

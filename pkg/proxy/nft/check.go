@@ -76,7 +76,7 @@ func tryTable(s *socket, family model.Family, flags uint32) error {
 	if err := s.send(e.b); err != nil {
 		return err
 	}
-	//nolint:forbidigo // nobody waits: the kernel has answered when send returns
+	//nolint:forbidigo // no wait: the kernel has answered when send returns
 	outcome, err := s.outcome(context.Background(), 0, 1)
 	if err != nil {
 		return err

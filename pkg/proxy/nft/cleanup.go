@@ -23,7 +23,7 @@ func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for range readAttempts {
 		deleted, err = c.deleteTables(ctx)
-		if !errors.Is(err, unix.ENOENT) { // somebody else was faster: look again
+		if !errors.Is(err, unix.ENOENT) { // another process was faster: look again
 			break
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // Options say how to connect.
 type Options struct {
-	// Owned asks for tables that nobody else can change, where the kernel can keep such a table alive without its owner (6.9 and
+	// Owned asks for tables that no other process can change, where the kernel can keep such a table alive without its owner (6.9 and
 	// newer). See Conn.Owned.
 	Owned bool
 }
@@ -67,7 +67,7 @@ func (c *Conn) open(options Options) (err error) {
 	return err
 }
 
-// Owned reports whether the tables that this connection adds belong to it: the kernel lets nobody else change them while the
+// Owned reports whether the tables that this connection adds belong to it: the kernel lets no other process change them while the
 // connection is open, and keeps them when it closes, for the next to adopt.
 func (c *Conn) Owned() bool { return c.owned }
 

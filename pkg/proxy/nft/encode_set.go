@@ -65,7 +65,7 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	return nil
 }
 
-// fieldSizes tells the kernel where the fields of a key are, each of which may be a range (kernel 5.6).
+// fieldSizes describes to the kernel where the fields of a key are, each of which may be a range (kernel 5.6).
 func (e *encoder) fieldSizes(family model.Family, key []ruleset.Type) {
 	description := e.nest(unix.NFTA_SET_DESC)
 	fields := e.nest(setDescConcat)

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// setCount is NFTA_SET_COUNT, the number of elements that the kernel tells along with a set (6.16 and newer).
+	// setCount is NFTA_SET_COUNT, the number of elements that the kernel sends along with a set (6.16 and newer).
 	setCount = 20
 	// readAttempts is how often something that changes while it is being read is read again.
 	readAttempts = 6
@@ -49,7 +49,7 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 	return elements, nil
 }
 
-// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are although nobody writes, while a
+// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer, while a
 // hash table is growing: elements are then missing or there twice. So the number must be what the kernel says. Where it does not
 // say so, nothing at all may have changed meanwhile, in any table; a set of ranges is no hash table. A set that packets fill is
 // different a moment later anyway.
@@ -112,8 +112,8 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()
-		if told, ok := numberOf(body, setCount); ok {
-			count = int(told)
+		if number, ok := numberOf(body, setCount); ok {
+			count = int(number)
 		}
 		return nil
 	})

@@ -20,19 +20,19 @@ import (
 const (
 	// watchBuffer is how much the kernel keeps of what others change until we read it.
 	watchBuffer = 4 << 20
-	// quietElements is the size from which a batch is sent without listening. While anybody listens, the kernel builds a notification
+	// quietElements is the size from which a batch is sent without listening. While any process listens, the kernel builds a notification
 	// for each element, even those that a filter drops: 255 ms instead of 62 for a hundred thousand.
 	quietElements = 1000
 )
 
-// ForeignChange is a transaction of somebody else that touched our tables.
+// ForeignChange is a transaction of another process that touched our tables.
 type ForeignChange struct {
 	// Families are the families whose table was touched. All of them if Lost is set.
 	Families []model.Family
 	// PID and Process are the process that did it, as the kernel knows it; zero and empty if Lost is set.
 	PID     uint32
 	Process string
-	// Lost reports that something may have happened which the kernel could not tell: assume that everything changed.
+	// Lost reports that something may have happened which the kernel could not report: assume that everything changed.
 	Lost bool
 }
 
@@ -73,7 +73,7 @@ func othersThan(port uint32) []bpf.Instruction {
 }
 
 // Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and then returns
-// nil. What packets learn and what expires is no such change. Nobody can touch a table that is owned: then there is only waiting.
+// nil. What packets learn and what expires is no such change. No other process can touch a table that is owned: then there is only waiting.
 //
 // There may be one Watch at a time.
 func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
@@ -129,7 +129,7 @@ func (w *watcher) missed() {
 	w.socket.interrupt()
 }
 
-// quietly sends a large batch without listening meanwhile. Whether somebody else changed something in the gap is seen from
+// quietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is seen from
 // the generation: it must be the one before and our own.
 func (c *Conn) quietly(ctx context.Context, send func() error) error {
 	before, err := c.reader.generation(ctx)

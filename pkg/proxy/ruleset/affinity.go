@@ -87,7 +87,7 @@ func (p *Port) affinityMaps(suffix string, slots []netip.AddrPort) []AffinityMap
 	return maps
 }
 
-// affinityVerdict leads a frontend to its chain; false if it has none, because clients are not remembered or nobody serves them.
+// affinityVerdict leads a frontend to its chain; false if it has none, because clients are not remembered or no endpoint serves them.
 func (p *Port) affinityVerdict(frontend *Frontend, kind VerdictKind, prefix string) (Verdict, bool) {
 	if p.Affinity == 0 || !frontend.Class.isBalanced() || len(p.Cluster)+len(p.Local) == 0 {
 		return Verdict{}, false
@@ -153,7 +153,7 @@ func (p *Port) learnChain(view affinityView) Chain {
 	return chain
 }
 
-// choiceChain leads clients from outside to the local view and all others to the view of all nodes. A view that nobody serves has
+// choiceChain leads clients from outside to the local view and all others to the view of all nodes. A view without endpoints has
 // no chain.
 func (p *Port) choiceChain(prefix string, views []affinityView, outside Rule) Chain {
 	verdict := func(suffix string) Do {

@@ -10,7 +10,7 @@ import (
 type Config struct {
 	// Families are the families that get a table.
 	Families []model.Family
-	// LocalTraffic tells this node's pods from everybody else.
+	// LocalTraffic distinguishes this node's pods from other clients.
 	LocalTraffic LocalTraffic
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
@@ -18,8 +18,8 @@ type Config struct {
 	NodePorts model.NodePortAddresses
 }
 
-// LocalTraffic tells the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three ways is set. In a
-// family without any, nobody knows who is a pod: nothing that is sent to a ClusterIP is masqueraded, and pods that dial an
+// LocalTraffic distinguishes the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three ways is set. In a
+// family without any, pods are not recognized: nothing that is sent to a ClusterIP is masqueraded, and pods that dial an
 // external address count as outside.
 type LocalTraffic struct {
 	// Prefixes are the pods' addresses, at most one prefix a family: modes ClusterCIDR and NodeCIDR.
@@ -36,15 +36,15 @@ type LocalTraffic struct {
 type Surroundings struct {
 	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family in which all local ones do.
 	NodePortAddrs []netip.Addr
-	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that nobody has is dropped.
+	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that no Service has is dropped.
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector can tell;
+// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector recognizes it;
 // none without a detector for the family.
 //
 // Over a bridge, br_netfilter leads packets through postrouting without the interface that they have come by. They are from
-// one pod to another then, and so are not taken for somebody else's; nor are those of the node itself, which is tested for.
+// one pod to another then, and so are taken for pods'; so are those of the node itself, which is tested for.
 func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement {
 	switch {
 	case l.Interface != "":
@@ -60,7 +60,7 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 	return nil
 }
 
-// byInterface reports whether pods are told by the interface that their packets come by.
+// byInterface reports whether pods are recognized by the interface that their packets come by.
 func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
 // outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same in every

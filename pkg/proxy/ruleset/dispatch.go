@@ -42,8 +42,8 @@ func drawChain(family model.Family, config Config, class Class) Chain {
 	return chain
 }
 
-// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: whoever sent the
-// packet here will notice that this node has no endpoint (KEP-2086).
+// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: the load balancer that sent
+// the packet here will notice that this node has no endpoint (KEP-2086).
 func drawForOutside(outside Rule, slots int) Rule {
 	if slots == 0 {
 		return append(outside, Do{Verdict{Kind: Drop}})

@@ -113,5 +113,5 @@ func (c Class) isBalanced() bool { return c.isSplit() || c&0xff000000 == balance
 // slots returns the number of slots, for pods and the node if the class is split.
 func (c Class) slots() int { return int(c & MaxSlots) }
 
-// localSlots returns the number of slots for everybody else, if the class is split.
+// localSlots returns the number of slots for all other clients, if the class is split.
 func (c Class) localSlots() int { return int(c >> 16 & MaxLocalSlots) }

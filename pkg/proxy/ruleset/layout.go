@@ -38,7 +38,7 @@ var (
 //	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
-//	nat-postrouting               an address inside a ServiceCIDR that nobody translated: drop
+//	nat-postrouting               an address inside a ServiceCIDR that was not translated: drop
 //	nat-postrouting               give the priority back that carried the slot
 //	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
 //	nat-postrouting               masquerading
@@ -133,7 +133,7 @@ func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}
 // learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because its key is
 // protocol and port alone: a connection to another frontend with that port number must not be taken for it.
 //
-// Nothing is learned but one of the port's own endpoints, for somebody else may have translated the connection.
+// Nothing is learned but one of the port's own endpoints, for another program may have translated the connection.
 func learnRules(family model.Family, config Config) []Rule {
 	answered := InSet{Key: append(slices.Clone(originallyDialled), ReplySourceAddr), Set: StickyEndpoints}
 	rules := eachProtocol(answered, VerdictOf{Key: originallyDialled, Map: Learn})
@@ -170,7 +170,7 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
 }
 
-// unlessNodePortAddr leaves connections alone that somebody else translated from an address that serves no node ports. Where all
+// unlessNodePortAddr leaves connections alone that another program translated from an address that serves no node ports. Where all
 // addresses serve them, there is none.
 func unlessNodePortAddr(family model.Family, config Config) []Rule {
 	if config.NodePorts.All(family) {

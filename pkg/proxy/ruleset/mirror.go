@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Mirror is what the kernel holds, as far as accepted commits have told. It is changed only by Accept, after the kernel
+// Mirror is what the kernel holds, as far as accepted commits say. It is changed only by Accept, after the kernel
 // took the batch of a Plan; a plan that failed leaves it as it was.
 //
 // A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of several
@@ -20,7 +20,7 @@ type Mirror struct {
 	elements map[elementKey]sharedElement
 	chains   map[objectKey]ownedChain
 	sets     map[objectKey]Set
-	// late elements and leftover chains and sets belong to nobody any more and still have to be swept out of the kernel.
+	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the kernel.
 	late           map[elementKey]Element
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
@@ -150,7 +150,7 @@ func (m *Mirror) acceptSets(plan *Plan) {
 	}
 }
 
-// Sweep returns the next batch that removes what nobody owns any more; an empty one if there is nothing left. Swept must
+// Sweep returns the next batch that removes what no Service owns any more; an empty one if there is nothing left. Swept must
 // follow its commit, and another Sweep.
 //
 // Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2 call a

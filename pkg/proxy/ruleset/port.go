@@ -31,7 +31,7 @@ type Frontend struct {
 	Class Class
 	// External: externalTrafficPolicy governs it. Local: the policy that governs it is Local.
 	External, Local bool
-	// Sources are who may dial it. Empty: everybody.
+	// Sources are the clients that may dial it. Empty: all.
 	Sources []netip.Prefix
 }
 
@@ -95,7 +95,7 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 		_, outcome = selected.ShortCircuit()
 	}
 	if frontend.External && frontend.Local {
-		// Clients outside are refused only if nobody serves anywhere, and then so is everybody.
+		// Clients outside are refused only if no endpoint serves anywhere, and then so are all clients.
 		if _, outside := selected.External(); outside != selection.Refuse {
 			return SplitClass(len(p.Local), len(p.Cluster))
 		}
@@ -118,7 +118,7 @@ func (p *Port) inside(frontend *Frontend) []netip.AddrPort {
 	return p.Cluster
 }
 
-// outside returns the endpoints of a frontend for everybody else, if they are others.
+// outside returns the endpoints of a frontend for all other clients, if they are others.
 func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
 	if frontend.Class.isSplit() {
 		return p.Local

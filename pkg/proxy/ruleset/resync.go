@@ -98,7 +98,7 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 	return chains
 }
 
-// noteLeftovers remembers what the kernel has and nobody wants, to be swept after the commit.
+// noteLeftovers remembers what the kernel has and no Service wants, to be swept after the commit.
 func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chain) {
 	for _, name := range found.Chains {
 		m.leftoverChains[objectKey{family, name}] = true

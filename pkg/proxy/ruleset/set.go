@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TableName is the name of our table in each family. Nobody else's table has it, and we never touch another.
+// TableName is the name of our table in each family. No other program's table has it, and we touch no other table.
 const TableName = "vicinity"
 
 // Type is nft's data type of one field of a key or of a value.

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// answer is what a load balancer is told about a Service in one family, but for the proxy's own health, which is asked for each
+// answer is what a load balancer reads about a Service in one family, but for the proxy's own health, which is asked for each
 // answer anew.
 type answer struct {
 	service   model.ObjectName
@@ -29,7 +29,7 @@ type pageService struct {
 	Name      string `json:"name"`
 }
 
-// write writes the whole answer. Only an asker that has gone can make the write fail, and then there is nobody to tell.
+// write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an error.
 func (a answer) write(w http.ResponseWriter, isHealthy bool) {
 	body, err := json.MarshalIndent(page{
 		Service:             pageService{Namespace: a.service.Namespace, Name: a.service.Name},

@@ -25,7 +25,7 @@ type server struct {
 	end context.CancelFunc
 }
 
-// start binds an address. Whoever connects is answered from now on until the server ends; values of ctx are kept, not its end.
+// start binds an address. Clients are answered from now on until the server ends; values of ctx are kept, not its end.
 func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first answer) (*server, error) {
 	bound, err := listen(ctx, addr)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first answer) 
 	return started, nil
 }
 
-// hasEnded reports whether nobody listens any more.
+// hasEnded reports whether the server has stopped listening.
 func (s *server) hasEnded() bool {
 	select {
 	case <-s.listener.closed:
@@ -57,7 +57,7 @@ func (s *server) hasEnded() bool {
 	}
 }
 
-// listener is a listener that tells when it has been closed.
+// listener is a listener that signals when it has been closed.
 type listener struct {
 	net.Listener
 	closed chan struct{}
@@ -86,7 +86,7 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 }
 
 // freebind lets an address be bound that may not be used yet, or not any more. An IPv6 address is tentative for a second or more
-// after it was added; the server is there when that is over, and nobody has to try again.
+// after it was added; the server is there when that is over, without another try.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND
 	if network == "tcp6" {

@@ -27,8 +27,8 @@ func (s *Status) Handler(now func() time.Time) http.Handler {
 	return mux
 }
 
-// answer writes a page and returns its HTTP status. Only an asker that has gone can make the write fail, and then there is nobody to
-// tell.
+// answer writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no client reads
+// an error.
 func answer(w http.ResponseWriter, well bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {

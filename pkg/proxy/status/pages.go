@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pages is what there is to tell. All fields but Profiling must be set.
+// Pages is what the pages show. All fields but Profiling must be set.
 type Pages struct {
 	Metrics http.Handler // /metrics
 	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
@@ -19,8 +19,8 @@ type Pages struct {
 	Build  Build
 	Began  time.Time        // when the process did
 	Now    func() time.Time // the clock
-	Logged func(error)      // told why a page could not be made
-	// Profiling serves /debug/pprof. Whoever may ask for a profile may slow the process down, and see its memory.
+	Logged func(error)      // called with why a page could not be made
+	// Profiling serves /debug/pprof. A client that asks for a profile slows the process down, and sees its memory.
 	Profiling bool
 }
 
@@ -53,10 +53,10 @@ func (p Pages) Handler() http.Handler {
 	return mux
 }
 
-// alive answers whoever asks whether anybody listens here. Whether the proxy is well is said on the health address.
+// alive answers that the server listens. Whether the proxy is well is said on the health address.
 func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
 
-// writeText writes a page. Only an asker that has gone can make the write fail, and then there is nobody to tell.
+// writeText writes a page. Only a client that has gone can make the write fail, and then no client reads an error.
 func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -11,16 +11,16 @@ import (
 // DefaultPendingTimeout is kube-proxy's: twice the sync period, which is 30 s by default.
 const DefaultPendingTimeout = 60 * time.Second
 
-// Status is what the proxy has told about its work. The zero Status is that of a proxy that has not begun. Its methods may be
+// Status is what the proxy has reported about its work. The zero Status is that of a proxy that has not begun. Its methods may be
 // called at the same time from several goroutines; its fields are settings, which are made before that.
 //
-// The moments that it is told and asked about should carry a monotonic clock reading, as those of time.Now do: then nothing that
+// The moments that it is given should carry a monotonic clock reading, as those of time.Now do: then nothing that
 // happens to the machine's date changes a verdict.
 type Status struct {
 	// PendingTimeout is how long a change may wait for a successful sync before the proxy counts as unhealthy; zero for
 	// DefaultPendingTimeout.
 	PendingTimeout time.Duration
-	// Answered is told of each answer that Handler gave: the path and the HTTP status. It may be nil.
+	// Answered is called for each answer that Handler gave, with the path and the HTTP status. It may be nil.
 	Answered func(path string, code int)
 
 	mu     sync.Mutex
@@ -41,7 +41,7 @@ type record struct {
 
 // eligibility is whether load balancers may use the node. Until the node is known they may not.
 type eligibility struct {
-	told     bool
+	known    bool
 	eligible bool
 	why      string
 }
@@ -91,7 +91,7 @@ func (s *Status) Problems(problems []string) {
 func (s *Status) NodeEligibility(eligible bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.eligibility = eligibility{told: true, eligible: eligible, why: why}
+	s.record.eligibility = eligibility{known: true, eligible: eligible, why: why}
 }
 
 // WatchInterrupted says that the API server has not been heard about a resource since then, and why. The rules in the kernel stay right
@@ -111,7 +111,7 @@ func (s *Status) WatchResumed(resource string) {
 	s.record.interruptions = s.record.interruptionsBut(resource)
 }
 
-// Verdict judges what the proxy has told, at a given moment.
+// Verdict judges what the proxy has reported, at a given moment.
 func (s *Status) Verdict(now time.Time) Verdict {
 	s.mu.Lock()
 	r := s.record // its slices are never changed, only replaced

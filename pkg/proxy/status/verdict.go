@@ -38,7 +38,7 @@ type Interruption struct {
 	Reason   string    `json:"reason"`
 }
 
-// The reason while nobody has said whether the node is eligible.
+// The reason until it is known whether the node is eligible.
 const nodeUnknown = "the Node object is not known yet"
 
 // verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. Both families are changed in the same
@@ -57,7 +57,7 @@ func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
 		Interruptions: r.interruptions,
 		Refused:       r.refused,
 	}
-	if !r.eligibility.told {
+	if !r.eligibility.known {
 		verdict.NotEligible = nodeUnknown
 	}
 	return verdict

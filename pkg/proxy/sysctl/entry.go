@@ -79,7 +79,7 @@ func check(root string, want Want) Result {
 	return result
 }
 
-// write never creates a file: below /proc/sys nobody can, and elsewhere it would be none of the kernel's.
+// write never creates a file: below /proc/sys no process can, and elsewhere it would be none of the kernel's.
 func (r *Result) write(root string) {
 	file, err := os.OpenFile(path(root, r.Want.Name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {

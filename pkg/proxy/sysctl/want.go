@@ -53,7 +53,7 @@ type Conntrack struct {
 
 // Wants returns the kernel settings that these are, on a machine with so many cores.
 //
-// kube-proxy also lowers the number of connections to its own. Here a larger one stays: whoever raised it knew why, and lowering it
+// kube-proxy also lowers the number of connections to its own. Here a larger one stays: it was raised for a reason, and lowering it
 // makes the kernel drop connections.
 func (c Conntrack) Wants(cores int) []Want {
 	var wants []Want

@@ -123,10 +123,10 @@ func (f *settingFlags) resolve() error {
 	for _, flag := range f.given {
 		errs = append(errs, config.Set(f.configuration, flag.field, flag.text))
 	}
-	var mistakes []config.Mistake
-	f.settings, mistakes = config.Resolve(f.configuration)
-	for _, mistake := range mistakes {
-		errs = append(errs, fmt.Errorf("%s: %s", nameOf(mistake.Field), mistake.Reason))
+	var fieldErrors []config.FieldError
+	f.settings, fieldErrors = config.Resolve(f.configuration)
+	for _, fieldError := range fieldErrors {
+		errs = append(errs, fmt.Errorf("%s: %s", nameOf(fieldError.Field), fieldError.Reason))
 	}
 	return errors.Join(append(errs, f.linksWithoutMode())...)
 }

@@ -60,16 +60,16 @@ func (c Connection) address() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := c.fromKubeconfig()
+	config, err := c.loadKubeconfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
 	}
 	return config, nil
 }
 
-// fromKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading would: a file that
+// loadKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading would: a file that
 // is being written is empty for a moment.
-func (c Connection) fromKubeconfig() (*rest.Config, error) {
+func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
 	loaded, err := rules.Load()
 	if err != nil {

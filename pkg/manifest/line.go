@@ -13,7 +13,7 @@ func (p *Part) LineOf(field string) int {
 	if p.lines == nil {
 		return p.Line
 	}
-	return p.lines.of(p.Field(field))
+	return p.lines.line(p.Field(field))
 }
 
 // lines finds the lines of fields in one document.
@@ -24,8 +24,8 @@ type lines struct {
 	root   *yaml.Node // nil if the text could not be read this way: every field is then on the first line
 }
 
-// of returns the line of the field at a path in the document.
-func (l *lines) of(path string) int {
+// line returns the line of the field at a path in the document.
+func (l *lines) line(path string) int {
 	if !l.isRead {
 		l.isRead, l.root = true, parseNodes(l.text)
 		l.text = nil

@@ -35,18 +35,18 @@ func ParseKeys(value string) ([]Key, error) {
 }
 
 func parseEntries(entries []string) ([]Key, error) {
-	var faults KeyErrors
+	var errs KeyErrors
 	keys := make([]Key, 0, len(entries))
 	for i, entry := range entries {
 		key := Key(strings.TrimSpace(entry))
-		if fault, found := checkEntry(key, keys, i == len(entries)-1); found {
-			fault.Entry, fault.Position = string(key), i+1
-			faults = append(faults, fault)
+		if err, found := checkEntry(key, keys, i == len(entries)-1); found {
+			err.Entry, err.Position = string(key), i+1
+			errs = append(errs, err)
 		}
 		keys = append(keys, key)
 	}
-	if len(faults) > 0 {
-		return nil, faults
+	if len(errs) > 0 {
+		return nil, errs
 	}
 	return keys, nil
 }
@@ -70,10 +70,10 @@ func checkEntry(key Key, earlier []Key, last bool) (KeyError, bool) {
 			Remedy: "move it to the end",
 		}, !last
 	}
-	if faults := content.IsLabelKey(string(key)); len(faults) > 0 {
+	if reasons := content.IsLabelKey(string(key)); len(reasons) > 0 {
 		return KeyError{
 			Rule:   LabelKey,
-			Cause:  "is not a label key: " + strings.Join(faults, "; "),
+			Cause:  "is not a label key: " + strings.Join(reasons, "; "),
 			Remedy: remedyFor(key),
 		}, true
 	}

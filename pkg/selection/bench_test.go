@@ -41,11 +41,11 @@ var benchmarks = []struct {
 
 func BenchmarkSelect(b *testing.B) {
 	for _, benchmark := range benchmarks {
-		service, endpoints, from := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
+		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
 		b.Run(benchmark.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if got := Select(&service, false, endpoints, from); len(got.Cluster.Endpoints) != benchmark.chosen {
+				if got := Select(&service, false, endpoints, viewpoint); len(got.Cluster.Endpoints) != benchmark.chosen {
 					b.Fatalf("%d endpoints are chosen, want %d", len(got.Cluster.Endpoints), benchmark.chosen)
 				}
 			}
@@ -55,8 +55,8 @@ func BenchmarkSelect(b *testing.B) {
 
 func TestSelectAllocatesAtMostOnceForAChoice(t *testing.T) {
 	for _, benchmark := range benchmarks {
-		service, endpoints, from := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
-		got := testing.AllocsPerRun(100, func() { Select(&service, false, endpoints, from) })
+		service, endpoints, viewpoint := withKeys(model.Service{}, benchmark.keys), crowd(benchmark.hints), viewFrom(fleet)
+		got := testing.AllocsPerRun(100, func() { Select(&service, false, endpoints, viewpoint) })
 		if got != benchmark.allocs {
 			t.Errorf("%s: %v allocations, want %v", benchmark.name, got, benchmark.allocs)
 		}

@@ -5,10 +5,10 @@ import "github.com/vicinity-proxy/vicinity/pkg/model"
 // Decision is a selection together with what was decided about and from what: all that its readers need.
 type Decision struct {
 	// From is where the decision was made: the node it holds for, and what was known there of others.
-	From    Viewpoint
-	Service *model.Service
-	Port    model.ServicePort
-	Family  model.Family
+	Viewpoint Viewpoint
+	Service   *model.Service
+	Port      model.ServicePort
+	Family    model.Family
 	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
 	Owned     []model.PortFrontend
 	Lost      []model.LostFrontend
@@ -23,17 +23,17 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 	if service == nil {
 		return nil
 	}
-	from := viewFromSelf(cluster)
+	viewpoint := viewFromSelf(cluster)
 	var decisions []Decision
 	for _, port := range service.Ports {
 		for _, family := range families {
 			if _, ok := service.ClusterIP(family); !ok {
 				continue
 			}
-			decision := Decision{From: from, Service: service, Port: port, Family: family}
+			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints = model.Endpoints(port, family, cluster.SlicesOf(name))
-			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, from)
+			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
 			decisions = append(decisions, decision)
 		}
 	}

@@ -164,8 +164,8 @@ func TestDecideLooksFromTheClustersOwnNode(t *testing.T) {
 		t.Errorf("after the node and its endpoint moved to zone b: endpoints %q, want %q", got, "1 3")
 	}
 	for decision, zone := range map[*Decision]string{&local: "a", &moved: "b"} {
-		if got := decision.From.Node.Labels[string(policy.Zone)]; decision.From.Node.Name != "node-1" || got != zone {
-			t.Errorf("a decision was made from %s in zone %q, want node-1 in zone %q", decision.From.Node.Name, got, zone)
+		if got := decision.Viewpoint.Node.Labels[string(policy.Zone)]; decision.Viewpoint.Node.Name != "node-1" || got != zone {
+			t.Errorf("a decision was made from %s in zone %q, want node-1 in zone %q", decision.Viewpoint.Node.Name, got, zone)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (d Decision) Exclusions() []Exclusion {
 	var exclusions []Exclusion
 	for i := range d.Endpoints {
 		if endpoint := &d.Endpoints[i]; !chosen[endpoint.Addr] {
-			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.Selection.whyExcluded(endpoint, d.From)})
+			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.Selection.whyExcluded(endpoint, d.Viewpoint)})
 		}
 	}
 	return exclusions
@@ -30,12 +30,12 @@ func (d Decision) Exclusions() []Exclusion {
 
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each policy
 // has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
-func (s Selection) whyExcluded(endpoint *model.PortEndpoint, from Viewpoint) Reason {
+func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint) Reason {
 	reason, endpointPhase := s.Cluster.Reason, phaseOf(endpoint)
 	switch {
 	case endpointPhase == phaseNever:
 		return Reason{Code: NotReady}
-	case s.Local != nil && from.isHere(endpoint):
+	case s.Local != nil && viewpoint.isHere(endpoint):
 		// The local choice is ready ones then, for whatever reason the cluster choice leaves it out besides.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterNotUsed:
@@ -43,7 +43,7 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, from Viewpoint) Rea
 	case reason.Code == NodeHasNoTopologyLabel:
 		return reason
 	case reason.Code == NoTopologyMatch || reason.Code == MatchedTopologyKeyTerminating:
-		return from.whyNoMatch(endpoint, policy.Key(reason.Key))
+		return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
 	case endpointPhase == phaseTerminating:
 		// The chosen ones are ready: where terminating ones are chosen without a key, none of them is left out.
 		return Reason{Code: TerminatingNotNeeded}
@@ -52,7 +52,7 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, from Viewpoint) Rea
 	case s.Cluster.Tier == TierForZones:
 		return hintedElsewhere(TierForZones, endpoint.HintZones)
 	}
-	return from.whyNoMatch(endpoint, policy.Key(reason.Key))
+	return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
 }
 
 func hintedElsewhere(kind string, places []string) Reason {

@@ -111,14 +111,14 @@ func TestExclusions(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			endpoints, from := parseEndpoints(t, test.endpoints), viewFrom(fleet)
+			endpoints, viewpoint := parseEndpoints(t, test.endpoints), viewFrom(fleet)
 			var want []Exclusion
 			for _, endpoint := range endpoints {
 				if reason, ok := test.want[numbers([]model.PortEndpoint{endpoint})]; ok {
 					want = append(want, Exclusion{Endpoint: endpoint.Addr, Reason: reason})
 				}
 			}
-			got := Decision{From: from, Endpoints: endpoints, Selection: choose(&test.service, endpoints, from)}.Exclusions()
+			got := Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: choose(&test.service, endpoints, viewpoint)}.Exclusions()
 			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(Exclusion{})); diff != "" {
 				t.Errorf("exclusions differ (-want +got):\n%s", diff)
 			}
@@ -128,12 +128,12 @@ func TestExclusions(t *testing.T) {
 
 // TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut, wherever in the choice it is repeated.
 func TestAnEndpointThatIsChosenSeveralTimesIsNoReasonToLeaveOthersOut(t *testing.T) {
-	endpoints, from := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
-	selection := choose(&externalLocal, endpoints, from)
+	endpoints, viewpoint := parseEndpoints(t, "1* 2* 3@node-2 4@node-2 5!*"), viewFrom(fleet)
+	selection := choose(&externalLocal, endpoints, viewpoint)
 	selection.Cluster.Endpoints = parseEndpoints(t, "2* 2* 3@node-2 2* 3@node-2")
 	selection.Local.Endpoints = parseEndpoints(t, "1* 1* 2*")
 	var left []model.PortEndpoint
-	for _, exclusion := range (Decision{From: from, Endpoints: endpoints, Selection: selection}).Exclusions() {
+	for _, exclusion := range (Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		left = append(left, model.PortEndpoint{Addr: exclusion.Endpoint})
 	}
 	if got := numbers(left); got != "4 5" {

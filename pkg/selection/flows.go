@@ -22,19 +22,19 @@ type Flows struct {
 // Flows returns, for each frontend that leads to the port, who may answer its flows.
 func (d Decision) Flows() []Flows {
 	anywhere := serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return d.From.allows(d.Service.Topology.Keys, endpoint)
+		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 	})
-	here := serving(d.Endpoints, d.From.isHere)
+	here := serving(d.Endpoints, d.Viewpoint.isHere)
 	flows := make([]Flows, 0, len(d.Owned))
 	for _, frontend := range d.Owned {
-		of := Flows{Frontend: frontend.Frontend, Inside: anywhere, Outside: anywhere}
+		one := Flows{Frontend: frontend.Frontend, Inside: anywhere, Outside: anywhere}
 		switch external := frontend.Kind.IsExternal(); {
 		case !external && d.Service.InternalTrafficLocal:
-			of.Inside, of.Outside = here, here
+			one.Inside, one.Outside = here, here
 		case external && d.Service.ExternalTrafficLocal:
-			of.Outside = here
+			one.Outside = here
 		}
-		flows = append(flows, of)
+		flows = append(flows, one)
 	}
 	return flows
 }

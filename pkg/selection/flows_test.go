@@ -84,8 +84,8 @@ func TestFlows(t *testing.T) {
 			service, port := test.service, model.ServicePort{Protocol: model.UDP, Port: 53, NodePort: 30053}
 			service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")
 			service.LoadBalancerIPs = decideAddrs("203.0.113.1")
-			from, endpoints := viewFrom(fleet), parseEndpoints(t, test.endpoints)
-			decision := Decision{From: from, Service: &service, Port: port, Endpoints: endpoints}
+			viewpoint, endpoints := viewFrom(fleet), parseEndpoints(t, test.endpoints)
+			decision := Decision{Viewpoint: viewpoint, Service: &service, Port: port, Endpoints: endpoints}
 			decision.Owned = service.Frontends(port, model.IPv4)
 			got := map[string]kept{}
 			for _, flows := range decision.Flows() {

@@ -21,13 +21,13 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 	if service == nil || service.HealthCheckNodePort == 0 {
 		return HealthCheck{}, false
 	}
-	from := viewFromSelf(cluster)
+	viewpoint := viewFromSelf(cluster)
 	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
 	for _, addr := range service.ClusterIPs {
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
 		for _, port := range service.Ports {
 			for _, endpoint := range model.Endpoints(port, family, cluster.SlicesOf(name)) {
-				if endpoint.Ready && from.isHere(&endpoint) {
+				if endpoint.Ready && viewpoint.isHere(&endpoint) {
 					ready[endpoint.Addr.Addr()] = true
 				}
 			}

@@ -105,8 +105,8 @@ func TestHints(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			from := viewFrom(map[string]string{"node-1": test.labels})
-			got := Select(&model.Service{}, false, parseEndpoints(t, test.endpoints), from).Cluster
+			viewpoint := viewFrom(map[string]string{"node-1": test.labels})
+			got := Select(&model.Service{}, false, parseEndpoints(t, test.endpoints), viewpoint).Cluster
 			if diff := cmp.Diff(test.want, numbers(got.Endpoints)); diff != "" {
 				t.Errorf("endpoints differ (-want +got):\n%s", diff)
 			}

@@ -9,15 +9,15 @@ import (
 // serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
-func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, from Viewpoint) Choice {
+func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	for _, wanted := range [...]phase{phaseReady, phaseTerminating} {
 		for _, key := range keys {
-			value, carried := from.ownValue(key)
+			value, carried := viewpoint.ownValue(key)
 			if !carried {
 				continue
 			}
 			chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-				return phaseOf(endpoint) == wanted && from.matches(endpoint, key, value)
+				return phaseOf(endpoint) == wanted && viewpoint.matches(endpoint, key, value)
 			})
 			if len(chosen) > 0 {
 				return Choice{
@@ -32,7 +32,7 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, from Viewpo
 		return noneUsable(endpoints)
 	}
 	// The last key is usually the widest one, so it says most to an owner.
-	return Choice{Reason: from.mismatch(keys[len(keys)-1])}
+	return Choice{Reason: viewpoint.mismatch(keys[len(keys)-1])}
 }
 
 func matchCode(key policy.Key, chosen phase) Code {

@@ -243,8 +243,8 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 		"without keys nothing is asked": {"", "1*/a 2@node-2/a", "1 2", Reason{Code: AllEndpoints}},
 	})
 	service := &model.Service{Topology: policy.Topology{Keys: []policy.Key{rack}}}
-	from := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{rack: "1"}}}
-	got := Select(service, false, parseEndpoints(t, "1* 2@node-2"), from).Cluster
+	viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{rack: "1"}}}
+	got := Select(service, false, parseEndpoints(t, "1* 2@node-2"), viewpoint).Cluster
 	if want := "1"; numbers(got.Endpoints) != want {
 		t.Errorf("without a view of other nodes, endpoints are %q, want %q", numbers(got.Endpoints), want)
 	}

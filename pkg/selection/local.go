@@ -12,12 +12,12 @@ const (
 
 // selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter than
 // either. Whether terminating endpoints are needed is decided for this node alone.
-func selectLocal(policyField string, endpoints []model.PortEndpoint, from Viewpoint) *Choice {
-	ready := pickOnNode(endpoints, phaseReady, from)
+func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint Viewpoint) *Choice {
+	ready := pickOnNode(endpoints, phaseReady, viewpoint)
 	if len(ready) > 0 {
 		return &Choice{Endpoints: ready, Tier: TierNode, Reason: Reason{Code: OnThisNode, Key: policyField}}
 	}
-	terminating := pickOnNode(endpoints, phaseTerminating, from)
+	terminating := pickOnNode(endpoints, phaseTerminating, viewpoint)
 	if len(terminating) > 0 {
 		return &Choice{Endpoints: terminating, Tier: TierNode, Reason: Reason{Code: OnThisNodeTerminating, Key: policyField}}
 	}
@@ -28,9 +28,9 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, from Viewpo
 	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
 }
 
-func pickOnNode(endpoints []model.PortEndpoint, wanted phase, from Viewpoint) []model.PortEndpoint {
+func pickOnNode(endpoints []model.PortEndpoint, wanted phase, viewpoint Viewpoint) []model.PortEndpoint {
 	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return phaseOf(endpoint) == wanted && from.isHere(endpoint)
+		return phaseOf(endpoint) == wanted && viewpoint.isHere(endpoint)
 	})
 }
 

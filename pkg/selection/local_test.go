@@ -22,8 +22,8 @@ func exposed(service model.Service) model.Service {
 }
 
 // choose selects for a port without a node port in IPv4.
-func choose(service *model.Service, endpoints []model.PortEndpoint, from Viewpoint) Selection {
-	return Select(service, service.IsExternal(model.ServicePort{}, model.IPv4), endpoints, from)
+func choose(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
+	return Select(service, service.IsExternal(model.ServicePort{}, model.IPv4), endpoints, viewpoint)
 }
 
 func withKeys(service model.Service, keys string) model.Service {

@@ -22,7 +22,7 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	}
 	got.Anywhere = len(cluster) > 0
 	if w.service.InternalTrafficLocal || w.service.ExternalTrafficLocal && external {
-		here := func(e model.PortEndpoint) bool { return e.Node == w.from.Node.Name }
+		here := func(e model.PortEndpoint) bool { return e.Node == w.viewpoint.Node.Name }
 		local := where(ready, here)
 		if len(local) == 0 {
 			local = where(terminating, here)
@@ -62,8 +62,8 @@ func kubeProxysCluster(w *world, ready, terminating []model.PortEndpoint) []mode
 	if len(ready) == 0 {
 		return terminating
 	}
-	forThisNode := func(e model.PortEndpoint) bool { return slices.Contains(e.HintNodes, w.from.Node.Name) }
-	forThisZone := func(e model.PortEndpoint) bool { return slices.Contains(e.HintZones, w.from.Node.Labels[zone]) }
+	forThisNode := func(e model.PortEndpoint) bool { return slices.Contains(e.HintNodes, w.viewpoint.Node.Name) }
+	forThisZone := func(e model.PortEndpoint) bool { return slices.Contains(e.HintZones, w.viewpoint.Node.Labels[zone]) }
 	unhintedNode := func(e model.PortEndpoint) bool { return len(e.HintNodes) == 0 }
 	unhintedZone := func(e model.PortEndpoint) bool { return len(e.HintZones) == 0 }
 	switch {

@@ -94,7 +94,7 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 // connections may.
 func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
-	decision := Decision{From: w.from, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
+	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
 	decision.Owned = w.service.Frontends(w.port, model.IPv4)
 	flows := decision.Flows()
 	if len(flows) != len(decision.Owned) {
@@ -122,7 +122,7 @@ func checkKept(t *testing.T, w *world, endpoints []model.PortEndpoint, kept []ne
 	for _, endpoint := range endpoints {
 		allowed := len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool { return sameValue(w, key, endpoint) })
 		if local {
-			allowed = endpoint.Node == w.from.Node.Name
+			allowed = endpoint.Node == w.viewpoint.Node.Name
 		}
 		if allowed && (endpoint.Ready || endpoint.Serving) {
 			want = append(want, endpoint.Addr)

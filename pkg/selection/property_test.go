@@ -32,7 +32,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 		if selection.Local != nil {
 			seen[selection.Local.Reason.Code] = true
 		}
-		for _, exclusion := range (Decision{From: w.from, Endpoints: endpoints, Selection: selection}).Exclusions() {
+		for _, exclusion := range (Decision{Viewpoint: w.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 			seen[exclusion.Reason.Code] = true
 		}
 	})
@@ -104,7 +104,7 @@ func checkReason(t *testing.T, reason Reason) {
 func checkExclusions(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	found := map[netip.AddrPort]string{}
-	for _, exclusion := range (Decision{From: w.from, Endpoints: endpoints, Selection: selection}).Exclusions() {
+	for _, exclusion := range (Decision{Viewpoint: w.viewpoint, Endpoints: endpoints, Selection: selection}).Exclusions() {
 		found[exclusion.Endpoint] += "excluded"
 		checkReason(t, exclusion.Reason)
 		checkWhyExcluded(t, endpoints, selection, exclusion)
@@ -190,14 +190,14 @@ func checkTiers(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 
 // sameValue is the definition of a match, written in the plainest way.
 func sameValue(w *world, key policy.Key, endpoint model.PortEndpoint) bool {
-	labels, _ := w.from.Labels(endpoint.Node)
+	labels, _ := w.viewpoint.Labels(endpoint.Node)
 	theirs, known := labels[string(key)]
-	ours, carried := w.from.Node.Labels[string(key)]
+	ours, carried := w.viewpoint.Node.Labels[string(key)]
 	switch {
 	case key == policy.AnyNode:
 		return true
 	case key == policy.Hostname:
-		return endpoint.Node == w.from.Node.Name
+		return endpoint.Node == w.viewpoint.Node.Name
 	case key == policy.Zone && endpoint.Zone != "":
 		return carried && endpoint.Zone == ours
 	}

@@ -108,19 +108,19 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			from := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{}}}
+			viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{}}}
 			if test.node != "" {
-				from.Node.Name = test.node
+				viewpoint.Node.Name = test.node
 			}
 			if value, ok := test.labels["zone"]; ok {
-				from.Node.Labels[zone] = value
+				viewpoint.Node.Labels[zone] = value
 			}
 			endpoints := parseEndpoints(t, test.endpoints)
-			selection := Select(&test.service, test.external, endpoints, from)
+			selection := Select(&test.service, test.external, endpoints, viewpoint)
 			if diff := cmp.Diff(test.want, viewOf(selection)); diff != "" {
 				t.Errorf("selection differs (-want +got):\n%s", diff)
 			}
-			excluded := Decision{From: from, Endpoints: endpoints, Selection: selection}.Exclusions()
+			excluded := Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: selection}.Exclusions()
 			reached := where(endpoints, func(endpoint model.PortEndpoint) bool {
 				return !slices.ContainsFunc(excluded, func(exclusion Exclusion) bool { return exclusion.Endpoint == endpoint.Addr })
 			})

@@ -11,7 +11,7 @@ import (
 // externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
 // It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a choice.
-func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, from Viewpoint) Selection {
+func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
 	selection := Selection{
 		Cluster:       Choice{Reason: Reason{Code: ClusterNotUsed}},
 		Anywhere:      anyUsable(endpoints),
@@ -19,24 +19,24 @@ func Select(service *model.Service, external bool, endpoints []model.PortEndpoin
 		externalLocal: service.ExternalTrafficLocal && external,
 	}
 	if !service.InternalTrafficLocal || external {
-		selection.Cluster = selectCluster(service, endpoints, from)
+		selection.Cluster = selectCluster(service, endpoints, viewpoint)
 	}
 	switch {
 	case service.InternalTrafficLocal:
-		selection.Local = selectLocal(internalTrafficPolicy, endpoints, from)
+		selection.Local = selectLocal(internalTrafficPolicy, endpoints, viewpoint)
 	case service.ExternalTrafficLocal && external:
-		selection.Local = selectLocal(externalTrafficPolicy, endpoints, from)
+		selection.Local = selectLocal(externalTrafficPolicy, endpoints, viewpoint)
 	}
 	return selection
 }
 
 // selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own words, hints
 // are a controller's.
-func selectCluster(service *model.Service, endpoints []model.PortEndpoint, from Viewpoint) Choice {
+func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	if len(service.Topology.Keys) > 0 {
-		return selectByKeys(service.Topology.Keys, endpoints, from)
+		return selectByKeys(service.Topology.Keys, endpoints, viewpoint)
 	}
-	return selectByHints(endpoints, from)
+	return selectByHints(endpoints, viewpoint)
 }
 
 // phase is a group of endpoints that is tried as a whole before the next one. Terminating endpoints that still serve are

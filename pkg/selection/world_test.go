@@ -10,10 +10,10 @@ import (
 
 // world is everything a decision depends on.
 type world struct {
-	service model.Service
-	port    model.ServicePort
-	slices  []*model.EndpointSlice
-	from    Viewpoint
+	service   model.Service
+	port      model.ServicePort
+	slices    []*model.EndpointSlice
+	viewpoint Viewpoint
 }
 
 func (w *world) endpoints() []model.PortEndpoint {
@@ -21,7 +21,7 @@ func (w *world) endpoints() []model.PortEndpoint {
 }
 
 func (w *world) choose(endpoints []model.PortEndpoint) Selection {
-	return Select(&w.service, w.service.IsExternal(w.port, model.IPv4), endpoints, w.from)
+	return Select(&w.service, w.service.IsExternal(w.port, model.IPv4), endpoints, w.viewpoint)
 }
 
 // dice makes choices from bytes, so that a fuzzer can steer them. It throws zeros when the bytes are used up.
@@ -53,8 +53,8 @@ var (
 func newWorld(bytes []byte) *world {
 	dice := &dice{bytes}
 	w := &world{
-		port: model.ServicePort{Name: "web", Protocol: model.TCP, Port: 80},
-		from: worldView(dice),
+		port:      model.ServicePort{Name: "web", Protocol: model.TCP, Port: 80},
+		viewpoint: worldView(dice),
 		service: model.Service{
 			ClusterIPs:           decideAddrs("10.96.0.1", "fd00:96::1"),
 			InternalTrafficLocal: dice.oneIn(4),

@@ -17,18 +17,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// checker collects mistakes, while it reads the values that are right.
-type checker struct{ mistakes []Mistake }
+// checker collects field errors, while it reads the values that are right.
+type checker struct{ fieldErrors []FieldError }
 
 func (c *checker) wrong(field, format string, args ...any) {
-	c.mistakes = append(c.mistakes, Mistake{Field: field, Reason: fmt.Sprintf(format, args...)})
+	c.fieldErrors = append(c.fieldErrors, FieldError{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// err returns all mistakes; nil if there are none.
+// err returns all field errors; nil if there are none.
 func (c *checker) err() error {
 	var errs []error
-	for _, mistake := range c.mistakes {
-		errs = append(errs, fmt.Errorf("%s: %s", mistake.Field, mistake.Reason))
+	for _, fieldError := range c.fieldErrors {
+		errs = append(errs, fmt.Errorf("%s: %s", fieldError.Field, fieldError.Reason))
 	}
 	return errors.Join(errs...)
 }

@@ -55,8 +55,8 @@ func checkType(document []byte) error {
 	return nil
 }
 
-// fieldError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
-type fieldError interface {
+// strictError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
+type strictError interface {
 	error
 	FieldPath() string
 }
@@ -70,7 +70,7 @@ func decode(document []byte, into *Configuration) (outdated []string, err error)
 	}
 	errs := []error{err}
 	for _, one := range strict {
-		wrong, ok := errors.AsType[fieldError](one)
+		wrong, ok := errors.AsType[strictError](one)
 		if !ok {
 			errs = append(errs, one)
 			continue

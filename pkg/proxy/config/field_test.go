@@ -56,16 +56,16 @@ func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 				if err := Set(after, "detectLocalMode", mode); err != nil {
 					t.Fatal(err)
 				}
-				_, mistakes := Resolve(after)
-				if len(mistakes) != 1 || mistakes[0].Field != path {
-					t.Errorf("mode %s without it: mistakes %v", mode, mistakes)
+				_, fieldErrors := Resolve(after)
+				if len(fieldErrors) != 1 || fieldErrors[0].Field != path {
+					t.Errorf("mode %s without it: field errors %v", mode, fieldErrors)
 				}
 			}
 			choose(t, after, path)
 			was, _ := Resolve(before)
-			is, mistakes := Resolve(after)
-			if len(mistakes) > 0 {
-				t.Fatalf("mistakes: %v", mistakes)
+			is, fieldErrors := Resolve(after)
+			if len(fieldErrors) > 0 {
+				t.Fatalf("field errors: %v", fieldErrors)
 			}
 			if isSame := cmp.Equal(was, is, cmpopts.EquateComparable(netip.Prefix{})); isSame != isMeaningless {
 				t.Errorf("it changes nothing: %v; among the meaningless: %v", isSame, isMeaningless)

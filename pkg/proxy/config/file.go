@@ -64,6 +64,6 @@ func parse(text []byte) (*Configuration, []string, error) {
 	all := append(outdated, notes(&c)...)
 	all = append(all, unusedLinks(&c)...)
 	all = append(all, takeModesSection(&c)...)
-	_, mistakes := Resolve(c.DeepCopy())
-	return &c, all, (&checker{mistakes}).err()
+	_, fieldErrors := Resolve(c.DeepCopy())
+	return &c, all, (&checker{fieldErrors}).err()
 }

@@ -88,9 +88,9 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, mistakes := Resolve(file.Configuration)
-			if len(mistakes) > 0 {
-				t.Errorf("mistakes: %v", mistakes)
+			got, fieldErrors := Resolve(file.Configuration)
+			if len(fieldErrors) > 0 {
+				t.Errorf("field errors: %v", fieldErrors)
 			}
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
@@ -268,13 +268,13 @@ func FuzzAFileIsReadOrRefused(f *testing.F) {
 		if err != nil {
 			return
 		}
-		settings, mistakes := Resolve(c)
-		if len(mistakes) > 0 {
-			t.Fatalf("the file is accepted with mistakes: %v", mistakes)
+		settings, fieldErrors := Resolve(c)
+		if len(fieldErrors) > 0 {
+			t.Fatalf("the file is accepted with field errors: %v", fieldErrors)
 		}
-		again, mistakes := Resolve(c)
-		if diff := cmp.Diff(settings, again, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(mistakes) > 0 {
-			t.Fatalf("it says something else when it is resolved again: %v\n%s", mistakes, diff)
+		again, fieldErrors := Resolve(c)
+		if diff := cmp.Diff(settings, again, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(fieldErrors) > 0 {
+			t.Fatalf("it says something else when it is resolved again: %v\n%s", fieldErrors, diff)
 		}
 	})
 }

@@ -62,8 +62,8 @@ type Connection struct {
 	Burst int
 }
 
-// Mistake is a value that cannot be meant.
-type Mistake struct {
+// FieldError is a field whose value cannot be meant.
+type FieldError struct {
 	// Field is its path in the file.
 	Field string
 	// Reason is what is wrong, a sentence without subject.
@@ -74,9 +74,9 @@ type Mistake struct {
 // verbosity", in the logging conventions of Kubernetes).
 const debugVerbosity = 4
 
-// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every mistake in it. The mode
+// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every field error in it. The mode
 // becomes nftables, whatever it was: the configuration is then the one in force.
-func Resolve(c *Configuration) (Settings, []Mistake) {
+func Resolve(c *Configuration) (Settings, []FieldError) {
 	setDefaults(c)
 	var check checker
 	settings := Settings{
@@ -102,5 +102,5 @@ func Resolve(c *Configuration) (Settings, []Mistake) {
 	check.address("bindAddress", c.BindAddress)
 	check.oneOf("mode", string(c.Mode), modes...)
 	c.Mode = modeNFTables
-	return settings, check.mistakes
+	return settings, check.fieldErrors
 }

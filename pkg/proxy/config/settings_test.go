@@ -33,19 +33,19 @@ func TestPodsAddressesAreRead(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			settings, mistakes := Resolve(&Configuration{ClusterCIDR: test.list})
+			settings, fieldErrors := Resolve(&Configuration{ClusterCIDR: test.list})
 			if test.reason != "" {
-				want := []Mistake{{"clusterCIDR", test.reason}}
-				if diff := cmp.Diff(want, mistakes); diff != "" {
-					t.Errorf("mistakes (-want +got):\n%s", diff)
+				want := []FieldError{{"clusterCIDR", test.reason}}
+				if diff := cmp.Diff(want, fieldErrors); diff != "" {
+					t.Errorf("field errors (-want +got):\n%s", diff)
 				}
 				return
 			}
 			for _, prefix := range settings.LocalTraffic.Prefixes {
 				got = append(got, prefix.String())
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" || len(mistakes) > 0 {
-				t.Errorf("mistakes %v; (-want +got):\n%s", mistakes, diff)
+			if diff := cmp.Diff(test.want, got); diff != "" || len(fieldErrors) > 0 {
+				t.Errorf("field errors %v; (-want +got):\n%s", fieldErrors, diff)
 			}
 		})
 	}
@@ -76,9 +76,9 @@ func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
 			if err := Set(c, test.field, test.text); err != nil {
 				t.Fatal(err)
 			}
-			_, mistakes := Resolve(c)
-			if len(mistakes) != 1 || mistakes[0].Field != test.field || mistakes[0].Reason == "" {
-				t.Errorf("mistakes %v, want one of %s", mistakes, test.field)
+			_, fieldErrors := Resolve(c)
+			if len(fieldErrors) != 1 || fieldErrors[0].Field != test.field || fieldErrors[0].Reason == "" {
+				t.Errorf("field errors %v, want one of %s", fieldErrors, test.field)
 			}
 		})
 	}
@@ -93,8 +93,8 @@ func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
 		if err := Set(c, field, text); err != nil {
 			t.Fatal(err)
 		}
-		if _, mistakes := Resolve(c); len(mistakes) > 0 {
-			t.Errorf("%s %q: %v", field, text, mistakes)
+		if _, fieldErrors := Resolve(c); len(fieldErrors) > 0 {
+			t.Errorf("%s %q: %v", field, text, fieldErrors)
 		}
 	}
 	if got := (&checker{}).notNegative("x", math.MaxInt32); got != math.MaxInt32 {
@@ -105,9 +105,9 @@ func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
 func TestResolvingTwiceIsResolvingOnce(t *testing.T) {
 	c := &Configuration{BindAddress: "::", HealthzBindAddress: "::1"}
 	first, _ := Resolve(c)
-	second, mistakes := Resolve(c)
-	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(mistakes) > 0 {
-		t.Errorf("mistakes %v; (-first +second):\n%s", mistakes, diff)
+	second, fieldErrors := Resolve(c)
+	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(fieldErrors) > 0 {
+		t.Errorf("field errors %v; (-first +second):\n%s", fieldErrors, diff)
 	}
 	if first.HealthzBindAddress != "[::1]:10256" || first.MetricsBindAddress != "[::1]:10249" {
 		t.Errorf("the servers listen on %s and %s", first.HealthzBindAddress, first.MetricsBindAddress)

@@ -49,8 +49,8 @@ func newReconciler(forget func(context.Context, []selection.Flows, selection.Sco
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for _, of := range flows {
-		r.pending[of.Frontend] = of
+	for _, newest := range flows {
+		r.pending[newest.Frontend] = newest
 	}
 	r.scope = scope
 	if len(r.pending) == 0 {
@@ -92,7 +92,7 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 	passes := map[model.Family]Pass{}
 	var failures []error
 	for _, family := range model.Families {
-		flows := inFamily(pending, family)
+		flows := familyFlows(pending, family)
 		if len(flows) == 0 {
 			continue
 		}
@@ -122,14 +122,14 @@ func (r *Reconciler) take() (map[model.Frontend]selection.Flows, selection.Scope
 func (r *Reconciler) putBack(flows []selection.Flows) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	for _, of := range flows {
-		if _, newer := r.pending[of.Frontend]; !newer {
-			r.pending[of.Frontend] = of
+	for _, failed := range flows {
+		if _, newer := r.pending[failed.Frontend]; !newer {
+			r.pending[failed.Frontend] = failed
 		}
 	}
 }
 
-func inFamily(pending map[model.Frontend]selection.Flows, family model.Family) []selection.Flows {
+func familyFlows(pending map[model.Frontend]selection.Flows, family model.Family) []selection.Flows {
 	var flows []selection.Flows
 	for _, frontend := range slices.SortedFunc(maps.Keys(pending), model.Frontend.Compare) {
 		if model.FamilyOf(frontend.Addr) == family {

@@ -28,32 +28,32 @@ type verdicts struct {
 // one Service to another: then the endpoints that either of them permits may answer, in whichever order they come.
 func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
-	for _, of := range flows {
-		if of.Frontend.Protocol != model.UDP {
+	for _, one := range flows {
+		if one.Frontend.Protocol != model.UDP {
 			continue
 		}
-		key := netip.AddrPortFrom(of.Frontend.Addr, of.Frontend.Port)
+		key := netip.AddrPortFrom(one.Frontend.Addr, one.Frontend.Port)
 		if v.frontends[key] == nil {
 			v.frontends[key] = &permission{}
 		}
-		v.frontends[key].inside.add(of.Inside)
-		v.frontends[key].outside.add(of.Outside)
-		v.families[model.FamilyOf(of.Frontend.Addr)] = true
+		v.frontends[key].inside.add(one.Inside)
+		v.frontends[key].outside.add(one.Outside)
+		v.families[model.FamilyOf(one.Frontend.Addr)] = true
 	}
 	return v
 }
 
 // isStale reports whether a UDP flow has to end.
 func (v verdicts) isStale(f flow) bool {
-	of := v.permissionFor(f.dialled)
+	permission := v.permissionFor(f.dialled)
 	switch {
-	case of == nil || of.permits(f.answerer, v.scope.PlaceOf(f.client)):
+	case permission == nil || permission.permits(f.answerer, v.scope.PlaceOf(f.client)):
 		return false
 	case f.answerer == f.dialled:
 		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none do, it is
 		// not ours: the Service is gone, and perhaps a process of this machine answers.
 		// A zone belongs to another program: OVS keeps entries in its own that are never translated there.
-		return !f.inZone && (!of.inside.isEmpty() || !of.outside.isEmpty())
+		return !f.inZone && (!permission.inside.isEmpty() || !permission.outside.isEmpty())
 	}
 	return true
 }
@@ -61,14 +61,14 @@ func (v verdicts) isStale(f flow) bool {
 // permissionFor returns the permission of the frontend that was dialled; nil if none was. A frontend with an address of its own
 // comes before a node port, as in the tables.
 func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
-	if of := v.frontends[dialled]; of != nil {
-		return of
+	if found := v.frontends[dialled]; found != nil {
+		return found
 	}
-	of := v.frontends[netip.AddrPortFrom(model.AnyAddr(model.FamilyOf(dialled.Addr())), dialled.Port())]
-	if of == nil || !v.scope.ServesNodePorts(dialled.Addr()) {
+	found := v.frontends[netip.AddrPortFrom(model.AnyAddr(model.FamilyOf(dialled.Addr())), dialled.Port())]
+	if found == nil || !v.scope.ServesNodePorts(dialled.Addr()) {
 		return nil
 	}
-	return of
+	return found
 }
 
 // permission says which endpoints may answer the flows of one frontend.

@@ -32,8 +32,8 @@ type healthChecks struct {
 }
 
 type wantedChecks struct {
-	checks map[model.ObjectName]selection.HealthCheck
-	on     map[model.Family]servicehealth.Addresses
+	checks    map[model.ObjectName]selection.HealthCheck
+	addresses map[model.Family]servicehealth.Addresses
 }
 
 // follow takes over what a sync reports. It is called by one goroutine and returns at once.
@@ -41,15 +41,15 @@ func (h *healthChecks) follow(report proxy.Report) {
 	if report.HealthChecks != nil {
 		h.last.checks = report.HealthChecks
 	}
-	h.last.on = map[model.Family]servicehealth.Addresses{}
+	h.last.addresses = map[model.Family]servicehealth.Addresses{}
 	for _, family := range h.config.Families {
-		on := servicehealth.Addresses{All: h.config.NodePorts.All(family)}
+		addresses := servicehealth.Addresses{All: h.config.NodePorts.All(family)}
 		for _, addr := range report.Surroundings.NodePortAddrs {
 			if model.FamilyOf(addr) == family {
-				on.Addrs = append(on.Addrs, addr)
+				addresses.Addrs = append(addresses.Addrs, addr)
 			}
 		}
-		h.last.on[family] = on
+		h.last.addresses[family] = addresses
 	}
 	select {
 	case <-h.wanted:
@@ -76,7 +76,7 @@ func (h *healthChecks) run(ctx context.Context) error {
 		case now = <-h.wanted:
 		case <-again:
 		}
-		err := h.servers.Sync(ctx, now.checks, now.on)
+		err := h.servers.Sync(ctx, now.checks, now.addresses)
 		h.recorder.HealthChecksFailed(err != nil)
 		again = nil
 		if err == nil {

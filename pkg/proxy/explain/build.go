@@ -13,7 +13,7 @@ import (
 func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port {
 	service := decision.Service
 	port := Port{
-		Node:            decision.From.Node.Name,
+		Node:            decision.Viewpoint.Node.Name,
 		Service:         service.Name.String(),
 		Port:            decision.Port.Name,
 		Number:          int(decision.Port.Port),
@@ -67,7 +67,7 @@ func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil
 	}
-	allowed := decision.Service.AllowedSources(decision.Family, decision.From.Node)
+	allowed := decision.Service.AllowedSources(decision.Family, decision.Viewpoint.Node)
 	if slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Bits() == 0 }) {
 		return nil
 	}

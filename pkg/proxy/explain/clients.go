@@ -54,7 +54,7 @@ func (c Clients) outside(family model.Family) path {
 
 func (c Clients) inside(family model.Family) path {
 	if _, unknown := c.PodsUnknown[family]; unknown {
-		return path{subject: "New connections from this node", source: ofThisNode}
+		return path{subject: "New connections from this node", source: nodeMasqueraded}
 	}
 	return path{subject: "New connections from pods and this node", source: keptForPods}
 }

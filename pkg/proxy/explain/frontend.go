@@ -19,12 +19,12 @@ func addressOf(frontend model.Frontend) string {
 func frontends(owned []model.PortFrontend) []Frontend {
 	list := make([]Frontend, 0, len(owned))
 	for _, frontend := range owned {
-		list = append(list, inWords(frontend))
+		list = append(list, describeFrontend(frontend))
 	}
 	return list
 }
 
-func inWords(frontend model.PortFrontend) Frontend {
+func describeFrontend(frontend model.PortFrontend) Frontend {
 	return Frontend{Address: addressOf(frontend.Frontend), Kind: frontend.Kind.String()}
 }
 
@@ -40,7 +40,7 @@ func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
 	for _, frontend := range decision.Lost {
 		reason := whyLost(decision.Service, cluster.Service(frontend.Owner), frontend)
 		list = append(list, LostFrontend{
-			Frontend: inWords(frontend.PortFrontend),
+			Frontend: describeFrontend(frontend.PortFrontend),
 			Owner:    frontend.Owner.String(),
 			Reason:   reason,
 			Message:  lostMessage(frontend, reason),

@@ -65,8 +65,8 @@ var (
 	kept        = source{"kept", "the client's own address"}
 	masqueraded = source{"masqueraded", "an address of this node instead of the client's"}
 	keptForPods = source{"keptForPods", "a pod's own address, or one of this node"}
-	// ofThisNode is masqueraded where only this node can be the client.
-	ofThisNode = source{masqueraded.word, "an address of this node"}
+	// nodeMasqueraded is masqueraded where only this node can be the client.
+	nodeMasqueraded = source{masqueraded.word, "an address of this node"}
 )
 
 // outcomeOfClusterIP returns what a dialled ClusterIP does, as word and sentence.

@@ -11,7 +11,7 @@ func (r *Recorder) ObjectsRefused(byKind map[string]int) {
 	for kind, n := range byKind {
 		all[seriesOf(kind)] = n
 	}
-	objectsRefused.in(r).set(all)
+	objectsRefused.collector(r).set(all)
 }
 
 // PortReason is why Service ports have the endpoints that they have: the values of three labels.
@@ -23,7 +23,7 @@ func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
 	for reason, n := range byReason {
 		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = n
 	}
-	servicePortsByReason.in(r).set(all)
+	servicePortsByReason.collector(r).set(all)
 }
 
 // WatchInterrupted records since when the API server is not heard about a resource. The series goes with WatchResumed.
@@ -32,10 +32,12 @@ func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
 }
 
 // WatchResumed records that the API server is heard about a resource.
-func (r *Recorder) WatchResumed(resource string) { watchInterrupted.in(r).DeleteLabelValues(resource) }
+func (r *Recorder) WatchResumed(resource string) {
+	watchInterrupted.collector(r).DeleteLabelValues(resource)
+}
 
 // EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none were.
-func (r *Recorder) EventsDropped(count func() int) { eventsDropped.in(r).ask.Store(&count) }
+func (r *Recorder) EventsDropped(count func() int) { eventsDropped.collector(r).ask.Store(&count) }
 
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
 func (r *Recorder) HealthChecksFailed(failed bool) {

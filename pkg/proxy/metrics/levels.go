@@ -13,8 +13,8 @@ type levels struct {
 	desc   *prometheus.Desc
 	labels int
 
-	mu sync.Mutex
-	of map[series]int
+	mu     sync.Mutex
+	values map[series]int
 }
 
 // series is the values of a metric's labels, of which there are three at most.
@@ -32,15 +32,15 @@ func newLevels(r row) *levels {
 
 // set replaces all numbers. A kind of which there once were some keeps its series, at zero, so that an alert on it ends rather than
 // going stale.
-func (l *levels) set(of map[series]int) {
+func (l *levels) set(values map[series]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := make(map[series]int, len(of))
-	for kind := range l.of {
+	next := make(map[series]int, len(values))
+	for kind := range l.values {
 		next[kind] = 0
 	}
-	maps.Copy(next, of)
-	l.of = next
+	maps.Copy(next, values)
+	l.values = next
 }
 
 // Describe is one half of prometheus.Collector.
@@ -49,9 +49,9 @@ func (l *levels) Describe(descs chan<- *prometheus.Desc) { descs <- l.desc }
 // Collect is the other half of prometheus.Collector. The registry sorts what it is given.
 func (l *levels) Collect(metrics chan<- prometheus.Metric) {
 	l.mu.Lock()
-	of := l.of // never changed, only replaced
+	values := l.values // never changed, only replaced
 	l.mu.Unlock()
-	for kind, n := range of {
+	for kind, n := range values {
 		metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(n), kind[:l.labels]...)
 	}
 }

@@ -32,17 +32,17 @@ func NewRecorder() *Recorder {
 
 // Add adds to a counter. Here and below there is a value for each label, in the order of the row.
 func (r *Recorder) Add(c Counter, n int, labels ...string) {
-	c.in(r).WithLabelValues(labels...).Add(float64(n))
+	c.collector(r).WithLabelValues(labels...).Add(float64(n))
 }
 
 // Set sets a gauge.
 func (r *Recorder) Set(g Gauge, value int, labels ...string) {
-	g.in(r).WithLabelValues(labels...).Set(float64(value))
+	g.collector(r).WithLabelValues(labels...).Set(float64(value))
 }
 
 // Observe adds a duration to a histogram of seconds.
 func (r *Recorder) Observe(h Histogram, took time.Duration, labels ...string) {
-	h.in(r).WithLabelValues(labels...).Observe(took.Seconds())
+	h.collector(r).WithLabelValues(labels...).Observe(took.Seconds())
 }
 
 // Handler serves what was counted, in the format that the asker prefers.

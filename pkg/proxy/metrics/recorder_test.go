@@ -209,10 +209,10 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got := testutil.ToFloat64(ElementsWritten.in(counting).WithLabelValues("IPv4", OperationAdd)); got != 200 {
+	if got := testutil.ToFloat64(ElementsWritten.collector(counting).WithLabelValues("IPv4", OperationAdd)); got != 200 {
 		t.Errorf("counted %v elements, want 200", got)
 	}
-	if got := testutil.ToFloat64(ElementsWritten.in(idle).WithLabelValues("IPv4", OperationAdd)); got != 0 {
+	if got := testutil.ToFloat64(ElementsWritten.collector(idle).WithLabelValues("IPv4", OperationAdd)); got != 0 {
 		t.Errorf("the idle recorder counted %v elements", got)
 	}
 }

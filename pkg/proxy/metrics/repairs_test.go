@@ -24,8 +24,8 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(foreignChanges.in(r).WithLabelValues("IPv4"))
-		repaired := testutil.ToFloat64(foreignChangesRepaired.in(r).WithLabelValues("IPv4"))
+		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4"))
+		repaired := testutil.ToFloat64(foreignChangesRepaired.collector(r).WithLabelValues("IPv4"))
 		if noticed != step.noticed || repaired != step.repaired {
 			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
 		}

@@ -37,11 +37,11 @@ func TestRequestsOfClientGoAreCounted(t *testing.T) {
 	_ = client.Get().AbsPath("/here").MaxRetries(0).Do(t.Context()).Error()
 
 	for code, want := range map[string]float64{"200": 2, "404": 1, "<error>": 1} {
-		if got := testutil.ToFloat64(apiRequests.in(r).WithLabelValues(code, "GET", host)); got != want {
+		if got := testutil.ToFloat64(apiRequests.collector(r).WithLabelValues(code, "GET", host)); got != want {
 			t.Errorf("%v requests with %s, want %v", got, code, want)
 		}
 	}
-	if got := testutil.CollectAndCount(apiRequestDuration.in(r)); got != 1 {
+	if got := testutil.CollectAndCount(apiRequestDuration.collector(r)); got != 1 {
 		t.Errorf("%d series of durations, want one for GET", got)
 	}
 }

@@ -54,8 +54,8 @@ func (m *Metric[C]) addTo(r *Recorder) {
 	r.collectors[m.name] = collector
 }
 
-// in returns the collector of a recorder.
-func (m *Metric[C]) in(r *Recorder) C { return r.collectors[m.name].(C) }
+// collector returns the collector of a recorder.
+func (m *Metric[C]) collector(r *Recorder) C { return r.collectors[m.name].(C) }
 
 func counter(r row) Counter {
 	return declare("counter", r, func() *prometheus.CounterVec {
@@ -81,8 +81,8 @@ func histogram(r row) Histogram {
 	})
 }
 
-// levelsOf declares a gauge whose series are all set at once.
-func levelsOf(r row) *Metric[*levels] {
+// levelGauge declares a gauge whose series are all set at once.
+func levelGauge(r row) *Metric[*levels] {
 	return declare("gauge", r, func() *levels {
 		all := newLevels(r)
 		start := map[series]int{}

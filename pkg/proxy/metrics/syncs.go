@@ -6,9 +6,9 @@ import "time"
 // families are.
 func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	r.Add(serviceChanges, services)
-	serviceChangesPending.in(r).WithLabelValues().Add(float64(services))
+	serviceChangesPending.collector(r).WithLabelValues().Add(float64(services))
 	r.Add(endpointChanges, endpointSlices)
-	endpointChangesPending.in(r).WithLabelValues().Add(float64(endpointSlices))
+	endpointChangesPending.collector(r).WithLabelValues().Add(float64(endpointSlices))
 }
 
 // SyncQueued records when a change asked for a sync, which begins now. It asks for both families: they are changed in the same
@@ -42,7 +42,7 @@ func (r *Recorder) SyncDone(at time.Time, complete bool, services int) {
 	for _, family := range families {
 		r.setTime(lastSync, at, family)
 	}
-	syncServices.in(r).WithLabelValues().Observe(float64(services))
+	syncServices.collector(r).WithLabelValues().Observe(float64(services))
 	r.Set(serviceChangesPending, 0)
 	r.Set(endpointChangesPending, 0)
 	if !complete {
@@ -74,5 +74,5 @@ func (r *Recorder) ForeignChange(family string) {
 
 // setTime sets a gauge to a moment, with the fractions of a second that kube-proxy's gauges have too.
 func (r *Recorder) setTime(gauge Gauge, at time.Time, labels ...string) {
-	gauge.in(r).WithLabelValues(labels...).Set(float64(at.UnixMicro()) / 1e6)
+	gauge.collector(r).WithLabelValues(labels...).Set(float64(at.UnixMicro()) / 1e6)
 }

@@ -162,7 +162,7 @@ var (
 		help:   "Elements of nftables sets and maps that were added to or deleted from the kernel.",
 		labels: []string{familyLabel, operationLabel}, start: [][]string{families, {OperationAdd, OperationDelete}},
 	})
-	objectsRefused = levelsOf(row{
+	objectsRefused = levelGauge(row{
 		name:   "vicinity_objects_refused",
 		help:   "Objects that are left out at present because something in them cannot be true; the log names them.",
 		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"}},
@@ -202,7 +202,7 @@ var (
 		help:   "Service ports that are proxied at present.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	servicePortsByReason = levelsOf(row{
+	servicePortsByReason = levelGauge(row{
 		name:   "vicinity_service_ports_by_reason",
 		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
 		labels: []string{familyLabel, policyLabel, reasonLabel},

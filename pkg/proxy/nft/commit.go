@@ -55,8 +55,8 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 // namesNoElement reports whether it is unknown which elements were refused.
 func namesNoElement(refused *ruleset.RefusedError) bool {
 	return slices.ContainsFunc(refused.Refusals, func(refusal ruleset.Refusal) bool {
-		_, ofElements := refusal.Op.Object.(ruleset.ElementsObject)
-		return ofElements && refusal.Element == nil
+		_, isElements := refusal.Op.Object.(ruleset.ElementsObject)
+		return isElements && refusal.Element == nil
 	})
 }
 
@@ -91,7 +91,7 @@ func (c *Conn) send(ctx context.Context, encoded *Encoded) error {
 		return fmt.Errorf("committing a batch: %w", err)
 	}
 	if c.watcher != nil && encoded.elements > quietElements {
-		return c.quietly(ctx, func() error { return c.exchange(ctx, encoded) })
+		return c.sendQuietly(ctx, func() error { return c.exchange(ctx, encoded) })
 	}
 	return c.exchange(ctx, encoded)
 }

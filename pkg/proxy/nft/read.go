@@ -145,8 +145,8 @@ func (r *reader) names(ctx context.Context, family model.Family, kind, table, na
 			m.table(kind, unix.NLM_F_DUMP, number(family))
 			m.end()
 		}, func(m message) error {
-			of, body := m.family()
-			if text := textOf(body, name); of == number(family) && textOf(body, table) == ruleset.TableName && isNamed(text) {
+			dumped, body := m.family()
+			if text := textOf(body, name); dumped == number(family) && textOf(body, table) == ruleset.TableName && isNamed(text) {
 				names = append(names, text)
 			}
 			return nil

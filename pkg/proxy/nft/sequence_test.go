@@ -22,7 +22,7 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 		"the kernel skips zero when it starts over":     {math.MaxUint32, true, 1},
 		"the largest one stays if nothing was accepted": {math.MaxUint32, false, math.MaxUint32},
 	} {
-		if got := following(test.before, test.committed); got != test.want {
+		if got := nextGeneration(test.before, test.committed); got != test.want {
 			t.Errorf("%s: got %d after %d, want %d", name, got, test.before, test.want)
 		}
 	}

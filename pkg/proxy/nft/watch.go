@@ -129,9 +129,9 @@ func (w *watcher) missed() {
 	w.socket.interrupt()
 }
 
-// quietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is seen from
+// sendQuietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is seen from
 // the generation: it must be the one before and our own.
-func (c *Conn) quietly(ctx context.Context, send func() error) error {
+func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 	before, err := c.reader.generation(ctx)
 	if err != nil {
 		return fmt.Errorf("committing a batch: %w", err)
@@ -145,14 +145,14 @@ func (c *Conn) quietly(ctx context.Context, send func() error) error {
 		c.watcher.broken.Store(&broken)
 	}
 	after, err := c.reader.generation(context.WithoutCancel(ctx))
-	if err != nil || after != following(before, outcome == nil) || c.watcher.broken.Load() != nil {
+	if err != nil || after != nextGeneration(before, outcome == nil) || c.watcher.broken.Load() != nil {
 		c.watcher.missed()
 	}
 	return outcome
 }
 
-// following is the generation after one, with or without a transaction. Zero is never used.
-func following(generation uint32, committed bool) uint32 {
+// nextGeneration is the generation after one, with or without a transaction. Zero is never used.
+func nextGeneration(generation uint32, committed bool) uint32 {
 	if committed {
 		generation++
 		generation = max(generation, 1)

@@ -157,12 +157,12 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 				}
 				return outcome
 			}
-			if err := c.quietly(t.Context(), own); !errors.Is(err, outcome) {
+			if err := c.sendQuietly(t.Context(), own); !errors.Is(err, outcome) {
 				t.Fatalf("got %v, want %v", err, outcome)
 			}
 			w.nothing(namespace)
 
-			err := c.quietly(t.Context(), func() error {
+			err := c.sendQuietly(t.Context(), func() error {
 				namespace.NFT("flush", "chain", "ip", "vicinity", "services")
 				return refused
 			})

@@ -14,26 +14,26 @@ func isShared(set Set) bool { return set.static.shared }
 // a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and each level of
 // sequences copies each of them.
 func (p *Port) each(set Set, yield func(Element) bool) bool {
-	return set.static.ofPort == nil || set.static.ofPort(p, yield)
+	return set.static.ports == nil || set.static.ports(p, yield)
 }
 
-// elementsOf yields the elements that a port owns in a set, as Port.each does.
-type elementsOf func(p *Port, yield func(Element) bool) bool
+// portElements yields the elements that a port owns in a set, as Port.each does.
+type portElements func(p *Port, yield func(Element) bool) bool
 
-// elementsOfFrontend yields the elements that a port owns in a set for one of its frontends.
-type elementsOfFrontend func(p *Port, frontend *Frontend, yield func(Element) bool) bool
+// frontendElements yields the elements that a port owns in a set for one of its frontends.
+type frontendElements func(p *Port, frontend *Frontend, yield func(Element) bool) bool
 
-// ofFrontends makes the elements of a set for all frontends but node ports.
-func ofFrontends(each elementsOfFrontend) elementsOf {
+// frontendSet makes the elements of a set for all frontends but node ports.
+func frontendSet(each frontendElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(false, each, yield) }
 }
 
-// ofNodePorts makes the elements of a set for node ports.
-func ofNodePorts(each elementsOfFrontend) elementsOf {
+// nodePortSet makes the elements of a set for node ports.
+func nodePortSet(each frontendElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(true, each, yield) }
 }
 
-func (p *Port) eachOf(nodePorts bool, each elementsOfFrontend, yield func(Element) bool) bool {
+func (p *Port) eachOf(nodePorts bool, each frontendElements, yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; frontend.IsNodePort() == nodePorts && !each(p, frontend, yield) {
 			return false

@@ -59,8 +59,8 @@ func (p *Port) Elements(set Set) iter.Seq[Element] {
 func (m *Mirror) Equal(other *Mirror) bool {
 	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withSortedSlots(), b.withSortedSlots()) }
 	return maps.EqualFunc(m.services, other.services, sameService) &&
-		slices.Equal(m.around.NodePortAddrs, other.around.NodePortAddrs) &&
-		slices.Equal(m.around.ServiceCIDRs, other.around.ServiceCIDRs) &&
+		slices.Equal(m.surroundings.NodePortAddrs, other.surroundings.NodePortAddrs) &&
+		slices.Equal(m.surroundings.ServiceCIDRs, other.surroundings.ServiceCIDRs) &&
 		maps.Equal(m.elements, other.elements) &&
 		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
 		maps.EqualFunc(m.sets, other.sets, func(a, b Set) bool { return a.Name == b.Name }) &&

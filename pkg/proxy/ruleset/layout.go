@@ -42,7 +42,7 @@ var (
 //	nat-postrouting               give the priority back that carried the slot
 //	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
 //	nat-postrouting               masquerading
-func StaticChains(family model.Family, config Config, around Surroundings) []Chain {
+func StaticChains(family model.Family, config Config, surroundings Surroundings) []Chain {
 	return []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
@@ -52,7 +52,7 @@ func StaticChains(family model.Family, config Config, around Surroundings) []Cha
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: "nat-prerouting", Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
-		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, around.ServiceCIDRs),
+		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
 			Rule{PriorityBetween{LocalSlot, lastSlot}, ResetPriority{}},
 			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: learnChain}}},
 			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
@@ -73,7 +73,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 	}
 	rules = append(rules, translation(dialled, Sticky, Services, Endpoints)...)
 	return append(rules,
-		append(onNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
+		append(matchNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
 		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
 		Rule{
 			InSet{Key: []Field{DestinationAddr}, Set: ClusterIPs},
@@ -94,8 +94,8 @@ func translation(key []Field, sticky, services, endpoints Set) []Rule {
 	}
 }
 
-// onNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves any.
-func onNodePortAddr(family model.Family, config Config) Rule {
+// matchNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves any.
+func matchNodePortAddr(family model.Family, config Config) Rule {
 	if !config.NodePorts.All(family) {
 		return Rule{InSet{Key: []Field{DestinationAddr}, Set: NodePortIPs}}
 	}
@@ -141,7 +141,7 @@ func learnRules(family model.Family, config Config) []Rule {
 	for _, set := range []Set{ExternalCluster, ExternalLocal} {
 		rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: set}, Do{Verdict{Kind: Return}})...)
 	}
-	rules = append(rules, unlessNodePortAddr(family, config)...)
+	rules = append(rules, skipNodePortAddr(family, config)...)
 	answered = InSet{Key: append(slices.Clone(originallyDialledNodePort), ReplySourceAddr), Set: NodePortStickyEndpoints}
 	return append(rules, eachProtocol(answered, VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
 }
@@ -165,14 +165,14 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	fromNode := Do{Verdict{Kind: Goto, Chain: fromNodeChain}}
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalCluster}, Masquerade{})...)
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalLocal}, fromNode)...)
-	rules = append(rules, unlessNodePortAddr(family, config)...)
+	rules = append(rules, skipNodePortAddr(family, config)...)
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortCluster}, Masquerade{})...)
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
 }
 
-// unlessNodePortAddr leaves connections alone that another program translated from an address that serves no node ports. Where all
+// skipNodePortAddr leaves connections alone that another program translated from an address that serves no node ports. Where all
 // addresses serve them, there is none.
-func unlessNodePortAddr(family model.Family, config Config) []Rule {
+func skipNodePortAddr(family model.Family, config Config) []Rule {
 	if config.NodePorts.All(family) {
 		return nil
 	}

@@ -13,13 +13,13 @@ import (
 // A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of several
 // ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
-	config   Config
-	around   Surroundings
-	services map[model.ObjectName]Service
-	ports    map[model.Family]int
-	elements map[elementKey]sharedElement
-	chains   map[objectKey]ownedChain
-	sets     map[objectKey]Set
+	config       Config
+	surroundings Surroundings
+	services     map[model.ObjectName]Service
+	ports        map[model.Family]int
+	elements     map[elementKey]sharedElement
+	chains       map[objectKey]ownedChain
+	sets         map[objectKey]Set
 	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the kernel.
 	late           map[elementKey]Element
 	leftoverChains map[objectKey]bool
@@ -78,11 +78,11 @@ func (m *Mirror) Service(name model.ObjectName) Service {
 }
 
 // Surroundings returns what the tables hold for no single Service.
-func (m *Mirror) Surroundings() Surroundings { return m.around }
+func (m *Mirror) Surroundings() Surroundings { return m.surroundings }
 
 // Accept takes over what a plan did, after the kernel accepted its batch.
 func (m *Mirror) Accept(plan *Plan) {
-	m.around = plan.around
+	m.surroundings = plan.surroundings
 	for _, service := range plan.services {
 		m.countPorts(m.services[service.Name], -1)
 		m.countPorts(service, +1)
@@ -119,7 +119,7 @@ func (m *Mirror) Accept(plan *Plan) {
 
 // adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as they are.
 func (m *Mirror) adopt(plan *Plan) {
-	m.around, m.elements, m.chains = plan.around, plan.elements, plan.chains
+	m.surroundings, m.elements, m.chains = plan.surroundings, plan.elements, plan.chains
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)
@@ -130,9 +130,9 @@ func (m *Mirror) adopt(plan *Plan) {
 	m.acceptSets(plan)
 }
 
-func (m *Mirror) countPorts(service Service, by int) {
+func (m *Mirror) countPorts(service Service, delta int) {
 	for i := range service.Ports {
-		m.ports[service.Ports[i].ID.Family] += by
+		m.ports[service.Ports[i].ID.Family] += delta
 	}
 }
 

@@ -206,7 +206,7 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
 			decision := decided(service)[0]
-			decision.From.Node = test.node
+			decision.Viewpoint.Node = test.node
 			got := propertyOf(ruleset.NewPort(decision)).Elements
 			if diff := cmp.Diff(test.restricted, got["restricted"]); diff != "" {
 				t.Errorf("restricted (-want +got):\n%s", diff)

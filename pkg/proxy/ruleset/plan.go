@@ -20,11 +20,11 @@ type Plan struct {
 
 	config Config
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
-	services []Service
-	around   Surroundings
-	elements map[elementKey]sharedElement
-	chains   map[objectKey]ownedChain
-	sets     map[objectKey]*Set // nil: gone
+	services     []Service
+	surroundings Surroundings
+	elements     map[elementKey]sharedElement
+	chains       map[objectKey]ownedChain
+	sets         map[objectKey]*Set // nil: gone
 	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
 	late   map[elementKey]Element
 	reused []elementKey
@@ -35,13 +35,13 @@ func (p *Plan) Services() int { return len(p.services) }
 
 // Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A Service
 // without ports owns nothing. Each may be given once. The work is proportional to what these Services own, never to what exists.
-func (m *Mirror) Plan(wanted []Service, around Surroundings) *Plan {
+func (m *Mirror) Plan(wanted []Service, surroundings Surroundings) *Plan {
 	draft := m.draft()
 	for _, want := range wanted {
 		draft.replace(m.services[want.Name], want)
 	}
 	draft.settleShared()
-	draft.surround(around)
+	draft.surround(surroundings)
 	return draft.finish()
 }
 
@@ -71,7 +71,7 @@ type draft struct {
 	counting struct {
 		family model.Family
 		set    string
-		by     int
+		delta  int
 		addOne func(Element) bool
 	}
 }
@@ -121,8 +121,8 @@ func (d *draft) replaceOwner(have, want Service) {
 }
 
 // count adds to the number of owners of each shared element.
-func (d *draft) count(family model.Family, set Set, service Service, by int) {
-	d.counting.family, d.counting.set, d.counting.by = family, set.Name, by
+func (d *draft) count(family model.Family, set Set, service Service, delta int) {
+	d.counting.family, d.counting.set, d.counting.delta = family, set.Name, delta
 	service.each(family, set, d.counting.addOne)
 }
 
@@ -132,7 +132,7 @@ func (d *draft) countOne(element Element) bool {
 	if !seen {
 		shared = d.mirror.elements[key]
 	}
-	shared.verdict, shared.owners = element.Verdict, shared.owners+d.counting.by
+	shared.verdict, shared.owners = element.Verdict, shared.owners+d.counting.delta
 	d.plan.elements[key] = shared
 	return true
 }
@@ -159,16 +159,16 @@ func (d *draft) replaceObjects(have, want Service) {
 	}
 }
 
-func (d *draft) own(family model.Family, chain Chain, by int) {
+func (d *draft) own(family model.Family, chain Chain, delta int) {
 	key := objectKey{family, chain.Name}
 	owned, seen := d.plan.chains[key]
 	if !seen {
 		owned = d.mirror.chains[key]
 	}
-	if by > 0 {
+	if delta > 0 {
 		owned.chain = chain
 	}
-	owned.owners += by
+	owned.owners += delta
 	d.plan.chains[key] = owned
 }
 

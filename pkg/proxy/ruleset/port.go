@@ -45,10 +45,10 @@ func NewPort(decision selection.Decision) Port {
 		Cluster:   slotsOf(decision.Selection.Cluster.Endpoints, MaxSlots),
 		Affinity:  service.AffinityTimeout,
 	}
-	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.From.Node.Name)
+	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
 	if local := decision.Selection.Local; local != nil {
 		port.Local = slotsOf(local.Endpoints, MaxLocalSlots)
-		port.addOnNode(local.Endpoints, decision.From.Node.Name)
+		port.addOnNode(local.Endpoints, decision.Viewpoint.Node.Name)
 	}
 	slices.SortFunc(port.OnNode, netip.AddrPort.Compare)
 	port.OnNode = slices.Compact(port.OnNode)
@@ -82,7 +82,7 @@ func (p *Port) newFrontend(owned model.PortFrontend, decision selection.Decision
 		frontend.Local = service.ExternalTrafficLocal
 	}
 	if owned.Kind == model.LoadBalancerIP {
-		frontend.Sources = service.AllowedSources(decision.Family, decision.From.Node)
+		frontend.Sources = service.AllowedSources(decision.Family, decision.Viewpoint.Node)
 	}
 	frontend.Class = p.classOf(&frontend, decision.Selection)
 	return frontend

@@ -18,7 +18,7 @@ func (d *draft) replaceRanges(family model.Family) {
 	where := elementsKey{family, staticRank(AllowedSources.Name)}
 	delete(d.deletes, where)
 	delete(d.adds, where)
-	chains := StaticChains(family, d.mirror.config, d.mirror.around)
+	chains := StaticChains(family, d.mirror.config, d.mirror.surroundings)
 	services := chains[slices.IndexFunc(chains, func(chain Chain) bool { return chain.Name == servicesChain })]
 	batch := &d.plan.Prepare
 	dropRanges(batch, family)

@@ -106,10 +106,10 @@ func keyOf(refusal Refusal) (key refusedKey, ok bool) {
 
 // eachKey yields what a Service asks for in some sets, and its chains and sets.
 func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refusedKey)) {
-	for in := range sets {
-		if rank := staticRank(in.name); rank >= 0 {
-			s.each(in.family, StaticSets[rank], func(element Element) bool {
-				yield(refusedKey{in.family, in.name, element.Key})
+	for set := range sets {
+		if rank := staticRank(set.name); rank >= 0 {
+			s.each(set.family, StaticSets[rank], func(element Element) bool {
+				yield(refusedKey{set.family, set.name, element.Key})
 				return true
 			})
 		}

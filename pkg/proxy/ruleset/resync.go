@@ -14,10 +14,10 @@ import (
 // map is still there; Plan.Left names those maps.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
-func Resync(config Config, wanted []Service, around Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
+func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
 	mirror := newMirror(config)
 	draft := mirror.draft()
-	draft.plan.around = around
+	draft.plan.surroundings = surroundings
 	for _, want := range wanted {
 		draft.replaceOwner(Service{}, want)
 	}
@@ -80,7 +80,7 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
 func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
-	chains := StaticChains(family, m.config, m.around)
+	chains := StaticChains(family, m.config, m.surroundings)
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
 			chains = append(chains, m.chains[key].chain)
@@ -116,8 +116,8 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 // allElements returns everything that a set of a family should hold. It walks the plan's Services and not the mirror's: they
 // lie side by side.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
-	if elements := set.static.around; elements != nil {
-		return elements(m.around, family)
+	if elements := set.static.surroundings; elements != nil {
+		return elements(m.surroundings, family)
 	}
 	if isShared(set) {
 		return func(yield func(Element) bool) {

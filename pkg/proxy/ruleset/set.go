@@ -38,10 +38,10 @@ type Set struct {
 
 // static says whose elements a set holds, and when they come and go in a change.
 type static struct {
-	// ofPort are the elements that a port owns; nil if none does.
-	ofPort elementsOf
-	// around are the elements that the surroundings make; nil if they make none.
-	around func(around Surroundings, family model.Family) iter.Seq[Element]
+	// ports are the elements that a port owns; nil if none does.
+	ports portElements
+	// surroundings are the elements that the surroundings make; nil if they make none.
+	surroundings func(surroundings Surroundings, family model.Family) iter.Seq[Element]
 	// shared: several owners may want the same element. It is there as long as it has an owner.
 	shared bool
 	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
@@ -54,8 +54,8 @@ type static struct {
 // StaticSets are declared in every table, in this order: that of the rows below.
 var StaticSets []Set
 
-// inEveryTable enters a set into StaticSets.
-func inEveryTable(set Set, row static) Set {
+// addStatic enters a set into StaticSets.
+func addStatic(set Set, row static) Set {
 	set.static = &row
 	StaticSets = append(StaticSets, set)
 	return set
@@ -77,72 +77,72 @@ var (
 // it; most of them are twice there, for node ports and for all other frontends.
 var (
 	// What to do with a connection to the frontend.
-	Services  = inEveryTable(Set{Name: "services", Key: frontend, Value: class}, static{ofPort: ofFrontends((*Port).eachClass)})
-	NodePorts = inEveryTable(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ofPort: ofNodePorts((*Port).eachClass)})
+	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
+	NodePorts = addStatic(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ports: nodePortSet((*Port).eachClass)})
 
 	// Where a class leads. Tiny: one entry for each class in use.
-	Dispatch = inEveryTable(
+	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
-		static{ofPort: (*Port).eachDispatch, shared: true, ahead: true, late: true})
+		static{ports: (*Port).eachDispatch, shared: true, ahead: true, late: true})
 
 	// The load-balancing tables of all Services, by frontend and slot.
-	Endpoints = inEveryTable(
+	Endpoints = addStatic(
 		Set{Name: "endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: endpoint},
-		static{ofPort: ofFrontends((*Port).eachSlot), late: true})
-	NodePortEndpoints = inEveryTable(
+		static{ports: frontendSet((*Port).eachSlot), late: true})
+	NodePortEndpoints = addStatic(
 		Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint},
-		static{ofPort: ofNodePorts((*Port).eachSlot), late: true})
+		static{ports: nodePortSet((*Port).eachSlot), late: true})
 
 	// Services with session affinity only: where to look a client up.
-	Sticky = inEveryTable(
-		Set{Name: "sticky", Key: frontend, Value: verdict}, static{ofPort: ofFrontends((*Port).eachSticky)})
-	NodePortSticky = inEveryTable(
-		Set{Name: "nodeport-sticky", Key: nodePort, Value: verdict}, static{ofPort: ofNodePorts((*Port).eachSticky)})
+	Sticky = addStatic(
+		Set{Name: "sticky", Key: frontend, Value: verdict}, static{ports: frontendSet((*Port).eachSticky)})
+	NodePortSticky = addStatic(
+		Set{Name: "nodeport-sticky", Key: nodePort, Value: verdict}, static{ports: nodePortSet((*Port).eachSticky)})
 
 	// The same Services: where to remember a client.
-	Learn = inEveryTable(
-		Set{Name: "learn", Key: frontend, Value: verdict}, static{ofPort: ofFrontends((*Port).eachLearn)})
-	NodePortLearn = inEveryTable(
-		Set{Name: "nodeport-learn", Key: nodePort, Value: verdict}, static{ofPort: ofNodePorts((*Port).eachLearn)})
+	Learn = addStatic(
+		Set{Name: "learn", Key: frontend, Value: verdict}, static{ports: frontendSet((*Port).eachLearn)})
+	NodePortLearn = addStatic(
+		Set{Name: "nodeport-learn", Key: nodePort, Value: verdict}, static{ports: nodePortSet((*Port).eachLearn)})
 
 	// The addresses of those Services' endpoints: no other is remembered.
-	StickyEndpoints = inEveryTable(
+	StickyEndpoints = addStatic(
 		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeAddr}},
-		static{ofPort: ofFrontends((*Port).eachStickyEndpoint)})
-	NodePortStickyEndpoints = inEveryTable(
+		static{ports: frontendSet((*Port).eachStickyEndpoint)})
+	NodePortStickyEndpoints = addStatic(
 		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeAddr}},
-		static{ofPort: ofNodePorts((*Port).eachStickyEndpoint)})
+		static{ports: nodePortSet((*Port).eachStickyEndpoint)})
 
 	// externalTrafficPolicy: Cluster: all clients are masqueraded.
-	ExternalCluster = inEveryTable(
-		Set{Name: "external-cluster", Key: frontend}, static{ofPort: ofFrontends((*Port).eachExternalCluster)})
-	NodePortCluster = inEveryTable(
-		Set{Name: "nodeport-cluster", Key: nodePort}, static{ofPort: ofNodePorts((*Port).eachExternalCluster)})
+	ExternalCluster = addStatic(
+		Set{Name: "external-cluster", Key: frontend}, static{ports: frontendSet((*Port).eachExternalCluster)})
+	NodePortCluster = addStatic(
+		Set{Name: "nodeport-cluster", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalCluster)})
 
 	// externalTrafficPolicy: Local: only the node itself is.
-	ExternalLocal = inEveryTable(
-		Set{Name: "external-local", Key: frontend}, static{ofPort: ofFrontends((*Port).eachExternalLocal)})
-	NodePortLocal = inEveryTable(
-		Set{Name: "nodeport-local", Key: nodePort}, static{ofPort: ofNodePorts((*Port).eachExternalLocal)})
+	ExternalLocal = addStatic(
+		Set{Name: "external-local", Key: frontend}, static{ports: frontendSet((*Port).eachExternalLocal)})
+	NodePortLocal = addStatic(
+		Set{Name: "nodeport-local", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalLocal)})
 
 	// A load balancer's address with loadBalancerSourceRanges, and who may dial it.
-	Restricted = inEveryTable(
-		Set{Name: "restricted", Key: frontend}, static{ofPort: ofFrontends((*Port).eachRestricted)})
-	AllowedSources = inEveryTable(
+	Restricted = addStatic(
+		Set{Name: "restricted", Key: frontend}, static{ports: frontendSet((*Port).eachRestricted)})
+	AllowedSources = addStatic(
 		Set{Name: "allowed-sources", Key: []Type{TypeAddr, TypeProto, TypePort, TypePrefix}, Interval: true},
-		static{ofPort: ofFrontends((*Port).eachSource)})
+		static{ports: frontendSet((*Port).eachSource)})
 
 	// Every ClusterIP: undefined ports are refused.
-	ClusterIPs = inEveryTable(
-		Set{Name: "cluster-ips", Key: []Type{TypeAddr}}, static{ofPort: (*Port).eachClusterIP, shared: true})
+	ClusterIPs = addStatic(
+		Set{Name: "cluster-ips", Key: []Type{TypeAddr}}, static{ports: (*Port).eachClusterIP, shared: true})
 
 	// Where node ports are served, unless on all local addresses.
-	NodePortIPs = inEveryTable(
-		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{around: Surroundings.elements})
+	NodePortIPs = addStatic(
+		Set{Name: "nodeport-ips", Key: []Type{TypeAddr}}, static{surroundings: Surroundings.elements})
 
 	// Endpoints on this node, as source and as destination.
-	Hairpin = inEveryTable(
-		Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}, static{ofPort: (*Port).eachHairpin, shared: true})
+	Hairpin = addStatic(
+		Set{Name: "hairpin", Key: []Type{TypeAddr, TypeAddr, TypeProto, TypePort}}, static{ports: (*Port).eachHairpin, shared: true})
 )
 
 // staticRank returns the place of a set in StaticSets, and -1 if it is none of them.

@@ -10,14 +10,14 @@ import (
 )
 
 // surround notes what changes when the tables have other surroundings.
-func (d *draft) surround(around Surroundings) {
-	d.plan.around = around
-	if slices.Equal(d.mirror.around.NodePortAddrs, around.NodePortAddrs) {
+func (d *draft) surround(surroundings Surroundings) {
+	d.plan.surroundings = surroundings
+	if slices.Equal(d.mirror.surroundings.NodePortAddrs, surroundings.NodePortAddrs) {
 		return
 	}
 	for _, family := range d.mirror.config.Families {
 		key := elementsKey{family, staticRank(NodePortIPs.Name)}
-		d.deletes[key], d.adds[key] = difference(d.mirror.around.elements(family), around.elements(family))
+		d.deletes[key], d.adds[key] = difference(d.mirror.surroundings.elements(family), surroundings.elements(family))
 	}
 }
 
@@ -34,13 +34,13 @@ func (s Surroundings) elements(family model.Family) iter.Seq[Element] {
 
 // replaceStaticChains writes the static chains anew whose rules the surroundings change.
 func (d *draft) replaceStaticChains(batch *Batch) {
-	if slices.Equal(d.mirror.around.ServiceCIDRs, d.plan.around.ServiceCIDRs) {
+	if slices.Equal(d.mirror.surroundings.ServiceCIDRs, d.plan.surroundings.ServiceCIDRs) {
 		return
 	}
 	config := d.mirror.config
 	for _, family := range config.Families {
-		have := StaticChains(family, config, d.mirror.around)
-		for i, want := range StaticChains(family, config, d.plan.around) {
+		have := StaticChains(family, config, d.mirror.surroundings)
+		for i, want := range StaticChains(family, config, d.plan.surroundings) {
 			if !reflect.DeepEqual(want, have[i]) {
 				batch.add(Flush, family, ChainObject{want})
 				batch.add(Add, family, RulesObject{want})
@@ -51,11 +51,11 @@ func (d *draft) replaceStaticChains(batch *Batch) {
 
 // NewSurroundings returns the surroundings of a node whose interfaces have some addresses.
 func NewSurroundings(config Config, node model.Node, present []netip.Addr, serviceCIDRs []netip.Prefix) Surroundings {
-	around := Surroundings{ServiceCIDRs: serviceCIDRs}
+	surroundings := Surroundings{ServiceCIDRs: serviceCIDRs}
 	for _, family := range config.Families {
 		if !config.NodePorts.All(family) {
-			around.NodePortAddrs = append(around.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)
+			surroundings.NodePortAddrs = append(surroundings.NodePortAddrs, config.NodePorts.Choose(family, node, present)...)
 		}
 	}
-	return around
+	return surroundings
 }

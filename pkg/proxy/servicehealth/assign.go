@@ -36,12 +36,12 @@ func (a Addresses) listenOn(family model.Family) []netip.Addr {
 
 // assign decides what is answered where. The API server gives each port to one Service only; if two have the same one all the
 // same, the lexically smaller name keeps it, and each other one is an error.
-func assign(checks map[model.ObjectName]selection.HealthCheck, on map[model.Family]Addresses) (map[netip.AddrPort]answer, []error) {
+func assign(checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) (map[netip.AddrPort]answer, []error) {
 	assigned := map[netip.AddrPort]answer{}
 	var refused []error
 	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
 	for _, family := range model.Families {
-		addrs := on[family].listenOn(family)
+		addrs := addresses[family].listenOn(family)
 		if len(addrs) == 0 {
 			continue
 		}

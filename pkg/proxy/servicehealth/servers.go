@@ -56,13 +56,13 @@ func New(log *slog.Logger, healthy func() bool) *Servers {
 //
 // The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network namespace of the
 // calling thread.
-func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, on map[model.Family]Addresses) error {
+func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.isClosed {
 		return fmt.Errorf("answering health checks: %w", net.ErrClosed)
 	}
-	assigned, failures := assign(checks, on)
+	assigned, failures := assign(checks, addresses)
 	s.endAll(func(addr netip.AddrPort) bool {
 		_, stays := assigned[addr]
 		return !stays

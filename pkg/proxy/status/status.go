@@ -99,7 +99,7 @@ func (s *Status) NodeEligibility(eligible bool, why string) {
 func (s *Status) WatchInterrupted(resource string, since time.Time, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others := s.record.interruptionsBut(resource)
+	others := s.record.otherInterruptions(resource)
 	s.record.interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
 	slices.SortFunc(s.record.interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
 }
@@ -108,7 +108,7 @@ func (s *Status) WatchInterrupted(resource string, since time.Time, why string) 
 func (s *Status) WatchResumed(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.interruptions = s.record.interruptionsBut(resource)
+	s.record.interruptions = s.record.otherInterruptions(resource)
 }
 
 // Verdict judges what the proxy has reported, at a given moment.
@@ -119,8 +119,8 @@ func (s *Status) Verdict(now time.Time) Verdict {
 	return r.verdict(now, cmp.Or(s.PendingTimeout, DefaultPendingTimeout))
 }
 
-// interruptionsBut returns a copy of the interruptions without that of a resource.
-func (r *record) interruptionsBut(resource string) []Interruption {
+// otherInterruptions returns a copy of the interruptions without that of a resource.
+func (r *record) otherInterruptions(resource string) []Interruption {
 	return slices.DeleteFunc(slices.Clone(r.interruptions), func(i Interruption) bool { return i.Resource == resource })
 }
 

@@ -19,3 +19,8 @@ and ServiceCIDRs as 'kubectl get -o yaml' prints them:
 		newRun(), newRender(), newExplain(), newCleanup(), cli.NewVersion("proxy", thisBuild()),
 	)
 }
+
+// version is set when a release is built: -ldflags "-X main.version=v1.2.3".
+var version string
+
+func thisBuild() cli.Build { return cli.BuildOf(version) }

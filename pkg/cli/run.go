@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 )
 
 // The exit statuses. Scripts and service managers rely on them.
@@ -74,4 +75,14 @@ func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 		fmt.Fprintf(stderr, "%s: %s\n", command.Root().Name(), strings.TrimSuffix(mistake, "\n"))
 	}
 	fmt.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
+}
+
+// Together runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the others, and its error
+// is returned.
+func Together(ctx context.Context, parts ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, part := range parts {
+		group.Go(func() error { return part(ctx) })
+	}
+	return group.Wait()
 }

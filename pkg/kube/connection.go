@@ -3,10 +3,12 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 )
 
 // protobuf is a third of the size of JSON, and quicker to read.
@@ -78,3 +80,6 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}}
 	return clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
 }
+
+// LogTo sends what client-go has to say to a log. It concerns the whole process: a program calls it once, at its start.
+func LogTo(log *slog.Logger) { klog.SetSlogLogger(log) }

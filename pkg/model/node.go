@@ -1,6 +1,9 @@
 package model
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // Node is what the proxy keeps of a v1 Node.
 type Node struct {
@@ -16,4 +19,38 @@ type Node struct {
 	// Leaving is why load balancers should spare this node: it is being deleted, or about to be taken away. Empty: it stays. No
 	// Service is decided differently for it.
 	Leaving string
+}
+
+// NodePortAddresses says on which of the node's addresses node ports are served: kube-proxy's setting of that name.
+type NodePortAddresses struct {
+	// Primary: on the addresses that the Node object names.
+	Primary bool
+	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on all
+	// addresses, as in kube-proxy.
+	Prefixes []netip.Prefix
+}
+
+// All reports whether node ports of a family are served on every local address but loopback, whatever addresses there are.
+func (n NodePortAddresses) All(family Family) bool {
+	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
+	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
+	return !n.Primary && !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
+}
+
+// Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served, sorted.
+// It is of no use where All is true. Loopback never serves any.
+func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
+	var chosen []netip.Addr
+	for _, addr := range present {
+		if FamilyOf(addr) == family && !addr.IsLoopback() && n.includes(addr, node) {
+			chosen = append(chosen, addr)
+		}
+	}
+	slices.SortFunc(chosen, netip.Addr.Compare)
+	return slices.Compact(chosen)
+}
+
+func (n NodePortAddresses) includes(addr netip.Addr, node Node) bool {
+	return n.Primary && slices.Contains(node.Addresses, addr) ||
+		slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }

@@ -27,9 +27,6 @@ const Region Key = "topology.kubernetes.io/region"
 // AnyNode asks nothing.
 func (k Key) NeedsNode() bool { return k != AnyNode && k != Hostname && k != Zone }
 
-// TopologyKeysAnnotation is the annotation that holds the keys: a comma-separated list.
-const TopologyKeysAnnotation = Domain + "topology-keys"
-
 // LocalConflict is why keys give way to externalTrafficPolicy: Local, and LocalRemedy what to do about it. The two contradict each
 // other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers no endpoint, and contradicts nothing.
 const (

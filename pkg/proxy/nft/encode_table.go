@@ -3,8 +3,12 @@
 package nft
 
 import (
+	"fmt"
+
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
@@ -36,4 +40,67 @@ func (m *messages) addTable(family byte, name string, flags uint32) {
 	m.text(unix.NFTA_TABLE_NAME, name)
 	m.number(unix.NFTA_TABLE_FLAGS, flags)
 	m.end()
+}
+
+func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
+	family := number(op.Family)
+	switch op.Verb {
+	case ruleset.Add:
+		e.addChain(family, chain)
+	case ruleset.Delete:
+		e.naming(unix.NFT_MSG_DELCHAIN, family, unix.NFTA_CHAIN_NAME, chain.Name)
+	case ruleset.Flush: // deleting rules without saying which means all of the chain
+		e.naming(unix.NFT_MSG_DELRULE, family, unix.NFTA_RULE_CHAIN, chain.Name)
+	}
+	return nil
+}
+
+func (e *encoder) addChain(family byte, chain ruleset.Chain) {
+	e.table(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, family)
+	e.text(unix.NFTA_CHAIN_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_CHAIN_NAME, chain.Name)
+	if chain.Hook != ruleset.NoHook {
+		hook := e.nest(unix.NFTA_CHAIN_HOOK)
+		e.number(unix.NFTA_HOOK_HOOKNUM, uint32(chain.Hook))
+		e.number(unix.NFTA_HOOK_PRIORITY, uint32(chain.Priority))
+		e.endNest(hook)
+		e.number(unix.NFTA_CHAIN_POLICY, verdictAccept)
+		e.text(unix.NFTA_CHAIN_TYPE, "nat")
+	}
+	e.end()
+}
+
+func (e *encoder) rulesOp(op ruleset.Op, chain ruleset.Chain) error {
+	if op.Verb != ruleset.Add {
+		return errNoSuchOperation
+	}
+	for i, rule := range chain.Rules {
+		if err := e.addRule(op.Family, chain.Name, rule); err != nil {
+			return fmt.Errorf("rule %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) error {
+	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, number(family))
+	e.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_RULE_CHAIN, chain)
+	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
+	for _, statement := range rule {
+		expressions, err := expressionsOf(family, statement)
+		if err != nil {
+			return err
+		}
+		for _, expression := range expressions {
+			encoded, err := expr.Marshal(number(family), expression)
+			if err != nil {
+				return fmt.Errorf("%T: %w", statement, err)
+			}
+			e.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, encoded)
+		}
+	}
+	e.endNest(list)
+	e.end()
+	return nil
 }

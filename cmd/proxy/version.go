@@ -1,8 +1,0 @@
-package main
-
-import "github.com/vicinity-proxy/vicinity/pkg/cli"
-
-// version is set when a release is built: -ldflags "-X main.version=v1.2.3".
-var version string
-
-func thisBuild() cli.Build { return cli.BuildOf(version) }

@@ -54,7 +54,7 @@ const (
 	dnsService    = "10.96.0.53:53"
 )
 
-// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been told to keep it.
+// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been set up to keep it.
 func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
@@ -139,7 +139,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	return count
 }
 
-// listens reports whether somebody takes connections at an address.
+// listens reports whether a process takes connections at an address.
 func (d *daemonUnderTest) listens(address string) bool {
 	var err error
 	d.namespace.Do(func() {

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// kubeconfigOf names an API server at a port of the test's namespace. Nobody listens there.
+// kubeconfigOf names an API server at a port of the test's namespace. No process listens there.
 func kubeconfigOf(port string) string {
 	return strings.Replace(`apiVersion: v1
 kind: Config
@@ -113,7 +113,7 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 			})
 
 			kubeconfig.write(t, "..wrong "+name, "{")
-			eventually(t, "the wrong text is told", func() bool {
+			eventually(t, "the wrong text is reported", func() bool {
 				return strings.Contains(log(), `what it said before stays in force" file=`+kubeconfig.path()+` error=`)
 			})
 			select {

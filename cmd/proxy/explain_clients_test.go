@@ -24,7 +24,7 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 		args string
 		want map[string]string // node and family: why pods are outside
 	}{
-		"nobody is recognized by default": {"--node node-a", map[string]string{"node-a IPv4": noCIDR4, "node-a IPv6": noCIDR6}},
+		"no pod is recognized by default": {"--node node-a", map[string]string{"node-a IPv4": noCIDR4, "node-a IPv6": noCIDR6}},
 		"a cluster CIDR of one family": {
 			"--node node-a --cluster-cidr 10.244.0.0/16", map[string]string{"node-a IPv4": apart, "node-a IPv6": noCIDR6},
 		},

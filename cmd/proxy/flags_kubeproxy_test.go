@@ -35,7 +35,7 @@ var kubeProxysFlags = map[string]string{
 	"vmodule": "a=2", "write-config-to": "/x",
 }
 
-// TestKubeProxysCommandLineWorksAsItIs gives all flags at once: each either has an effect or is told.
+// TestKubeProxysCommandLineWorksAsItIs gives all flags at once: each either has an effect or is noted.
 func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	var line []string
 	for name, value := range kubeProxysFlags {
@@ -43,13 +43,13 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	}
 	flags, err := parseRunFlags(t, strings.Join(line, " "))
 	expectError(t, err, "")
-	told := map[string]bool{}
+	noted := map[string]bool{}
 	for _, note := range flags.notes {
 		name, why, ok := strings.Cut(strings.TrimPrefix(note, "--"), ": ")
-		if !ok || why == "" || told[name] {
+		if !ok || why == "" || noted[name] {
 			t.Errorf("%q is no reason, or the second one", note)
 		}
-		told[name] = true
+		noted[name] = true
 	}
 	want := map[string]bool{}
 	for _, setting := range config.WithoutMeaning() {
@@ -61,8 +61,8 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 			t.Errorf("kube-proxy has no flag --%s", setting.Flag)
 		}
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("flags without meaning (-want +told):\n%s", diff)
+	if diff := cmp.Diff(want, noted); diff != "" {
+		t.Errorf("flags without meaning (-want +noted):\n%s", diff)
 	}
 	if !flags.initOnly || flags.writeConfigTo != "/x" || flags.node != "node-b" || flags.master != "https://192.0.2.1" {
 		t.Errorf("some flags are not taken: %+v", flags)
@@ -108,7 +108,7 @@ func sameDuration(a, b string) bool {
 	return err == nil && err2 == nil && first == second
 }
 
-func TestAFlagOfNobodyIsAnError(t *testing.T) {
+func TestAnUnknownFlagIsAnError(t *testing.T) {
 	for _, flag := range []string{"--ipvs-schedule=lc", "--udp-timeout=1s", "--health-address=:1"} {
 		got := proxyCommand(t, "run", flag)
 		if name, _, _ := strings.Cut(flag, "="); got.status != 2 || !strings.HasPrefix(got.stderr, "proxy: unknown flag: "+name+"\n") {

@@ -34,18 +34,18 @@ func parseTableFlags(t *testing.T, args ...string) (*tableFlags, error) {
 	return &flags, err
 }
 
-func TestThePodsAreToldFromOthersInOneWay(t *testing.T) {
+func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 	ipv4 := ruleset.LocalTraffic{Prefixes: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 	cni0 := ruleset.LocalTraffic{Interface: "cni0"}
 	tests := map[string]struct {
 		args string
 		want ruleset.LocalTraffic
 	}{
-		"nobody knows who is a pod by default": {"", ruleset.LocalTraffic{}},
-		"a cluster CIDR needs no mode":         {"--cluster-cidr 10.244.0.0/16", ipv4},
-		"mode ClusterCIDR":                     {"--detect-local-mode ClusterCIDR --cluster-cidr 10.244.0.0/16", ipv4},
-		"mode ClusterCIDR without a CIDR":      {"--detect-local-mode ClusterCIDR", ruleset.LocalTraffic{}},
-		"mode NodeCIDR":                        {"--detect-local-mode NodeCIDR", ruleset.LocalTraffic{PodCIDRs: true}},
+		"no pod is recognized by default": {"", ruleset.LocalTraffic{}},
+		"a cluster CIDR needs no mode":    {"--cluster-cidr 10.244.0.0/16", ipv4},
+		"mode ClusterCIDR":                {"--detect-local-mode ClusterCIDR --cluster-cidr 10.244.0.0/16", ipv4},
+		"mode ClusterCIDR without a CIDR": {"--detect-local-mode ClusterCIDR", ruleset.LocalTraffic{}},
+		"mode NodeCIDR":                   {"--detect-local-mode NodeCIDR", ruleset.LocalTraffic{PodCIDRs: true}},
 		"a cluster CIDR has no effect in NodeCIDR": {
 			"--detect-local-mode NodeCIDR --cluster-cidr 10.244.0.0/16", ruleset.LocalTraffic{PodCIDRs: true},
 		},
@@ -72,7 +72,7 @@ func TestThePodsAreToldFromOthersInOneWay(t *testing.T) {
 	}
 }
 
-func TestAWrongWayToTellPodsIsRefused(t *testing.T) {
+func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
 	bridge := func(name string) []string {
 		return []string{"--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", name}
 	}
@@ -133,7 +133,7 @@ func TestMasqueradeAllIsOffUnlessGiven(t *testing.T) {
 	}
 }
 
-func TestTheHelpTeachesHowTrafficIsTold(t *testing.T) {
+func TestTheHelpSaysHowPodsAreDistinguished(t *testing.T) {
 	clients := []string{
 		"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",
 		"--pod-interface-name-prefix PREFIX", "--masquerade-all",

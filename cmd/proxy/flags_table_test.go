@@ -78,7 +78,7 @@ func dashed(flag *pflag.Flag) string {
 	return "--" + flag.Name
 }
 
-// otherName tells the alias of a flag.
+// otherName returns the alias of a flag.
 func otherName(flag string) string {
 	for alias, name := range aliases {
 		if name == flag {
@@ -88,7 +88,7 @@ func otherName(flag string) string {
 	return ""
 }
 
-// meaninglessTable lists what kube-proxy can be told and has no meaning here.
+// meaninglessTable lists what kube-proxy can be set to and has no meaning here.
 func meaninglessTable() string {
 	var table strings.Builder
 	table.WriteString("| in kube-proxy's file | kube-proxy's flag | why not |\n|---|---|---|\n")

@@ -46,7 +46,7 @@ func TestRunFlags(t *testing.T) {
 		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
 		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
-		"a mode that nobody had":      {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
+		"a mode that never was":       {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
 		"two origins":                 {args: "--kubeconfig x", err: "--manifests and --kubeconfig exclude each other"},
 		"two origins, one by address": {args: "--master https://192.0.2.1", err: "--manifests and --master exclude each other"},
 		"cleaning up is a command":    {args: "--cleanup", err: "--cleanup is a command of its own: 'proxy cleanup'"},
@@ -86,7 +86,7 @@ func TestAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
 	}
 }
 
-func TestAllMistakesInRunFlagsAreTold(t *testing.T) {
+func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 	t.Setenv(inCluster, "")
 	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --healthz-bind-address x --cluster-cidr y "+
 		"--detect-local-mode BridgeInterface --nodeport-addresses z")

@@ -26,7 +26,7 @@ func proxyCommand(t *testing.T, args ...string) outcome {
 
 func words(line string) []string { return strings.Fields(line) }
 
-func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
+func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 	t.Setenv(inCluster, "")
 	tests := map[string]struct {
 		args   []string
@@ -82,7 +82,7 @@ func TestAWrongCommandLineIsToldOnceWithItsUsage(t *testing.T) {
 	}
 }
 
-func TestSeveralMistakesAreToldAtOnce(t *testing.T) {
+func TestSeveralMistakesAreReportedAtOnce(t *testing.T) {
 	t.Setenv(inCluster, "")
 	got := proxyCommand(t, words("explain --all-nodes --node a -o xml web")...)
 	if got.status != 2 {
@@ -94,7 +94,7 @@ func TestSeveralMistakesAreToldAtOnce(t *testing.T) {
 		}
 	}
 	if lines := strings.Count(got.stderr, "proxy: "); lines != 4 {
-		t.Errorf("%d mistakes are told, want each of 4 on its own line:\n%s", lines, got.stderr)
+		t.Errorf("%d mistakes are printed, want each of 4 on its own line:\n%s", lines, got.stderr)
 	}
 }
 

@@ -39,7 +39,7 @@ func writeState(t *testing.T, text string) string {
 	return folder
 }
 
-func TestRenderWarnsOfSettingsThatDoWhatNobodyMeans(t *testing.T) {
+func TestRenderWarnsOfSettingsThatDoWhatNoUserMeans(t *testing.T) {
 	const (
 		open   = "warning: --nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\n"
 		noPort = "warning: node ports are not served: --nodeport-addresses is primary, and the Node names no address\n"
@@ -78,7 +78,7 @@ func TestRenderTakesTheNodesAddressesFromItsObject(t *testing.T) {
 	}
 }
 
-func TestExplainTellsNodePortsWithoutTheNodesAddresses(t *testing.T) {
+func TestExplainShowsNodePortsWithoutTheNodesAddresses(t *testing.T) {
 	got := proxyCommand(t, words("explain --node node-a --manifests "+writeState(t, nodePortState))...)
 	if got.status != 0 || !strings.Contains(got.stdout, "  external   *:30080  NodePort\n") {
 		t.Errorf("exit status %d; the node port is missing:\n%s", got.status, got.stdout)

@@ -69,7 +69,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 		return strings.Contains(rules(namespace), ": 10.244.1.6 . 8080")
 	})
 	rewrite("{broken")
-	eventually(t, "the broken file is told", func() bool {
+	eventually(t, "the broken file is reported", func() bool {
 		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
 		return strings.Contains(body, `vicinity_objects_refused{kind="File"} 1`)
 	})
@@ -123,7 +123,7 @@ func TestCleanupRemovesOurTablesAndNothingElse(t *testing.T) {
 		}
 	}
 	if got := namespace.NFT("list", "tables"); got != "table ip mine\n" {
-		t.Errorf("the namespace has %q, want only the table of somebody else", got)
+		t.Errorf("the namespace has %q, want only the other table", got)
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 	refusal = "warning: refused.yaml: Service shop/refused: spec.ports[0].port: "
 )
 
-func TestExplainTellsWhatEachNodeDoes(t *testing.T) {
+func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want map[string]string // node: outcome

@@ -93,25 +93,25 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	}
 }
 
-func TestWhyAFileCannotBeUsedIsToldOnceAndSoIsThatItCanBe(t *testing.T) {
+func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
 	file := mount(t, "one")
 	read := readIt(t, file.path())
-	told := make(chan error, 100)
-	read.Failed = func(err error) { told <- err }
+	reported := make(chan error, 100)
+	read.Failed = func(err error) { reported <- err }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- read.Watch(ctx, slog.New(slog.DiscardHandler)) }()
 
 	for _, step := range []struct{ write, want string }{{"wrong", "it says wrong"}, {"wrong again", "it says wrong again"}, {"one", ""}} {
 		file.write(step.write)
-		err := wait.Receive(t, step.write+" is reported", told)
+		err := wait.Receive(t, step.write+" is reported", reported)
 		if err == nil && step.want != "" || err != nil && err.Error() != step.want {
-			t.Errorf("%q is told of with %v", step.write, err)
+			t.Errorf("%q is reported with %v", step.write, err)
 		}
 	}
 	cancel()
-	if err := end(t, ended); err != nil || len(told) > 0 {
-		t.Errorf("the watch ends with %v, and %d more were told", err, len(told))
+	if err := end(t, ended); err != nil || len(reported) > 0 {
+		t.Errorf("the watch ends with %v, and %d more were reported", err, len(reported))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsToldOf(t *testing.T) {
+func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsReported(t *testing.T) {
 	file := mount(t, "one")
 	read := readIt(t, file.path())
 	if err := os.Remove(file.path()); err != nil {

@@ -56,11 +56,11 @@ func TestAnAddressThatCannotBeBoundIsNamedWithItsFlag(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 
 	for name, c := range map[string]struct{ address, want string }{
-		"somebody else listens there": {taken.Addr().String(), "address already in use"},
-		"the port is missing":         {"127.0.0.1", "missing port in address"},
-		"the port is no number":       {"127.0.0.1:health", "unknown port"},
-		"the port is impossible":      {"127.0.0.1:70000", "invalid port"},
-		"the address is nobody's":     {"192.0.2.1:0", "cannot assign requested address"},
+		"another process listens there": {taken.Addr().String(), "address already in use"},
+		"the port is missing":           {"127.0.0.1", "missing port in address"},
+		"the port is no number":         {"127.0.0.1:health", "unknown port"},
+		"the port is impossible":        {"127.0.0.1:70000", "invalid port"},
+		"no machine has the address":    {"192.0.2.1:0", "cannot assign requested address"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listener, err := Listen(t.Context(), "--health-address", c.address)
@@ -142,7 +142,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-cut; err == nil {
-		t.Error("the client got an answer that nobody gave")
+		t.Error("the client got an answer that the handler did not give")
 	}
 }
 

@@ -13,8 +13,8 @@ var (
 	nodeType    = Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// told lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or `<line> <path> <kind>! <field>: <reason>`.
-func told(format Format, text string) []string {
+// partLines lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or `<line> <path> <kind>! <field>: <reason>`.
+func partLines(format Format, text string) []string {
 	var lines []string
 	for part := range Parts(format, []byte(text), serviceType, nodeType) {
 		line := fmt.Sprintf("%d %s %s %s/%s", part.Line, part.Path, part.Type.Kind, part.Namespace, part.Name)
@@ -29,7 +29,7 @@ func told(format Format, text string) []string {
 	return lines
 }
 
-func TestEveryPartOfAFileIsTold(t *testing.T) {
+func TestEveryPartOfAFileIsYielded(t *testing.T) {
 	const web = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"
 	for name, test := range map[string]struct {
 		format Format
@@ -68,14 +68,14 @@ func TestEveryPartOfAFileIsTold(t *testing.T) {
 		"no name":                {YAML, "apiVersion: v1\nkind: Service\n", []string{"1  Service /"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, told(test.format, test.text)); diff != "" {
+			if diff := cmp.Diff(test.want, partLines(test.format, test.text)); diff != "" {
 				t.Errorf("parts (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestPartsEndWhenNobodyWantsMore(t *testing.T) {
+func TestPartsEndWhenTheCallerStops(t *testing.T) {
 	const list = "apiVersion: v1\nkind: List\nitem: 5\nitems: [{apiVersion: v1, kind: Pod}, {apiVersion: v1, kind: Pod}]\n"
 	for most := 1; most <= 6; most++ {
 		count := 0
@@ -90,7 +90,7 @@ func TestPartsEndWhenNobodyWantsMore(t *testing.T) {
 	}
 }
 
-func TestDecodeTellsEveryFieldThatIsWrong(t *testing.T) {
+func TestDecodeReportsEveryFieldThatIsWrong(t *testing.T) {
 	const text = "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  a: 1\n  a: 2\n  b: 3\n" +
 		"- apiVersion: v1\n  kind: Service\n  metadata: {name: b}\n  a: x\n"
 	var got [][]Fault
@@ -113,7 +113,7 @@ func TestDecodeTellsEveryFieldThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAFormatIsToldByTheName(t *testing.T) {
+func TestAFormatIsRecognizedByTheName(t *testing.T) {
 	for name, want := range map[string]struct {
 		format Format
 		ok     bool
@@ -174,7 +174,7 @@ func FuzzParts(f *testing.F) {
 			}
 			var anything map[string]any
 			if faults := part.Decode(&anything); part.Fault == nil && anything == nil && len(faults) == 0 {
-				t.Errorf("%+v decodes to nothing, and nobody is told", part)
+				t.Errorf("%+v decodes to nothing, and no fault is reported", part)
 			}
 		}
 	})

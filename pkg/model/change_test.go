@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// said are the labels of a node in the tests of Then, by which its versions are told apart.
+// said are the labels of a node in the tests of Then, by which its versions are distinguished.
 func said(version string) *Node {
 	return &Node{Name: "node-1", Labels: map[string]string{"version": version}}
 }

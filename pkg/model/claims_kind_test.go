@@ -20,7 +20,7 @@ func (s *Service) withNodePort(number uint16) *Service {
 }
 
 const (
-	own   = "10.96.0.11" // ClusterIPs that nobody else wants
+	own   = "10.96.0.11" // ClusterIPs that no other Service wants
 	other = "10.96.0.12"
 	third = "10.96.0.13"
 	vip   = "192.0.2.1" // an address outside the cluster

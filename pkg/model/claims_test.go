@@ -23,7 +23,7 @@ const (
 	three = "fd00::3"
 )
 
-// owners returns who owns the frontend at each address, as the Services themselves are told. No Service may have two frontends
+// owners returns who owns the frontend at each address, as the Services themselves see it. No Service may have two frontends
 // at one address.
 func owners(t testing.TB, cluster *Cluster) map[string]string {
 	t.Helper()
@@ -79,7 +79,7 @@ func TestOwnershipOfAFrontend(t *testing.T) {
 			{changeOf(claimant("old", 1, one), claimant("young", 2, one)), "old young", map[string]string{one: "old"}},
 			{changeOf(claimant("old", 3, one)), "old young", map[string]string{one: "young"}},
 		},
-		"one that owns nothing leaves: nobody notices": {
+		"one that owns nothing leaves: no other changes": {
 			{changeOf(claimant("old", 1, one), claimant("young", 2, one)), "old young", map[string]string{one: "old"}},
 			{gone("young"), "young", map[string]string{one: "old"}},
 		},

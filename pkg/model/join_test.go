@@ -17,7 +17,7 @@ var (
 	compareAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{})
 )
 
-// entry is a ready endpoint on a node that is named after what the test wants to tell apart.
+// entry is a ready endpoint on a node that is named after what the test wants to distinguish.
 func entry(addr, node string) SliceEndpoint {
 	return SliceEndpoint{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Node: node, Ready: true, Serving: true}}
 }

@@ -11,7 +11,7 @@ func TestAllowedSources(t *testing.T) {
 		ipv4   string
 		ipv6   string
 	}{
-		"without ranges, everybody": {vips: vips, node: "192.0.2.10 fd00::10"},
+		"without ranges, all clients": {vips: vips, node: "192.0.2.10 fd00::10"},
 		"the ranges of each family alone": {
 			ranges: "198.51.100.0/24 2001:db8:9::/48 198.51.102.0/24", vips: vips, node: "192.0.2.10 fd00::10",
 			ipv4: "198.51.100.0/24 198.51.102.0/24", ipv6: "2001:db8:9::/48",

@@ -36,7 +36,7 @@ func TestParseKeysAccepts(t *testing.T) {
 	}
 }
 
-// brokenRule is the part of a KeyError that is neither prose nor anybody else's prose.
+// brokenRule is the part of a KeyError that is no prose.
 type brokenRule struct {
 	Rule     Rule
 	Position int
@@ -104,7 +104,7 @@ func TestKeyErrorsReadAsSentences(t *testing.T) {
 	}
 }
 
-func TestWhoeverSeparatesKeysOtherwiseIsToldHow(t *testing.T) {
+func TestKeysSeparatedOtherwiseAreAnErrorThatSaysHow(t *testing.T) {
 	for _, value := range []string{"rack;zone", "rack zone", `["rack", "zone"]`, "rack\nzone", "'rack'"} {
 		_, err := ParseKeys(value)
 		if err == nil || !strings.Contains(err.Error(), "separate keys with commas") {

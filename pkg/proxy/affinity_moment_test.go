@@ -44,7 +44,7 @@ func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 }
 
 // TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether: a busy Service's clients come and go between the look into its map
-// and the commit. That costs them their endpoint, and must not fail the sync, which is everybody's.
+// and the commit. That costs them their endpoint, and must not fail the sync, which is that of all Services.
 func TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether(t *testing.T) {
 	for name, fail := range map[string]func(*scriptedKernel){
 		"the map cannot be read":     func(k *scriptedKernel) { k.unreadable = errInjected },

@@ -24,7 +24,7 @@ type attempt struct {
 	Unswept  bool
 }
 
-// recorder is an Observer that keeps what it is told. It is locked because a timer that fires orders nothing.
+// recorder is an Observer that keeps what it is notified of. It is locked because a timer that fires orders nothing.
 type recorder struct {
 	t     *testing.T
 	began time.Time
@@ -48,7 +48,7 @@ func (r *recorder) Synced(report proxy.Report, started, ended time.Time) {
 
 func (r *recorder) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	if err == nil || retryIn <= 0 {
-		r.t.Errorf("told of a failure with error %v, to be tried again in %s", err, retryIn)
+		r.t.Errorf("notified of a failure with error %v, to be tried again in %s", err, retryIn)
 	}
 	r.record(started, ended, attempt{Complete: report.Complete, RetryIn: retryIn})
 }
@@ -73,7 +73,7 @@ func (r *recorder) take() []attempt {
 	return attempts
 }
 
-// run is a proxy that runs, in a bubble whose clock only moves while everybody waits.
+// run is a proxy that runs, in a bubble whose clock only moves while all goroutines wait.
 type run struct {
 	*recorder
 	kernel    *scriptedKernel
@@ -123,7 +123,7 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 	})
 }
 
-// expect waits until nobody can go on and checks which syncs there were since the last call.
+// expect waits until no goroutine can go on and checks which syncs there were since the last call.
 func (r *run) expect(title string, want ...attempt) {
 	r.t.Helper()
 	synctest.Wait()

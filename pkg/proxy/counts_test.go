@@ -53,7 +53,7 @@ func TestAChangeWritesOnlyTheElementsThatChanged(t *testing.T) {
 		{"the slice comes again unchanged: nothing", slice(replaced), 0, 0},
 		{"the first pod comes back: its slot", slice(sliceOf(name, 10)), 1, 1},
 		{"the last endpoint leaves: its slot, the class, the first dispatch entry for nine slots", slice(sliceOf(name, 9)), 2, 2},
-		{"it comes back: its slot, the class, the dispatch entry that nobody needs now", slice(sliceOf(name, 10)), 2, 2},
+		{"it comes back: its slot, the class, the dispatch entry that no frontend needs now", slice(sliceOf(name, 10)), 2, 2},
 		{"all endpoints leave: ten slots, the class, the first dispatch entry that refuses", slice(sliceOf(name, 0)), 2, 11},
 		{"they come back", slice(sliceOf(name, 10)), 11, 2},
 		{"a node appears that no Service asks for: nothing", model.Change{

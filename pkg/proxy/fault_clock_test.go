@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// moments is an Observer that passes on the moments that it is told of.
+// moments is an Observer that passes on the moments that it is notified of.
 type moments struct{ queued, failed, synced chan []time.Time }
 
 func (m moments) Queued(_ proxy.Changes, at time.Time) { m.queued <- []time.Time{at} }
@@ -24,10 +24,10 @@ func (m moments) Failed(_ error, _ proxy.Report, started, ended time.Time, _ tim
 	m.failed <- []time.Time{started, ended}
 }
 
-// TestAJumpOfTheMachinesClockReachesNobody: whatever moment an observer is told of carries a reading of the monotonic clock, by which
-// the differences are told that health and metrics show. The pauses between tries follow that clock anyway. A real jump cannot be made
+// TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic clock, by which
+// the differences are computed that health and metrics show. The pauses between tries follow that clock anyway. A real jump cannot be made
 // here: the date is the whole machine's, and time namespaces leave it alone.
-func TestAJumpOfTheMachinesClockReachesNobody(t *testing.T) {
+func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	failures := 0
 	kernel := &scriptedKernel{refuse: func(ruleset.Batch) error {
 		if failures++; failures == 1 {
@@ -41,13 +41,13 @@ func TestAJumpOfTheMachinesClockReachesNobody(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	go starting(kernel).Run(ctx, changes, nil, seen)
-	told := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
-	for number, at := range told {
+	moments := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
+	for number, at := range moments {
 		if !strings.Contains(at.String(), " m=") { // nothing else tells it
-			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(told), at)
+			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(moments), at)
 		}
-		if number > 0 && at.Before(told[number-1]) {
-			t.Errorf("moment %d of %d, %s, is before %s", number+1, len(told), at, told[number-1])
+		if number > 0 && at.Before(moments[number-1]) {
+			t.Errorf("moment %d of %d, %s, is before %s", number+1, len(moments), at, moments[number-1])
 		}
 	}
 }

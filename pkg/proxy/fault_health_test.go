@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// witness tells health what it sees, as the daemon does, and remembers the truth beside it.
+// witness reports to health what it sees, as the daemon does, and remembers the truth beside it.
 type witness struct {
 	t      *testing.T
 	status *status.Status
@@ -66,8 +66,8 @@ func (w *witness) judge(now time.Time) (healthy bool) {
 	return healthy
 }
 
-// TestHealthTellsTheTruthWhileNetlinkFails: for hours, in which netlink fails now and then, for short and for long.
-func TestHealthTellsTheTruthWhileNetlinkFails(t *testing.T) {
+// TestHealthIsRightWhileNetlinkFails: for hours, in which netlink fails now and then, for short and for long.
+func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
 			random, kernel := rand.New(rand.NewPCG(seed, 2)), &memoryKernel{}

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// ordeal is a story on a kernel that fails, and in which somebody else takes things away, at random.
+// ordeal is a story on a kernel that fails, and in which another process takes things away, at random.
 type ordeal struct {
 	*story
 	t        testing.TB
@@ -70,7 +70,7 @@ func (o *ordeal) step() {
 	o.convergesLike(o.t)
 }
 
-// mend syncs without faults. The first sync must succeed. What nobody uses any more may take a second one, if it was removed by a commit
+// mend syncs without faults. The first sync must succeed. What no Service uses any more may take a second one, if it was removed by a commit
 // that failed all the same.
 func (o *ordeal) mend() {
 	o.t.Helper()
@@ -87,7 +87,7 @@ func (o *ordeal) mend() {
 	o.t.Fatalf("a sweep without faults fails again and again: %v", unswept)
 }
 
-// sync syncs once, and checks that an error tells a cause.
+// sync syncs once, and checks that an error names a cause.
 func (o *ordeal) sync() {
 	o.t.Helper()
 	o.faults.take()
@@ -159,7 +159,7 @@ func (o *ordeal) removal() []ruleset.Op {
 // nobody else changes the tables, whatever is drawn leads somewhere.
 func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 	counts := map[string]int{}
-	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and somebody takes things away": true} {
+	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(48) {
 				kernel := &memoryKernel{}
@@ -185,7 +185,7 @@ func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 
 // TestFaultsEndInTheSameTablesOnTheRealKernel, which must agree with the one in memory all the time.
 func TestFaultsEndInTheSameTablesOnTheRealKernel(t *testing.T) {
-	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and somebody takes things away": true} {
+	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {
 		t.Run(name, func(t *testing.T) {
 			failed := 0
 			for seed := range uint64(len(configurations)) {
@@ -272,9 +272,9 @@ func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyToldIsRepairedByTheNextCommitThatStumblesOverIt: without a notification the proxy does not know that an element is
+// TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt: without a notification the proxy does not know that an element is
 // gone. It finds out when it changes that element, and then writes everything.
-func TestWhatNobodyToldIsRepairedByTheNextCommitThatStumblesOverIt(t *testing.T) {
+func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := synced(t, kernel)
 	elements := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints)
@@ -288,7 +288,7 @@ func TestWhatNobodyToldIsRepairedByTheNextCommitThatStumblesOverIt(t *testing.T)
 	p.Apply(model.Change{})
 	mustSync(t, p)
 	if now := elementsOf(t, kernel, model.IPv4, ruleset.Endpoints); len(elements) == 0 || len(now) > 0 {
-		t.Errorf("there are %d endpoints, want none as nobody told; there were %d", len(now), len(elements))
+		t.Errorf("there are %d endpoints, want none, as no notification came; there were %d", len(now), len(elements))
 	}
 	p.Apply(resized(1))
 	if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrNotExist) {

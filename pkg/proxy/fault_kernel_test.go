@@ -43,7 +43,7 @@ var commitFaults = []fault{
 	{"a set is full", refusal(unix.ENFILE), false},
 	{"an interval set is full", refusal(unix.ENOSPC), false},
 	{"the kernel has no memory", refusal(unix.ENOMEM), false},
-	{"the table belongs to somebody else", &nft.OwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
+	{"the table belongs to another process", &nft.OwnedError{Family: model.IPv6, Port: 4711, Process: "other"}, false},
 	{"privilege is gone", refusal(unix.EPERM), false},
 	{"another transaction came between", refusal(unix.ERESTART), false},
 	{"the batch is larger than the socket's buffer", fmt.Errorf("sending 4711 bytes over netlink: %w", unix.EMSGSIZE), false},
@@ -65,7 +65,7 @@ var readFaults = []fault{
 	{name: "a signal comes while it is read", err: unix.EINTR},
 	{name: "the answer is too much for the socket", err: unix.ENOBUFS},
 	{name: "the set is not there", err: unix.ENOENT},
-	{name: "nobody may ask", err: unix.EPERM},
+	{name: "reading is forbidden", err: unix.EPERM},
 	{name: "the socket is closed before it is asked", err: os.ErrClosed},
 	{name: "there is no answer in time", err: os.ErrDeadlineExceeded},
 }

@@ -36,7 +36,7 @@ func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	clients := []string{"1:1", "2:2"}
 	kernel.remember(t, ruleset.Add, 1, 1)
 	kernel.remember(t, ruleset.Add, 2, 2)
-	p.Apply(manyServices(3, 1)) // nobody needs the chain of two slots any more
+	p.Apply(manyServices(3, 1)) // no Service needs the chain of two slots any more
 	report, err := p.Sync(t.Context())
 	if err != nil || report.Unswept == nil {
 		t.Fatalf("got report %+v and error %v, want something unswept", report, err)

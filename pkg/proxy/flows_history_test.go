@@ -13,7 +13,7 @@ import (
 type openFlow struct {
 	frontend model.Frontend
 	place    selection.Place // where the client is
-	answerer netip.AddrPort  // the invalid one: nobody translates it
+	answerer netip.AddrPort  // the invalid one: it is not translated
 }
 
 // openFlows is conntrack in memory.
@@ -33,7 +33,7 @@ func (o *openFlows) Note(flows []selection.Flows, _ selection.Scope) {
 }
 
 func isStale(flow openFlow, of selection.Flows) bool {
-	if !flow.answerer.IsValid() { // it is somebody else's, or it waits for an endpoint
+	if !flow.answerer.IsValid() { // another program translates it, or it waits for an endpoint
 		return len(of.Inside)+len(of.Outside) > 0
 	}
 	return !slices.Contains(mayAnswer(of, flow.place), flow.answerer)
@@ -89,7 +89,7 @@ func permittedIn(s *story) map[model.Frontend]selection.Flows {
 }
 
 // TestNoHistoryLeavesAStaleFlow: whatever happened, no flow outlives the right of its endpoint to answer it, and none stays
-// untranslated once somebody may answer. Proxies restart meanwhile.
+// untranslated once an endpoint may answer. Proxies restart meanwhile.
 func TestNoHistoryLeavesAStaleFlow(t *testing.T) {
 	ended := 0
 	for seed := range uint64(18) {

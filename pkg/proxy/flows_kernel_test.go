@@ -129,7 +129,7 @@ func (e *echoes) dial(network string) net.Conn {
 	return conn
 }
 
-// ask returns who answers on a connection; nobody if there is an error instead.
+// ask returns who answers on a connection; "none" if there is an error instead.
 func (e *echoes) ask(conn net.Conn) string {
 	e.t.Helper()
 	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -137,11 +137,11 @@ func (e *echoes) ask(conn net.Conn) string {
 	}
 	buffer := make([]byte, 16)
 	if _, err := conn.Write([]byte("?")); err != nil {
-		return "nobody"
+		return "none"
 	}
 	count, err := conn.Read(buffer)
 	if err != nil {
-		return "nobody"
+		return "none"
 	}
 	return string(buffer[:count])
 }
@@ -156,11 +156,11 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	}{
 		"the endpoint is replaced": {change: func(e *echoes) model.Change { return e.service(2) }, then: "2"},
 
-		"the last endpoint leaves":                     {change: func(e *echoes) model.Change { return e.service() }, then: "nobody"},
-		"the Service is deleted":                       {change: func(*echoes) model.Change { return without("echo") }, then: "nobody"},
+		"the last endpoint leaves":                     {change: func(e *echoes) model.Change { return e.service() }, then: "none"},
+		"the Service is deleted":                       {change: func(*echoes) model.Change { return without("echo") }, then: "none"},
 		"the endpoint is replaced while no proxy runs": {change: func(e *echoes) model.Change { return e.service(2) }, restart: true, then: "2"},
 		"the Service is deleted while no proxy runs": {
-			change: func(*echoes) model.Change { return without("echo") }, restart: true, then: "nobody"},
+			change: func(*echoes) model.Change { return without("echo") }, restart: true, then: "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEchoes(t)
@@ -189,7 +189,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	}
 }
 
-// TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets were nobody's, and its flow was never translated.
+// TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets had no endpoint, and its flow was never translated.
 func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	e := newEchoes(t)
 	p := proxy.New(self, onLoopback(), e.kernel, e)

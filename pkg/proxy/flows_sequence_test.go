@@ -39,7 +39,7 @@ func TestAFrontendMovesToAnotherServiceInTwoSyncs(t *testing.T) {
 		{title: "one has it", change: oneService(nameService("one", "10.96.0.1", externalIP("192.0.2.1")), answeredBy("one", 1)).
 			Then(oneService(nameService("two", "10.96.0.2"), answeredBy("two", 2))),
 			want: []string{"10.96.0.1:53/UDP [10.244.0.1:53]", "10.96.0.2:53/UDP [10.244.0.2:53]", "192.0.2.1:53/UDP [10.244.0.1:53]"}},
-		{title: "nobody has it", change: oneService(nameService("one", "10.96.0.1"), nil), want: []string{"192.0.2.1:53/UDP []"}},
+		{title: "no Service has it", change: oneService(nameService("one", "10.96.0.1"), nil), want: []string{"192.0.2.1:53/UDP []"}},
 		{title: "two has it", change: oneService(nameService("two", "10.96.0.2", externalIP("192.0.2.1")), nil),
 			want: []string{"192.0.2.1:53/UDP [10.244.0.2:53]"}},
 		{title: "two is deleted", change: without("two"), want: []string{"10.96.0.2:53/UDP []", "192.0.2.1:53/UDP []"}},
@@ -65,7 +65,7 @@ func TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt(t *testing.T) {
 	wantFlows(t, "when it accepts", flows, "10.96.0.1:53/UDP [10.244.0.2:53]")
 }
 
-// TestACompleteSyncLooksAtAllFlows, because nobody knows what happened to them.
+// TestACompleteSyncLooksAtAllFlows, because it is unknown what happened to them.
 func TestACompleteSyncLooksAtAllFlows(t *testing.T) {
 	flows := &recordedFlows{}
 	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
@@ -115,11 +115,11 @@ func TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting(t *testing.T) {
 	p := starting(kernel)
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), nil))
 	if report := mustSync(t, p); !errors.Is(report.Unrecalled, errInjected) {
-		t.Errorf("told %v, want the injected error", report.Unrecalled)
+		t.Errorf("reported %v, want the injected error", report.Unrecalled)
 	}
 	p.Distrust()
 	if report := mustSync(t, p); report.Unrecalled != nil {
-		t.Errorf("told %v at the second sync", report.Unrecalled)
+		t.Errorf("reported %v at the second sync", report.Unrecalled)
 	}
 	if slices.ContainsFunc(kernel.batches, rebuilds) {
 		t.Error("the tables were made anew")

@@ -25,7 +25,7 @@ func TestFlowsAreLookedAtWhen(t *testing.T) {
 			change: oneService(nameService("dns", "10.96.0.1", externalIP("192.0.2.1"), externalIP("192.0.2.2"), nodePort(30053)), nil),
 			want:   []string{"192.0.2.2:53/UDP [10.244.0.1:53 10.244.0.11:53]"},
 		},
-		"a frontend is new that nobody serves": { // a node port may have answered there
+		"a frontend is new and has no endpoints": { // a node port may have answered there
 			change: oneService(nameService("other", "172.16.0.1", port(model.UDP, 30053)), nil),
 			want:   []string{"172.16.0.1:30053/UDP []"},
 		},
@@ -123,7 +123,7 @@ func TestFlowsAreNotLookedAtWhen(t *testing.T) {
 			oneService(nameService("dns", "10.96.0.1", nodePort(30053), local), answeredBy("dns", 1, 11)),
 			oneService(nameService("dns", "10.96.0.1", nodePort(30053)), nil),
 		},
-		"a node is gone that nobody asks for": {
+		"a node is gone that no Service asks for": {
 			full(answeredBy("dns", 1, 11)), model.Change{Nodes: map[string]*model.Node{"elsewhere": nil}}},
 	}
 	for name, test := range tests {

@@ -92,7 +92,7 @@ func TestReportedHealthChecksAreNeverChanged(t *testing.T) {
 	}
 }
 
-// TestHealthChecksOfASyncThatFailsAreReportedByTheNext, whether the kernel did what it was told or not.
+// TestHealthChecksOfASyncThatFailsAreReportedByTheNext, whether the kernel did what it was asked or not.
 func TestHealthChecksOfASyncThatFailsAreReportedByTheNext(t *testing.T) {
 	for name, after := range map[string]bool{"the kernel refuses": false, "the kernel does it, and fails": true} {
 		t.Run(name, func(t *testing.T) {

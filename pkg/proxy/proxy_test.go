@@ -94,7 +94,7 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 		"the kernel has no room for the batches": {func(k *scriptedKernel) {
 			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
 		}, false},
-		// A set that is full may be one that somebody else made too small.
+		// A set that is full may be one that another program made too small.
 		"a set is full": {func(k *scriptedKernel) {
 			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENFILE) }
 		}, true},
@@ -143,7 +143,7 @@ func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
 func TestAFailingSweepKeepsServing(t *testing.T) {
 	kernel := &scriptedKernel{refuse: refuseSweeps}
 	p := synced(t, kernel)
-	p.Apply(manyServices(3, 1)) // nobody needs lb-2 any more
+	p.Apply(manyServices(3, 1)) // no Service needs lb-2 any more
 	for try := range 3 {
 		report, err := p.Sync(t.Context())
 		if err != nil {

@@ -37,7 +37,7 @@ func (r *recordedFlows) take() []string {
 	return lines
 }
 
-// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], with who may answer clients outside after a | if that is somebody else.
+// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], with who may answer clients outside after a | if those are others.
 func flowsText(flows selection.Flows) string {
 	inside, outside := addrsText(flows.Inside), addrsText(flows.Outside)
 	if inside == outside {

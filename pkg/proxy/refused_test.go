@@ -457,7 +457,7 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	})
 }
 
-// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that somebody else made too small refuses whatever is new in it.
+// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses what is new in it.
 func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 	everything := motley(300)
 	kernel := &pickyKernel{refused: map[thing]bool{}}

@@ -47,7 +47,7 @@ func TestASteadyStreamOfChangesIsSyncedOnceAnInterval(t *testing.T) {
 	})
 }
 
-func TestADisturbanceWaitsForNobodyAndTakesChangesAlong(t *testing.T) {
+func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.changes <- manyServices(3, 2)
 		r.expect("the first change", attempt{Complete: true, Services: 3})

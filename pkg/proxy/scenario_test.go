@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 // testscript (cp, rm, cmp, stdout, …):
 //
 //	node NAME           sees the cluster from this node from now on, as a new proxy with the kernel as it is
-//	detector HOW [ARG]  tells pods by another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME, prefix NAME, none), as a
+//	detector HOW [ARG]  recognizes pods in another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME, prefix NAME, none), as a
 //	                    new proxy
 //	nodeports WHERE     serves node ports on the addresses that WHERE says (all, primary, PREFIX…), as a new proxy
 //	masquerade-all      masquerades every connection to a ClusterIP, as a new proxy
@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 //	elements [SET…]     prints the elements of these sets and maps, a line for each; without a name, of all of them
 //	chain NAME…         prints these chains
 //	flows               prints the UDP frontends whose flows were looked at since the last time, with who may answer; after a | who
-//	                    may answer clients outside, if that is somebody else
+//	                    may answer clients outside, if those are others
 //	explain [NAME]      prints the explanation of one Service, or of all
 //
 // After each sync the tables must be those of a fresh start.

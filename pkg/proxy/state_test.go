@@ -105,7 +105,7 @@ func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *
 // thenAs is Change.Then as a node sees it, which stays what it was when its own object goes.
 func thenAs(node string, earlier, later model.Change) model.Change {
 	together := earlier.Then(later)
-	if gone, told := later.Nodes[node]; told && gone == nil {
+	if gone, known := later.Nodes[node]; known && gone == nil {
 		together.Nodes[node] = earlier.Nodes[node]
 	}
 	return together

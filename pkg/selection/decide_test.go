@@ -130,7 +130,7 @@ func TestDecide(t *testing.T) {
 			{Port: "http IPv4", Owned: "10.96.0.3:80/TCP", Known: 1, Outcome: Drop},
 		}},
 		"a Service without ports has no decisions":       {"portless", model.Families, nil},
-		"a Service that nobody knows has none":           {"unknown", model.Families, nil},
+		"a Service that is unknown has none":             {"unknown", model.Families, nil},
 		"a headless Service has none, though slices are": {"headless", model.Families, nil},
 		"no families, no decisions":                      {"web", nil, nil},
 	}

@@ -21,62 +21,62 @@ func keptNumbers(addrs []netip.AddrPort) string {
 }
 
 func TestFlows(t *testing.T) {
-	everybody := func(numbers string) kept { return kept{numbers, numbers} }
+	all := func(numbers string) kept { return kept{numbers, numbers} }
 	tests := map[string]struct {
 		service             model.Service
 		endpoints           string
 		clusterIP, external kept
 	}{
 		"endpoints anywhere may go on": {
-			model.Service{}, "1* 2@node-2 3", everybody("1 2 3"), everybody("1 2 3"),
+			model.Service{}, "1* 2@node-2 3", all("1 2 3"), all("1 2 3"),
 		},
 		"a terminating endpoint may as long as it serves, though new connections go to ready ones": {
-			model.Service{}, "1t* 2@node-2 3x@node-3", everybody("1 2"), everybody("1 2"),
+			model.Service{}, "1t* 2@node-2 3x@node-3", all("1 2"), all("1 2"),
 		},
 		"one that serves and is not ready may, terminating or not": {
-			model.Service{}, "1s* 2t@node-2", everybody("1 2"), everybody("1 2"),
+			model.Service{}, "1s* 2t@node-2", all("1 2"), all("1 2"),
 		},
 		"one that neither serves nor is ready may not": {
-			model.Service{}, "1!* 2x@node-2 3@node-3", everybody("3"), everybody("3"),
+			model.Service{}, "1!* 2x@node-2 3@node-3", all("3"), all("3"),
 		},
 		"one that is published before it is ready may, and so may one that terminates": {
-			model.Service{}, "1p* 2r@node-2", everybody("1 2"), everybody("1 2"),
+			model.Service{}, "1p* 2r@node-2", all("1 2"), all("1 2"),
 		},
-		"without endpoints nobody may": {
-			model.Service{}, "", everybody(""), everybody(""),
+		"without endpoints none may": {
+			model.Service{}, "", all(""), all(""),
 		},
 		"a hard topology key keeps to its places": {
-			withKeys(model.Service{}, "zone"), "1* 2@node-2 3@node-3 4@node-4/a 9@node-9", everybody("1 2 4"), everybody("1 2 4"),
+			withKeys(model.Service{}, "zone"), "1* 2@node-2 3@node-3 4@node-4/a 9@node-9", all("1 2 4"), all("1 2 4"),
 		},
 		"of several keys any will do: a nearer tier that comes up breaks nothing": {
-			withKeys(model.Service{}, "hostname zone"), "1* 2@node-2 3@node-3", everybody("1 2"), everybody("1 2"),
+			withKeys(model.Service{}, "hostname zone"), "1* 2@node-2 3@node-3", all("1 2"), all("1 2"),
 		},
 		"keys that end with * allow every place": {
-			withKeys(model.Service{}, "hostname zone *"), "1* 2@node-2 3@node-3 9@node-9 5", everybody("1 2 3 9 5"), everybody("1 2 3 9 5"),
+			withKeys(model.Service{}, "hostname zone *"), "1* 2@node-2 3@node-3 9@node-9 5", all("1 2 3 9 5"), all("1 2 3 9 5"),
 		},
 		"a key that this node does not carry allows none": {
-			withKeys(model.Service{}, "example.com/row"), "1* 2@node-2", everybody(""), everybody(""),
+			withKeys(model.Service{}, "example.com/row"), "1* 2@node-2", all(""), all(""),
 		},
 		"hints are no reason to break a flow": {
-			model.Service{}, "1*(b) 2@node-2(a)[node-2] 3@node-3(b)", everybody("1 2 3"), everybody("1 2 3"),
+			model.Service{}, "1*(b) 2@node-2(a)[node-2] 3@node-3(b)", all("1 2 3"), all("1 2 3"),
 		},
-		"internalTrafficPolicy: Local keeps the ClusterIP's flows here, whoever the client is": {
-			internalLocal, "1* 2@node-2 3t* 4", everybody("1 3"), everybody("1 2 3 4"),
+		"internalTrafficPolicy: Local keeps the ClusterIP's flows here, for every client": {
+			internalLocal, "1* 2@node-2 3t* 4", all("1 3"), all("1 2 3 4"),
 		},
 		"externalTrafficPolicy: Local keeps the other frontends' flows here, for clients outside": {
-			externalLocal, "1* 2@node-2 3t* 4", everybody("1 2 3 4"), kept{"1 2 3 4", "1 3"},
+			externalLocal, "1* 2@node-2 3t* 4", all("1 2 3 4"), kept{"1 2 3 4", "1 3"},
 		},
 		"both policies Local": {
-			bothLocal, "1* 2@node-2", everybody("1"), kept{"1 2", "1"},
+			bothLocal, "1* 2@node-2", all("1"), kept{"1 2", "1"},
 		},
 		"a Local policy with endpoints elsewhere only": {
-			bothLocal, "2@node-2", everybody(""), kept{"2", ""},
+			bothLocal, "2@node-2", all(""), kept{"2", ""},
 		},
 		"keys do not hold where a Local policy does": {
-			withKeys(bothLocal, "example.com/row"), "1* 2@node-2", everybody("1"), kept{"", "1"},
+			withKeys(bothLocal, "example.com/row"), "1* 2@node-2", all("1"), kept{"", "1"},
 		},
 		"keys hold inside, where externalTrafficPolicy: Local does not": {
-			withKeys(externalLocal, "zone"), "1* 2@node-2 3@node-3", everybody("1 2"), kept{"1 2", "1"},
+			withKeys(externalLocal, "zone"), "1* 2@node-2 3@node-3", all("1 2"), kept{"1 2", "1"},
 		},
 	}
 	for name, test := range tests {
@@ -110,7 +110,7 @@ func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
 	}{
 		"the owner's":                         {"web", map[string]kept{"10.96.0.1:80/TCP": {"1 2", "1 2"}, "10.96.0.1:53/UDP": {"1 2", "1 2"}}},
 		"none of a frontend that is lost":     {"late", map[string]kept{}},
-		"of a frontend that nobody serves":    {"endless", map[string]kept{"10.96.0.5:80/TCP": {"", ""}}},
+		"of a frontend without endpoints":     {"endless", map[string]kept{"10.96.0.5:80/TCP": {"", ""}}},
 		"of one whose endpoints are far away": {"silent", map[string]kept{"10.96.0.3:80/TCP": {"", ""}}},
 		"none of a Service that is gone":      {"unknown", map[string]kept{}},
 	}

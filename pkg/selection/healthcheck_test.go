@@ -80,7 +80,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 		"a family without endpoints counts none": {
 			"fd00:96::1 10.96.0.1", []string{"http=8080: 1*"}, map[model.Family]int{model.IPv4: 1, model.IPv6: 0},
 		},
-		"a family that the Service does not have is not told": {
+		"a family that the Service does not have is not reported": {
 			"fd00:96::1", []string{"http=8080: 1*", "IPv6 http=8080: 3* 4@node-2"}, map[model.Family]int{model.IPv6: 1},
 		},
 	}
@@ -115,7 +115,7 @@ func TestNobodyAsksAServiceWithoutAHealthCheckNodePort(t *testing.T) {
 	cluster := decideCluster()
 	for _, name := range []string{"web", "silent", "unknown"} {
 		if check, asked := HealthCheckOf(cluster, decideName(name)); asked || check.Port != 0 || check.Endpoints != nil {
-			t.Errorf("%s tells %+v, though nobody asks", name, check)
+			t.Errorf("%s answers %+v, though it has no health check", name, check)
 		}
 	}
 }

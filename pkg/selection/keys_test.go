@@ -16,7 +16,7 @@ const (
 	rack     = "example.com/rack"
 )
 
-// Node-1 is this node; node-9 is nobody's. Node-3 shares node-1's rack although it is in another zone.
+// Node-1 is this node; node-9 does not exist. Node-3 shares node-1's rack although it is in another zone.
 var fleet = map[string]string{
 	"node-1": "zone=a region=x rack=1 empty=",
 	"node-2": "zone=a region=x rack=2 empty=",

@@ -46,14 +46,14 @@ func TestWhichChoiceServesWhichConnections(t *testing.T) {
 		endpoints string
 		routes    map[string]string
 	}{
-		"endpoints here and elsewhere":       {"1*(b) 2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": "1", no: no}},
-		"ready here, terminating elsewhere":  {"1* 2t@node-2", map[string]string{"C": "1", "L": "1", no: no}},
-		"terminating here, ready elsewhere":  {"1t* 2@node-2", map[string]string{"C": "2", "L": "1", no: no}},
-		"endpoints elsewhere only":           {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
-		"terminating ones elsewhere only":    {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
-		"endpoints on nodes nobody knows of": {"2 3", map[string]string{"C": "2 3", "L": dropped, no: no}},
-		"no usable endpoint":                 {"1!* 2x@node-2", map[string]string{"C": refused, "L": refused, no: no}},
-		"no endpoint":                        {"", map[string]string{"C": refused, "L": refused, no: no}},
+		"endpoints here and elsewhere":      {"1*(b) 2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": "1", no: no}},
+		"ready here, terminating elsewhere": {"1* 2t@node-2", map[string]string{"C": "1", "L": "1", no: no}},
+		"terminating here, ready elsewhere": {"1t* 2@node-2", map[string]string{"C": "2", "L": "1", no: no}},
+		"endpoints elsewhere only":          {"2@node-2(a) 3@node-3(b)", map[string]string{"C": "2", "L": dropped, no: no}},
+		"terminating ones elsewhere only":   {"2t@node-2 3!*", map[string]string{"C": "2", "L": dropped, no: no}},
+		"endpoints on unknown nodes":        {"2 3", map[string]string{"C": "2 3", "L": dropped, no: no}},
+		"no usable endpoint":                {"1!* 2x@node-2", map[string]string{"C": refused, "L": refused, no: no}},
+		"no endpoint":                       {"", map[string]string{"C": refused, "L": refused, no: no}},
 	}
 	for name, test := range tests {
 		for where, world := range worlds {

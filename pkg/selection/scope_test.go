@@ -83,11 +83,11 @@ func TestAnAddressTellsWhereAClientIs(t *testing.T) {
 	}{
 		"this node's own address":                         {prefixes("10.244.0.0/16"), "172.30.0.1", Inside},
 		"loopback, whether or not the node's list has it": {prefixes("10.244.0.0/16"), "127.0.0.1", Inside},
-		"a pod":                                     {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Inside},
-		"a pod in the second of two ranges":         {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Inside},
-		"another machine":                           {prefixes("10.244.0.0/16"), "172.30.0.201", Outside},
-		"nobody knows the family's pods":            {prefixes("10.244.0.0/16"), "fd00:244::7", Uncertain},
-		"this node, although nobody knows the pods": {nil, "fd00:30::1", Inside},
+		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Inside},
+		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Inside},
+		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", Outside},
+		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", Uncertain},
+		"this node, although the pods are unknown": {nil, "fd00:30::1", Inside},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope := Scope{Pods: c.pods, Local: local}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// chosen are values that nobody has by default, for fields whose kind does not say which are allowed.
+// chosen are values that are no defaults, for fields whose kind does not say which are allowed.
 var chosen = map[string]string{
 	"bindAddress":        "192.0.2.1",
 	"clusterCIDR":        "10.244.0.0/16",

@@ -175,7 +175,7 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		},
 		"a text for a number": {header + "oomScoreAdj: low\n", "oomScoreAdj: must be int32, not string"},
 		"no duration":         {header + "configSyncPeriod: soon\n", `time: invalid duration "soon"`},
-		"a mode that nobody had": {
+		"a mode that never was": {
 			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
 		},
 		"several unknown fields": {header + "a: 1\nb: 2\n", "a: unknown field|b: unknown field"},

@@ -63,7 +63,7 @@ func TestValuesThatCannotBeMeantAreRefused(t *testing.T) {
 		"a timeout beyond the kernel":    {"conntrack.udpStreamTimeout", "700000h"},
 		"no time between two tries":      {"nftables.syncPeriod", "-1s"},
 		"a score that is too low":        {"oomScoreAdj", "-1001"},
-		"an unknown way to tell pods":    {"detectLocalMode", "clustercidr"},
+		"an unknown way to find pods":    {"detectLocalMode", "clustercidr"},
 		"an unknown format":              {"logging.format", "xml"},
 		"a host name":                    {"healthzBindAddress", "localhost:80"},
 		"nothing that is an address":     {"metricsBindAddress", ":"},

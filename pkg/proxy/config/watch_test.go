@@ -27,9 +27,9 @@ func TestOnlyATextThatCanBeUsedIsAnUpdate(t *testing.T) {
 	watched := read.Watched()
 
 	write("clusterCIDR: everything\n")
-	const told = `clusterCIDR: "everything" is not a CIDR`
-	if err := watched.Check(); err == nil || !strings.Contains(err.Error(), told) {
-		t.Errorf("a wrong text: %v, want %s", err, told)
+	const want = `clusterCIDR: "everything" is not a CIDR`
+	if err := watched.Check(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a wrong text: %v, want %s", err, want)
 	}
 	write("clusterCIDR: 10.0.0.0/8\n")
 	if err := watched.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, filewatch.ErrUpdated) {

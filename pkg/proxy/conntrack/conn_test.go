@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// scripted is a table whose dumps and deletions fail as told.
+// scripted is a table whose dumps and deletions fail as the test says.
 type scripted struct {
 	entries map[model.Family][]entry
 	// interruptions is how many dumps are interrupted, after their first entry.

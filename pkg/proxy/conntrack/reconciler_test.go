@@ -28,7 +28,7 @@ func flowsOf(frontend string, answered ...string) selection.Flows {
 
 var errBusy = errors.New("the table is busy")
 
-// reconciling runs a reconciler whose first passes fail, and returns what each pass was given and told.
+// reconciling runs a reconciler whose first passes fail, and returns what each pass was given and reported.
 func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given [][]string, ended []int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 		go func() {
 			r.Run(ctx, func(passes map[model.Family]Pass, err error) {
 				if (err != nil) != (failures >= 0) {
-					t.Errorf("told of %v with %d failures to come", err, failures)
+					t.Errorf("reported %v with %d failures to come", err, failures)
 				}
 				for _, family := range model.Families {
 					pass, looked := passes[family]

@@ -32,7 +32,7 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 		}
 		for _, e := range entries {
 			if !want[e.flow] || e.protocol != model.UDP {
-				t.Errorf("read %s, which nobody made", e)
+				t.Errorf("read %s, which the test did not make", e)
 			}
 		}
 	})

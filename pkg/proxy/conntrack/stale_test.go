@@ -32,7 +32,7 @@ const (
 
 type permitted = []netip.AddrPort
 
-// frontend returns flows for a frontend of UDP that anybody may dial: the same endpoints answer everybody.
+// frontend returns flows for a frontend of UDP whose endpoints answer all clients.
 func frontend(addrPort string, endpoints ...netip.AddrPort) selection.Flows {
 	return split(addrPort, endpoints, endpoints)
 }
@@ -101,7 +101,7 @@ func TestAFlowIsStaleIfWhoAnswersItMayNot(t *testing.T) {
 		"a flow from a pod to a pod": {
 			list(frontend(dns, endpointB)), clusterScope, flowOf(pod, "10.244.1.1:53", "10.244.1.1:53"), false,
 		},
-		"somebody else translated it, before the frontend was ours": {
+		"another program translated it, before the frontend was ours": {
 			list(frontend(dns, endpointA)), clusterScope, flowOf(host, dns, "203.0.113.9:53"), true,
 		},
 		"IPv6, its endpoint serves": {
@@ -127,10 +127,10 @@ func TestWhoMayAnswerDependsOnWhereTheClientIs(t *testing.T) {
 		"a pod may be answered by any":         {local, clusterScope, onB(pod), false},
 		"so may this node":                     {local, clusterScope, onB(node), false},
 		"a machine outside only by those here": {local, clusterScope, onB(host), true},
-		"nobody may answer outside, and somebody inside": {
+		"no endpoint may answer outside, and one inside": {
 			list(split(balancer, permitted{endpointB}, nil)), clusterScope, onB(host), true,
 		},
-		"if nobody knows who is a pod, either list permits": {local, podless, onB(host), false},
+		"if pods are not recognized, either list permits":   {local, podless, onB(host), false},
 		"the list for outside permits too, then":            {list(split(balancer, nil, permitted{endpointB})), podless, onB(host), false},
 		"if neither list permits, it is stale all the same": {list(split(balancer, permitted{endpointA}, nil)), podless, onB(host), true},
 		"this node is known without knowing the pods": {
@@ -146,12 +146,12 @@ func TestAFlowThatNothingTranslatedIsStaleOnceThereAreEndpoints(t *testing.T) {
 	const dns = "10.96.0.10:53"
 	hole := flowOf(host, dns, dns)
 	checkStale(t, map[string]staleCase{
-		"endpoints came":                                  {list(frontend(dns, endpointA)), clusterScope, hole, true},
-		"they came for clients inside only":               {list(split(dns, permitted{endpointA}, nil)), clusterScope, hole, true},
-		"they came for clients outside only":              {list(split(dns, nil, permitted{endpointA})), clusterScope, hole, true},
-		"the frontend has nobody: perhaps a process does": {list(frontend(dns)), clusterScope, hole, false},
-		"it is in a zone of somebody else's":              {list(frontend(dns, endpointA)), clusterScope, inZone(hole), false},
-		"it is another frontend's":                        {list(frontend("10.96.0.11:53", endpointA)), clusterScope, hole, false},
+		"endpoints came":                                       {list(frontend(dns, endpointA)), clusterScope, hole, true},
+		"they came for clients inside only":                    {list(split(dns, permitted{endpointA}, nil)), clusterScope, hole, true},
+		"they came for clients outside only":                   {list(split(dns, nil, permitted{endpointA})), clusterScope, hole, true},
+		"the frontend has no endpoint: perhaps a process does": {list(frontend(dns)), clusterScope, hole, false},
+		"it is in the zone of another program":                 {list(frontend(dns, endpointA)), clusterScope, inZone(hole), false},
+		"it is another frontend's":                             {list(frontend("10.96.0.11:53", endpointA)), clusterScope, hole, false},
 		"a frontend whose endpoint has its address answers": {
 			list(frontend("10.244.1.1:53", endpointA)), clusterScope, flowOf(pod, "10.244.1.1:53", "10.244.1.1:53"), false,
 		},

@@ -61,7 +61,7 @@ func TestClientsInsideAndOutsideKeepTheirOwnEndpoints(t *testing.T) {
 		scope := g.scope()
 
 		if ended, err := g.conn.Forget(t.Context(), local, scope); ended != 0 || err != nil {
-			t.Errorf("as long as nobody knows who is a pod: ended %d, %v; want none", ended, err)
+			t.Errorf("as long as pods are not recognized: ended %d, %v; want none", ended, err)
 		}
 		scope.Pods = clusterScope.Pods
 		if ended, err := g.conn.Forget(t.Context(), local, scope); ended != 50 || err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 )
 
-// TestDroppedEventsAreInTheMetrics tells more than may wait while nobody makes the queue shorter. No API server is asked.
+// TestDroppedEventsAreInTheMetrics reports more than may wait while the queue is not read. No API server is asked.
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
 	d := &daemon{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}

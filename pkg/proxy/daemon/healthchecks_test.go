@@ -28,7 +28,7 @@ func freePort(t *testing.T) uint16 {
 	return netip.MustParseAddrPort(listener.Addr().String()).Port()
 }
 
-// TestHealthChecksFollowTheReports: what a report does not tell stays as it was, and the addresses are those of node ports.
+// TestHealthChecksFollowTheReports: what a report does not contain stays as it was, and the addresses are those of node ports.
 func TestHealthChecksFollowTheReports(t *testing.T) {
 	checks := &healthChecks{
 		servers: servicehealth.New(slog.New(slog.DiscardHandler), func() bool { return true }),
@@ -46,7 +46,7 @@ func TestHealthChecksFollowTheReports(t *testing.T) {
 	for _, step := range []struct {
 		says   string
 		report proxy.Report
-		want   int // status; zero if nobody listens
+		want   int // status; zero if no server listens
 	}{
 		{"a Service with an endpoint here", proxy.Report{HealthChecks: one, Surroundings: here}, http.StatusOK},
 		{"nothing new about health checks", proxy.Report{Surroundings: here}, http.StatusOK},
@@ -65,7 +65,7 @@ func TestHealthChecksFollowTheReports(t *testing.T) {
 	}
 }
 
-// statusOf asks over a new connection; zero if nobody listens.
+// statusOf asks over a new connection; zero if no server listens.
 func statusOf(url string) int {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get(url)

@@ -16,8 +16,8 @@ func TestAllowedSourcesAreThoseWhoMayDialTheLoadBalancerIPs(t *testing.T) {
 		loadBalancers []string
 		want          []string
 	}{
-		"no range: everybody may": {nil, []string{"198.51.100.7"}, nil},
-		"a range":                 {prefixes("203.0.113.0/24"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"}},
+		"no range: all clients may": {nil, []string{"198.51.100.7"}, nil},
+		"a range":                   {prefixes("203.0.113.0/24"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"}},
 		"only the ranges of the family count": {
 			prefixes("203.0.113.0/24", "2001:db8::/32"), []string{"198.51.100.7"}, []string{"203.0.113.0/24"},
 		},
@@ -53,7 +53,7 @@ func TestAHealthCheckCountsTheReadyEndpointsOfThisNode(t *testing.T) {
 		endpoints []model.SliceEndpoint
 		want      *explain.HealthCheck
 	}{
-		"nobody asks":                    {0, []model.SliceEndpoint{here}, nil},
+		"no one asks":                    {0, []model.SliceEndpoint{here}, nil},
 		"one is here":                    {32000, []model.SliceEndpoint{here, there}, &explain.HealthCheck{NodePort: 32000, LocalEndpoints: 1}},
 		"none is here":                   {32000, []model.SliceEndpoint{there}, &explain.HealthCheck{NodePort: 32000}},
 		"the one here is not ready":      {32000, []model.SliceEndpoint{unready}, &explain.HealthCheck{NodePort: 32000}},

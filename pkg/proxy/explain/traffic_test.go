@@ -83,7 +83,7 @@ func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
 type row struct{ to, from, outcome, choice, source string }
 
 // The rows are those of kube-proxy's table of which endpoints serve which traffic, with the sources of its packet matrix.
-func TestTrafficIsToldApartWherePoliciesTellItApart(t *testing.T) {
+func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	internal := func(service *model.Service) { service.InternalTrafficLocal = true }
 	external := func(service *model.Service) { service.ExternalTrafficLocal = true }
@@ -113,7 +113,7 @@ func TestTrafficIsToldApartWherePoliciesTellItApart(t *testing.T) {
 			{"ClusterIP", "everybody", "drop", "local", ""},
 			{"external", "outside", "drop", "local", ""}, {"external", "inside", "balance", "cluster", "keptForPods"},
 		}},
-		"without any endpoint everybody is treated alike": {[]func(*model.Service){external}, nil, []row{
+		"without any endpoint all clients are treated alike": {[]func(*model.Service){external}, nil, []row{
 			{"ClusterIP", "everybody", "refuse", "cluster", ""}, {"external", "everybody", "refuse", "cluster", ""},
 		}},
 		"topology keys that match nothing refuse both": {[]func(*model.Service){otherZone}, []model.SliceEndpoint{elsewhere}, []row{
@@ -144,7 +144,7 @@ func TestTrafficIsToldApartWherePoliciesTellItApart(t *testing.T) {
 	}
 }
 
-func TestTrafficIsToldInSentences(t *testing.T) {
+func TestTrafficIsShownInSentences(t *testing.T) {
 	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	tests := map[string]struct {
 		local     bool

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flaky subscribes as the test allows and tells it each subscription.
+// flaky subscribes as the test allows and reports each subscription.
 type flaky struct {
 	refuse        chan error
 	subscriptions chan *subscription

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The clock of these tests stands still while anybody can go on, so that it tells exactly what was waited for.
+// The clock of these tests stands still while a goroutine can go on, so that it shows exactly what was waited for.
 func TestABurstEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		interval time.Duration // between two notifications

@@ -185,7 +185,7 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 		},
 		deliver: func(addrs []netip.Addr) {
 			if len(addrs) == len(loopback()) {
-				added <- n.addMany() // while nobody reads
+				added <- n.addMany() // while the watch does not read
 			}
 		},
 	})

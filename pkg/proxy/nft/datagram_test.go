@@ -19,7 +19,7 @@ import (
 // verdicts is a map that leads an address to a chain.
 var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
 
-// datagram is what a datagram from the endpoint's address to the service's meets, and what its sender is told.
+// datagram is what a datagram from the endpoint's address to the service's meets, and what its sender sees.
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
@@ -58,12 +58,12 @@ func datagrams(at addresses) map[string]datagram {
 		"the source as the one allowed address":      allowing(at.endpoint, 0),
 		"an allowed range just before the source":    refused(allowing(at.endpoint.Prev(), 1)),
 		"an allowed range just behind the source":    refused(allowing(at.endpoint.Next().Next(), 1)),
-		"everybody is allowed":                       allowing(at.endpoint, at.endpoint.BitLen()),
+		"all clients are allowed":                    allowing(at.endpoint, at.endpoint.BitLen()),
 	}
 }
 
-// TestWhatALocalSenderIsToldOfItsDatagram: a drop is an error for it, in whichever hook it is.
-func TestWhatALocalSenderIsToldOfItsDatagram(t *testing.T) {
+// TestWhatALocalSenderLearnsOfItsDatagram: a drop is an error for it, in whichever hook it is.
+func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 	for _, family := range model.Families {
 		for name, test := range datagrams(addressesOf(family)) {
 			t.Run(family.String()+": "+name, func(t *testing.T) {

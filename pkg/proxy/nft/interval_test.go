@@ -77,7 +77,7 @@ func checkSources(t *testing.T, c *Conn, family model.Family, want []ruleset.Ele
 
 func TestReplacingRangesInOneBatch(t *testing.T) {
 	const ten, low, high, eleven = "10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9", "11.0.0.0/8"
-	const everybody, one = "0.0.0.0/0", "10.0.0.1/32"
+	const all, one = "0.0.0.0/0", "10.0.0.1/32"
 	list := func(prefixes ...string) []string { return prefixes }
 	adding := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Add, prefixes...) }
 	deleting := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Delete, prefixes...) }
@@ -98,8 +98,8 @@ func TestReplacingRangesInOneBatch(t *testing.T) {
 			list("10.0.0.0/32", one, "10.0.0.2/31"), deleting(one), list("10.0.0.0/32", "10.0.0.2/31")},
 		"a wide one by its halves":                         {list(ten), deleting(ten).sources(ruleset.Add, low, high), list(low, high)},
 		"the halves by the wide one":                       {list(low, high), deleting(low, high).sources(ruleset.Add, ten), list(ten)},
-		"one by everything":                                {list(ten), deleting(ten).sources(ruleset.Add, everybody), list(everybody)},
-		"everything by one address":                        {list(everybody), deleting(everybody).sources(ruleset.Add, one), list(one)},
+		"one by everything":                                {list(ten), deleting(ten).sources(ruleset.Add, all), list(all)},
+		"everything by one address":                        {list(all), deleting(all).sources(ruleset.Add, one), list(one)},
 		"flushing the set and adding one that was in it":   {list(ten, eleven), flushing().sources(ruleset.Add, ten), list(ten)},
 		"flushing the set and adding one that overlaps it": {list(ten), flushing().sources(ruleset.Add, low), list(low)},
 	} {
@@ -114,7 +114,7 @@ func TestReplacingRangesInOneBatch(t *testing.T) {
 }
 
 // TestRangesThatCannotBeAreRefusedByTheirPrefix: the kernel finds a new range overlapping if its first or last key is in another
-// (nft_pipapo_insert). It does not see that one lies around another: whoever adds ranges has to merge them before.
+// (nft_pipapo_insert). It does not see that one lies around another: the caller that adds ranges has to merge them before.
 func TestRangesThatCannotBeAreRefusedByTheirPrefix(t *testing.T) {
 	before := []string{"10.0.0.0/8", "192.0.2.0/24"}
 	adding := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Add, prefixes...) }

@@ -53,7 +53,7 @@ func TestDiallingLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestNobodyElseChangesAnOwnedTable(t *testing.T) {
+func TestNoOtherProcessChangesAnOwnedTable(t *testing.T) {
 	namespace := netns.New(t)
 	c := dialOwned(t, namespace)
 	commit(t, c, everything(model.IPv4))
@@ -96,7 +96,7 @@ func TestAnOwnedTableOutlivesItsOwnerAndIsAdopted(t *testing.T) {
 	}
 }
 
-func TestASecondOwnerIsToldWhoTheFirstIs(t *testing.T) {
+func TestASecondOwnerSeesWhoTheFirstIs(t *testing.T) {
 	namespace := netns.New(t)
 	first := dialOwned(t, namespace)
 	commit(t, first, emptyMaps(model.IPv4))
@@ -116,8 +116,8 @@ func TestATableWithOtherFlagsMustBeRebuilt(t *testing.T) {
 	for name, test := range map[string]struct {
 		was, wants Options
 	}{
-		"from nobody's to owned":          {Options{}, Options{Owned: true}},
-		"from kept by nobody to nobody's": {Options{Owned: true}, Options{}},
+		"from not owned to owned":           {Options{}, Options{Owned: true}},
+		"from no longer owned to not owned": {Options{Owned: true}, Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)

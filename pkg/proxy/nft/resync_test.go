@@ -22,7 +22,7 @@ type layout struct {
 	around ruleset.Surroundings
 }
 
-// everyLayout returns every way of telling pods from others, and all that an administrator and the cluster can choose beside it.
+// everyLayout returns every way of distinguishing pods from others, and all that an administrator and the cluster can choose beside it.
 func everyLayout() map[string]layout {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {

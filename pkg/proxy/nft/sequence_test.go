@@ -28,8 +28,8 @@ func TestTheGenerationAfterAnother(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatNobodyReadIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
-func TestAnAnswerThatNobodyReadIsNotTakenForTheNextBatchs(t *testing.T) {
+// TestAnUnreadAnswerIsNotTakenForTheNextBatchs: a commit that gave up waiting leaves its answer in the socket.
+func TestAnUnreadAnswerIsNotTakenForTheNextBatchs(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	refused, err := c.Encode(ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Family: model.IPv4, Object: ruleset.TableObject{}}}})
 	if err != nil {

@@ -47,7 +47,7 @@ func everyShape(family model.Family) []shape {
 	return append(shapes, shape{name: "large", cluster: 70, local: 11, externalLocal: true})
 }
 
-// splitShapes returns the shapes whose chains tell inside from outside, which depends on the layout. The chains of all others are the
+// splitShapes returns the shapes whose chains separate inside from outside, which depends on the layout. The chains of all others are the
 // same in every layout.
 func splitShapes(family model.Family) []shape {
 	return slices.DeleteFunc(everyShape(family), func(s shape) bool { return !s.internalLocal || !s.externalLocal })
@@ -83,7 +83,7 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	return services
 }
 
-// classOf returns the class of a frontend, also where both kinds of clients find nobody.
+// classOf returns the class of a frontend, also where both kinds of clients find no endpoint.
 func (s shape) classOf(frontend ruleset.Frontend) ruleset.Class {
 	switch {
 	case frontend.External && frontend.Local:

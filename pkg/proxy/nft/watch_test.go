@@ -177,11 +177,11 @@ func TestAForeignChangeDuringALargeBatchIsNotLost(t *testing.T) {
 	}
 }
 
-func TestWhenTheKernelCouldNotTellWatchSaysSoAndGoesOn(t *testing.T) {
+func TestWhenNotificationsAreLostWatchSaysSoAndGoesOn(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, everything(model.IPv4))
-	// More than the buffer holds, while nobody reads.
+	// More than the buffer holds, while the watch does not read.
 	namespace.Load("table ip other { set s { type ipv4_addr; elements = { " + manyAddresses(100_000) + " }\n }\n }\n")
 	w := watch(t, c)
 	if got := w.next(); !got.Lost || !cmp.Equal(model.Families, got.Families) {

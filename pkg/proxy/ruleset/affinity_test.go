@@ -76,11 +76,11 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			chains: []map[string][]string{all, kept, choose("goto PORT/local", "goto PORT")},
 			maps:   map[string][]string{clients: {here, there}, localClients: {here}},
 		},
-		"clients outside have nobody on this node": {
+		"clients outside have no endpoint on this node": {
 			externalLocal: true, pods: on2(2),
 			chains: []map[string][]string{all, choose("return", "goto PORT")}, maps: map[string][]string{clients: {there}},
 		},
-		"keys leave nobody for clients inside": {
+		"keys leave no endpoint for clients inside": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
 			chains: []map[string][]string{kept, choose("goto PORT/local", "return")}, maps: map[string][]string{localClients: {here}},
 		},
@@ -98,8 +98,8 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			change: func(s *model.Service) { s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = nil, nil, 0 },
 			chains: []map[string][]string{kept}, maps: map[string][]string{localClients: {here}},
 		},
-		"nobody serves anybody": {externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys }},
-		"no endpoints":          {internalLocal: true, externalLocal: true},
+		"no endpoint serves": {externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys }},
+		"no endpoints":       {internalLocal: true, externalLocal: true},
 		"no affinity": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.AffinityTimeout = 0 },
 		},
@@ -128,7 +128,7 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 // TestAChoiceChainAsksWhatADrawChainAsks, so that a client is looked up where it is drawn for.
 func TestAChoiceChainAsksWhatADrawChainAsks(t *testing.T) {
 	for name, detector := range detectors {
-		t.Run("pods told "+name, func(t *testing.T) {
+		t.Run("pods by "+name, func(t *testing.T) {
 			port := programmed(keepingLocal(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...).Ports[0]
 			asking := 0
 			for _, chain := range port.Chains(ruleset.Config{LocalTraffic: detector.traffic}) {

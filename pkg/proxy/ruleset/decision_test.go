@@ -74,12 +74,12 @@ func TestNewPort(t *testing.T) {
 			service: model.Service{AffinityTimeout: 3 * time.Hour}, endpoints: []model.SliceEndpoint{ready("10.244.1.1", "node-2")},
 			want: sticky(portOf("web", "10.96.0.1", first), 3*time.Hour),
 		},
-		// It has nobody to send a client to a second time.
-		"without endpoints it refuses, and remembers nobody": {
+		// It has no endpoint to send a client to a second time.
+		"without endpoints it refuses, and remembers no client": {
 			service: model.Service{AffinityTimeout: 3 * time.Hour},
 			want:    sticky(portOf("web", "10.96.0.1"), 3*time.Hour),
 		},
-		"with endpoints elsewhere only, an internal policy drops and remembers nobody": {
+		"with endpoints elsewhere only, an internal policy drops and remembers no client": {
 			service:   model.Service{AffinityTimeout: 3 * time.Hour, InternalTrafficLocal: true},
 			endpoints: []model.SliceEndpoint{ready("10.244.2.2", "node-2")},
 			want:      sticky(keptLocal(portOf("web", "10.96.0.1")), 3*time.Hour),

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// detectors are all ways to tell pods, each with the test in IPv4 that its chains begin with.
+// detectors are all ways to recognize pods, each with the test in IPv4 that its chains begin with.
 var detectors = map[string]struct {
 	traffic ruleset.LocalTraffic
 	outside string
@@ -32,8 +32,8 @@ func TestTheChainsThatDrawASlot(t *testing.T) {
 			chain string
 			rules []string
 		}{
-			"all endpoints for everybody": {ruleset.BalanceClass(3), "lb-3", []string{draw3}},
-			"split":                       {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{by.outside + drawLocal2 + " return", draw3}},
+			"all endpoints for all clients": {ruleset.BalanceClass(3), "lb-3", []string{draw3}},
+			"split":                         {ruleset.SplitClass(2, 3), "lb-3-local-2", []string{by.outside + drawLocal2 + " return", draw3}},
 			"split, and no local slot: silence outside": {
 				ruleset.SplitClass(0, 3), "lb-3-local-0", []string{by.outside + "drop", draw3},
 			},
@@ -44,7 +44,7 @@ func TestTheChainsThatDrawASlot(t *testing.T) {
 				ruleset.SplitClass(0, 0), "lb-0-local-0", []string{by.outside + "drop", "goto refuse"},
 			},
 		} {
-			t.Run(name+", pods told "+detector, func(t *testing.T) {
+			t.Run(name+", pods by "+detector, func(t *testing.T) {
 				chain := ruleset.DrawChain(model.IPv4, ruleset.Config{LocalTraffic: by.traffic}, test.class)
 				want := "\tchain " + test.chain + " {\n\t\t" + strings.Join(test.rules, "\n\t\t") + "\n\t}\n"
 				if diff := cmp.Diff(want, chain.Text(model.IPv4)); diff != "" {

@@ -101,10 +101,10 @@ func TestWhichEndpointsAPortRemembersAsLocal(t *testing.T) {
 		change                 func(*model.Service)
 		cluster, local, onNode []int // numbers of pods
 	}{
-		"without a policy":            {func(*model.Service) {}, []int{1, 2, 3}, nil, []int{1, 2}},
-		"with an external policy":     {func(s *model.Service) { s.ExternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
-		"with an internal policy":     {func(s *model.Service) { s.InternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
-		"with keys that allow nobody": {func(s *model.Service) { s.Topology.Keys = noKeys }, nil, nil, nil},
+		"without a policy":                 {func(*model.Service) {}, []int{1, 2, 3}, nil, []int{1, 2}},
+		"with an external policy":          {func(s *model.Service) { s.ExternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"with an internal policy":          {func(s *model.Service) { s.InternalTrafficLocal = true }, []int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"with keys that allow no endpoint": {func(s *model.Service) { s.Topology.Keys = noKeys }, nil, nil, nil},
 		"with such keys and a policy, which does not ask them": {func(s *model.Service) {
 			s.Topology.Keys, s.ExternalTrafficLocal = noKeys, true
 		}, nil, []int{1, 2}, []int{1, 2}},
@@ -195,9 +195,9 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 		"a node in a range that contains the address adds nothing": {at("203.0.113.99"), func(s *model.Service) {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 		}, []string{"203.0.113.1 80"}, []string{"203.0.113.1 80 203.0.113.0/24"}},
-		"without a range of the family everybody": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
-		"without ranges everybody":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
-		"without an address nobody is asked":      {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
+		"without a range of the family all clients": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
+		"without ranges all clients":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
+		"without an address no client is asked":     {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
 		"an external IP that the load balancer has too": {node1, func(s *model.Service) {
 			s.ExternalIPs = s.LoadBalancerIPs
 		}, []string{"203.0.113.1 80"}, ranges},

@@ -102,7 +102,7 @@ func TestALeftoverIsTakenUpAgain(t *testing.T) {
 	if diff := cmp.Diff([]string{"+ " + clients, "0 " + clients}, planned(plan)[:2]); diff != "" {
 		t.Errorf("first operations (-want +got):\n%s", diff)
 	}
-	// Nobody is refused any more; all else is in use again.
+	// No client is refused any more; all else is in use again.
 	if diff := cmp.Diff([]string{"- dispatch: refuse => goto refuse"}, r.sweep(t)); diff != "" {
 		t.Errorf("sweep (-want +got):\n%s", diff)
 	}

@@ -35,14 +35,14 @@ func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
 		remembered []string
 		left       []string
 	}{
-		"they are kept, and their map is named":    {web(first, second), asFound, []string{client}, []string{name}},
-		"whoever leaves is the caller's to forget": {web(second), asFound, []string{client}, []string{name}},
+		"they are kept, and their map is named":             {web(first, second), asFound, []string{client}, []string{name}},
+		"an endpoint that leaves is the caller's to forget": {web(second), asFound, []string{client}, []string{name}},
 		"another timeout changes nothing for them": {
 			serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Minute)), asFound, []string{client}, []string{name},
 		},
-		"a map that is new is not named":             {web(first, third), asFound, []string{client}, []string{name}},
-		"a table that is made anew remembers nobody": {web(first, second), rebuild, nil, nil},
-		"without affinity their map is swept":        {serviceOf(portOf("web", "10.96.0.1", first)), asFound, nil, nil},
+		"a map that is new is not named":                {web(first, third), asFound, []string{client}, []string{name}},
+		"a table that is made anew remembers no client": {web(first, second), rebuild, nil, nil},
+		"without affinity their map is swept":           {serviceOf(portOf("web", "10.96.0.1", first)), asFound, nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
 			r := start(t, web(first, second))

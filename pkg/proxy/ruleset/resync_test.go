@@ -86,7 +86,7 @@ func TestAResyncWritesOnlyTheRangesThatChanged(t *testing.T) {
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
 	want := text(t, &fresh.Tables)
-	// Of everybody else's Service, and of those of another time, nothing is left.
+	// Of other Services, and of those of another time, nothing is left.
 	others := services(
 		serviceOf(sticky(portOf("web", "10.96.0.9", second), time.Minute)),
 		serviceOf(local(sticky(portOf("old", "10.96.0.1", first, second), time.Hour), 2), portOf("old", "fd00:96::1", "[fd00:244::1]:8080")),

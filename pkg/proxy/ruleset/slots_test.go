@@ -30,7 +30,7 @@ func TestReslot(t *testing.T) {
 		"a new Service takes its endpoints in order":                    {nil, []int{1, 2, 3}, []int{1, 2, 3}},
 		"an endpoint that arrives takes a slot at the end":              {[]int{2, 3}, []int{1, 2, 3}, []int{2, 3, 1}},
 		"the last endpoint moves into the hole that another leaves":     {[]int{1, 2, 3, 4}, []int{1, 3, 4}, []int{1, 4, 3}},
-		"the last endpoint that leaves moves nobody":                    {[]int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
+		"the last endpoint that leaves moves none":                      {[]int{1, 2, 3}, []int{1, 2}, []int{1, 2}},
 		"a replacement takes the slot of the one it replaces":           {[]int{1, 2, 3}, []int{1, 9, 3}, []int{1, 9, 3}},
 		"the same endpoints in another order stay where they are":       {[]int{3, 1, 2}, []int{1, 2, 3}, []int{3, 1, 2}},
 		"a Service that loses all its endpoints has no slots":           {[]int{1, 2}, nil, nil},

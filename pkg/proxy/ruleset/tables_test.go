@@ -43,7 +43,7 @@ func address(text string) ruleset.Element {
 	return ruleset.Element{Key: ruleset.Tuple{Addr: netip.MustParseAddr(text)}}
 }
 
-// smallTables have a set that is used and one that is not, chains that a rule, an element and nobody leads to.
+// smallTables have a set that is used and one that is not, chains that a rule, an element and nothing leads to.
 func smallTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	tables := &ruleset.Tables{}
@@ -149,8 +149,8 @@ func TestWhatApplyTakes(t *testing.T) {
 		"no elements to no set change":  {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
 		"a set loses its elements":      {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
-		"a set that nobody reads goes":  {[]ruleset.Op{setOp(ruleset.Delete, ruleset.Affinity("unused"))}, false, "", "unused"},
-		"a chain that nobody needs":     {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
+		"a set that no rule reads goes": {[]ruleset.Op{setOp(ruleset.Delete, ruleset.Affinity("unused"))}, false, "", "unused"},
+		"a chain that nothing needs":    {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
 		"a chain that was emptied": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "full")}, false, "", "chain full",
 		},

@@ -26,9 +26,9 @@ func TestTheAnswer(t *testing.T) {
 		status    int
 		weight    string
 	}{
-		"is yes with an endpoint on the node":                   {endpoints: 1, status: http.StatusOK, weight: "1"},
-		"is yes with several, and tells their number as weight": {endpoints: 12, status: http.StatusOK, weight: "12"},
-		"is no without an endpoint":                             {endpoints: 0, status: http.StatusServiceUnavailable, weight: "0"},
+		"is yes with an endpoint on the node":                 {endpoints: 1, status: http.StatusOK, weight: "1"},
+		"is yes with several, and has their number as weight": {endpoints: 12, status: http.StatusOK, weight: "12"},
+		"is no without an endpoint":                           {endpoints: 0, status: http.StatusServiceUnavailable, weight: "0"},
 		"is no while the proxy is sick, with the weight all the same": {
 			endpoints: 3, sick: true, status: http.StatusServiceUnavailable, weight: "3",
 		},

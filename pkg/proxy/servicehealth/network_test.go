@@ -153,7 +153,7 @@ func (n *node) mustDial(address string) *connection {
 	return c
 }
 
-// reply is what a client was told. Closing: the server closes the connection behind it.
+// reply is what a client got. Closing: the server closes the connection behind it.
 type reply struct {
 	Status  int
 	Header  http.Header
@@ -202,7 +202,7 @@ func (n *node) says(address, service string, endpoints int) {
 	}
 }
 
-// silent asserts that nobody listens at an address.
+// silent asserts that no server listens at an address.
 func (n *node) silent(address string) {
 	n.t.Helper()
 	c, err := n.dial(n.t.Context(), address)

@@ -15,32 +15,32 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 		checks     checks
 		on         map[model.Family]Addresses
 		ipv4, ipv6 []string // answer with one endpoint, and with two
-		nobody     []string
+		unserved   []string
 	}{
 		"on all addresses": {
 			checks: both, on: everywhere,
 			ipv4: []string{"127.0.0.1:30000", "127.0.0.9:30000"}, ipv6: []string{"[::1]:30000"},
-			nobody: []string{"127.0.0.1:30001", "[::1]:30001"},
+			unserved: []string{"127.0.0.1:30001", "[::1]:30001"},
 		},
 		"on some addresses": {
 			checks: both, on: on("127.0.0.1", "127.0.0.2", "::1"),
 			ipv4: []string{"127.0.0.1:30000", "127.0.0.2:30000"}, ipv6: []string{"[::1]:30000"},
-			nobody: []string{"127.0.0.3:30000"},
+			unserved: []string{"127.0.0.3:30000"},
 		},
 		"on all addresses of one family and some of the other": {
 			checks: both, on: map[model.Family]Addresses{model.IPv4: on("127.0.0.1")[model.IPv4], model.IPv6: {All: true}},
 			ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
-			nobody: []string{"127.0.0.2:30000"},
+			unserved: []string{"127.0.0.2:30000"},
 		},
 		"in no family without an address": {
-			checks: both, on: on("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, nobody: []string{"[::1]:30000"},
+			checks: both, on: on("127.0.0.1"), ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
 		"nowhere without any address": {
-			checks: both, nobody: []string{"127.0.0.1:30000", "[::1]:30000"},
+			checks: both, unserved: []string{"127.0.0.1:30000", "[::1]:30000"},
 		},
 		"in the families of the Service alone": {
 			checks: checks{name("shop/web"): check(30000, 1)}, on: everywhere,
-			ipv4: []string{"127.0.0.1:30000"}, nobody: []string{"[::1]:30000"},
+			ipv4: []string{"127.0.0.1:30000"}, unserved: []string{"[::1]:30000"},
 		},
 		"not on a link-local address, which says not of which link": {
 			checks: both, on: on("127.0.0.1", "fe80::1", "::1"), ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
@@ -55,7 +55,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 			for _, address := range test.ipv6 {
 				n.says(address, "shop/web", 2)
 			}
-			for _, address := range test.nobody {
+			for _, address := range test.unserved {
 				n.silent(address)
 			}
 		})

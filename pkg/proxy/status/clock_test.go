@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// machine is a clock that somebody sets while time goes on, as NTP or a person does: the date jumps, the monotonic reading does not.
+// machine is a clock that is set while time goes on, as NTP or a person does: the date jumps, the monotonic reading does not.
 type machine struct {
 	began time.Time
 	set   time.Duration // by how much the date was set since
@@ -27,7 +27,7 @@ func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	return said
 }
 
-// TestNoJumpOfTheDateChangesAVerdict tells one story with jumps of the date in between. Without the monotonic reading the first of
+// TestNoJumpOfTheDateChangesAVerdict is one story with jumps of the date in between. Without the monotonic reading the first of
 // them would make the change look new for an hour, and the second one would make it look old at once.
 func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
 	for name, jumps := range map[string][]time.Duration{

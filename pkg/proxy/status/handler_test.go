@@ -118,7 +118,7 @@ func eligible(page, says string) string {
 	return strings.Replace(page, "  \"healthy\"", "  \"nodeEligible\": "+says+",\n  \"healthy\"", 1)
 }
 
-// leavingBody is what load balancers are told: the proxy is well, and its time is a real one.
+// leavingBody is what load balancers read: the proxy is well, and its time is a real one.
 var leavingBody = strings.Replace(strings.Replace(eligible(aliveBody, "false"), "12:02:00Z", "12:00:01Z", 1),
 	"  \"refusedTotal\"", "  \"notEligible\": \"the Node is being deleted\",\n  \"refusedTotal\"", 1)
 
@@ -198,15 +198,15 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func TestEachAnswerIsToldWithItsPathAndStatus(t *testing.T) {
+func TestEachAnswerIsReportedWithItsPathAndStatus(t *testing.T) {
 	status := leaving()
-	var told []string
-	status.Answered = func(path string, code int) { told = append(told, fmt.Sprintf("%s %d", path, code)) }
+	var answered []string
+	status.Answered = func(path string, code int) { answered = append(answered, fmt.Sprintf("%s %d", path, code)) }
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/elsewhere"} {
 		ask(t, status, second(2), http.MethodGet, path)
 	}
-	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"/healthz 503", "/livez 200", "/readyz 200"}, answered); diff != "" {
+		t.Errorf("answered (-want +got):\n%s", diff)
 	}
 }
 

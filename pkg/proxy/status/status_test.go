@@ -18,9 +18,9 @@ var errBusy = errors.New("committing 3 changes: device or resource busy")
 
 func TestVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
-		tell func(*Status)
-		now  time.Time
-		want Verdict
+		report func(*Status)
+		now    time.Time
+		want   Verdict
 	}{
 		"a proxy that has not begun is healthy and not ready": {
 			func(*Status) {}, second(1000),
@@ -50,7 +50,7 @@ func TestVerdict(t *testing.T) {
 			func(s *Status) { s.SyncQueued(second(0)); s.SyncQueued(second(9)); s.SyncSucceeded(second(8)) }, second(68),
 			Verdict{At: second(68), Ready: true, LastSuccess: second(8), PendingSince: second(8)},
 		},
-		"a change whose moment is told late does not hide a newer one": {
+		"a change whose moment is reported late does not hide a newer one": {
 			func(s *Status) { s.SyncQueued(second(9)); s.SyncQueued(second(5)); s.SyncSucceeded(second(7)) }, second(10),
 			Verdict{At: second(10), Healthy: true, Ready: true, LastSuccess: second(7), PendingSince: second(9)},
 		},
@@ -112,7 +112,7 @@ func TestVerdict(t *testing.T) {
 			var status Status
 			status.NodeEligibility(true, "")
 			c.want.NodeEligible = true
-			c.tell(&status)
+			c.report(&status)
 			if diff := cmp.Diff(c.want, status.Verdict(c.now)); diff != "" {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
@@ -133,7 +133,7 @@ func TestHowLongAChangeMayWaitIsASetting(t *testing.T) {
 func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
 	var status Status
 	for _, step := range []struct {
-		tell     func()
+		report   func()
 		eligible bool
 		why      string
 	}{
@@ -142,7 +142,7 @@ func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
 		{func() { status.NodeEligibility(false, "the Node is being deleted") }, false, "the Node is being deleted"},
 		{func() { status.NodeEligibility(true, "") }, true, ""},
 	} {
-		step.tell()
+		step.report()
 		verdict := status.Verdict(start)
 		if verdict.NodeEligible != step.eligible || verdict.NotEligible != step.why || !verdict.Healthy {
 			t.Errorf("got %+v, want a healthy proxy, eligible %v and why %q", verdict, step.eligible, step.why)
@@ -166,7 +166,7 @@ func TestReadinessIsSaidInASentence(t *testing.T) {
 		want    string
 	}{
 		"before the first sync": {Verdict{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
-		"before the first sync, while nobody is heard": {
+		"before the first sync, while no resource is heard of": {
 			Verdict{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
 			"The first sync has not reached the kernel yet; the API server does not tell about services: refused",
 		},

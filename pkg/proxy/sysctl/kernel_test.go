@@ -88,7 +88,7 @@ func TestAReadOnlyTreeIsToldAndStays(t *testing.T) {
 	}
 }
 
-// withReadOnlyTree runs f where nobody can write below /proc/sys: in a mount namespace that nobody else is in, on a thread that
+// withReadOnlyTree runs f where no process can write below /proc/sys: in a mount namespace of its own, on a thread that
 // ends with it.
 func withReadOnlyTree(f func()) error {
 	done := make(chan error)

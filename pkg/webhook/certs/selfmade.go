@@ -41,7 +41,7 @@ type SelfMade struct {
 	failures failures
 
 	// Of Run alone.
-	trust    trust
+	trust trust
 	errs  string // those of the Secret that were logged last
 }
 

@@ -1,6 +1,7 @@
 package pkg_test
 
-// rule is what some packages never import, be it ours or others'. A pattern is a folder, or with /... the folder and all below it.
+// rule is what some packages never import, be it ours or others'. A pattern is a folder, or with /... the folder and
+// all below it.
 type rule struct {
 	who   []string
 	but   []string // those of them that the rule does not bind
@@ -11,7 +12,8 @@ type rule struct {
 	why  string
 }
 
-// rules are all that the compiler does not see by itself. README.md shows them; `go test ./pkg -update` writes them there.
+// rules are all that the compiler does not see by itself. README.md shows them; `go test ./pkg -update` writes them
+// there.
 var rules = []rule{
 	{
 		who: []string{"pkg/proxy/..."}, never: []string{"pkg/webhook/..."},

@@ -54,7 +54,8 @@ const (
 	dnsService    = "10.96.0.53:53"
 )
 
-// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been set up to keep it.
+// TestTheDaemonFollowsAddressesAndEndpoints: whatever package a promise comes from, the daemon must have been set up
+// to keep it.
 func TestTheDaemonFollowsAddressesAndEndpoints(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")

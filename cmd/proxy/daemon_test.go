@@ -23,8 +23,9 @@ const patience = 20 * time.Second
 // asProxy is the environment variable that makes the test's program the proxy.
 const asProxy = "RUN_AS_PROXY"
 
-// TestMain runs the proxy instead of the tests in a process that startDaemon has made. A daemon inside the tests' own process would
-// work in two network namespaces: the goroutines that it starts run on threads that are outside of the test's.
+// TestMain runs the proxy instead of the tests in a process that startDaemon has made. A daemon inside the tests' own
+// process would work in two network namespaces: the goroutines that it starts run on threads that are outside of the
+// test's.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProxy) != "" {
 		main()
@@ -40,7 +41,8 @@ type daemonUnderTest struct {
 	ended     chan outcome
 }
 
-// startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the kernel.
+// startDaemon starts `proxy run` with more arguments, and waits for the line that says that the first sync is in the
+// kernel.
 func startDaemon(t *testing.T, namespace *netns.Namespace, args ...string) *daemonUnderTest {
 	t.Helper()
 	program, err := os.Executable()

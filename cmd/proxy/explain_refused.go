@@ -17,8 +17,8 @@ const (
 	maxRefusals = 16 << 20
 )
 
-// askRefusals asks the proxy that runs on this machine which Services the kernel refuses. There may be none, or another program, and
-// then nothing is known: what explain prints is what a proxy would decide.
+// askRefusals asks the proxy that runs on this machine which Services the kernel refuses. There may be none, or
+// another program, and then nothing is known: what explain prints is what a proxy would decide.
 func askRefusals(ctx context.Context, address string) explain.Refusals {
 	var refusals explain.Refusals
 	host, port, err := net.SplitHostPort(address)

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to connections have
-// them.
+// clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to
+// connections have them.
 var clientSettings = []settingFlag{
 	{
 		"detect-local-mode", "detectLocalMode",

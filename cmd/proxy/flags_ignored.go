@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line works as it is,
-// and not shown.
+// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line
+// works as it is, and not shown.
 type ignoredFlags struct{ flags []*pflag.Flag }
 
 func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {

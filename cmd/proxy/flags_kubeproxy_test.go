@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy v1.37.1, as its --help prints them, with the deprecated ones that it hides and the two
-// that ended with 1.36, boot-id-file and machine-id-file. Each has a value that is not its default.
+// kubeProxysFlags are all flags of kube-proxy v1.37.1, as its --help prints them, with the deprecated ones that it
+// hides and the two that ended with 1.36, boot-id-file and machine-id-file. Each has a value that is not its default.
 var kubeProxysFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
 	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",

@@ -93,7 +93,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.instead.register(flags)
 }
 
-// Validate checks all flags, reads those that have an inner form, and reports every mistake at once. read comes before it.
+// Validate checks all flags, reads those that have an inner form, and reports every mistake at once. read comes before
+// it.
 func (f *runFlags) Validate() error {
 	err := errors.Join(
 		f.instead.Validate(),

@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// settingFlag is a flag that sets a field of kube-proxy's configuration. Where kube-proxy has such a flag, this has its name.
+// settingFlag is a flag that sets a field of kube-proxy's configuration. Where kube-proxy has such a flag, this has
+// its name.
 type settingFlag struct{ name, field, usage string }
 
 // aliases are other names of flags, which kube-proxy has for the same.
@@ -30,8 +31,8 @@ type settingFlags struct {
 	// given are the flags on the command line, in their order.
 	given []givenFlag
 
-	// configuration, settings and notes are what file and flags say together, after Validate: the effective configuration, what it
-	// means here, and a line for each setting that means nothing.
+	// configuration, settings and notes are what file and flags say together, after Validate: the effective
+	// configuration, what it means here, and a line for each setting that means nothing.
 	configuration *config.Configuration
 	settings      config.Settings
 	notes         []string
@@ -131,8 +132,8 @@ func (f *settingFlags) resolve() error {
 	return errors.Join(append(errs, f.linksWithoutMode())...)
 }
 
-// linksWithoutMode refuses a link's name beside another mode than its own: a user who gives it means that mode. In a file it is only
-// noted, because there it may be left from another time.
+// linksWithoutMode refuses a link's name beside another mode than its own: a user who gives it means that mode. In a
+// file it is only noted, because there it may be left from another time.
 func (f *settingFlags) linksWithoutMode() error {
 	var errs []error
 	for _, flag := range f.given {

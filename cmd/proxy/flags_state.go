@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All commands that
-// decide something have them.
+// stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All
+// commands that decide something have them.
 type stateFlags struct {
 	settingFlags
 	manifests        string
@@ -64,8 +64,8 @@ func (f *stateFlags) validateStateless() error {
 // inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.
 const inCluster = "KUBERNETES_SERVICE_HOST"
 
-// checkOrigin checks that the state comes from one place. A kubeconfig in the file gives way to --manifests: the file may be a
-// cluster's.
+// checkOrigin checks that the state comes from one place. A kubeconfig in the file gives way to --manifests: the file
+// may be a cluster's.
 func (f *stateFlags) checkOrigin() error {
 	kubeconfig, _ := f.givenText("clientConnection.kubeconfig")
 	switch {
@@ -79,7 +79,8 @@ func (f *stateFlags) checkOrigin() error {
 	return nil
 }
 
-// nodeName returns the node's name as kubelet and kube-proxy do: the host name unless another one is given, in lower case.
+// nodeName returns the node's name as kubelet and kube-proxy do: the host name unless another one is given, in lower
+// case.
 func nodeName(given string) (string, error) {
 	name := strings.ToLower(strings.TrimSpace(given))
 	if name != "" {

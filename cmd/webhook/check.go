@@ -127,7 +127,8 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// unchecked reports why the files could not be checked. The status of any other failure would say that an object is denied.
+// unchecked reports why the files could not be checked. The status of any other failure would say that an object is
+// denied.
 func unchecked(stderr io.Writer, err error) error {
 	fmt.Fprintf(stderr, "webhook: %s\n", err)
 	return cli.Exit(exitUnchecked)

@@ -396,8 +396,8 @@ func TestTheHelpTeachesItsUse(t *testing.T) {
 	}
 }
 
-// TestManyServicesTakeTimeInProportion guards against work for each Service that grows with their number. Processor time is measured,
-// because others may be busy on this machine.
+// TestManyServicesTakeTimeInProportion guards against work for each Service that grows with their number. Processor
+// time is measured, because others may be busy on this machine.
 func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	timeFor := func(count int) time.Duration {
 		item := "- " + strings.ReplaceAll(strings.TrimSpace(serviceText("web", badKeys)), "\n", "\n  ") + "\n"

@@ -18,7 +18,8 @@ const (
 	files    = "files"
 )
 
-// runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in the file of
+// runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in
+// the file of
 // --config.
 type runFlags struct {
 	config, kubeconfig                           string

@@ -58,8 +58,9 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	return err
 }
 
-// gcPercent is how much the heap may grow before it is collected, in percent of what is in use, which is some 4 MB. With Go's own 100 a
-// review takes 10 to 40 % more processor time (e2e/bench/webhook), and the process 12 MiB less memory. GOMEMLIMIT holds all the same.
+// gcPercent is how much the heap may grow before it is collected, in percent of what is in use, which is some 4 MB.
+// With Go's own 100 a review takes 10 to 40 % more processor time (e2e/bench/webhook), and the process 12 MiB less
+// memory. GOMEMLIMIT holds all the same.
 const gcPercent = 400
 
 // saveTime trades a little memory for processor time, unless somebody has decided that already.
@@ -118,8 +119,9 @@ func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
-// runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API server that does not
-// answer (its Start gives the cache another context), and is not waited for then: no review has come to a process that was never ready.
+// runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API
+// server that does not answer (its Start gives the cache another context), and is not waited for then: no review has
+// come to a process that was never ready.
 func (s *webhook) runManager(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.manager.Start(ctx) }()
@@ -177,8 +179,8 @@ func (s *webhook) synced() error {
 	return nil
 }
 
-// ready is why no reviews should come here. controller-runtime keeps that from whoever asks for /readyz, so the log says it when it
-// changes.
+// ready is why no reviews should come here. controller-runtime keeps that from whoever asks for /readyz, so the log
+// says it when it changes.
 func (s *webhook) ready() error {
 	err := s.https.Ready()
 	reason := ""

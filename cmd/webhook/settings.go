@@ -39,7 +39,8 @@ func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger)
 
 func (s *settings) current() *rules.Settings { return s.now.Load() }
 
-// put makes settings those in force. The webhook's own namespace is never given defaults: its Service must not depend on it.
+// put makes settings those in force. The webhook's own namespace is never given defaults: its Service must not depend
+// on it.
 func (s *settings) put(read *rules.Settings) {
 	inForce := *read
 	inForce.ExcludedNamespaces = append(slices.Clone(read.ExcludedNamespaces), s.namespace)

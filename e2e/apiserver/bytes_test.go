@@ -21,8 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// The cluster of the measurement, and its hour. A kubelet writes its node's status every five minutes if nothing changed
-// (nodeStatusReportFrequency); its leases are not watched by anybody here.
+// The cluster of the measurement, and its hour. A kubelet writes its node's status every five minutes if nothing
+// changed (nodeStatusReportFrequency); its leases are not watched by anybody here.
 const (
 	measuredNodes = 1000
 	beatsAnHour   = 12

@@ -111,7 +111,8 @@ func (w *writer) deleteSlice(name string) {
 	must.Succeed(w.t, w.client.DiscoveryV1().EndpointSlices(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{}))
 }
 
-// node creates a node, whose name begins with the namespace, so that tests do not meet; labels are written "key=value".
+// node creates a node, whose name begins with the namespace, so that tests do not meet; labels are written
+// "key=value".
 func (w *writer) node(name string, labels ...string) string {
 	w.t.Helper()
 	name = w.namespace + "-" + name

@@ -52,7 +52,8 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	w.slice("stays-2", "stays", "10.0.0.2")
 	w.patchSlice("moved-1", `{"metadata": {"labels": {"kubernetes.io/service-name": "stays"}}}`)
 	w.label(self, zoneLabel, "zone-a")
-	// The new API server knows nothing of the versions before its start, and answers 410 to watches that go on from there.
+	// The new API server knows nothing of the versions before its start, and answers 410 to watches that go on from
+	// there.
 	must.Succeed(w.t, api.StopAPIServer())
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	if got := f.count(); got != count || !f.holds(hasService(gone)) || !f.holds(endpointsAre(stays, "10.0.0.1")) {

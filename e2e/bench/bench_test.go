@@ -1,8 +1,9 @@
-// Package bench measures the whole way from an event to the kernel, and what the tables then cost a connection, in network
-// namespaces of its own. It needs root.
+// Package bench measures the whole way from an event to the kernel, and what the tables then cost a connection, in
+// network namespaces of its own. It needs root.
 //
-// Times of one machine say little about another, and less on a shared one. What compares is printed as a ratio: to the floor,
-// which is the time the kernel takes for the same bytes when they lie ready, or for the same connection without a Service.
+// Times of one machine say little about another, and less on a shared one. What compares is printed as a ratio: to the
+// floor, which is the time the kernel takes for the same bytes when they lie ready, or for the same connection without
+// a Service.
 package bench_test
 
 import (
@@ -70,8 +71,8 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	return m
 }
 
-// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, and so the time for it is taken
-// apart.
+// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, and so the time for
+// it is taken apart.
 type notedFlows struct {
 	flows []selection.Flows
 	scope selection.Scope

@@ -20,7 +20,8 @@ func (s size) String() string {
 	return fmt.Sprintf("%dx%d", s.services, s.endpoints)
 }
 
-// sizes are those of published measurements: 10,000 Services in many scale tests, 44,125 in kubernetes/kubernetes#139513.
+// sizes are those of published measurements: 10,000 Services in many scale tests, 44,125 in
+// kubernetes/kubernetes#139513.
 var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, {44_125, 5, true}}
 
 func serviceName(number int) model.ObjectName {
@@ -61,8 +62,8 @@ func clusterIP(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
 }
 
-// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, but for the first endpoint of a
-// Service that keeps its clients on the node.
+// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, but for the first
+// endpoint of a Service that keeps its clients on the node.
 func (s size) slice(number, endpoints int) *model.EndpointSlice {
 	name := serviceName(number)
 	made := &model.EndpointSlice{

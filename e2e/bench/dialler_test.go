@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// dialler is a pod that dials, and the listening sockets of those who answer. One thread does both, one after the other: a server
-// that accepted at the same time would take the processor away from the connection that is measured.
+// dialler is a pod that dials, and the listening sockets of those who answer. One thread does both, one after the
+// other: a server that accepted at the same time would take the processor away from the connection that is measured.
 type dialler struct {
 	pod       *fabric.Pod
 	listeners []unix.PollFd
@@ -73,8 +73,8 @@ type connection struct {
 	server int
 }
 
-// connect makes a connection from inside the pod's namespace, and breaks it off. A reset leaves nothing behind: no port in
-// TIME_WAIT, and in conntrack a flow that is closed.
+// connect makes a connection from inside the pod's namespace, and breaks it off. A reset leaves nothing behind: no
+// port in TIME_WAIT, and in conntrack a flow that is closed.
 func (d *dialler) connect(to netip.AddrPort) (connection, error) {
 	from := netip.AddrPortFrom(d.pod.IPv4, uint16(lowestPort+d.opened%portCount))
 	d.opened++

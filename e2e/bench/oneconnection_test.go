@@ -10,7 +10,8 @@ import (
 // siteSizes are the clusters in which connections are made.
 var siteSizes = []size{{10, 5, true}, {10_000, 5, true}, {50_000, 5, true}}
 
-// Connections are made in short turns, each by one path in one cluster, so that whatever else the machine does hits all alike.
+// Connections are made in short turns, each by one path in one cluster, so that whatever else the machine does hits
+// all alike.
 const (
 	turnsPerIteration = 100
 	connectionsInTurn = 50
@@ -23,7 +24,8 @@ type connections struct {
 	accepted map[int]int // by server
 }
 
-// BenchmarkOneConnection measures connections from a pod to a pod on another node, of which only the first packets meet our rules.
+// BenchmarkOneConnection measures connections from a pod to a pod on another node, of which only the first packets
+// meet our rules.
 func BenchmarkOneConnection(b *testing.B) {
 	var sites []*site
 	for _, size := range siteSizes {
@@ -54,8 +56,8 @@ func BenchmarkOneConnection(b *testing.B) {
 	}
 }
 
-// takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that nobody
-// always follows the same one.
+// takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that
+// nobody always follows the same one.
 func takeTurns(b *testing.B, sites []*site, turn int) {
 	b.Helper()
 	for i := range sites {

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// site is a standing network with a cluster of some size: two nodes with full tables, a pod on one that dials, and pods on the
-// other that are the endpoints of every Service.
+// site is a standing network with a cluster of some size: two nodes with full tables, a pod on one that dials, and
+// pods on the other that are the endpoints of every Service.
 type site struct {
 	size    size
 	near    *machine
@@ -81,10 +81,10 @@ func (s size) clusterOf(pods []*fabric.Pod) model.Change {
 // clusterIPsDialled is how many ClusterIPs are dialled in a cluster of any size: as many as the smallest has.
 const clusterIPsDialled = 10
 
-// allPaths returns the paths in the order of the table. The first is the floor. Those behind it have the same number of targets of the
-// same kinds in every cluster, spread over its table: what they cost more in a larger one is the table's size. The last three dial
-// everything that there is: in a large cluster a frontend has been forgotten by the processor's caches until it is its turn again, in
-// the smallest it never is.
+// allPaths returns the paths in the order of the table. The first is the floor. Those behind it have the same number
+// of targets of the same kinds in every cluster, spread over its table: what they cost more in a larger one is the
+// table's size. The last three dial everything that there is: in a large cluster a frontend has been forgotten by the
+// processor's caches until it is its turn again, in the smallest it never is.
 func (s *site) allPaths(servers []*fabric.Pod) []*path {
 	straight := newPath("straight to the endpoint", "straight")
 	for _, server := range servers {

@@ -30,8 +30,8 @@ type oneChange struct {
 	measured
 }
 
-// connectRow is what connections by one path in one cluster took. Tenths are those of the run, by the clock: how far their medians
-// are apart is the noise.
+// connectRow is what connections by one path in one cluster took. Tenths are those of the run, by the clock: how far
+// their medians are apart is the noise.
 type connectRow struct {
 	path                       string
 	size                       size

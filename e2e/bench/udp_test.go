@@ -29,8 +29,8 @@ var (
 	otherServer = netip.MustParseAddr("192.0.2.53")
 )
 
-// BenchmarkUDPChange follows the events after which conntrack is read. In each, an endpoint that answers one flow is replaced, so
-// that this flow has to be found among those of others, and ended.
+// BenchmarkUDPChange follows the events after which conntrack is read. In each, an endpoint that answers one flow is
+// replaced, so that this flow has to be found among those of others, and ended.
 func BenchmarkUDPChange(b *testing.B) {
 	size := size{services: 10_000, endpoints: 10, mix: true}
 	for _, others := range []int{0, 10_000} {

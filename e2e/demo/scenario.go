@@ -78,8 +78,8 @@ func (s *stage) manifestPlaces(emptied string) []manifestPlace {
 	return list
 }
 
-// wanted returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it has
-// none. It is worked out here, from the annotation's meaning, and not by the proxy's code.
+// wanted returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
+// has none. It is worked out here, from the annotation's meaning, and not by the proxy's code.
 func (s *stage) wanted(zone, emptied string) []place {
 	var own, all []place
 	for _, p := range s.places {

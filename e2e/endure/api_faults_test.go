@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// fault is something that goes wrong. strike returns when nothing is in the way between the proxy and its API server any more.
+// fault is something that goes wrong. strike returns when nothing is in the way between the proxy and its API server
+// any more.
 type fault struct {
 	name    string
 	strike  func(*storm)
@@ -34,7 +35,8 @@ func (s *storm) pause(atMost time.Duration) {
 	time.Sleep(time.Duration(s.random.Int64N(int64(atMost))))
 }
 
-// lose takes the API server's address away, as if its machine were gone, or leaves it to those before it to end each connection.
+// lose takes the API server's address away, as if its machine were gone, or leaves it to those before it to end each
+// connection.
 func (s *storm) lose() {
 	if s.random.IntN(2) == 0 {
 		s.wire.refuse()
@@ -68,9 +70,10 @@ func (s *storm) stopAPIServer() {
 	s.wire.heal()
 }
 
-// expire makes every watch one that goes on from a version that the API server does not know any more, until the proxy was told so: an
-// API server knows nothing of the versions before its start, and answers 410. Watches that had told nothing yet when they ended are
-// begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet: client-go's pauses after that are still short.
+// expire makes every watch one that goes on from a version that the API server does not know any more, until the proxy
+// was told so: an API server knows nothing of the versions before its start, and answers 410. Watches that had told
+// nothing yet when they ended are begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet:
+// client-go's pauses after that are still short.
 func (s *storm) expire() {
 	s.t.Helper()
 	for range 5 {
@@ -120,8 +123,9 @@ func (s *storm) cut() {
 	}
 }
 
-// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Nobody can know meanwhile
-// that the API server is silent for a reason: client-go asks connections after half a minute of silence.
+// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Nobody can
+// know meanwhile that the API server is silent for a reason: client-go asks connections after half a minute of
+// silence.
 func (s *storm) blackHole() {
 	s.wire.freeze()
 	s.change()
@@ -182,8 +186,8 @@ func (s *storm) sabotage() {
 	}
 }
 
-// awaitRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there changes nothing, so that
-// there would be nothing to count; and repairs lie half a second apart.
+// awaitRepair waits until nothing is left of an earlier sabotage. To flush what is empty or to add what is there
+// changes nothing, so that there would be nothing to count; and repairs lie half a second apart.
 func (s *storm) awaitRepair() {
 	s.t.Helper()
 	wait.Until(s.t, "an earlier sabotage is repaired", func() bool {

@@ -19,9 +19,10 @@ import (
 // healthAddress is where the proxy serves its health unless it is told otherwise.
 const healthAddress = "127.0.0.1:10256"
 
-// recovery is how long something may take that waits for client-go. An API server that does not answer is asked again within seconds.
-// But a storm also cuts watches as soon as they begin, and after many of these client-go lets a minute pass before it tries again
-// (tools/cache/reflector.go, v0.37). Then it hears everything at once, unless the machine is slow.
+// recovery is how long something may take that waits for client-go. An API server that does not answer is asked again
+// within seconds. But a storm also cuts watches as soon as they begin, and after many of these client-go lets a minute
+// pass before it tries again (tools/cache/reflector.go, v0.37). Then it hears everything at once, unless the machine
+// is slow.
 const recovery = time.Minute + patience
 
 // mustAnswer checks the status of a page.
@@ -40,7 +41,8 @@ type deaf struct{ Healthz, Metrics []string }
 
 var interruptedSeries = regexp.MustCompile(`(?m)^vicinity_watch_interrupted_timestamp_seconds\{resource="([^"]+)"\} `)
 
-// deaf asks the page of health and the metrics. The page must call the proxy healthy; load balancers may be told no for the Node's sake.
+// deaf asks the page of health and the metrics. The page must call the proxy healthy; load balancers may be told no
+// for the Node's sake.
 func (s *town) deaf() (now deaf) {
 	s.t.Helper()
 	var page struct {

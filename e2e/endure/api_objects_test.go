@@ -43,8 +43,8 @@ type objects struct {
 	rack   string // this node's
 }
 
-// ask repeats a request until the API server does it. One that has just come up refuses some, and one that is slow may have done
-// what it says it did not.
+// ask repeats a request until the API server does it. One that has just come up refuses some, and one that is slow may
+// have done what it says it did not.
 func (o *objects) ask(what string, request func(context.Context) error) {
 	o.t.Helper()
 	var err error

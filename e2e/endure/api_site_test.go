@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// apiSite is a site whose proxy follows a real API server, which runs outside and is reached by a wire. Clients 0 and 1 dial; 2 is a
-// network in which tables are only looked at.
+// apiSite is a site whose proxy follows a real API server, which runs outside and is reached by a wire. Clients 0 and
+// 1 dial; 2 is a network in which tables are only looked at.
 type apiSite struct {
 	*objects
 	api        *site.Site
@@ -78,8 +78,8 @@ func (s *apiSite) follow(args ...string) *daemon {
 	return &daemon{site.Start(s.t, s.node.Namespace, command), s.town, began}
 }
 
-// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it has loaded them,
-// or why the API server has not told what the cluster is.
+// clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it
+// has loaded them, or why the API server has not told what the cluster is.
 func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
 	text, err := s.outside.Run(exec.Command(s.program, append([]string{"render"}, s.clusterState(s.api.AdminKubeconfig())...)...))
@@ -98,8 +98,9 @@ func (s *apiSite) clusterTables() ([]string, error) {
 	return blocksOf(listing), nil
 }
 
-// awaitClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the endpoints of the
-// Service kubernetes. And it may refuse to list it when it has just started or is busy, which `proxy render` does not wait for.
+// awaitClusterTables waits until the tables are those of the cluster. The API server itself also writes to it: the
+// endpoints of the Service kubernetes. And it may refuse to list it when it has just started or is busy, which
+// `proxy render` does not wait for.
 func (s *apiSite) awaitClusterTables() {
 	s.t.Helper()
 	for deadline := time.Now().Add(recovery); ; {

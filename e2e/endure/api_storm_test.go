@@ -27,8 +27,9 @@ type storm struct {
 	happened map[string]int
 }
 
-// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then everybody is served with what was known, and health tells
-// what is missing. Each storm has every kind of fault, and some of them again, in an order of its own.
+// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then everybody is served with what was known,
+// and health tells what is missing. Each storm has every kind of fault, and some of them again, in an order of its
+// own.
 func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 	s := newAPISite(t)
 	happened := map[string]int{}
@@ -115,7 +116,8 @@ func (s *storm) order() []fault {
 	return order
 }
 
-// followsRack checks that a Service for clients in the same rack leads to the endpoint in the rack in which this node is now.
+// followsRack checks that a Service for clients in the same rack leads to the endpoint in the rack in which this node
+// is now.
 func (s *storm) followsRack() {
 	s.t.Helper()
 	reply, err := s.clients[0].Ask("tcp", keyed.ipv4(), slowest)
@@ -137,9 +139,10 @@ func (s *storm) restart() {
 	})
 }
 
-// stop kills the proxy. Its kernel was well, so that no sync may have failed, with one exception: a change of the cluster may come before
-// a sabotage is heard of or repaired, and take away what somebody else has just taken away. The sync after that one is complete and
-// repairs all that was done until then, so that each such failure has a foreign change of its own.
+// stop kills the proxy. Its kernel was well, so that no sync may have failed, with one exception: a change of the
+// cluster may come before a sabotage is heard of or repaired, and take away what somebody else has just taken away.
+// The sync after that one is complete and repairs all that was done until then, so that each such failure has a
+// foreign change of its own.
 func (s *storm) stop() {
 	s.t.Helper()
 	failed, foreign := s.daemon.failedSyncs(), s.daemon.Log.Count("another process changed our tables")

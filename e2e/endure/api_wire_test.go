@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// wire is the proxy's way to the API server: a forwarder on the node's loopback that a test can cut, stop up and take away.
+// wire is the proxy's way to the API server: a forwarder on the node's loopback that a test can cut, stop up and take
+// away.
 type wire struct {
 	t       *testing.T
 	node    *fabric.Namespace
@@ -22,8 +23,8 @@ type wire struct {
 	flows    chan struct{} // closed while bytes are let through
 }
 
-// wireAddress lies below the ports that the kernel gives to clients: one that dials it again and again while nobody listens could be
-// given that very port and connect to itself.
+// wireAddress lies below the ports that the kernel gives to clients: one that dials it again and again while nobody
+// listens could be given that very port and connect to itself.
 const wireAddress = "127.0.0.1:6443"
 
 func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {
@@ -64,7 +65,8 @@ func (w *wire) accept(listener net.Listener) {
 	}
 }
 
-// forward connects a client with the API server. While that does not run, the client's connection ends without an answer.
+// forward connects a client with the API server. While that does not run, the client's connection ends without an
+// answer.
 func (w *wire) forward(client net.Conn) {
 	defer client.Close()
 	w.await()

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// transactions returns how many transactions have changed nftables on the node so far, without those that it makes itself to learn it:
-// the kernel numbers them, and tells the number to whoever listens.
+// transactions returns how many transactions have changed nftables on the node so far, without those that it makes
+// itself to learn it: the kernel numbers them, and tells the number to whoever listens.
 func (s *town) transactions() int {
 	s.t.Helper()
 	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))
@@ -46,9 +46,9 @@ func (d *daemon) written() written {
 	return written{d.metric(elements, `operation="add"`), d.metric(elements, `operation="delete"`)}
 }
 
-// TestARestartWithNothingChangedIsOneTransaction that writes each element once and takes none away: the sets are emptied and filled
-// again at one moment. To look at what is there instead would take longer, as the kernel's time for it grows with the square of the
-// number.
+// TestARestartWithNothingChangedIsOneTransaction that writes each element once and takes none away: the sets are
+// emptied and filled again at one moment. To look at what is there instead would take longer, as the kernel's time for
+// it grows with the square of the number.
 func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	for name, args := range map[string][]string{"owned tables": nil, "tables that anybody may change": {"--own-tables", "never"}} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,8 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestManifestsThatSayTheSameAgainWriteNothing: one Service more costs the same whether others were written again beside it or not.
+// TestManifestsThatSayTheSameAgainWriteNothing: one Service more costs the same whether others were written again
+// beside it or not.
 func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b", "c")

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services come and go that
-// nobody dials. a and b always stay, c and d do not.
+// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services come
+// and go that nobody dials. a and b always stay, c and d do not.
 type changes struct {
 	town    *town
 	random  *rand.Rand

@@ -80,9 +80,9 @@ type open struct {
 	pod          string
 }
 
-// openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT chain at all, as
-// after a flush, the kernel does not translate the packets of open connections either, and one that speaks then may be reset.
-// Only owned tables prevent that.
+// openSome opens connections over TCP that are silent until the tables are right again. While a namespace has no NAT
+// chain at all, as after a flush, the kernel does not translate the packets of open connections either, and one that
+// speaks then may be reset. Only owned tables prevent that.
 func (s *town) openSome() []open {
 	s.t.Helper()
 	var all []open
@@ -202,8 +202,8 @@ func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
 	d.kill()
 }
 
-// TestChangesThatTheKernelCouldNotTellAreRepaired: while the proxy does not get to listen, others change so much that the kernel
-// throws notifications away. That there were some it does tell.
+// TestChangesThatTheKernelCouldNotTellAreRepaired: while the proxy does not get to listen, others change so much that
+// the kernel throws notifications away. That there were some it does tell.
 func TestChangesThatTheKernelCouldNotTellAreRepaired(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")

@@ -1,5 +1,5 @@
-// Package endure_test proves that the proxy keeps forwarding when it is killed and when somebody else changes its tables: the real
-// program, a real kernel, real connections. It needs root, nft and Go.
+// Package endure_test proves that the proxy keeps forwarding when it is killed and when somebody else changes its
+// tables: the real program, a real kernel, real connections. It needs root, nft and Go.
 package endure_test
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// tables returns our tables as nft lists them, a block for each set and chain, without what history leaves: the order of sets, chains,
-// elements and slots, the clients that are remembered, and who the tables' owner is.
+// tables returns our tables as nft lists them, a block for each set and chain, without what history leaves: the order
+// of sets, chains, elements and slots, the clients that are remembered, and who the tables' owner is.
 func (s *town) tables() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
@@ -22,7 +22,8 @@ func (s *town) tables() []string {
 	return blocksOf(listing)
 }
 
-// rendered returns the tables that `proxy render` prints for the manifests, as nft lists them once it has loaded them elsewhere.
+// rendered returns the tables that `proxy render` prints for the manifests, as nft lists them once it has loaded them
+// elsewhere.
 func (s *town) rendered() []string {
 	s.t.Helper()
 	text, err := exec.Command(s.program, append([]string{"render", "--node", s.node.Name}, s.state()...)...).Output()

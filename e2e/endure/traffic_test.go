@@ -24,8 +24,8 @@ type traffic struct {
 	ended   chan struct{}
 	clients sync.WaitGroup
 
-	// dials are new connections, sticky those of clients with session affinity, answers what came on connections that stay, datagrams
-	// what was answered over UDP, sentAgain what was not at first.
+	// dials are new connections, sticky those of clients with session affinity, answers what came on connections that
+	// stay, datagrams what was answered over UDP, sentAgain what was not at first.
 	dials, answers, sticky, datagrams, sentAgain atomic.Int64
 }
 
@@ -67,7 +67,8 @@ func (f *traffic) dial(client *fabric.Namespace, to netip.AddrPort) {
 	})
 }
 
-// openTo opens a connection that stays until the test ends. It tries again where the machine was too slow for the fabric's patience.
+// openTo opens a connection that stays until the test ends. It tries again where the machine was too slow for the
+// fabric's patience.
 func openTo(t *testing.T, client *fabric.Namespace, network string, to netip.AddrPort) *fabric.Conversation {
 	t.Helper()
 	for deadline := time.Now().Add(slowest); ; {
@@ -121,8 +122,8 @@ func (f *traffic) stick(client *fabric.Namespace, to netip.AddrPort) {
 	})
 }
 
-// query asks over UDP, each time from another port. A datagram may be lost on its way to or from an endpoint that leaves, as over any
-// network; the one that is sent again must be answered.
+// query asks over UDP, each time from another port. A datagram may be lost on its way to or from an endpoint that
+// leaves, as over any network; the one that is sent again must be answered.
 func (f *traffic) query(client *fabric.Namespace, to netip.AddrPort) {
 	f.goOn(func() error {
 		_, err := client.Ask("udp", to, time.Second)

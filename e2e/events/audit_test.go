@@ -61,8 +61,8 @@ func (n *node) mayDoAllItDid() {
 	if len(beyond) > 0 {
 		n.t.Errorf("beyond its ClusterRole it did %q", beyond)
 	}
-	// So that this looks at the right lines. The proxy lists only at an API server that cannot begin a watch with what there is, which
-	// 1.36 can.
+	// So that this looks at the right lines. The proxy lists only at an API server that cannot begin a watch with what
+	// there is, which 1.36 can.
 	isList := func(permission string, _ bool) bool { return strings.HasPrefix(permission, "list ") }
 	maps.DeleteFunc(granted, isList)
 	maps.DeleteFunc(used, isList)

@@ -27,8 +27,8 @@ type told struct {
 	words  []string
 }
 
-// TestTheDaemonTells is about the real program on a node, with what manifests/access.yaml allows and nothing else. Each sentence that
-// it has for users has its cause here.
+// TestTheDaemonTells is about the real program on a node, with what manifests/access.yaml allows and nothing else.
+// Each sentence that it has for users has its cause here.
 func TestTheDaemonTells(t *testing.T) {
 	n := newNode(t)
 	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as kubectl describe asks for it
@@ -93,8 +93,8 @@ func TestTheDaemonTells(t *testing.T) {
 	})
 }
 
-// twoWithOneAddress creates two Services with one external IP and port, and returns the one that must not get them: the younger one, or
-// that with the greater name.
+// twoWithOneAddress creates two Services with one external IP and port, and returns the one that must not get them:
+// the younger one, or that with the greater name.
 func (n *node) twoWithOneAddress() corev1.ObjectReference {
 	n.t.Helper()
 	wanting := func(service *corev1.Service) { service.Spec.ExternalIPs = []string{"192.0.2.77"} }

@@ -1,5 +1,5 @@
-// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events tells, and what the whole
-// program tells on a node. It needs root, nft and Go.
+// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events tells, and
+// what the whole program tells on a node. It needs root, nft and Go.
 package events_test
 
 import (

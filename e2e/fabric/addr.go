@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AddAddr gives a machine one more address, as a person would with "ip address add". The others find it only if it is inside
-// the fabric's own prefix, or by a route of theirs.
+// AddAddr gives a machine one more address, as a person would with "ip address add". The others find it only if it is
+// inside the fabric's own prefix, or by a route of theirs.
 //
-// It returns when packets to the address stay here. The kernel makes the route for that a moment after an IPv6 address, which sockets
-// may use at once; conntrack would go on sending a flow of that moment elsewhere.
+// It returns when packets to the address stay here. The kernel makes the route for that a moment after an IPv6
+// address, which sockets may use at once; conntrack would go on sending a flow of that moment elsewhere.
 func (n *Namespace) AddAddr(addr netip.Addr) error {
 	if err := n.setUp(uplinkName, single(addr)); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (n *Namespace) RemoveAddr(addr netip.Addr) error {
 	return nil
 }
 
-// RouteVia makes a machine send what is for a prefix to another machine of the fabric: a host reaches external IPs through a
-// node then, and a node answers a host through the other node that its question came by.
+// RouteVia makes a machine send what is for a prefix to another machine of the fabric: a host reaches external IPs
+// through a node then, and a node answers a host through the other node that its question came by.
 func (n *Namespace) RouteVia(to netip.Prefix, via *Namespace) error {
 	return n.addRoute(route{to: to, via: via.addrOf(to), link: uplinkName})
 }

@@ -15,7 +15,8 @@ var (
 	anyIPv6 = netip.MustParsePrefix("::/0")
 )
 
-// The numbers of the machines on the bridge; a machine's number is the last byte of its addresses. 254 is the gateway's.
+// The numbers of the machines on the bridge; a machine's number is the last byte of its addresses. 254 is the
+// gateway's.
 const (
 	lastNode  = 199
 	firstHost = 201

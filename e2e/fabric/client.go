@@ -18,16 +18,16 @@ type Reply struct {
 	Node string `json:"node"`
 	// Client is the address and port from which the server saw the question come.
 	Client netip.AddrPort `json:"client"`
-	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if somebody on
-	// the way translated the source.
+	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if
+	// somebody on the way translated the source.
 	Own netip.AddrPort `json:"-"`
 }
 
 // Patience is how long Get waits for a connection and its answer.
 const Patience = 2 * time.Second
 
-// The source ports that Ask uses, in turn. The kernel's own choice may come back to a port whose connection conntrack still
-// remembers, and with it to the same endpoint.
+// The source ports that Ask uses, in turn. The kernel's own choice may come back to a port whose connection conntrack
+// still remembers, and with it to the same endpoint.
 const (
 	firstPort = 20000
 	portCount = 40000
@@ -36,9 +36,9 @@ const (
 // Get asks a server over TCP. The connection is a new one, from a port not used lately.
 func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Ask("tcp", addr, Patience) }
 
-// Ask asks a server over tcp, udp or sctp, waiting for the answer no longer than patience. The connection is a new one, from
-// a port not used lately. An error keeps what the kernel said, so that errors.Is finds syscall.ECONNREFUSED or
-// os.ErrDeadlineExceeded in it.
+// Ask asks a server over tcp, udp or sctp, waiting for the answer no longer than patience. The connection is a new
+// one, from a port not used lately. An error keeps what the kernel said, so that errors.Is finds syscall.ECONNREFUSED
+// or os.ErrDeadlineExceeded in it.
 func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Duration) (Reply, error) {
 	deadline := time.Now().Add(patience)
 	conversation, err := n.open(network, addr, deadline)

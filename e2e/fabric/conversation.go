@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Conversation is a connection that stays: every question goes from the same port to the same address. It is for one goroutine.
+// Conversation is a connection that stays: every question goes from the same port to the same address. It is for one
+// goroutine.
 type Conversation struct {
 	network string
 	addr    netip.AddrPort

@@ -21,8 +21,8 @@ type Fabric struct {
 	servers    []*Server
 }
 
-// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that nobody translates or
-// routes ends there in silence.
+// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that nobody translates
+// or routes ends there in silence.
 var (
 	gatewayIPv4 = netip.MustParseAddr("172.30.0.254")
 	gatewayIPv6 = netip.MustParseAddr("fd00:30::fe")
@@ -117,8 +117,8 @@ func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, err
 	return ns, f.addDefaultRoutes(ns)
 }
 
-// addDefaultRoutes lets a machine dial addresses that exist only in NAT rules: the kernel looks for a route before it asks
-// the output chain.
+// addDefaultRoutes lets a machine dial addresses that exist only in NAT rules: the kernel looks for a route before it
+// asks the output chain.
 func (f *Fabric) addDefaultRoutes(ns *Namespace) error {
 	return errors.Join(
 		ns.addRoute(route{to: anyIPv4, via: gatewayIPv4, link: uplinkName}),

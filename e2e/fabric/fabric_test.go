@@ -221,8 +221,8 @@ func TestAConnectionCanBeKeptOpenAndAskedAgain(t *testing.T) {
 	}
 }
 
-// The kernel's SCTP sockets differ from its TCP sockets, as far as the fabric uses them, in the protocol number. Kernels
-// without SCTP are common; this proves the code on them.
+// The kernel's SCTP sockets differ from its TCP sockets, as far as the fabric uses them, in the protocol number.
+// Kernels without SCTP are common; this proves the code on them.
 func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
 	town := newTown(t)
 	server := &Server{namespace: town.webB.Namespace}

@@ -14,7 +14,8 @@ const (
 	uplinkName = "eth0" // of nodes, hosts and pods
 )
 
-// addBridge adds a bridge without ports. Neighbour solicitations are multicast; without snooping the bridge floods them at once.
+// addBridge adds a bridge without ports. Neighbour solicitations are multicast; without snooping the bridge floods
+// them at once.
 func (n *Namespace) addBridge(name string) error {
 	snooping := false
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snooping}
@@ -24,8 +25,8 @@ func (n *Namespace) addBridge(name string) error {
 	return nil
 }
 
-// connect lays a cable: a link in each of the two namespaces. The far end is made in its namespace, so its name can clash with
-// nothing on the way.
+// connect lays a cable: a link in each of the two namespaces. The far end is made in its namespace, so its name can
+// clash with nothing on the way.
 func connect(near *Namespace, nearName string, far *Namespace, farName string) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = nearName

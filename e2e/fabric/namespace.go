@@ -97,8 +97,8 @@ func (n *Namespace) Do(f func() error) error {
 	return nil
 }
 
-// Dial connects from inside the namespace, as net.DialTimeout does. The address must be a literal: names would be resolved
-// outside.
+// Dial connects from inside the namespace, as net.DialTimeout does. The address must be a literal: names would be
+// resolved outside.
 func (n *Namespace) Dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	return n.dial(&net.Dialer{Timeout: timeout}, network, addr)
 }
@@ -142,8 +142,8 @@ var (
 	errEndedEarly = errors.New("the function ended its goroutine instead of returning")
 )
 
-// onThread runs f on a thread of its own after enter has moved it, and brings the thread back to where it came from. A thread
-// that cannot be brought back ends with its goroutine.
+// onThread runs f on a thread of its own after enter has moved it, and brings the thread back to where it came from. A
+// thread that cannot be brought back ends with its goroutine.
 func onThread(enter, f func() error) error {
 	result := make(chan error, 1)
 	go func() {

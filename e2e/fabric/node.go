@@ -58,8 +58,9 @@ func (f *Fabric) AddNode(name string) (*Node, error) {
 	return node, nil
 }
 
-// AddBridgeNode adds a node that sees its pods' packets come in by one bridge. The pods still send everything to the node, also
-// what they send each other: what one port of the bridge hands to another would pass no conntrack (unless br_netfilter is there).
+// AddBridgeNode adds a node that sees its pods' packets come in by one bridge. The pods still send everything to the
+// node, also what they send each other: what one port of the bridge hands to another would pass no conntrack (unless
+// br_netfilter is there).
 func (f *Fabric) AddBridgeNode(name string) (*Node, error) {
 	node, err := f.AddNode(name)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // Echo is what came back for an ICMP echo request.
 type Echo struct {
 	From netip.Addr
-	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that somebody on the way
-	// sent for the request.
+	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that somebody on the
+	// way sent for the request.
 	Type, Code int
 }
 
@@ -41,8 +41,8 @@ var (
 	}
 )
 
-// Ping sends one ICMP echo request and returns what comes back for it. An error keeps what the kernel said: syscall.EPERM if
-// the request was stopped before it left, os.ErrDeadlineExceeded if nothing came.
+// Ping sends one ICMP echo request and returns what comes back for it. An error keeps what the kernel said:
+// syscall.EPERM if the request was stopped before it left, os.ErrDeadlineExceeded if nothing came.
 func (n *Namespace) Ping(addr netip.Addr, patience time.Duration) (Echo, error) {
 	echo, err := n.ping(addr, time.Now().Add(patience))
 	if err != nil {
@@ -77,7 +77,8 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 	return of.await(conn, uint16(id))
 }
 
-// await reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its namespace.
+// await reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its
+// namespace.
 func (of icmpOf) await(conn net.PacketConn, id uint16) (Echo, error) {
 	buffer := make([]byte, 2*maxMessage)
 	for {

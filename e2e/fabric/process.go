@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// Process is a program that runs in a namespace. It ends with the fabric, and with this process even if that is killed.
+// Process is a program that runs in a namespace. It ends with the fabric, and with this process even if that is
+// killed.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
 }
 
-// Start starts a program inside the namespace, in a process group of its own, so that a Ctrl-C at the terminal reaches only
-// us. The fabric waits for it: do not call cmd.Wait.
+// Start starts a program inside the namespace, in a process group of its own, so that a Ctrl-C at the terminal reaches
+// only us. The fabric waits for it: do not call cmd.Wait.
 func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -42,8 +43,8 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 	return process, nil
 }
 
-// Run runs a program inside the namespace to its end, and returns what it prints on standard output. The error has what it prints on
-// standard error.
+// Run runs a program inside the namespace to its end, and returns what it prints on standard output. The error has
+// what it prints on standard error.
 func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 	var printed, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &complaints
@@ -105,8 +106,9 @@ func (p *Process) kill() {
 	<-p.done
 }
 
-// spawner starts all child processes from one thread that lives as long as the fabric. The kernel sends the parent-death
-// signal when the *thread* that started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
+// spawner starts all child processes from one thread that lives as long as the fabric. The kernel sends the
+// parent-death signal when the *thread* that started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as
+// it likes.
 type spawner struct {
 	calls chan func()
 	ended chan struct{}

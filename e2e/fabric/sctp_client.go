@@ -36,8 +36,8 @@ type association struct {
 
 var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONNREFUSED)
 
-// associate sets up an association over a raw socket. The socket is connected, so an ICMP error for its destination is the error
-// of the next read.
+// associate sets up an association over a raw socket. The socket is connected, so an ICMP error for its destination is
+// the error of the next read.
 func (n *Namespace) associate(addr netip.AddrPort, deadline time.Time) (*association, error) {
 	conn, err := n.dial(&net.Dialer{Deadline: deadline}, rawSCTP(addr.Addr()), addr.Addr().String())
 	if err != nil {
@@ -71,8 +71,8 @@ func (a *association) setUp() error {
 	return err
 }
 
-// exchange sends a question and acknowledges its answer, which has the question's sequence number: a server that starts with the
-// client's first number, and answers each message by one, gives it that.
+// exchange sends a question and acknowledges its answer, which has the question's sequence number: a server that
+// starts with the client's first number, and answers each message by one, gives it that.
 func (a *association) exchange(deadline time.Time) ([]byte, error) {
 	a.deadline = deadline
 	data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(a.sequence, []byte("?"))}
@@ -98,7 +98,8 @@ func (a *association) own() netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), a.from)
 }
 
-// Close ends the association, so that conntrack forgets it soon, and the socket. A server that is gone needs no farewell.
+// Close ends the association, so that conntrack forgets it soon, and the socket. A server that is gone needs no
+// farewell.
 func (a *association) Close() error {
 	a.deadline = time.Now().Add(resendAfter)
 	last := binary.BigEndian.AppendUint32(nil, a.sequence-1)

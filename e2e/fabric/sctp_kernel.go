@@ -13,8 +13,8 @@ import (
 
 const protocolSCTP = unix.IPPROTO_SCTP
 
-// dialStream connects a stream socket of any protocol, from a port not used lately. The net package knows the family and
-// the type of a socket and takes it for TCP; for what a net.Conn does, that is near enough.
+// dialStream connects a stream socket of any protocol, from a port not used lately. The net package knows the family
+// and the type of a socket and takes it for TCP; for what a net.Conn does, that is near enough.
 func (n *Namespace) dialStream(protocol int, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)

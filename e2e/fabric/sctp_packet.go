@@ -93,8 +93,8 @@ func decodeSCTP(b []byte) (sctpPacket, error) {
 // padding is what brings a length to a multiple of four.
 func padding(length int) int { return -length & 3 }
 
-// initValue is the value of INIT and INIT ACK: our tag, a receive window, one stream each way, our first sequence number, and
-// for INIT ACK the state cookie.
+// initValue is the value of INIT and INIT ACK: our tag, a receive window, one stream each way, our first sequence
+// number, and for INIT ACK the state cookie.
 func initValue(tag, sequence uint32, cookie []byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, tag)
 	b = binary.BigEndian.AppendUint32(b, 1<<16)

@@ -59,8 +59,8 @@ func (s *rawServer) serve() {
 	}
 }
 
-// react returns the chunks that answer one chunk, and the tag to send them with. A chunk that came before is answered again:
-// the answer was lost.
+// react returns the chunks that answer one chunk, and the tag to send them with. A chunk that came before is answered
+// again: the answer was lost.
 func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (uint32, []sctpChunk) {
 	switch chunk.kind {
 	case chunkInit:
@@ -94,10 +94,12 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 	return 0, nil
 }
 
-// welcome answers INIT. All that is known of the client goes into the cookie that it sends back. The server's sequence numbers
-// are the client's, for there is one answer to each message: so an answer can be sent again without being remembered.
+// welcome answers INIT. All that is known of the client goes into the cookie that it sends back. The server's sequence
+// numbers are the client's, for there is one answer to each message: so an answer can be sent again without being
+// remembered.
 //
-// A repeated INIT gets the same tag again. Conntrack believes the newest INIT ACK and drops what carries the tag of an older one.
+// A repeated INIT gets the same tag again. Conntrack believes the newest INIT ACK and drops what carries the tag of an
+// older one.
 func welcome(client netip.AddrPort, chunk sctpChunk) (uint32, []sctpChunk) {
 	if len(chunk.value) < initLength {
 		return 0, nil

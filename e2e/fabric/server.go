@@ -23,7 +23,8 @@ type Server struct {
 	closers   []io.Closer
 }
 
-// Serve starts a server on the namespace's own addresses, or on the given ones of them. Close or the fabric's Close ends it.
+// Serve starts a server on the namespace's own addresses, or on the given ones of them. Close or the fabric's Close
+// ends it.
 func (n *Namespace) Serve(port uint16, addrs ...netip.Addr) (*Server, error) {
 	if len(addrs) == 0 {
 		addrs = []netip.Addr{n.IPv4, n.IPv6}

@@ -40,8 +40,8 @@ var forwardingSysctls = []sysctl{
 	{"net.ipv6.conf.default.forwarding", "1"},
 }
 
-// routedBridgeSysctls make packets of a bridge pass netfilter only where the node routes them. With br_netfilter, which not every
-// kernel has, they would pass it on the bridge already.
+// routedBridgeSysctls make packets of a bridge pass netfilter only where the node routes them. With br_netfilter,
+// which not every kernel has, they would pass it on the bridge already.
 var routedBridgeSysctls = []sysctl{
 	{"net.bridge.bridge-nf-call-iptables", "0"},
 	{"net.bridge.bridge-nf-call-ip6tables", "0"},

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// The keeper is this program once more, in the background: it starts the cluster and is the parent of everything in it. It runs in a
-// session and a mount namespace of its own.
+// The keeper is this program once more, in the background: it starts the cluster and is the parent of everything in
+// it. It runs in a session and a mount namespace of its own.
 
 // report is the file descriptor on which the keeper tells its starter what happens, a JSON object a line.
 const report = 3

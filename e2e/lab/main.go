@@ -1,4 +1,5 @@
-// Command lab runs a real Kubernetes cluster on this machine, in namespaces of its own, with Vicinity as its service proxy.
+// Command lab runs a real Kubernetes cluster on this machine, in namespaces of its own, with Vicinity as its service
+// proxy.
 package main
 
 import (

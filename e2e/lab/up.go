@@ -78,8 +78,8 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	return options, err
 }
 
-// part makes the paths of a part of Vicinity absolute. If it is not to be installed its manifests are empty, and its image is there if the
-// program is.
+// part makes the paths of a part of Vicinity absolute. If it is not to be installed its manifests are empty, and its
+// image is there if the program is.
 func part(installFlag, manifests, programFlag, program string) (folder, file string, err error) {
 	if manifests != nothing {
 		if folder, err = existing(installFlag, manifests); err != nil {
@@ -154,8 +154,8 @@ func launch(ctx context.Context, stderr io.Writer, options cluster.Options) erro
 	return startKeeper(ctx, stderr, options)
 }
 
-// retreat removes what a lab that did not come up left, but the logs. Whoever interrupted it needs no logs. It removes nothing if another
-// lab was faster.
+// retreat removes what a lab that did not come up left, but the logs. Whoever interrupted it needs no logs. It removes
+// nothing if another lab was faster.
 func retreat(ctx context.Context, folder cluster.Folder) error {
 	if err := vacant(folder); err != nil {
 		return err

@@ -79,7 +79,8 @@ func kustomization(t *testing.T, components []string) string {
 	return dir
 }
 
-// TestTheNetworkPolicyNamesThePortsOfTheDeployment: a name that no container has allows nothing, and API servers would be kept out.
+// TestTheNetworkPolicyNamesThePortsOfTheDeployment: a name that no container has allows nothing, and API servers would
+// be kept out.
 func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	var policy networkingv1.NetworkPolicy
 	var deployed appsv1.Deployment

@@ -120,7 +120,8 @@ func TestADockerfileBuildsAStaticBinaryThatTakesTheManifestsArguments(t *testing
 	}
 }
 
-// expectUnderstood has a program read its arguments: with --help a command does nothing but that, and an unknown one is an error.
+// expectUnderstood has a program read its arguments: with --help a command does nothing but that, and an unknown one
+// is an error.
 func expectUnderstood(t *testing.T, program, where string, arguments []string) {
 	t.Helper()
 	output(t, program, append(slices.Clone(arguments), "--help")...)
@@ -130,8 +131,8 @@ func expectUnderstood(t *testing.T, program, where string, arguments []string) {
 	}
 }
 
-// expectStatic looks for what a program must not ask for in an image without files, and for what -s and -w must have left: the table
-// from which Go makes stack traces and profiles.
+// expectStatic looks for what a program must not ask for in an image without files, and for what -s and -w must have
+// left: the table from which Go makes stack traces and profiles.
 func expectStatic(t *testing.T, program string) {
 	t.Helper()
 	file, err := elf.Open(program)
@@ -185,8 +186,8 @@ func build(t *testing.T, runs []string, source, version string) {
 	}
 }
 
-// copyWithoutIgnored copies a file or folder of the repository as a build's context has it: .dockerignore names what there is, and
-// then, with **/ before it, what of it is not needed.
+// copyWithoutIgnored copies a file or folder of the repository as a build's context has it: .dockerignore names what
+// there is, and then, with **/ before it, what of it is not needed.
 func copyWithoutIgnored(t *testing.T, name, to string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))

@@ -1,5 +1,5 @@
-// Package manifests_test holds the manifests and the Dockerfile to what they promise: what kubectl makes of them, what they allow,
-// and that all of them mean the same program.
+// Package manifests_test holds the manifests and the Dockerfile to what they promise: what kubectl makes of them, what
+// they allow, and that all of them mean the same program.
 package manifests_test
 
 import (

@@ -155,8 +155,8 @@ func (c *realCluster) exec(t *testing.T, node string, program ...string) string 
 	return c.run(t, c.dir, c.lab, append([]string{"exec", "--dir", filepath.Join(c.dir, "lab"), node}, program...)...)
 }
 
-// TestTheReadmeReplacesKubeProxy goes by the README on real nodes, to Vicinity and back, with kube-proxy as kubeadm deploys it and the
-// Jobs as they are. (Its name is short, because sockets of the lab are in a folder of this name.)
+// TestTheReadmeReplacesKubeProxy goes by the README on real nodes, to Vicinity and back, with kube-proxy as kubeadm
+// deploys it and the Jobs as they are. (Its name is short, because sockets of the lab are in a folder of this name.)
 func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c := startCluster(t)
 	c.expectServedBy(t, "kube-proxy", "vicinity")
@@ -179,7 +179,8 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 // kubeletPatience is for a kubelet that brings new texts every minute or two.
 const kubeletPatience = 3 * time.Minute
 
-// changeKubeconfig gives the proxies a kubeconfig that is wrong, which they must not mind, and then one that is right and new.
+// changeKubeconfig gives the proxies a kubeconfig that is wrong, which they must not mind, and then one that is right
+// and new.
 func (c *realCluster) changeKubeconfig(t *testing.T) {
 	t.Helper()
 	path := filepath.Join(c.dir, "my-cluster", "configmap.yaml")
@@ -196,7 +197,8 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.run(t, c.dir, "kubectl", "apply", "-k", "my-cluster")
-		// kubelet brings a new text when it next looks after the pod, within a minute or two. A pod that changes makes it look now.
+		// kubelet brings a new text when it next looks after the pod, within a minute or two. A pod that changes makes it
+		// look now.
 		c.run(t, c.dir, "kubectl", "-n", "kube-system", "annotate", "pod", "-l", "app.kubernetes.io/name=vicinity-proxy", "--overwrite",
 			"looked-at="+time.Now().Format(time.RFC3339Nano))
 	}

@@ -54,8 +54,8 @@ func (r *requests) all() []string {
 	return slices.Sorted(maps.Keys(r.asked))
 }
 
-// permissionOf returns what RBAC is asked for a request to a whole resource: "watch /services". Anything else is returned as it is,
-// and belongs to no role of ours.
+// permissionOf returns what RBAC is asked for a request to a whole resource: "watch /services". Anything else is
+// returned as it is, and belongs to no role of ours.
 func permissionOf(request *http.Request) string {
 	path := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
 	group := ""
@@ -78,8 +78,8 @@ func permissionOf(request *http.Request) string {
 	return verb + " " + group + "/" + path[0]
 }
 
-// testRequests lets the parts of the proxy that speak with the API server do all they can, as the manifests' ServiceAccount. They must
-// use every permission of the role, and need no other.
+// testRequests lets the parts of the proxy that speak with the API server do all they can, as the manifests'
+// ServiceAccount. They must use every permission of the role, and need no other.
 func testRequests(t *testing.T, api *site.Site) {
 	// Its topology key is answered by the labels of other nodes alone.
 	api.Create(t, objects.Service("default", "web", objects.Annotated(policy.TopologyKeysAnnotation, "example.com/rack, *")))

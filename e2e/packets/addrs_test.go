@@ -45,7 +45,8 @@ func (c *cluster) gain(n *node, addrs ...netip.Addr) {
 	}
 }
 
-// machineWith adds a machine that has, and serves on, addresses that the first node finds there. It answers through that node.
+// machineWith adds a machine that has, and serves on, addresses that the first node finds there. It answers through
+// that node.
 func (c *cluster) machineWith(name string, addrs ...netip.Addr) *fabric.Namespace {
 	c.t.Helper()
 	machine := c.addHost(name, c.nodes[0])

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestTrafficOnAConnectionDoesNotRenewAffinity: only new connections do. A client that talks for longer than the timeout is forgotten
-// while it talks.
+// TestTrafficOnAConnectionDoesNotRenewAffinity: only new connections do. A client that talks for longer than the
+// timeout is forgotten while it talks.
 func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -30,8 +30,8 @@ func TestTrafficOnAConnectionDoesNotRenewAffinity(t *testing.T) {
 	t.Error("every client came back to its endpoint long after its last new connection")
 }
 
-// TestAffinityNeverOverridesReadinessOrTopology: a client that is remembered with an endpoint that may not serve it any more gets one
-// that may.
+// TestAffinityNeverOverridesReadinessOrTopology: a client that is remembered with an endpoint that may not serve it
+// any more gets one that may.
 func TestAffinityNeverOverridesReadinessOrTopology(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

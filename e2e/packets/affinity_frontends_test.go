@@ -12,8 +12,8 @@ import (
 
 const anHour = time.Hour
 
-// byNetwork are the paths of one Service port, for each port of the Service in each family: the frontends of every kind that share
-// what is remembered of a client.
+// byNetwork are the paths of one Service port, for each port of the Service in each family: the frontends of every
+// kind that share what is remembered of a client.
 func byNetwork(all []path) map[string][]path {
 	shared := map[string][]path{}
 	for _, p := range all {
@@ -55,8 +55,8 @@ func newSixServers(t *testing.T) (*cluster, []*pod, []*fabric.Namespace) {
 	return c, servers, []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 }
 
-// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that happens to
-// others.
+// TestAClientKeepsItsEndpointOnEveryFrontend: the frontends of a Service port share what they remember, over all that
+// happens to others.
 func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	c, servers, clients := newSixServers(t)
@@ -172,7 +172,8 @@ func TestThePortsOfAServiceRememberByThemselves(t *testing.T) {
 	}
 }
 
-// TestAffinityNeverOverridesAPolicy: a client that is remembered with an endpoint elsewhere stays on this node where a policy says so.
+// TestAffinityNeverOverridesAPolicy: a client that is remembered with an endpoint elsewhere stays on this node where a
+// policy says so.
 func TestAffinityNeverOverridesAPolicy(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

@@ -13,8 +13,8 @@ import (
 // full is how many clients the kernel lets a map remember that has no size of its own.
 const full = 65535
 
-// TestACrowdOfClientsDisturbsNobodyElse: when as many clients are remembered as the kernel allows, the Service goes on to balance new
-// ones, only without affinity; and another Service remembers its clients as before.
+// TestACrowdOfClientsDisturbsNobodyElse: when as many clients are remembered as the kernel allows, the Service goes on
+// to balance new ones, only without affinity; and another Service remembers its clients as before.
 func TestACrowdOfClientsDisturbsNobodyElse(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
@@ -45,8 +45,8 @@ func TestACrowdOfClientsDisturbsNobodyElse(t *testing.T) {
 	}
 }
 
-// expectForgets expects that one port of a Service, in one family, balances a client's connections as if there were no affinity, and
-// that all its other ports remember the client.
+// expectForgets expects that one port of a Service, in one family, balances a client's connections as if there were no
+// affinity, and that all its other ports remember the client.
 func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
 	for _, to := range toAddrs(servicePort, crowded.addrs(model.ClusterIP)...) {

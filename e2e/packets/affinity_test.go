@@ -19,8 +19,8 @@ func sticks(t *testing.T, client *fabric.Namespace, to path, times int) string {
 	return first
 }
 
-// TestAClientKeepsItsEndpoint: across connections, other clients' connections, changes of other endpoints and a restart of
-// the proxy; and gets another one at once when its own leaves.
+// TestAClientKeepsItsEndpoint: across connections, other clients' connections, changes of other endpoints and a
+// restart of the proxy; and gets another one at once when its own leaves.
 func TestAClientKeepsItsEndpoint(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := map[string]*pod{}
@@ -77,8 +77,8 @@ func TestAffinityEndsAfterItsTimeout(t *testing.T) {
 	}
 }
 
-// staysWhileRenewed dials for longer than the timeout in all, and each time within it. Where the machine was too slow for that,
-// nothing is said.
+// staysWhileRenewed dials for longer than the timeout in all, and each time within it. Where the machine was too slow
+// for that, nothing is said.
 func staysWhileRenewed(t *testing.T, client *fabric.Namespace, to path, timeout time.Duration) {
 	t.Helper()
 	asked := time.Now()

@@ -7,7 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// bridgedWitness counts packets of others that pass postrouting without the interface that they came by, as br_netfilter leads them.
+// bridgedWitness counts packets of others that pass postrouting without the interface that they came by, as
+// br_netfilter leads them.
 const bridgedWitness = `
 table inet witness {
 	chain leaving {
@@ -17,8 +18,8 @@ table inet witness {
 }
 `
 
-// withBridgeNetfilter runs a test with each detector that tells pods by their bridge, on a node where packets pass netfilter on the
-// bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
+// withBridgeNetfilter runs a test with each detector that tells pods by their bridge, on a node where packets pass
+// netfilter on the bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
 func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
 	for name, traffic := range map[string]ruleset.LocalTraffic{
@@ -45,8 +46,8 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	}
 }
 
-// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. Everybody else is: the node, whose
-// packets never come by an interface, and hosts.
+// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. Everybody else is: the
+// node, whose packets never come by an interface, and hosts.
 func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {
@@ -60,8 +61,8 @@ func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	})
 }
 
-// TestAPodKeepsAnEndpointOnItsBridge where br_netfilter hides the bridge from postrouting: it is remembered there as the pod that it
-// was when it dialled, and under externalTrafficPolicy Local not as somebody from outside.
+// TestAPodKeepsAnEndpointOnItsBridge where br_netfilter hides the bridge from postrouting: it is remembered there as
+// the pod that it was when it dialled, and under externalTrafficPolicy Local not as somebody from outside.
 func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// cell is what the packet matrix says of connections from one place to one frontend: who answers, and whether the server sees
-// the client or the node that translated the connection.
+// cell is what the packet matrix says of connections from one place to one frontend: who answers, and whether the
+// server sees the client or the node that translated the connection.
 type cell string
 
 // The cells, in the words of the matrix. All: the endpoints of the whole cluster. Local: those on the node itself.
@@ -24,16 +24,17 @@ func (c cell) isLocal() bool { return strings.HasPrefix(string(c), "local") }
 
 func (c cell) isMasqueraded() bool { return strings.HasSuffix(string(c), "masq") }
 
-// How many connections a cell takes. With two endpoints, chance sends mostConnections of them to the same one once in 2^31 runs.
-// Where only one endpoint may answer, another one that may be drawn is missed once in 2^localConnections runs for each path; with
-// as many paths as a row of the matrix has, that is never.
+// How many connections a cell takes. With two endpoints, chance sends mostConnections of them to the same one once in
+// 2^31 runs. Where only one endpoint may answer, another one that may be drawn is missed once in 2^localConnections
+// runs for each path; with as many paths as a row of the matrix has, that is never.
 const (
 	fewestConnections = 4
 	mostConnections   = 32
 	localConnections  = 8
 )
 
-// holds returns what expects a cell: near is the endpoint on the node through which everybody dials, far is the other one.
+// holds returns what expects a cell: near is the endpoint on the node through which everybody dials, far is the other
+// one.
 func (c cell) holds(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		seen := map[string]bool{}
@@ -76,9 +77,9 @@ func (c cell) checkSource(reply fabric.Reply, node netip.Addr, fromNode bool) er
 	return nil
 }
 
-// checkPorts tells a masqueraded connection of the node itself from one that is not: both have the node's address. Masquerading
-// draws a port out of 64512 at random; without it a port changes only if conntrack has that very connection already. So some
-// port changes if they are masqueraded, and some port stays if they are not.
+// checkPorts tells a masqueraded connection of the node itself from one that is not: both have the node's address.
+// Masquerading draws a port out of 64512 at random; without it a port changes only if conntrack has that very
+// connection already. So some port changes if they are masqueraded, and some port stays if they are not.
 func (c cell) checkPorts(kept, translated int) error {
 	if c.isMasqueraded() && translated == 0 {
 		return fmt.Errorf("all %d connections kept their source port, want them masqueraded", kept)

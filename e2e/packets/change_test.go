@@ -8,10 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges: a packet reads its class, its slot and its endpoint one after the
-// other, and the tables may change between. What an earlier step led it to must still be there.
+// TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges: a packet reads its class, its slot and its endpoint one
+// after the other, and the tables may change between. What an earlier step led it to must still be there.
 //
-// A reset or a silence is a failure. A SYN that had to be sent twice is none: that is what the drop behind the dispatch is for.
+// A reset or a silence is a failure. A SYN that had to be sent twice is none: that is what the drop behind the
+// dispatch is for.
 func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	c := newCluster(t, 1)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[0], "b"), c.addServer(c.nodes[0], "c"), c.addServer(c.nodes[0], "d")}

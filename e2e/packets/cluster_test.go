@@ -1,5 +1,5 @@
-// Package packets proves with real connections what the tables do: small networks of namespaces, the proxy's own code on
-// every node, and servers that say whom they see. It needs root.
+// Package packets proves with real connections what the tables do: small networks of namespaces, the proxy's own code
+// on every node, and servers that say whom they see. It needs root.
 package packets_test
 
 import (
@@ -67,8 +67,8 @@ type pod struct {
 	zone string
 }
 
-// clusterCIDR is the configuration that most clusters have: pods are known by their addresses, node ports are served on the
-// node's own.
+// clusterCIDR is the configuration that most clusters have: pods are known by their addresses, node ports are served
+// on the node's own.
 func clusterCIDR() ruleset.Config {
 	return ruleset.Config{
 		Families:     model.Families,
@@ -190,8 +190,9 @@ func (c *cluster) addServer(n *node, name string) *pod {
 	return &pod{Pod: added, zone: "zone-of-" + n.Name}
 }
 
-// addHost adds a machine outside the cluster that reaches everything the cluster serves through one node. The other nodes answer
-// it through that node too: without masquerading, an answer that went another way would reach the host untranslated.
+// addHost adds a machine outside the cluster that reaches everything the cluster serves through one node. The other
+// nodes answer it through that node too: without masquerading, an answer that went another way would reach the host
+// untranslated.
 func (c *cluster) addHost(name string, via *node) *fabric.Namespace {
 	c.t.Helper()
 	host, err := c.fabric.AddHost(name, via.Node)

@@ -11,7 +11,8 @@ import (
 // unallocated are addresses of the Services' ranges that no Service has.
 var unallocated = []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
 
-// newUnallocated is a cluster in which a machine elsewhere has the unallocated addresses, to see whether packets for them leave.
+// newUnallocated is a cluster in which a machine elsewhere has the unallocated addresses, to see whether packets for
+// them leave.
 func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
 	t.Helper()
 	c := newCluster(t, 1)
@@ -25,7 +26,8 @@ func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
 	return c, []*fabric.Namespace{client, c.nodes[0].Namespace, host}
 }
 
-// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is gone.
+// TestAnUnallocatedAddressOfAServiceCIDRIsDropped at once when the ServiceCIDR is there, and no longer when it is
+// gone.
 func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
@@ -82,8 +84,8 @@ func TestAnotherProxysServicesGoOn(t *testing.T) {
 	expect(t, "another proxy translates the address", clients, to, answeredBy("server"))
 }
 
-// TestAClusterIPThatTheNodeHasItself, as some DNS caches want it: what comes in for a port that the Service does not define is for
-// the node's own sockets, wherever it comes from.
+// TestAClusterIPThatTheNodeHasItself, as some DNS caches want it: what comes in for a port that the Service does not
+// define is for the node's own sockets, wherever it comes from.
 func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -95,8 +97,8 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	expect(t, "a port that the Service does not define", r.clients(), toAddrs(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
 }
 
-// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and refused as on any
-// other ClusterIP, though a socket of the node would answer there.
+// TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and
+// refused as on any other ClusterIP, though a socket of the node would answer there.
 func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

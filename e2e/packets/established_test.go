@@ -65,8 +65,8 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 	expectGoesOn(t, "the node has lost its addresses, as far as the proxy knows", open)
 }
 
-// TestAnOpenFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint answers, however
-// many others come.
+// TestAnOpenFlowKeepsItsEndpoint over UDP too: as long as the socket asks from the same port, the same endpoint
+// answers, however many others come.
 func TestAnOpenFlowKeepsItsEndpoint(t *testing.T) {
 	c := newCluster(t, 2)
 	node := c.nodes[0]

@@ -20,7 +20,8 @@ type expectation func(from *fabric.Namespace, to path) error
 // underWay bounds the connections that wait at the same time.
 const underWay = 16
 
-// expect dials every path from every client, many at a time because most of them wait, and says why what should have happened.
+// expect dials every path from every client, many at a time because most of them wait, and says why what should have
+// happened.
 func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, should expectation) {
 	t.Helper()
 	var mu sync.Mutex
@@ -76,12 +77,13 @@ func seenAs(client *fabric.Namespace) expectation {
 	}
 }
 
-// atOnce is well below a second, after which TCP sends its next SYN and would be refused even if it overlooked the first answer.
+// atOnce is well below a second, after which TCP sends its next SYN and would be refused even if it overlooked the
+// first answer.
 const atOnce = 500 * time.Millisecond
 
-// refused expects a refusal at once. A datagram socket on the node learns it from send itself, with EPERM, as the kernel tells
-// every sender whose packet a reject stops on the way out. ECONNREFUSED is what the kernel makes of a reset, and of ICMP port
-// unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
+// refused expects a refusal at once. A datagram socket on the node learns it from send itself, with EPERM, as the
+// kernel tells every sender whose packet a reject stops on the way out. ECONNREFUSED is what the kernel makes of a
+// reset, and of ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
 func refused(from *fabric.Namespace, to path) error {
 	started := time.Now()
 	_, err := from.Ask(to.network, to.addr, fabric.Patience)
@@ -96,7 +98,8 @@ func refused(from *fabric.Namespace, to path) error {
 // shortly is long enough for an answer to arrive, if there is one.
 const shortly = 250 * time.Millisecond
 
-// silent expects no answer at all. What the node itself sends is stopped before it leaves, so that a datagram socket is told.
+// silent expects no answer at all. What the node itself sends is stopped before it leaves, so that a datagram socket
+// is told.
 func silent(from *fabric.Namespace, to path) error {
 	started := time.Now()
 	_, err := from.Ask(to.network, to.addr, shortly)
@@ -109,8 +112,8 @@ func silent(from *fabric.Namespace, to path) error {
 	return nil
 }
 
-// notServed expects that no endpoint answers: the packet goes where it would go without us, to a socket that is not there or an
-// address that is nobody's.
+// notServed expects that no endpoint answers: the packet goes where it would go without us, to a socket that is not
+// there or an address that is nobody's.
 func notServed(from *fabric.Namespace, to path) error {
 	if reply, err := from.Ask(to.network, to.addr, shortly); err == nil {
 		return fmt.Errorf("%s answered, want nobody", reply.Pod)

@@ -71,8 +71,8 @@ func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why
 	}
 }
 
-// TestAClusterIPIsNeverTakenByAnExternalIP, however old its Service is: the API server gave it to one Service, while anybody may
-// write any external IP.
+// TestAClusterIPIsNeverTakenByAnExternalIP, however old its Service is: the API server gave it to one Service, while
+// anybody may write any external IP.
 func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

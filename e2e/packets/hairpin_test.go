@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestAPodReachesItselfThroughEveryFrontend, and sees the connection come from its node: with its own source it would drop the
-// answer. Whether a detector works, or everything is masqueraded, makes no difference.
+// TestAPodReachesItselfThroughEveryFrontend, and sees the connection come from its node: with its own source it would
+// drop the answer. Whether a detector works, or everything is masqueraded, makes no difference.
 func TestAPodReachesItselfThroughEveryFrontend(t *testing.T) {
 	bridge := clusterCIDR()
 	bridge.LocalTraffic = ruleset.LocalTraffic{Interface: fabric.PodBridge}

@@ -14,8 +14,8 @@ func (c *cluster) inHostNetwork(n *node) *pod {
 	return &pod{Pod: &fabric.Pod{Namespace: n.Namespace, Node: n.Node}, zone: "zone-of-" + n.Name}
 }
 
-// TestAnEndpointInTheHostNetworkOfThisNode is reached over every frontend. What others send it goes nowhere from there, so that the
-// answer needs no masquerading to come back.
+// TestAnEndpointInTheHostNetworkOfThisNode is reached over every frontend. What others send it goes nowhere from
+// there, so that the answer needs no masquerading to come back.
 func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
@@ -61,8 +61,8 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	expect(t, "internalTrafficPolicy Local", here.clients(), clusterIPs, silent)
 }
 
-// TestAClientKeepsAnEndpointInAHostNetwork: connections to one on this node come in and never pass postrouting, where all other
-// clients are remembered.
+// TestAClientKeepsAnEndpointInAHostNetwork: connections to one on this node come in and never pass postrouting, where
+// all other clients are remembered.
 func TestAClientKeepsAnEndpointInAHostNetwork(t *testing.T) {
 	t.Parallel()
 	for number, whose := range []string{"this node", "another node"} {

@@ -17,7 +17,8 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like everybody else. They do not concern other frontends.
+// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like everybody else. They do not concern other
+// frontends.
 func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -103,7 +104,8 @@ func TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered(t *testing.T) {
 	expect(t, "not in the ranges", []*fabric.Namespace{r.pod, r.node}, balancer, silent)
 }
 
-// TestANodeInTheRangesMaySendFromTheLoadBalancerIP: what it sends to an address of its own has that address as its source.
+// TestANodeInTheRangesMaySendFromTheLoadBalancerIP: what it sends to an address of its own has that address as its
+// source.
 func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatIsNoneOfOursIsNotServed: every Service that another one serves, or nobody, loses all its frontends, and has them again when
-// it is ours again.
+// TestWhatIsNoneOfOursIsNotServed: every Service that another one serves, or nobody, loses all its frontends, and has
+// them again when it is ours again.
 func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -65,7 +65,8 @@ func TestAServiceOfOneFamily(t *testing.T) {
 	}
 }
 
-// TestALoadBalancerInModeProxyGetsItsPackets: they go where its address is. In mode VIP, or without a mode, the node takes them.
+// TestALoadBalancerInModeProxyGetsItsPackets: they go where its address is. In mode VIP, or without a mode, the node
+// takes them.
 func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -82,8 +83,8 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	}
 }
 
-// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and everybody beside somebody. The set in the kernel must hold them
-// merged, for it overlooks a range around another one.
+// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and everybody beside somebody. The set in the kernel
+// must hold them merged, for it overlooks a range around another one.
 func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)

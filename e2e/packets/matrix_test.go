@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// row is one row of the packet matrix. The policy is the one that governs the row's frontends; the other one has no say.
+// row is one row of the packet matrix. The policy is the one that governs the row's frontends; the other one has no
+// say.
 type row struct {
 	kinds           []model.FrontendKind
 	isLocal         bool // the policy is Local
@@ -25,7 +26,8 @@ func (r row) String() string {
 
 var clusterIPOnly = []model.FrontendKind{model.ClusterIP}
 
-// The packet matrix of kube-proxy and its overrides. Masquerade: the server sees the node that translated the connection.
+// The packet matrix of kube-proxy and its overrides. Masquerade: the server sees the node that translated the
+// connection.
 var (
 	withDetector = []row{
 		{kinds: clusterIPOnly, isLocal: false, pod: all, node: allMasq, host: allMasq},
@@ -60,8 +62,8 @@ var policies = []struct {
 	{app{"both-local", 24}, true, true},
 }
 
-// TestPacketMatrix dials every kind of frontend of Services with every pair of policies, from a pod, from the node and from another
-// host, over every protocol in both families, and checks who answers and whom the server sees.
+// TestPacketMatrix dials every kind of frontend of Services with every pair of policies, from a pod, from the node and
+// from another host, over every protocol in both families, and checks who answers and whom the server sees.
 func TestPacketMatrix(t *testing.T) {
 	inMode := func(traffic ruleset.LocalTraffic) ruleset.Config {
 		config := clusterCIDR()

@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// cni is a chain with which a CNI masquerades, in one family: what pods send to addresses that are no pod's, and what anybody else
-// sends to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there). The kernel asks no chain any more once
-// one has translated a connection's source (nf_nat_inet_fn).
+// cni is a chain with which a CNI masquerades, in one family: what pods send to addresses that are no pod's, and what
+// anybody else sends to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there). The
+// kernel asks no chain any more once one has translated a connection's source (nf_nat_inet_fn).
 const cni = `
 table %[1]s cni {
 	chain masquerading {
@@ -40,8 +40,8 @@ func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 	return here
 }
 
-// eachOrder runs a test with a CNI that came before and one that came after the proxy. The kernel asks chains of one priority in an
-// order that depends on which came first.
+// eachOrder runs a test with a CNI that came before and one that came after the proxy. The kernel asks chains of one
+// priority in an order that depends on which came first.
 func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
 	for name, cniFirst := range map[string]bool{"the CNI came first": true, "the proxy came first": false} {
@@ -52,7 +52,8 @@ func eachOrder(t *testing.T, test func(*testing.T, *town)) {
 	}
 }
 
-// TestClientsAreRememberedThoughACNIMasquerades: it does so with what the node and other hosts send to pods of other nodes.
+// TestClientsAreRememberedThoughACNIMasquerades: it does so with what the node and other hosts send to pods of other
+// nodes.
 func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {
@@ -70,7 +71,8 @@ func TestClientsAreRememberedThoughACNIMasquerades(t *testing.T) {
 	})
 }
 
-// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades: it does so with what pods send to addresses that are no pod's.
+// TestUnallocatedAddressesAreDroppedThoughACNIMasquerades: it does so with what pods send to addresses that are no
+// pod's.
 func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {

@@ -11,8 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// intruder is a table of one family that takes connections to some addresses and ports before the proxy sees them, as a CNI's host
-// ports or a person's port forwarding do. The lines of its rules come twice: for what others send, and for what the node sends.
+// intruder is a table of one family that takes connections to some addresses and ports before the proxy sees them, as
+// a CNI's host ports or a person's port forwarding do. The lines of its rules come twice: for what others send, and
+// for what the node sends.
 const intruder = `
 table %[1]s intruder {
 	chain others {
@@ -49,8 +50,8 @@ func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 	}
 }
 
-// TestNobodyElsesTranslationIsRemembered: a connection that another table has led to a pod, over a frontend of a Service with session
-// affinity, says nothing about the Service's endpoints. The pod serves the port that they serve.
+// TestNobodyElsesTranslationIsRemembered: a connection that another table has led to a pod, over a frontend of a
+// Service with session affinity, says nothing about the Service's endpoints. The pod serves the port that they serve.
 func TestNobodyElsesTranslationIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{

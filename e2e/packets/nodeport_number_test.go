@@ -7,8 +7,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestAFrontendWithTheNumberOfANodePort: a node port's key has no address, so that other frontends with that port number must not be
-// taken for it, wherever the tables look it up: for the endpoint, for what is remembered of a client, and for masquerading.
+// TestAFrontendWithTheNumberOfANodePort: a node port's key has no address, so that other frontends with that port
+// number must not be taken for it, wherever the tables look it up: for the endpoint, for what is remembered of a
+// client, and for masquerading.
 func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{

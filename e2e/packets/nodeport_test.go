@@ -14,7 +14,8 @@ var (
 	secondPrefixes = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8:0:c::/64")}
 )
 
-// nodePorts is a cluster with a Service that has node ports, an endpoint on each of its two nodes, and every kind of client.
+// nodePorts is a cluster with a Service that has node ports, an endpoint on each of its two nodes, and every kind of
+// client.
 type nodePorts struct {
 	*cluster
 	node      *node
@@ -60,7 +61,8 @@ func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	expect(t, "a socket on another address of the node", n.clients(), second, answeredBy(n.node.Name))
 }
 
-// TestNodePortsFollowTheNodeObject: when it names other addresses, those serve; one that is on no interface serves nothing.
+// TestNodePortsFollowTheNodeObject: when it names other addresses, those serve; one that is on no interface serves
+// nothing.
 func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
@@ -146,7 +148,8 @@ func TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses(t *testing.T) {
 	expect(t, "IPv6, not narrowed", n.clients(), n.own()[3:], answeredBy("near"))
 }
 
-// TestANodePortWinsOverALocalSocket, even if the Service cannot answer. It opens no socket itself: the local one could be bound.
+// TestANodePortWinsOverALocalSocket, even if the Service cannot answer. It opens no socket itself: the local one could
+// be bound.
 func TestANodePortWinsOverALocalSocket(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})

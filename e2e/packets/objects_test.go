@@ -61,7 +61,8 @@ func (a app) nodePort() uint16 { return 30000 + uint16(a.number) }
 
 func (a app) object() model.ObjectName { return model.ObjectName{Namespace: "default", Name: a.name} }
 
-// service returns the Service in both families, with all protocols on one port number. It has a ClusterIP and nothing else.
+// service returns the Service in both families, with all protocols on one port number. It has a ClusterIP and nothing
+// else.
 func (a app) service(edit ...func(*model.Service)) model.Change {
 	s := &model.Service{
 		Name:       a.object(),

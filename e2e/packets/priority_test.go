@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, those with 5, and all.
+// counters count packets that leave the node, behind every chain of ours: those with a priority of ours, those with 5,
+// and all.
 const counters = `
 table inet witness {
 	chain leaving {
@@ -25,8 +26,9 @@ table inet witness {
 }
 `
 
-// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next rule, whatever
-// the frontend, the policies and the client are. A packet that is no Service's keeps the priority it came with.
+// TestNoPacketLeavesWithAPriorityOfOurs: classes and slots travel in the first packet's priority, but only to the next
+// rule, whatever the frontend, the policies and the client are. A packet that is no Service's keeps the priority it
+// came with.
 func TestNoPacketLeavesWithAPriorityOfOurs(t *testing.T) {
 	here := newTown(t, setup{config: clusterCIDR()})
 	node := here.nodes[0]

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestADatagramSenderIsToldOfARefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM on the node,
-// where the datagram is stopped on its way out.
+// TestADatagramSenderIsToldOfARefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
+// on the node, where the datagram is stopped on its way out.
 func TestADatagramSenderIsToldOfARefusal(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -62,7 +62,8 @@ func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
 	return nil
 }
 
-// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. The node itself is told that its request was stopped.
+// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. The node itself is told that its request
+// was stopped.
 func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)

@@ -32,8 +32,8 @@ func newRefusals(t *testing.T) *refusals {
 	return r
 }
 
-// refuseWithoutLimit lifts the kernel's bounds on ICMP errors: for each receiver, and for all together. Before Linux 6.11 a network
-// namespace does not have the latter to itself and cannot lift it.
+// refuseWithoutLimit lifts the kernel's bounds on ICMP errors: for each receiver, and for all together. Before Linux
+// 6.11 a network namespace does not have the latter to itself and cannot lift it.
 func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -48,8 +48,8 @@ func refuseWithoutLimit(t *testing.T, n *fabric.Namespace) {
 
 func (r *refusals) clients() []*fabric.Namespace { return []*fabric.Namespace{r.pod, r.node, r.host} }
 
-// meetNeighbours lets clients and nodes learn each other's link addresses in both families, for which a first packet on a new
-// link may have to wait.
+// meetNeighbours lets clients and nodes learn each other's link addresses in both families, for which a first packet
+// on a new link may have to wait.
 func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) {
 	t.Helper()
 	for _, client := range clients {
@@ -61,8 +61,8 @@ func meetNeighbours(t *testing.T, clients []*fabric.Namespace, servers ...*pod) 
 	}
 }
 
-// TestRefusalsDoNotRunOut: the kernel bounds ICMP errors to six in a row for each receiver, which would leave a client that
-// tries again and again waiting. TCP is refused by resets, which it does not bound.
+// TestRefusalsDoNotRunOut: the kernel bounds ICMP errors to six in a row for each receiver, which would leave a client
+// that tries again and again waiting. TCP is refused by resets, which it does not bound.
 func TestRefusalsDoNotRunOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -75,8 +75,8 @@ func TestRefusalsDoNotRunOut(t *testing.T) {
 	}
 }
 
-// TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend, be it that there is no endpoint, none that is ready, or none that topology
-// keys allow.
+// TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend, be it that there is no endpoint, none that is ready, or none
+// that topology keys allow.
 func TestAPortWithoutAnyEndpointIsRefusedOnEveryFrontend(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

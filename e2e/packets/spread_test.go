@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// TestConnectionsSpreadEvenly: over all endpoints, wherever they are, for every protocol and family and kind of frontend, from a
-// pod and from the node itself.
+// TestConnectionsSpreadEvenly: over all endpoints, wherever they are, for every protocol and family and kind of
+// frontend, from a pod and from the node itself.
 func TestConnectionsSpreadEvenly(t *testing.T) {
 	c := newCluster(t, 2)
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
@@ -42,8 +42,8 @@ func chiSquare(counts map[string]int, endpoints, connections int) float64 {
 	return chi
 }
 
-// TestEachNodeStaysInItsTier with real connections: by zone while there is an endpoint, everywhere when there is none, and
-// back. A connection that is open meanwhile goes on.
+// TestEachNodeStaysInItsTier with real connections: by zone while there is an endpoint, everywhere when there is none,
+// and back. A connection that is open meanwhile goes on.
 func TestEachNodeStaysInItsTier(t *testing.T) {
 	c := newCluster(t, 2)
 	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")

@@ -87,8 +87,8 @@ func newFlowsTown(t *testing.T) *town {
 	return here
 }
 
-// TestAUDPFlowMovesWhenItsEndpointLeaves, on every frontend, and is refused when the last one has left. One that appears later
-// answers the same socket.
+// TestAUDPFlowMovesWhenItsEndpointLeaves, on every frontend, and is refused when the last one has left. One that
+// appears later answers the same socket.
 func TestAUDPFlowMovesWhenItsEndpointLeaves(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -132,7 +132,8 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 	}
 }
 
-// TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter: its Service was deleted, or its endpoint left, while no proxy was running.
+// TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter: its Service was deleted, or its endpoint left, while no proxy was
+// running.
 func TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -193,7 +194,8 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 
-// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: that a nearer tier has come up breaks no flow.
+// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: that a nearer tier has come up breaks no
+// flow.
 func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)

@@ -16,8 +16,8 @@ const (
 	controlPort = ":8081"
 )
 
-// serve runs the servers until the context ends, and for $GRACE longer: it goes on as if nothing had happened, ready and serving, as a
-// pod does that has open connections to finish. Its endpoint is terminating then, and serving.
+// serve runs the servers until the context ends, and for $GRACE longer: it goes on as if nothing had happened, ready
+// and serving, as a pod does that has open connections to finish. Its endpoint is terminating then, and serving.
 func serve(ctx context.Context, out io.Writer) error {
 	name, err := identity()
 	if err != nil {

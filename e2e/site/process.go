@@ -59,7 +59,8 @@ func (p *Process) Await(t testing.TB, what string, step func() error) {
 	})
 }
 
-// Metric asks for the metrics at an address of the machine, and sums up those of one name with some labels, such as a="b".
+// Metric asks for the metrics at an address of the machine, and sums up those of one name with some labels, such as
+// a="b".
 func (p *Process) Metric(address, name string, labels ...string) (float64, error) {
 	text, err := Page(p.machine, address, "/metrics")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// Program returns the file of one of our programs, as `make programs` builds it: nothing is compiled inside a test. The test ends if a
-// file that the program is built from has changed since.
+// Program returns the file of one of our programs, as `make programs` builds it: nothing is compiled inside a test.
+// The test ends if a file that the program is built from has changed since.
 //
 // To look at these also tells `go test` when not to repeat an old result: what another process reads it cannot know.
 func Program(t testing.TB, name string) string {

@@ -1,5 +1,5 @@
-// Package site is where tests run our programs against a real API server: a control plane with kubectl and clients, and on its machines
-// our programs with their logs, as users that may do what the manifests say.
+// Package site is where tests run our programs against a real API server: a control plane with kubectl and clients,
+// and on its machines our programs with their logs, as users that may do what the manifests say.
 //
 // A test that needs an API server of its own starts one with New. Tests that can share one have Main start it:
 //

@@ -37,8 +37,8 @@ type creates struct {
 // betweenCreates is how long each of the two clients waits between its requests.
 const betweenCreates = 20 * time.Millisecond
 
-// startCreates has one client make Services that get a default, and one that makes Services that are denied. It returns when both
-// have been judged: whatever is not judged afterwards was missed.
+// startCreates has one client make Services that get a default, and one that makes Services that are denied. It
+// returns when both have been judged: whatever is not judged afterwards was missed.
 func startCreates(ctx context.Context) *creates {
 	GinkgoHelper()
 	namespace := newNamespace(ctx, func(namespace *corev1.Namespace) {
@@ -55,8 +55,8 @@ func startCreates(ctx context.Context) *creates {
 	return c
 }
 
-// createDry makes a Service and keeps nothing of it. An answer that is neither the webhook's nor that of an API server that goes on
-// without it is an error.
+// createDry makes a Service and keeps nothing of it. An answer that is neither the webhook's nor that of an API server
+// that goes on without it is an error.
 func createDry(ctx context.Context, namespace string, service *corev1.Service) (outcomeOfCreate, error) {
 	made, err := kube.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {

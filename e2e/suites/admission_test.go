@@ -20,7 +20,8 @@ const (
 	defaultDistribution   = "vicinity.dev/default-traffic-distribution"
 )
 
-// zoneFirst is a list of keys without a mistake, and mistakenKeys one with its entries in an order that rule SVC005 denies.
+// zoneFirst is a list of keys without a mistake, and mistakenKeys one with its entries in an order that rule SVC005
+// denies.
 const (
 	zoneFirst    = corev1.LabelTopologyZone + ", *"
 	mistakenKeys = "*, " + corev1.LabelTopologyZone

@@ -70,8 +70,8 @@ var ourWebhooks = map[string]bool{
 	"default.services.vicinity.dev": true, "validate.services.vicinity.dev": true, "validate.namespaces.vicinity.dev": true,
 }
 
-// failedOpen is how many calls to the webhook failed, after which the API server went on without it, as failurePolicy Ignore says. It
-// has counted them since it began. Of several API servers it is the one that answers.
+// failedOpen is how many calls to the webhook failed, after which the API server went on without it, as failurePolicy
+// Ignore says. It has counted them since it began. Of several API servers it is the one that answers.
 func (c cluster) failedOpen(ctx context.Context) float64 {
 	GinkgoHelper()
 	text, err := c.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)

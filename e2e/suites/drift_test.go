@@ -58,7 +58,8 @@ func expectOutcome(said, outcome string) {
 	}
 }
 
-// sabotageOn runs the saboteur on a node, as a pod in the node's network with the right to change its tables, and returns what it says.
+// sabotageOn runs the saboteur on a node, as a pod in the node's network with the right to change its tables, and
+// returns what it says.
 func sabotageOn(ctx context.Context, namespace string, on node, deed string) string {
 	GinkgoHelper()
 	pod := newPod("saboteur-"+deed, on, inNodeNetwork, func(pod *corev1.Pod) {

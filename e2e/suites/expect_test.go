@@ -12,7 +12,8 @@ import (
 
 // A statement about connections holds for all of a sample, never for most of it.
 const (
-	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in 10^7 samples.
+	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in 10^7
+	// samples.
 	sample = 100
 	// unanswered is how many it makes where none is to be answered, for each takes its time.
 	unanswered = 2
@@ -21,7 +22,8 @@ const (
 	moment  = 2 * time.Second
 )
 
-// expectAnswers waits until every client's whole sample to every target is answered, by these servers, and each of them is used.
+// expectAnswers waits until every client's whole sample to every target is answered, by these servers, and each of
+// them is used.
 func expectAnswers(ctx context.Context, why string, clients probes, targets []target, servers probes) {
 	GinkgoHelper()
 	Expect(servers).NotTo(BeEmpty(), "servers: %s", why)

@@ -17,15 +17,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// After a failure, before anything is cleaned up: what the API server holds of the spec, and what Vicinity makes of it on each node.
-// What every probe saw is in the spec's output before that.
+// After a failure, before anything is cleaned up: what the API server holds of the spec, and what Vicinity makes of it
+// on each node. What every probe saw is in the spec's output before that.
 var _ = JustAfterEach(func(ctx SpecContext) {
 	if CurrentSpecReport().Failed() && current != "" {
 		describe(ctx, GinkgoWriter, current)
 	}
 })
 
-// describe writes everything that explains who answers in a namespace. What cannot be had is said, and the rest goes on.
+// describe writes everything that explains who answers in a namespace. What cannot be had is said, and the rest goes
+// on.
 func describe(ctx context.Context, to io.Writer, namespace string) {
 	services, err := kube.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	for i := range services.Items {

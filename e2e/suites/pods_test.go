@@ -76,8 +76,8 @@ func inNodeNetwork(pod *corev1.Pod) {
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 }
 
-// afterSIGTERM lets a pod go on serving and stay ready for so long after it was told to end. So its endpoint is terminating and
-// serving, and not ready, until then.
+// afterSIGTERM lets a pod go on serving and stay ready for so long after it was told to end. So its endpoint is
+// terminating and serving, and not ready, until then.
 func afterSIGTERM(grace time.Duration) podOption {
 	return func(pod *corev1.Pod) { serveAfterSIGTERM(&pod.Spec, grace) }
 }

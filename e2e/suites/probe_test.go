@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probe is a running pod of e2e/probe. It is driven through the API server, so that whoever runs the suites needs no way to the pods.
+// probe is a running pod of e2e/probe. It is driven through the API server, so that whoever runs the suites needs no
+// way to the pods.
 type probe struct {
 	namespace, name string
 	node            node

@@ -40,7 +40,8 @@ var _ = Describe("A restart of the proxy on every node", Serial, func() {
 	}
 })
 
-// keptServers returns the server that each client is kept with, by the client's name, at the first of a Service's ClusterIPs.
+// keptServers returns the server that each client is kept with, by the client's name, at the first of a Service's
+// ClusterIPs.
 func keptServers(ctx context.Context, service *corev1.Service) map[string]string {
 	GinkgoHelper()
 	kept := map[string]string{}

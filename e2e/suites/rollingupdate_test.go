@@ -61,7 +61,8 @@ func makeDeployment(ctx context.Context, namespace string) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not told to end.
+// expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not
+// told to end.
 func expectRolledOut(ctx context.Context, namespace string) probes {
 	GinkgoHelper()
 	expectDeployment(ctx, namespace, "web")

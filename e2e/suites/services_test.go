@@ -31,7 +31,8 @@ func newService(ctx context.Context, namespace string, options ...serviceOption)
 	return made
 }
 
-// webService is a Service in front of the pods that are selected: over TCP and UDP, and in both families where the cluster has both.
+// webService is a Service in front of the pods that are selected: over TCP and UDP, and in both families where the
+// cluster has both.
 func webService(options ...serviceOption) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
@@ -77,7 +78,8 @@ func topologyKeys(keys string) serviceOption {
 	return func(service *corev1.Service) { metav1.SetMetaDataAnnotation(&service.ObjectMeta, keysAnnotation, keys) }
 }
 
-// nodePort makes the Service one of type NodePort, with the same number over TCP and UDP, whichever the API server draws.
+// nodePort makes the Service one of type NodePort, with the same number over TCP and UDP, whichever the API server
+// draws.
 func nodePort(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeNodePort }
 
 func loadBalancer(service *corev1.Service) { service.Spec.Type = corev1.ServiceTypeLoadBalancer }

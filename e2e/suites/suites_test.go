@@ -1,13 +1,14 @@
 //go:build e2e
 
-// Package suites proves Vicinity's promises in a running cluster, one file for each. All it is given is a kubeconfig: it starts probe
-// pods, has them dial Services, and asks who answered. So it runs in the lab, in kind, and in a cluster of yours.
+// Package suites proves Vicinity's promises in a running cluster, one file for each. All it is given is a kubeconfig:
+// it starts probe pods, has them dial Services, and asks who answered. So it runs in the lab, in kind, and in a
+// cluster of yours.
 //
-// The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and a Vicinity that
-// serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each zone; leave them out with
-// LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission webhook, as manifests/webhook installs it;
-// '!webhook' leaves them out. Specs that disturb others, because they restart the proxy or the webhook or label a node's zone anew, are
-// Serial.
+// The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and
+// a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
+// zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
+// webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs that disturb others, because they
+// restart the proxy or the webhook or label a node's zone anew, are Serial.
 package suites
 
 import (
@@ -37,7 +38,8 @@ func TestVicinityInACluster(t *testing.T) {
 // What all specs share: nobody changes it after the suite has begun.
 var (
 	kube cluster
-	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one in the node's own network.
+	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one in the node's own
+	// network.
 	podClients, nodeClients probes
 )
 

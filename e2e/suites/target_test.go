@@ -66,9 +66,9 @@ func hasFamilyOf(service *corev1.Service, address string) bool {
 	return false
 }
 
-// bothProtocols are targets over TCP, and the same over UDP. It is for a Service that has not changed yet: of many datagrams one is sent
-// from a port that another was sent from a minute ago, and that flow may stay with an endpoint that serves, though new ones may not go
-// there any more. What becomes of flows is in udp_test.go.
+// bothProtocols are targets over TCP, and the same over UDP. It is for a Service that has not changed yet: of many
+// datagrams one is sent from a port that another was sent from a minute ago, and that flow may stay with an endpoint
+// that serves, though new ones may not go there any more. What becomes of flows is in udp_test.go.
 func bothProtocols(tcp []target) []target {
 	all := append([]target{}, tcp...)
 	for _, t := range tcp {

@@ -38,8 +38,8 @@ func topologyModeAuto(service *corev1.Service) {
 	metav1.SetMetaDataAnnotation(&service.ObjectMeta, corev1.AnnotationTopologyMode, "Auto")
 }
 
-// expectZoneHints waits until the controller has given every server a zone in the slice of a family, and returns the servers by the
-// zone that they are for, which need not be their own.
+// expectZoneHints waits until the controller has given every server a zone in the slice of a family, and returns the
+// servers by the zone that they are for, which need not be their own.
 func expectZoneHints(ctx context.Context, service *corev1.Service, ipv6 bool, servers probes) map[string]probes {
 	GinkgoHelper()
 	hinted := map[string]probes{}

@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// clientPort is that of a client that always sends from one port. It is one flow to conntrack, which would stay with its first endpoint
-// for as long as it sends. Each process of the suites has its own, below those that the kernel gives to others.
+// clientPort is that of a client that always sends from one port. It is one flow to conntrack, which would stay with
+// its first endpoint for as long as it sends. Each process of the suites has its own, below those that the kernel
+// gives to others.
 func clientPort() int { return 20_000 + GinkgoParallelProcess() }
 
 var _ = Describe("A UDP client that always sends from one port", func() {

@@ -39,8 +39,8 @@ func Main(ctx context.Context, root *cobra.Command) {
 	os.Exit(Run(ctx, root, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the context. A second
-// one, of an impatient user, ends the process at once, as the first does in all other commands.
+// UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the
+// context. A second one, of an impatient user, ends the process at once, as the first does in all other commands.
 func UntilSignalled(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)
@@ -77,8 +77,8 @@ func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	fmt.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
-// Together runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the others, and its error
-// is returned.
+// Together runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the
+// others, and its error is returned.
 func Together(ctx context.Context, parts ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {

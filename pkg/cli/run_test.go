@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-// In a process with asCommand in its environment the program is a command that waits for ever, and one that drains if it says so.
+// In a process with asCommand in its environment the program is a command that waits for ever, and one that drains if
+// it says so.
 const asCommand = "VICINITY_CLI_TEST"
 
 func TestMain(m *testing.M) {

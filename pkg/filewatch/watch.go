@@ -1,4 +1,5 @@
-// Package filewatch notices when a file that the program has read says something else, so that the program can be started again with it.
+// Package filewatch notices when a file that the program has read says something else, so that the program can be
+// started again with it.
 package filewatch
 
 import (
@@ -17,7 +18,8 @@ import (
 // ErrUpdated is why Watch ends.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// lookInterval is how often the file is looked at even if the kernel reports no change: the path may lead through links in other directories.
+// lookInterval is how often the file is looked at even if the kernel reports no change: the path may lead through
+// links in other directories.
 const lookInterval = 10 * time.Second
 
 // File is a file that the program has read.
@@ -28,7 +30,8 @@ type File struct {
 	Content []byte
 	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
 	Check func() error
-	// Failed, unless it is nil, is called with each new reason for which the file cannot be used, and nil when there is none any more.
+	// Failed, unless it is nil, is called with each new reason for which the file cannot be used, and nil when there is
+	// none any more.
 	Failed func(error)
 }
 
@@ -41,8 +44,8 @@ func Read(path string, check func() error) (File, error) {
 	return File{Path: path, Content: content, Check: check}, nil
 }
 
-// Watch returns ErrUpdated when the file says something else than what was read, so that its supervisor starts the program
-// again; nil when ctx ends.
+// Watch returns ErrUpdated when the file says something else than what was read, so that its supervisor starts the
+// program again; nil when ctx ends.
 //
 // A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
 func (f File) Watch(ctx context.Context, log *slog.Logger) error {
@@ -104,8 +107,9 @@ type signals struct {
 	stop   func()
 }
 
-// follow asks for a signal for each change in a directory. A file of a mounted ConfigMap is a link through another one in the same
-// directory, ..data, which an update replaces. Without inotify there are no signals, and looking now and then has to do.
+// follow asks for a signal for each change in a directory. A file of a mounted ConfigMap is a link through another one
+// in the same directory, ..data, which an update replaces. Without inotify there are no signals, and looking now and
+// then has to do.
 func follow(dir string, log *slog.Logger) signals {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {

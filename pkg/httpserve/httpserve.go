@@ -24,7 +24,8 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// Listen binds a TCP address. The error begins with the flag that chose the address, because that is what must be changed.
+// Listen binds a TCP address. The error begins with the flag that chose the address, because that is what must be
+// changed.
 func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
@@ -48,8 +49,8 @@ func cause(err error) error {
 	return err
 }
 
-// Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any case.
-// The end of ctx is not an error.
+// Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any
+// case. The end of ctx is not an error.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)

@@ -14,8 +14,8 @@ import (
 // protobuf is a third of the size of JSON, and quicker to read.
 const protobuf = "application/vnd.kubernetes.protobuf"
 
-// Connection says how the API server is reached, as kube-proxy's clientConnection and --master do. The zero value is that of a
-// pod: the address and the token that its ServiceAccount gives it.
+// Connection says how the API server is reached, as kube-proxy's clientConnection and --master do. The zero value is
+// that of a pod: the address and the token that its ServiceAccount gives it.
 type Connection struct {
 	// Kubeconfig is a file with the address and the credentials.
 	Kubeconfig string
@@ -69,8 +69,8 @@ func (c Connection) address() (*rest.Config, error) {
 	return config, nil
 }
 
-// loadKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading would: a file that
-// is being written is empty for a moment.
+// loadKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading
+// would: a file that is being written is empty for a moment.
 func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
 	loaded, err := rules.Load()
@@ -81,5 +81,6 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	return clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
 }
 
-// LogTo sends what client-go has to say to a log. It concerns the whole process: a program calls it once, at its start.
+// LogTo sends what client-go has to say to a log. It concerns the whole process: a program calls it once, at its
+// start.
 func LogTo(log *slog.Logger) { klog.SetSlogLogger(log) }

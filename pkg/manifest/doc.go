@@ -1,7 +1,8 @@
-// Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in them.
+// Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in
+// them.
 //
-// What is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object means is
-// decided by who asked for it.
+// What is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object
+// means is decided by who asked for it.
 //
 //	scan     which files a folder has                     scan.go
 //	read     the text of one, within bounds               file.go

@@ -68,8 +68,9 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 	return converted, duplicates, nil
 }
 
-// endsAfterFirst refuses text behind a document's end, which the YAML library would not even look at. Only a root that is
-// not a block of plain keys can end before its text does, or one with a line break that is none elsewhere (YAML 1.1).
+// endsAfterFirst refuses text behind a document's end, which the YAML library would not even look at. Only a root that
+// is not a block of plain keys can end before its text does, or one with a line break that is none elsewhere (YAML
+// 1.1).
 func endsAfterFirst(text []byte) error {
 	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
 	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {
@@ -134,8 +135,8 @@ var yamlPlace = regexp.MustCompile(`^line (\d+): `)
 // isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
 var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
-// yamlFault reads the YAML library's error for a document that starts at a line of its file. Without a line of its own the error
-// is about the first one.
+// yamlFault reads the YAML library's error for a document that starts at a line of its file. Without a line of its own
+// the error is about the first one.
 func yamlFault(err error, firstLine int) *Fault {
 	text := err.Error()
 	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {

@@ -8,11 +8,12 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// maxDuplicates bounds the fields of one document that are set twice. Every object of the document is compared with them.
+// maxDuplicates bounds the fields of one document that are set twice. Every object of the document is compared with
+// them.
 const maxDuplicates = 1000
 
-// duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys that a merge ("<<") brings
-// along are not counted: setting them again is what a merge is for.
+// duplicateKeys returns the path of every key that a YAML document sets twice in one mapping. Keys that a merge ("<<")
+// brings along are not counted: setting them again is what a merge is for.
 func duplicateKeys(text []byte) ([]string, error) {
 	var root yamlv2.MapSlice
 	if err := yamlv2.Unmarshal(text, &root); err != nil {
@@ -26,7 +27,8 @@ func duplicateKeys(text []byte) ([]string, error) {
 	return search.found, nil
 }
 
-// duplicateSearch walks a document. The path is put together only where something is found: a hostile document is deep.
+// duplicateSearch walks a document. The path is put together only where something is found: a hostile document is
+// deep.
 type duplicateSearch struct {
 	path  []string
 	found []string

@@ -55,8 +55,8 @@ type Fault struct {
 // Field returns the path in the document of a field of the part.
 func (p *Part) Field(field string) string { return join(p.Path, field) }
 
-// Parts yields the objects of a file in their order, and what could not be recognized. wanted are the types that the caller reads. Lists
-// of them are opened, as v1 Lists are; objects of other types are not judged, and have no Fault.
+// Parts yields the objects of a file in their order, and what could not be recognized. wanted are the types that the
+// caller reads. Lists of them are opened, as v1 Lists are; objects of other types are not judged, and have no Fault.
 func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))

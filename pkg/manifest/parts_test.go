@@ -13,7 +13,8 @@ var (
 	nodeType    = Type{APIVersion: "v1", Kind: "Node"}
 )
 
-// partLines lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or `<line> <path> <kind>! <field>: <reason>`.
+// partLines lists the parts of a text as a line each: `<line> <path> <kind> <namespace>/<name>`, or
+// `<line> <path> <kind>! <field>: <reason>`.
 func partLines(format Format, text string) []string {
 	var lines []string
 	for part := range Parts(format, []byte(text), serviceType, nodeType) {

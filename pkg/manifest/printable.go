@@ -7,10 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// MaxPrinted bounds what is printed of one text, in bytes. A value of many megabytes belongs in its file, not in a log.
+// MaxPrinted bounds what is printed of one text, in bytes. A value of many megabytes belongs in its file, not in a
+// log.
 const MaxPrinted = 1000
 
-// Printable makes a text of a file safe to print, whatever the file held: one line, no control characters, not too long.
+// Printable makes a text of a file safe to print, whatever the file held: one line, no control characters, not too
+// long.
 func Printable(text string) string {
 	if len(text) > MaxPrinted {
 		end := MaxPrinted

@@ -15,8 +15,8 @@ const (
 	DuplicateField = "duplicate field"
 )
 
-// Decode decodes the object strictly, as the API server does, and returns a Fault for each field that is unknown, set twice or of
-// the wrong type.
+// Decode decodes the object strictly, as the API server does, and returns a Fault for each field that is unknown, set
+// twice or of the wrong type.
 func (p *Part) Decode(into any) []Fault {
 	return append(strictly(p.JSON, into), p.duplicateFields("")...)
 }
@@ -35,7 +35,8 @@ func strictly(text []byte, into any) []Fault {
 	return faults
 }
 
-// duplicateFields returns a Fault for each field of the part that the YAML text sets twice, but for those with a prefix.
+// duplicateFields returns a Fault for each field of the part that the YAML text sets twice, but for those with a
+// prefix.
 func (p *Part) duplicateFields(besides string) []Fault {
 	var faults []Fault
 	for _, duplicate := range p.duplicates {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// claims says which Services want which frontend. Among several, the first owns it until it lets go. A ClusterIP comes before
-// any other kind: the API server gave it to one Service, while any owner may write any external IP. Then the oldest Service, then
-// the lexically smallest name.
+// claims says which Services want which frontend. Among several, the first owns it until it lets go. A ClusterIP comes
+// before any other kind: the API server gave it to one Service, while any owner may write any external IP. Then the
+// oldest Service, then the lexically smallest name.
 type claims struct {
 	of map[Frontend][]claim
 	// contested is the number of frontends that several Services want.
@@ -83,8 +83,8 @@ type LostFrontend struct {
 	OwnerKind FrontendKind // why the owner has it
 }
 
-// Frontends returns those frontends of a Service's port that it owns, and those that another Service owns. The Service must be
-// the one that the cluster has under its name.
+// Frontends returns those frontends of a Service's port that it owns, and those that another Service owns. The Service
+// must be the one that the cluster has under its name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
 		first := c.claims.of[frontend.Frontend][0]

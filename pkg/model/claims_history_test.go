@@ -12,7 +12,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes or ceases to be an owner on the way is decided anew.
+// TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes or ceases to be an owner on the way is
+// decided anew.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -23,8 +23,8 @@ const (
 	three = "fd00::3"
 )
 
-// owners returns who owns the frontend at each address, as the Services themselves see it. No Service may have two frontends
-// at one address.
+// owners returns who owns the frontend at each address, as the Services themselves see it. No Service may have two
+// frontends at one address.
 func owners(t testing.TB, cluster *Cluster) map[string]string {
 	t.Helper()
 	owned := map[string]string{}

@@ -60,7 +60,8 @@ func (c *Cluster) ServiceNames() []ObjectName {
 // SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
 func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
 
-// Self returns the node from which the cluster is seen, as its object last said. Its labels are nil if there never was one.
+// Self returns the node from which the cluster is seen, as its object last said. Its labels are nil if there never was
+// one.
 func (c *Cluster) Self() Node {
 	if node := c.nodes[c.self]; node != nil {
 		return *node
@@ -78,9 +79,9 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 }
 
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
-// changed, those whose slices changed, those whose topology reads a node label that changed, those that gain or lose a frontend
-// because of another Service, and, if this node's own addresses changed, those with source ranges (see AllowedSources).
-// ServiceCIDRs and local addresses belong to no Service.
+// changed, those whose slices changed, those whose topology reads a node label that changed, those that gain or lose a
+// frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
+// AllowedSources). ServiceCIDRs and local addresses belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := map[ObjectName]bool{}
 	for name, service := range change.Services {
@@ -143,8 +144,8 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
-// applyNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its labels and
-// addresses every node port would go.
+// applyNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its
+// labels and addresses every node port would go.
 func (c *Cluster) applyNode(name string, node *Node, dirty map[ObjectName]bool) {
 	if name == c.self && node == nil {
 		return
@@ -174,7 +175,8 @@ func addressesOf(node *Node) []netip.Addr {
 	return node.Addresses
 }
 
-// changedLabels returns the keys that a node's new version gives another value, takes away or adds. Nil versions have none.
+// changedLabels returns the keys that a node's new version gives another value, takes away or adds. Nil versions have
+// none.
 func changedLabels(old, current *Node) map[string]bool {
 	changed := map[string]bool{}
 	labels := func(node *Node) map[string]string {

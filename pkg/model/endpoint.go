@@ -19,21 +19,23 @@ type EndpointSlice struct {
 	LeftOut []string
 }
 
-// SlicePort is a port that every endpoint of a slice serves. It belongs to the Service port of the same name and protocol.
+// SlicePort is a port that every endpoint of a slice serves. It belongs to the Service port of the same name and
+// protocol.
 type SlicePort struct {
 	Name     string
 	Protocol Protocol
 	Port     uint16
 }
 
-// SliceEndpoint is one entry of a slice's endpoints: the first of its addresses, the only one that may be used (KEP-752).
+// SliceEndpoint is one entry of a slice's endpoints: the first of its addresses, the only one that may be used
+// (KEP-752).
 type SliceEndpoint struct {
 	Addr netip.Addr
 	Endpoint
 }
 
-// Endpoint is what decides whether traffic may go to an endpoint. Kubernetes' nil conditions have been read already: ready
-// and serving default to true, terminating to false.
+// Endpoint is what decides whether traffic may go to an endpoint. Kubernetes' nil conditions have been read already:
+// ready and serving default to true, terminating to false.
 type Endpoint struct {
 	Node string // empty if unknown
 	Zone string // the slice's own word for it; empty if unknown
@@ -42,8 +44,8 @@ type Endpoint struct {
 	Serving     bool
 	Terminating bool
 
-	// HintNodes and HintZones say for which nodes and zones the EndpointSlice controller meant the endpoint. Nil and empty
-	// mean the same: no hint. A hint may name the empty zone; the API accepts it.
+	// HintNodes and HintZones say for which nodes and zones the EndpointSlice controller meant the endpoint. Nil and
+	// empty mean the same: no hint. A hint may name the empty zone; the API accepts it.
 	HintNodes []string
 	HintZones []string
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Frontend is an address a client dials. The unspecified address of a family stands for every address on which the node
-// serves node ports.
+// Frontend is an address a client dials. The unspecified address of a family stands for every address on which the
+// node serves node ports.
 type Frontend struct {
 	Addr     netip.Addr
 	Protocol Protocol
@@ -57,9 +57,9 @@ type PortFrontend struct {
 	Kind FrontendKind
 }
 
-// Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports last. An
-// address that the Service has for two reasons is there once, for the first of them. A family without a ClusterIP has none at
-// all, as in kube-proxy.
+// Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports
+// last. An address that the Service has for two reasons is there once, for the first of them. A family without a
+// ClusterIP has none at all, as in kube-proxy.
 func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	clusterIP, ok := s.ClusterIP(family)
 	if !ok {
@@ -103,10 +103,11 @@ func (s *Service) IsExternal(port ServicePort, family Family) bool {
 	return port.NodePort != 0 || slices.ContainsFunc(s.LoadBalancerIPs, external) || slices.ContainsFunc(s.ExternalIPs, external)
 }
 
-// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty: every client.
+// AllowedSources returns who may dial the Service's load-balancer addresses of a family: its source ranges. Empty:
+// every client.
 //
-// A node inside the ranges may also send with such an address as its source: it has the address itself then, and packets to
-// it come back round (kube-proxy does the same).
+// A node inside the ranges may also send with such an address as its source: it has the address itself then, and
+// packets to it come back round (kube-proxy does the same).
 func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	var allowed []netip.Prefix
 	containsNode := false

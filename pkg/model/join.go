@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address and
-// port. All slices must belong to the Service.
+// Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address
+// and port. All slices must belong to the Service.
 //
-// A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries claim
-// is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as terminating. The
-// result does not depend on the order of slices, ports or entries.
+// A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
+// claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
+// terminating. The result does not depend on the order of slices, ports or entries.
 func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
 	count := 0
 	for slice := range serving(port, family, endpointSlices) {
@@ -43,9 +43,9 @@ func serving(port ServicePort, family Family, endpointSlices []*EndpointSlice) i
 	}
 }
 
-// compareEntries orders endpoints by address and port, and those that claim the same by which to believe: first one that is
-// not terminating, as kube-proxy does since 1.36, then one that is ready, then one that serves. kube-proxy leaves the rest
-// to chance; here what the entry says decides, so that all nodes and all runs agree.
+// compareEntries orders endpoints by address and port, and those that claim the same by which to believe: first one
+// that is not terminating, as kube-proxy does since 1.36, then one that is ready, then one that serves. kube-proxy
+// leaves the rest to chance; here what the entry says decides, so that all nodes and all runs agree.
 func compareEntries(a, b PortEndpoint) int {
 	if order := a.Addr.Compare(b.Addr); order != 0 {
 		return order

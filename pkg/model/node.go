@@ -16,8 +16,8 @@ type Node struct {
 	// PodCIDRs are the ranges of its pods' addresses, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// Leaving is why load balancers should spare this node: it is being deleted, or about to be taken away. Empty: it stays. No
-	// Service is decided differently for it.
+	// Leaving is why load balancers should spare this node: it is being deleted, or about to be taken away. Empty: it
+	// stays. No Service is decided differently for it.
 	Leaving string
 }
 
@@ -25,20 +25,21 @@ type Node struct {
 type NodePortAddresses struct {
 	// Primary: on the addresses that the Node object names.
 	Primary bool
-	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on all
-	// addresses, as in kube-proxy.
+	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on
+	// all addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
 }
 
-// All reports whether node ports of a family are served on every local address but loopback, whatever addresses there are.
+// All reports whether node ports of a family are served on every local address but loopback, whatever addresses there
+// are.
 func (n NodePortAddresses) All(family Family) bool {
 	narrows := func(prefix netip.Prefix) bool { return FamilyOfPrefix(prefix) == family }
 	isAll := func(prefix netip.Prefix) bool { return narrows(prefix) && prefix.Bits() == 0 }
 	return !n.Primary && !slices.ContainsFunc(n.Prefixes, narrows) || slices.ContainsFunc(n.Prefixes, isAll)
 }
 
-// Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served, sorted.
-// It is of no use where All is true. Loopback never serves any.
+// Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served,
+// sorted. It is of no use where All is true. Loopback never serves any.
 func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, addr := range present {

@@ -21,8 +21,8 @@ func (n ObjectName) Compare(other ObjectName) int {
 	return cmp.Or(cmp.Compare(n.Namespace, other.Namespace), cmp.Compare(n.Name, other.Name))
 }
 
-// Service is what the proxy keeps of a v1 Service that it serves. Services without a ClusterIP (headless, ExternalName)
-// never become one.
+// Service is what the proxy keeps of a v1 Service that it serves. Services without a ClusterIP (headless,
+// ExternalName) never become one.
 type Service struct {
 	Name    ObjectName
 	Created time.Time // decides between two Services that claim one frontend: the older one owns it
@@ -33,17 +33,17 @@ type Service struct {
 	// ExternalIPs are spec.externalIPs; LoadBalancerIPs are the addresses in status.loadBalancer.ingress in mode VIP.
 	ExternalIPs     []netip.Addr
 	LoadBalancerIPs []netip.Addr
-	// SourceRanges are spec.loadBalancerSourceRanges: who may dial the LoadBalancerIPs. No two overlap. A family without a
-	// range is open to every client.
+	// SourceRanges are spec.loadBalancerSourceRanges: who may dial the LoadBalancerIPs. No two overlap. A family without
+	// a range is open to every client.
 	SourceRanges []netip.Prefix
-	// HealthCheckNodePort is where a load balancer asks whether this node has endpoints; zero without externalTrafficPolicy:
-	// Local on a LoadBalancer.
+	// HealthCheckNodePort is where a load balancer asks whether this node has endpoints; zero without
+	// externalTrafficPolicy: Local on a LoadBalancer.
 	HealthCheckNodePort uint16
 
 	// InternalTrafficLocal is internalTrafficPolicy: Local. It governs the ClusterIP.
 	InternalTrafficLocal bool
-	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside by its type. It governs
-	// every other frontend.
+	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside by its type. It
+	// governs every other frontend.
 	ExternalTrafficLocal bool
 
 	// AffinityTimeout is how long a client is remembered after its newest connection; zero without session affinity.

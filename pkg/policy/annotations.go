@@ -6,14 +6,15 @@ const Domain = "vicinity.dev/"
 // TopologyKeysAnnotation is the annotation of a Service that holds its topology keys: a comma-separated list.
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
-// AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are neither judged nor
-// given defaults. Other values mean nothing.
+// AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
+// neither judged nor given defaults. Other values mean nothing.
 const (
 	AdmissionLabel    = Domain + "admission"
 	AdmissionDisabled = "disabled"
 )
 
-// Annotations of a Namespace: the topology settings of its Services that have none. A Namespace has one of them at most.
+// Annotations of a Namespace: the topology settings of its Services that have none. A Namespace has one of them at
+// most.
 const (
 	DefaultTopologyModeAnnotation        = Domain + "default-topology-mode"
 	DefaultTopologyKeysAnnotation        = Domain + "default-topology-keys"
@@ -33,14 +34,15 @@ const (
 // ServiceProxyNameLabel hands a Service to the proxy of that name (KEP-2447).
 const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
-// IsHandledBy reports whether a Service with these labels is one of the proxy with that name. The proxy without a name, which is
-// "", has those without the label; a Service whose label is empty has no proxy.
+// IsHandledBy reports whether a Service with these labels is one of the proxy with that name. The proxy without a
+// name, which is "", has those without the label; a Service whose label is empty has no proxy.
 func IsHandledBy(labels map[string]string, proxyName string) bool {
 	named, labelled := labels[ServiceProxyNameLabel]
 	return named == proxyName && labelled == (proxyName != "")
 }
 
-// The annotations that turn Kubernetes' own topology aware routing on. The second one is deprecated, and counts all the same.
+// The annotations that turn Kubernetes' own topology aware routing on. The second one is deprecated, and counts all
+// the same.
 const (
 	TopologyModeAnnotation       = "service.kubernetes.io/topology-mode"
 	TopologyAwareHintsAnnotation = "service.kubernetes.io/topology-aware-hints"
@@ -71,8 +73,8 @@ func ModeOf(annotations map[string]string) ModeSetting {
 	return ModeSetting{}
 }
 
-// IsAuto reports whether the EndpointSlice controller computes hints. It knows these two spellings; every other value, whatever its
-// case and spaces, is treated as Disabled.
+// IsAuto reports whether the EndpointSlice controller computes hints. It knows these two spellings; every other value,
+// whatever its case and spaces, is treated as Disabled.
 func (m ModeSetting) IsAuto() bool {
 	return m.Annotation != "" && (m.Value == ModeAuto || m.Value == ModeAutoLower)
 }

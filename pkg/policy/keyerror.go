@@ -26,7 +26,8 @@ type KeyError struct {
 	Remedy   string // what to do about it
 }
 
-// maxQuoted is how much of an entry a message repeats. No label key has more characters: 253 of prefix, a slash, 63 of name.
+// maxQuoted is how much of an entry a message repeats. No label key has more characters: 253 of prefix, a slash, 63 of
+// name.
 const maxQuoted = 317
 
 // Error says what is wrong, where, and what to do.

@@ -13,8 +13,8 @@ const MaxKeys = 16
 
 // ParseKeys reads a comma-separated list of topology keys, the most preferred first. Spaces around a key mean nothing.
 //
-// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is a KeyErrors that
-// names every entry at fault.
+// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is a KeyErrors
+// that names every entry at fault.
 func ParseKeys(value string) ([]Key, error) {
 	if strings.TrimSpace(value) == "" {
 		return nil, KeyErrors{{

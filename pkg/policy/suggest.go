@@ -2,8 +2,8 @@ package policy
 
 import "strings"
 
-// Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a slip, or in what
-// stands before its last slash. Empty if nothing comes near. The first of several wins.
+// Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a
+// slip, or in what stands before its last slash. Empty if nothing comes near. The first of several wins.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -39,8 +39,8 @@ func lettersOf(word string) string {
 // nameOf is what follows the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
-// IsSlip reports whether two words differ in one place, by two letters at most: one left out, added, mistyped or two swapped. In
-// short words that is too much.
+// IsSlip reports whether two words differ in one place, by two letters at most: one left out, added, mistyped or two
+// swapped. In short words that is too much.
 func IsSlip(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {

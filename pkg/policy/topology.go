@@ -23,19 +23,20 @@ const (
 // Region is where zones are.
 const Region Key = "topology.kubernetes.io/region"
 
-// NeedsNode reports whether only an endpoint's Node knows its value of the key. An EndpointSlice answers Hostname and Zone, and
-// AnyNode asks nothing.
+// NeedsNode reports whether only an endpoint's Node knows its value of the key. An EndpointSlice answers Hostname and
+// Zone, and AnyNode asks nothing.
 func (k Key) NeedsNode() bool { return k != AnyNode && k != Hostname && k != Zone }
 
-// LocalConflict is why keys give way to externalTrafficPolicy: Local, and LocalRemedy what to do about it. The two contradict each
-// other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers no endpoint, and contradicts nothing.
+// LocalConflict is why keys give way to externalTrafficPolicy: Local, and LocalRemedy what to do about it. The two
+// contradict each other for every key but kubernetes.io/hostname, so KEP-536 forbids the pair. `*` alone prefers no
+// endpoint, and contradicts nothing.
 const (
 	LocalConflict = "may not be used with externalTrafficPolicy: Local"
 	LocalRemedy   = "set externalTrafficPolicy to Cluster, or remove the annotation"
 )
 
-// Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local on a
-// Service that is reachable from outside.
+// Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local
+// on a Service that is reachable from outside.
 //
 // An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for.
 func Parse(annotations map[string]string, externalTrafficLocal bool) Topology {

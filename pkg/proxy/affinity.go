@@ -10,12 +10,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// commitForgetting commits a batch, and in the same transaction forgets the clients which the affinity maps would still send to
-// an endpoint that is no longer used.
+// commitForgetting commits a batch, and in the same transaction forgets the clients which the affinity maps would
+// still send to an endpoint that is no longer used.
 //
-// Clients are forgotten one by one, so that all others keep their endpoint. A busy Service can make that fail: its clients come
-// and expire between the look into its map and the commit. Then its map is emptied instead, which needs nothing to be there.
-// It costs the clients of this one Service their endpoint, and other clients nothing.
+// Clients are forgotten one by one, so that all others keep their endpoint. A busy Service can make that fail: its
+// clients come and expire between the look into its map and the commit. Then its map is emptied instead, which needs
+// nothing to be there. It costs the clients of this one Service their endpoint, and other clients nothing.
 func (p *Proxy) commitForgetting(ctx context.Context, batch ruleset.Batch, affinities []ruleset.AffinityMap) error {
 	forget, err := p.staleClients(ctx, affinities)
 	if err == nil {
@@ -35,8 +35,9 @@ func (p *Proxy) commitForgetting(ctx context.Context, batch ruleset.Batch, affin
 
 // staleClients returns the batch that forgets single clients.
 //
-// Each is added before it is deleted, because it may expire before the commit, and deleting what is not there fails the whole
-// batch. Adding an identical element that is there does nothing. (Kernel 6.3 has an operation that does both.)
+// Each is added before it is deleted, because it may expire before the commit, and deleting what is not there fails
+// the whole batch. Adding an identical element that is there does nothing. (Kernel 6.3 has an operation that does
+// both.)
 func (p *Proxy) staleClients(ctx context.Context, affinities []ruleset.AffinityMap) (ruleset.Batch, error) {
 	var batch ruleset.Batch
 	for _, affinity := range affinities {

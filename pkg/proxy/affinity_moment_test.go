@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// TestNoBatchLeavesAClientWithAnEndpointThatLeft: an endpoint leaves the slots and the clients' memory in one transaction, so
-// that there is no moment at which a client is still sent to it.
+// TestNoBatchLeavesAClientWithAnEndpointThatLeft: an endpoint leaves the slots and the clients' memory in one
+// transaction, so that there is no moment at which a client is still sent to it.
 func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 	for name, restart := range map[string]bool{"a change": false, "a proxy that starts": true} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,9 @@ func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 	}
 }
 
-// TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether: a busy Service's clients come and go between the look into its map
-// and the commit. That costs them their endpoint, and must not fail the sync, which is that of all Services.
+// TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether: a busy Service's clients come and go between the look
+// into its map and the commit. That costs them their endpoint, and must not fail the sync, which is that of all
+// Services.
 func TestClientsThatCannotBeForgottenOneByOneAreForgottenTogether(t *testing.T) {
 	for name, fail := range map[string]func(*scriptedKernel){
 		"the map cannot be read":     func(k *scriptedKernel) { k.unreadable = errInjected },

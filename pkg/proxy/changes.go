@@ -15,8 +15,8 @@ func (c *Changes) add(change model.Change) {
 	c.EndpointSlices += len(change.Slices)
 }
 
-// triggers says of each slice that changed when the cause of that happened. Of several changes the oldest counts that no sync has
-// followed: it has waited longest, and failures that go on for days cost no more than one.
+// triggers says of each slice that changed when the cause of that happened. Of several changes the oldest counts that
+// no sync has followed: it has waited longest, and failures that go on for days cost no more than one.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
@@ -24,8 +24,8 @@ type trigger struct {
 	family model.Family
 }
 
-// note enters the slices with another stamp than in the cluster, which does not have the change yet. What a slice that is gone was
-// changed for never comes into force.
+// note enters the slices with another stamp than in the cluster, which does not have the change yet. What a slice that
+// is gone was changed for never comes into force.
 func (t triggers) note(cluster *model.Cluster, change model.Change) {
 	for name, slice := range change.Slices {
 		if slice == nil {

@@ -24,8 +24,8 @@ func everyKind(edits ...func(*model.Service)) *model.Service {
 	return service
 }
 
-// TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged, however many Services there are. A frontend has its own slots,
-// so that what an endpoint costs is proportional to the frontends of its Service and to nothing else.
+// TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged, however many Services there are. A frontend has
+// its own slots, so that what an endpoint costs is proportional to the frontends of its Service and to nothing else.
 func TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged(t *testing.T) {
 	name := everyKind().Name
 	replaced := sliceOf(name, 10)
@@ -61,7 +61,8 @@ func TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged(t *testin
 	checkCounts(t, steps)
 }
 
-// TestWhatBelongsToNoServiceWritesNoService: ranges of ClusterIPs are rules, addresses are elements where node ports are not on all.
+// TestWhatBelongsToNoServiceWritesNoService: ranges of ClusterIPs are rules, addresses are elements where node ports
+// are not on all.
 func TestWhatBelongsToNoServiceWritesNoService(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodePorts      model.NodePortAddresses

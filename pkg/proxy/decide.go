@@ -9,13 +9,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Reader is handed the decisions about Services: the same that the tables are made from. The proxy's own readers make rules, UDP flows,
-// health checks and reasons of them.
+// Reader is handed the decisions about Services: the same that the tables are made from. The proxy's own readers make
+// rules, UDP flows, health checks and reasons of them.
 type Reader interface {
-	// Read takes the decisions about a Service, one for each port and family, in place of those that it was handed before; none if the
-	// Service is gone. It is called once the kernel has taken them, by the goroutine that syncs, which waits for it. A complete sync
-	// hands over every Service anew. Of a Service that the kernel refuses nothing is handed over until it takes it. The decisions are
-	// shared: a reader must not change them.
+	// Read takes the decisions about a Service, one for each port and family, in place of those that it was handed
+	// before; none if the Service is gone. It is called once the kernel has taken them, by the goroutine that syncs,
+	// which waits for it. A complete sync hands over every Service anew. Of a Service that the kernel refuses nothing is
+	// handed over until it takes it. The decisions are shared: a reader must not change them.
 	Read(service model.ObjectName, decisions []selection.Decision)
 }
 
@@ -31,7 +31,8 @@ type decided struct {
 	conflicts []Conflict // at most MaxConflicts
 }
 
-// decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried again alone.
+// decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
+// again alone.
 func (p *Proxy) decide(names []model.ObjectName) decided {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
 		if p.refused[name] != nil && p.cluster.Service(name) == nil {

@@ -24,9 +24,9 @@ func (m moments) Failed(_ error, _ proxy.Report, started, ended time.Time, _ tim
 	m.failed <- []time.Time{started, ended}
 }
 
-// TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic clock, by which
-// the differences are computed that health and metrics show. The pauses between tries follow that clock anyway. A real jump cannot be made
-// here: the date is the whole machine's, and time namespaces leave it alone.
+// TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic
+// clock, by which the differences are computed that health and metrics show. The pauses between tries follow that
+// clock anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
 func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	failures := 0
 	kernel := &scriptedKernel{refuse: func(ruleset.Batch) error {

@@ -19,7 +19,8 @@ type witness struct {
 	status *status.Status
 
 	mutex sync.Mutex
-	// pending is since when a change waits for a successful sync, lastError why the newest sync failed; both zero after a success.
+	// pending is since when a change waits for a successful sync, lastError why the newest sync failed; both zero after a
+	// success.
 	pending   time.Time
 	lastError string
 	synced    bool

@@ -70,8 +70,8 @@ func (o *ordeal) step() {
 	o.convergesLike(o.t)
 }
 
-// mend syncs without faults. The first sync must succeed. What no Service uses any more may take a second one, if it was removed by a commit
-// that failed all the same.
+// mend syncs without faults. The first sync must succeed. What no Service uses any more may take a second one, if it
+// was removed by a commit that failed all the same.
 func (o *ordeal) mend() {
 	o.t.Helper()
 	var unswept error
@@ -154,9 +154,9 @@ func (o *ordeal) removal() []ruleset.Op {
 	return []ruleset.Op{of(ruleset.Delete, ruleset.ElementsObject{Set: set, Elements: slices.Values(one)})}
 }
 
-// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whoever takes something out of its tables, the first
-// sync after that mends what connections see. Meanwhile no endpoint is in force that no version of the cluster allowed, and as long as
-// nobody else changes the tables, whatever is drawn leads somewhere.
+// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whoever takes something out of its
+// tables, the first sync after that mends what connections see. Meanwhile no endpoint is in force that no version of
+// the cluster allowed, and as long as nobody else changes the tables, whatever is drawn leads somewhere.
 func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 	counts := map[string]int{}
 	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {
@@ -227,8 +227,8 @@ func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Cha
 	return p, conn
 }
 
-// TestARealCommitThatFailsLeavesTheTablesAsTheyAre, and the sync after it makes up for it: with the same connection if only the time was
-// over, with a new one if the sockets were closed.
+// TestARealCommitThatFailsLeavesTheTablesAsTheyAre, and the sync after it makes up for it: with the same connection if
+// only the time was over, with a new one if the sockets were closed.
 func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()
@@ -272,8 +272,8 @@ func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt: without a notification the proxy does not know that an element is
-// gone. It finds out when it changes that element, and then writes everything.
+// TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt: without a notification the proxy does not know that an
+// element is gone. It finds out when it changes that element, and then writes everything.
 func TestAnUnnoticedChangeIsRepairedByTheNextCommitThatFailsOnIt(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := synced(t, kernel)

@@ -65,8 +65,8 @@ func (v *versions) allow(kernel *memoryKernel) {
 	}
 }
 
-// expectBacked checks that whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and the class to a
-// chain.
+// expectBacked checks that whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
+// the class to a chain.
 func expectBacked(t testing.TB, kernel *memoryKernel) {
 	t.Helper()
 	for _, family := range model.Families {

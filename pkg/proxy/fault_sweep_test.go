@@ -25,8 +25,8 @@ func (k *unsureOfSweeps) Commit(ctx context.Context, batch ruleset.Batch) error 
 	return err
 }
 
-// TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint: what it was to remove is gone, so that it fails again. The tables are
-// not made anew for that, which would forget all clients.
+// TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint: what it was to remove is gone, so that it fails again.
+// The tables are not made anew for that, which would forget all clients.
 func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	kernel := &unsureOfSweeps{scriptedKernel: &scriptedKernel{}}
 	p := starting(kernel)

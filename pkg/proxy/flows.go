@@ -12,11 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Flows is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and SCTP notice
-// by themselves that an endpoint is gone; a UDP client would send to an endpoint that is gone for as long as it goes on.
+// Flows is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and
+// SCTP notice by themselves that an endpoint is gone; a UDP client would send to an endpoint that is gone for as long
+// as it goes on.
 type Flows interface {
-	// Note has the flows to UDP frontends looked at: soon those end that no endpoint may go on answering. It returns at once, for to look
-	// takes longer than a sync. What it gets for a frontend takes the place of what it got before.
+	// Note has the flows to UDP frontends looked at: soon those end that no endpoint may go on answering. It returns at
+	// once, for to look takes longer than a sync. What it gets for a frontend takes the place of what it got before.
 	Note(flows []selection.Flows, scope selection.Scope)
 }
 
@@ -60,8 +61,8 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 	}
 }
 
-// isServed reports whether an endpoint may answer flows. When that begins, a flow may be there without translation: its client has
-// been sending since before there was a frontend.
+// isServed reports whether an endpoint may answer flows. When that begins, a flow may be there without translation:
+// its client has been sending since before there was a frontend.
 func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
 
 // includes reports whether every endpoint that could answer flows still can.
@@ -91,8 +92,8 @@ func (u *udpFrontends) serveNodePorts(addrs []netip.Addr) {
 	}
 }
 
-// noteNamesakes adds the frontends with the number of a node port that changed. One of them may have an address on which node
-// ports are served, and its flows must not be taken for the node port's.
+// noteNamesakes adds the frontends with the number of a node port that changed. One of them may have an address on
+// which node ports are served, and its flows must not be taken for the node port's.
 func (u *udpFrontends) noteNamesakes() {
 	ports := map[uint16]bool{}
 	for frontend := range u.changed {
@@ -131,8 +132,8 @@ func (p *Proxy) noteFlows() {
 	p.flows.Note(changed, scope)
 }
 
-// recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel: their Services may have been
-// deleted meanwhile. A sync does not depend on it.
+// recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel: their Services may
+// have been deleted meanwhile. A sync does not depend on it.
 func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) error {
 	if p.synced {
 		return nil

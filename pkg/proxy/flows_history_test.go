@@ -46,7 +46,8 @@ func mayAnswer(of selection.Flows, place selection.Place) []netip.AddrPort {
 	return of.Outside
 }
 
-// begin opens every flow that may begin now: to each endpoint that may answer, and untranslated ones where there is no frontend.
+// begin opens every flow that may begin now: to each endpoint that may answer, and untranslated ones where there is no
+// frontend.
 func (o *openFlows) begin(permitted map[model.Frontend]selection.Flows) {
 	for _, place := range []selection.Place{selection.Inside, selection.Outside} {
 		for _, of := range permitted {
@@ -88,8 +89,8 @@ func permittedIn(s *story) map[model.Frontend]selection.Flows {
 	return permitted
 }
 
-// TestNoHistoryLeavesAStaleFlow: whatever happened, no flow outlives the right of its endpoint to answer it, and none stays
-// untranslated once an endpoint may answer. Proxies restart meanwhile.
+// TestNoHistoryLeavesAStaleFlow: whatever happened, no flow outlives the right of its endpoint to answer it, and none
+// stays untranslated once an endpoint may answer. Proxies restart meanwhile.
 func TestNoHistoryLeavesAStaleFlow(t *testing.T) {
 	ended := 0
 	for seed := range uint64(18) {

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// echoes is a namespace in which two endpoints answer UDP and TCP with their own name, all of it on loopback: the ClusterIP is
-// 127.0.96.1, the endpoints are 127.0.244.N.
+// echoes is a namespace in which two endpoints answer UDP and TCP with their own name, all of it on loopback: the
+// ClusterIP is 127.0.96.1, the endpoints are 127.0.244.N.
 type echoes struct {
 	t      *testing.T
 	kernel *realKernel
@@ -146,8 +146,8 @@ func (e *echoes) ask(conn net.Conn) string {
 	return string(buffer[:count])
 }
 
-// TestFlowsOfUDPEndAndConnectionsOfTCPStay, in the kernel and its conntrack: the endpoint leaves, or all do, or the Service does, while
-// the proxy runs or while none does.
+// TestFlowsOfUDPEndAndConnectionsOfTCPStay, in the kernel and its conntrack: the endpoint leaves, or all do, or the
+// Service does, while the proxy runs or while none does.
 func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(e *echoes) model.Change
@@ -189,7 +189,8 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	}
 }
 
-// TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets had no endpoint, and its flow was never translated.
+// TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered: its packets had no endpoint, and its flow was never
+// translated.
 func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	e := newEchoes(t)
 	p := proxy.New(self, onLoopback(), e.kernel, e)

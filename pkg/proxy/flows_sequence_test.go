@@ -47,7 +47,8 @@ func TestAFrontendMovesToAnotherServiceInTwoSyncs(t *testing.T) {
 	})
 }
 
-// TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt: before that they may go on, because their endpoint still serves new ones.
+// TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt: before that they may go on, because their endpoint still
+// serves new ones.
 func TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt(t *testing.T) {
 	kernel, flows := &scriptedKernel{}, &recordedFlows{}
 	p := proxy.New(self, bothFamilies, kernel, flows)

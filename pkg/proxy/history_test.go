@@ -64,8 +64,8 @@ func (s *story) convergesLike(t testing.TB) {
 	likeFreshStartOf(t, self, s.config, s.kernel, s.everything)
 }
 
-// TestAnyHistoryEndsLikeAFreshStart: after any sequence of changes, the kernel's state is that of a fresh start with the
-// final state.
+// TestAnyHistoryEndsLikeAFreshStart: after any sequence of changes, the kernel's state is that of a fresh start with
+// the final state.
 func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	for seed := range uint64(18) {
 		kernel := &memoryKernel{}
@@ -78,7 +78,8 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	}
 }
 
-// TestHistoriesConvergeThoughCommitsFail: commits that fail at random, before or after they are done, change nothing of that.
+// TestHistoriesConvergeThoughCommitsFail: commits that fail at random, before or after they are done, change nothing
+// of that.
 func TestHistoriesConvergeThoughCommitsFail(t *testing.T) {
 	for seed := range uint64(18) {
 		kernel, chance, failed := &memoryKernel{}, rand.New(rand.NewPCG(seed, 0)), 0

@@ -49,12 +49,12 @@ func (m *manifest) load(text []byte) model.Change {
 	return loaded.Change
 }
 
-// FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source accepts, the kernel
-// in memory takes, and what a Service that has nothing to do with it has stays. What it begins with goes to a real kernel in
-// TestEveryOddObjectReachesTheKernel.
+// FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source
+// accepts, the kernel in memory takes, and what a Service that has nothing to do with it has stays. What it begins
+// with goes to a real kernel in TestEveryOddObjectReachesTheKernel.
 //
-// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default of a minute for each that is worth keeping would leave
-// little time for new ones.
+// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default of a minute for each that is worth
+// keeping would leave little time for new ones.
 func FuzzObjectToElement(f *testing.F) {
 	names := oddNames()
 	for at, name := range names {
@@ -85,8 +85,9 @@ func FuzzObjectToElement(f *testing.F) {
 	})
 }
 
-// TestEveryOddObjectReachesTheKernel: what is odd about an object is settled before the kernel sees it, or is nothing to it. The kernel
-// is a real one, in each configuration another, which takes the oddities in turn, each alone and then with another one.
+// TestEveryOddObjectReachesTheKernel: what is odd about an object is settled before the kernel sees it, or is nothing
+// to it. The kernel is a real one, in each configuration another, which takes the oddities in turn, each alone and
+// then with another one.
 func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 	for at, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}

@@ -20,8 +20,8 @@ type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	// Objects returns what the family's table holds now.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
-	// Elements returns what a set holds now. It is asked for affinity maps, which are filled by the packet path, and once at the
-	// start for the frontends that an earlier proxy served.
+	// Elements returns what a set holds now. It is asked for affinity maps, which are filled by the packet path, and once
+	// at the start for the frontends that an earlier proxy served.
 	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
@@ -44,8 +44,9 @@ type Proxy struct {
 	mirror *ruleset.Mirror
 	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
 	dirty map[model.ObjectName]bool
-	// refused are the Services whose newest version the kernel does not take, unreported those of which there is something new to
-	// report. lastVersions are what the kernel took last of Services that were about to change when the mirror was given up.
+	// refused are the Services whose newest version the kernel does not take, unreported those of which there is
+	// something new to report. lastVersions are what the kernel took last of Services that were about to change when the
+	// mirror was given up.
 	refused      map[model.ObjectName]*refusal
 	unreported   map[model.ObjectName]bool
 	lastVersions map[model.ObjectName]ruleset.Service
@@ -63,8 +64,9 @@ type Proxy struct {
 	synced bool
 }
 
-// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in a row
-// it makes them anew: what is there may be what stands in the way. So it does after distrustAfter failed sweeps in a row.
+// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures
+// in a row it makes them anew: what is there may be what stands in the way. So it does after distrustAfter failed
+// sweeps in a row.
 const (
 	rebuildAfter  = 2
 	distrustAfter = 3
@@ -105,9 +107,9 @@ func (p *Proxy) Apply(change model.Change) {
 // Distrust makes the next Sync a complete one, because the kernel may hold something else than we put there.
 func (p *Proxy) Distrust() { p.forget() }
 
-// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force, the report says only
-// whether it would have been complete, and the caller tries again. A Service that the kernel refuses is no error: the report names
-// it, and the others are in force.
+// Sync makes the kernel agree with the cluster. After an error the rules that were in force stay in force, the report
+// says only whether it would have been complete, and the caller tries again. A Service that the kernel refuses is no
+// error: the report names it, and the others are in force.
 func (p *Proxy) Sync(ctx context.Context) (Report, error) {
 	for {
 		report, err := p.sync(ctx)
@@ -207,8 +209,8 @@ func (p *Proxy) found(ctx context.Context) (map[model.Family]ruleset.Objects, er
 	return found, nil
 }
 
-// commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan because it
-// refused Services.
+// commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan
+// because it refused Services.
 func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) error {
 	err := p.kernel.Commit(ctx, plan.Prepare)
 	prepared := err == nil && len(plan.Prepare.Ops) > 0
@@ -222,13 +224,14 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) e
 		}
 		return err
 	}
-	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of all.
+	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
+	// all.
 	p.dirty = map[model.ObjectName]bool{}
 	return nil
 }
 
-// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, tries refused Services again, sweeps,
-// and has flows looked at.
+// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, tries refused
+// Services again, sweeps, and has flows looked at.
 func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
 	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
 		p.forget()
@@ -245,12 +248,12 @@ func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (
 	return report, nil
 }
 
-// sweep removes what no Service owns any more. Kernels before 6.2 may call a chain busy for a moment after its last user went, so
-// that a failure is no reason to write everything again. If it goes on, what a stranger put into our tables may be the reason:
-// then they are made anew.
+// sweep removes what no Service owns any more. Kernels before 6.2 may call a chain busy for a moment after its last
+// user went, so that a failure is no reason to write everything again. If it goes on, what a stranger put into our
+// tables may be the reason: then they are made anew.
 //
-// If something is not there any more, an earlier sweep was done though it failed, or another process did it: the next sync asks what is
-// there. Clients keep their affinity then.
+// If something is not there any more, an earlier sweep was done though it failed, or another process did it: the next
+// sync asks what is there. Clients keep their affinity then.
 func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
 		if err := p.kernel.Commit(ctx, batch); err != nil {

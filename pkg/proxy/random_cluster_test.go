@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// history makes random changes of a small cluster: few names and addresses, so that objects meet, replace and share with each other.
+// history makes random changes of a small cluster: few names and addresses, so that objects meet, replace and share
+// with each other.
 type history struct {
 	random *rand.Rand
 }
@@ -49,7 +50,8 @@ func (h *history) single() model.Change {
 	}
 }
 
-// The addresses overlap on purpose: an external IP may be a node's own, another Service's ClusterIP, or its load balancer's.
+// The addresses overlap on purpose: an external IP may be a node's own, another Service's ClusterIP, or its load
+// balancer's.
 var (
 	nodeAddrs     = addrs("172.16.0.1", "172.16.0.2", "172.17.0.1", "2001:db8:172::1", "2001:db8:173::1")
 	externalAddrs = addrs("192.0.2.1", "192.0.2.2", "10.96.0.1", "172.16.0.1", "2001:db8::1", "fd00:96::1")

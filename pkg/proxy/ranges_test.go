@@ -20,8 +20,8 @@ func restricted(name string, number byte, first, count int) *model.Service {
 	return service
 }
 
-// TestManyRangesAreReplacedAtOnce, where one by one they would take the kernel the square of their number; few are changed as they
-// are. Both leave what a fresh start would.
+// TestManyRangesAreReplacedAtOnce, where one by one they would take the kernel the square of their number; few are
+// changed as they are. Both leave what a fresh start would.
 func TestManyRangesAreReplacedAtOnce(t *testing.T) {
 	kernel := newRealKernel(t)
 	p := starting(kernel)

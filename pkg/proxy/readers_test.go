@@ -23,8 +23,8 @@ func (c counter) Read(service model.ObjectName, decisions []selection.Decision) 
 	}
 }
 
-// TestDecisionsHaveSeveralReaders: one that only counts knows after any history what the rules know, restarts, failures and refusals
-// included.
+// TestDecisionsHaveSeveralReaders: one that only counts knows after any history what the rules know, restarts,
+// failures and refusals included.
 func TestDecisionsHaveSeveralReaders(t *testing.T) {
 	for seed := range uint64(6) {
 		kernel := &memoryKernel{}

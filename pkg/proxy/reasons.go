@@ -8,13 +8,14 @@ import (
 // PortReason is why a Service port has the endpoints that it has in one family.
 type PortReason struct {
 	Family model.Family
-	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the ClusterIP.
+	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the
+	// ClusterIP.
 	External bool
 	Code     selection.Code
 }
 
-// reasons counts the Service ports in force by reason, and knows what each Service counts for, so that a sync touches only the
-// counts of the Services that it decides.
+// reasons counts the Service ports in force by reason, and knows what each Service counts for, so that a sync touches
+// only the counts of the Services that it decides.
 type reasons struct {
 	byReason map[PortReason]*int
 	of       map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
@@ -56,7 +57,8 @@ func (r *reasons) counts() map[PortReason]int {
 	return counts
 }
 
-// reasonsOf returns the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for any.
+// reasonsOf returns the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for
+// any.
 func reasonsOf(decision selection.Decision) []PortReason {
 	internal, _ := decision.Selection.ClusterIP()
 	list := []PortReason{{Family: decision.Family, Code: internal.Reason.Code}}

@@ -25,7 +25,8 @@ func (r *recordedFlows) Note(flows []selection.Flows, scope selection.Scope) {
 	r.calls = append(r.calls, noted{flows, scope})
 }
 
-// take returns what was noted since the last call, a line for each frontend: who may answer those inside, and those outside.
+// take returns what was noted since the last call, a line for each frontend: who may answer those inside, and those
+// outside.
 func (r *recordedFlows) take() []string {
 	var lines []string
 	for _, call := range r.calls {
@@ -37,7 +38,8 @@ func (r *recordedFlows) take() []string {
 	return lines
 }
 
-// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], with who may answer clients outside after a | if those are others.
+// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], with who may answer clients outside after a | if those are
+// others.
 func flowsText(flows selection.Flows) string {
 	inside, outside := addrsText(flows.Inside), addrsText(flows.Outside)
 	if inside == outside {

@@ -17,9 +17,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Refused is a Service whose newest version the kernel does not take. All other Services go on changing. What the kernel took of it
-// before stays in force, as far as the Service still owns the frontends; it is tried again alone, after growing pauses and whenever
-// it changes.
+// Refused is a Service whose newest version the kernel does not take. All other Services go on changing. What the
+// kernel took of it before stays in force, as far as the Service still owns the frontends; it is tried again alone,
+// after growing pauses and whenever it changes.
 type Refused struct {
 	Service model.ObjectName
 	// Err names the operation, the object and the kernel's reason.
@@ -31,11 +31,12 @@ type Refused struct {
 	InForce bool
 }
 
-// manyRefused is how many Services may be refused in one sync before the tables themselves are suspected: a set that is full refuses
-// them all, and is made anew after rebuildAfter failures.
+// manyRefused is how many Services may be refused in one sync before the tables themselves are suspected: a set that
+// is full refuses them all, and is made anew after rebuildAfter failures.
 const manyRefused = 100
 
-// triesInASync is how many Services are tried again in one sync. The others wait for the next one; no other Service waits for them.
+// triesInASync is how many Services are tried again in one sync. The others wait for the next one; no other Service
+// waits for them.
 const triesInASync = 10
 
 // refusal is a Refused, and what of it is in force.
@@ -59,8 +60,8 @@ func (e *servicesRefused) Unwrap() error { return e.error }
 
 // blame returns the error of a commit, a *servicesRefused if the kernel refused what Services of the plan asked for.
 //
-// Unless the plan is for a complete sync, the reason may as well be that the tables are not as we believe. A complete sync finds
-// that out.
+// Unless the plan is for a complete sync, the reason may as well be that the tables are not as we believe. A complete
+// sync finds that out.
 func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 	refused, ok := errors.AsType[*ruleset.RefusedError](err)
 	if !ok || isShortage(err) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ERESTART) {
@@ -76,7 +77,8 @@ func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 	return &servicesRefused{err, owners}
 }
 
-// setAside has the Services that the kernel refused keep the version that it took last or, if that is what it refused, none.
+// setAside has the Services that the kernel refused keep the version that it took last or, if that is what it refused,
+// none.
 func (p *Proxy) setAside(refused *servicesRefused, now time.Time) {
 	for name, err := range refused.owners {
 		known := p.refused[name]
@@ -120,8 +122,8 @@ func (p *Proxy) forget() {
 	p.mirror = nil
 }
 
-// holding returns what stays in force of a Service that the kernel refuses: of what it took last, the frontends that the Service
-// still owns. Another one may own the rest by now.
+// holding returns what stays in force of a Service that the kernel refuses: of what it took last, the frontends that
+// the Service still owns. Another one may own the rest by now.
 func (p *Proxy) holding(r *refusal) ruleset.Service {
 	var ports []ruleset.Port
 	for _, port := range r.held.Ports {
@@ -150,13 +152,14 @@ func (d *decided) hold(p *Proxy, r *refusal) {
 	})
 }
 
-// tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or fails with it. An
-// error says nothing of them.
+// tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or
+// fails with it. An error says nothing of them.
 func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
 		decided := p.decideAnew([]model.ObjectName{name})
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
-		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come again.
+		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
+		// again.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
 		err := p.commitForgetting(ctx, both, plan.Left)
 		if err == nil {
@@ -176,7 +179,8 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	return nil
 }
 
-// due returns the Services to try again now: those whose pause is over and those that changed, the one that waits longest first.
+// due returns the Services to try again now: those whose pause is over and those that changed, the one that waits
+// longest first.
 func (p *Proxy) due(now time.Time) []model.ObjectName {
 	var due []*refusal
 	for _, r := range p.refused {
@@ -221,14 +225,14 @@ func (p *Proxy) reportRefused(report *Report) {
 	p.unreported = map[model.ObjectName]bool{}
 }
 
-// shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is none of them: it says
-// that a set is full, which another program made too small.
+// shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is none of
+// them: it says that a set is full, which another program made too small.
 var shortages = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 }
 
-// isShortage reports whether a failure says nothing of what is in the kernel. To make the tables anew would not help then, and cost
-// every client its affinity.
+// isShortage reports whether a failure says nothing of what is in the kernel. To make the tables anew would not help
+// then, and cost every client its affinity.
 func isShortage(err error) bool {
 	return slices.ContainsFunc(shortages, func(shortage error) bool { return errors.Is(err, shortage) })
 }

@@ -195,7 +195,8 @@ func namesOf(refused []proxy.Refused) []model.ObjectName {
 	return names
 }
 
-// pick returns a random thing of each kind: of each set an element, and of each kind of chain and set that Services have one.
+// pick returns a random thing of each kind: of each set an element, and of each kind of chain and set that Services
+// have one.
 func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
 	t.Helper()
 	kinds := map[string][]thing{}
@@ -238,9 +239,9 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 	return all
 }
 
-// TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther: among 1,000 Services one thing of each kind is refused, picked at random,
-// and two things at once. All other Services are served as if the refused one did not exist, and go on changing; when the kernel takes
-// it, nothing is left of the trouble.
+// TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther: among 1,000 Services one thing of each kind is refused,
+// picked at random, and two things at once. All other Services are served as if the refused one did not exist, and go
+// on changing; when the kernel takes it, nothing is left of the trouble.
 func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 	everything := motley(1000)
 	owners := ownersOf(t, everything)
@@ -338,7 +339,8 @@ func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thi
 	}}
 }
 
-// TestTheLastGoodVersionStaysInForce while the kernel refuses a newer one, as far as the Service still owns its frontends.
+// TestTheLastGoodVersionStaysInForce while the kernel refuses a newer one, as far as the Service still owns its
+// frontends.
 func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
 	for title, test := range map[string]struct {
@@ -457,7 +459,8 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	})
 }
 
-// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses what is new in it.
+// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses what is new
+// in it.
 func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 	everything := motley(300)
 	kernel := &pickyKernel{refused: map[thing]bool{}}
@@ -488,8 +491,8 @@ func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return k.memory.Commit(ctx, batch)
 }
 
-// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a range inside another one that begins with it, and a name
-// that is too long. Package source lets neither through.
+// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a range inside another one that begins
+// with it, and a name that is too long. Package source lets neither through.
 func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
 	kernel := strictKernel{newRealKernel(t)}
 	everything := manyServices(50, 3)

@@ -16,27 +16,29 @@ type Report struct {
 	Total    int // in force
 	// Ports are the Service ports in force, by family.
 	Ports map[model.Family]int
-	// Reasons counts the Service ports in force by why they have the endpoints that they have. A reason that no port has any more
-	// stays, with zero.
+	// Reasons counts the Service ports in force by why they have the endpoints that they have. A reason that no port has
+	// any more stays, with zero.
 	Reasons map[PortReason]int
-	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force, as far as
-	// the slices say.
+	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force,
+	// as far as the slices say.
 	Triggered map[model.Family][]time.Time
 	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
-	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the first sync.
+	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the
+	// first sync.
 	Unrecalled error
 	// Contested is the number of frontends that several Services want.
 	Contested int
-	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of them.
+	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of
+	// them.
 	Conflicts []Conflict
-	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name; NoLongerRefused those that
-	// it took now, or that are gone. RefusedTotal is the number of all that it does not take.
+	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
+	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
 	Refused         []Refused
 	NoLongerRefused []model.ObjectName
 	RefusedTotal    int
-	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before. Surroundings have
-	// the addresses on which they ask.
+	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before.
+	// Surroundings have the addresses on which they ask.
 	HealthChecks map[model.ObjectName]selection.HealthCheck
 	Surroundings ruleset.Surroundings
 	// Added and Deleted count the elements that were written, without those of clients that were forgotten.
@@ -85,8 +87,8 @@ type Conflict struct {
 	Total int
 }
 
-// The bounds of what a report says of conflicts. Any owner may write any external IP into any number of Services, and a
-// report becomes Events and lines of the log.
+// The bounds of what a report says of conflicts. Any owner may write any external IP into any number of Services, and
+// a report becomes Events and lines of the log.
 const (
 	MaxConflicts     = 100
 	MaxLostFrontends = 10

@@ -18,7 +18,8 @@ import (
 // moment returns a stamp of an EndpointSlice, n seconds into a story.
 func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
 
-// stamped returns the change of a Service's slice to so many endpoints, caused n seconds into the story; with zero it says not when.
+// stamped returns the change of a Service's slice to so many endpoints, caused n seconds into the story; with zero it
+// says not when.
 func stamped(name string, endpoints, n int) model.Change {
 	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
 	if n > 0 {
@@ -68,7 +69,8 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 	}
 }
 
-// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only what was dirty has been counted again.
+// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only what was dirty has been counted
+// again.
 func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
 	const internal, external = false, true
 	reason := func(isExternal bool, code selection.Code) proxy.PortReason {

@@ -14,8 +14,8 @@ type Observer interface {
 	Queued(changes Changes, at time.Time)
 	// Synced is called after each sync that the kernel accepted. Everything that was queued is in force then.
 	Synced(report Report, started, ended time.Time)
-	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete, and with the
-	// time until the next try.
+	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete,
+	// and with the time until the next try.
 	Failed(err error, report Report, started, ended time.Time, retryIn time.Duration)
 }
 
@@ -25,18 +25,19 @@ const retryMin = 100 * time.Millisecond
 // DefaultRetryMax is kube-proxy's sync period.
 const DefaultRetryMax = 30 * time.Second
 
-// syncInterval is the least time between the beginnings of two syncs for the sake of changes. A lone change never waits for it. Of a
-// steady stream it makes few syncs, each of many changes, for much of what a sync costs is the same however little it changes: at 100
-// changes a second 40 ms cost 6 % less processor time than 30, and 50 no less than 40.
+// syncInterval is the least time between the beginnings of two syncs for the sake of changes. A lone change never
+// waits for it. Of a steady stream it makes few syncs, each of many changes, for much of what a sync costs is the same
+// however little it changes: at 100 changes a second 40 ms cost 6 % less processor time than 30, and 50 no less than
+// 40.
 const syncInterval = 40 * time.Millisecond
 
-// Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, while a sync is under
-// way, or within syncInterval of its beginning, is synced together. The first sync waits for the first change, which must be the
-// complete state.
+// Run syncs whenever the cluster changes or the tables were disturbed, until ctx ends. What arrives together, while a
+// sync is under way, or within syncInterval of its beginning, is synced together. The first sync waits for the first
+// change, which must be the complete state.
 //
-// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait for it. A Service
-// that the kernel refuses is tried again in the same way, and nothing waits for it.
-// Neither channel may be closed.
+// A failed sync is tried again, later each time, or when the tables are disturbed; changes that arrive meanwhile wait
+// for it. A Service that the kernel refuses is tried again in the same way, and nothing waits for it. Neither channel
+// may be closed.
 func (p *Proxy) Run(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, observer Observer) {
 	select {
 	case <-ctx.Done():
@@ -90,8 +91,8 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 
 func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetryMax) }
 
-// wait returns when it is time to sync again, or false when ctx has ended. A disturbance does not wait: after a failure, what stood in
-// the way may be gone with it.
+// wait returns when it is time to sync again, or false when ctx has ended. A disturbance does not wait: after a
+// failure, what stood in the way may be gone with it.
 func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next pause) bool {
 	var again <-chan time.Time
 	if next.after > 0 {

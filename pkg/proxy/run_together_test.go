@@ -20,7 +20,8 @@ func TestALoneChangeIsSyncedAtOnce(t *testing.T) {
 	})
 }
 
-// TestASteadyStreamOfChangesIsSyncedOnceAnInterval, and whatever comes while others wait does not make them wait longer.
+// TestASteadyStreamOfChangesIsSyncedOnceAnInterval, and whatever comes while others wait does not make them wait
+// longer.
 func TestASteadyStreamOfChangesIsSyncedOnceAnInterval(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		everything := manyServices(3, 2)
@@ -65,8 +66,8 @@ func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 	})
 }
 
-// TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is looked at first. Chance decides that,
-// so there are many rounds.
+// TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync, whichever of the two is looked at first. Chance
+// decides that, so there are many rounds.
 func TestAChangeAndADisturbanceThatArriveTogetherAreOneCompleteSync(t *testing.T) {
 	running(t, func(t *testing.T, r *run) {
 		r.kernel.slow = time.Second

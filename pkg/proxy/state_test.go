@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// state is what a family's table holds, but for the order of slots, which depends on what came before and means nothing to traffic.
+// state is what a family's table holds, but for the order of slots, which depends on what came before and means
+// nothing to traffic.
 type state struct {
 	Objects  ruleset.Objects
 	Elements map[string][]ruleset.Element
@@ -44,7 +45,8 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 	return result
 }
 
-// slotsOf returns the endpoints of each load-balancing table. Its slots must have no hole: a draw would find nothing there.
+// slotsOf returns the endpoints of each load-balancing table. Its slots must have no hole: a draw would find nothing
+// there.
 func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]netip.AddrPort {
 	t.Helper()
 	tables := map[ruleset.Tuple][]netip.AddrPort{}

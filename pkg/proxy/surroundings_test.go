@@ -37,7 +37,8 @@ func TestContestedFrontendsAreCounted(t *testing.T) {
 	}
 }
 
-// TestThePodsRangesOfTheNodeObjectAreWrittenOnce: they stand in rules, so that everything is written; a failure changes nothing of that.
+// TestThePodsRangesOfTheNodeObjectAreWrittenOnce: they stand in rules, so that everything is written; a failure
+// changes nothing of that.
 func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 	config := ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{PodCIDRs: true}}
 	node := func(ranges ...string) model.Change {

@@ -8,7 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Exclusions returns the endpoints that neither choice contains, in the order of the decision's endpoints, each with the reason.
+// Exclusions returns the endpoints that neither choice contains, in the order of the decision's endpoints, each with
+// the reason.
 func (d Decision) Exclusions() []Exclusion {
 	chosen := map[netip.AddrPort]bool{}
 	for _, endpoint := range d.Selection.Cluster.Endpoints {
@@ -28,8 +29,8 @@ func (d Decision) Exclusions() []Exclusion {
 	return exclusions
 }
 
-// whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each policy
-// has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
+// whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
+// policy has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
 func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint) Reason {
 	reason, endpointPhase := s.Cluster.Reason, phaseOf(endpoint)
 	switch {

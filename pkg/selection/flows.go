@@ -8,11 +8,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Flows says which endpoints may go on answering the flows that one frontend has already. Both lists are empty if none may: the
-// Service has lost its last endpoint, or the frontend.
+// Flows says which endpoints may go on answering the flows that one frontend has already. Both lists are empty if none
+// may: the Service has lost its last endpoint, or the frontend.
 //
-// It is wider than a Choice. A flow keeps its endpoint as long as that one serves, be it terminating, and as long as the
-// Service's policies and topology keys allow its place at all; that a nearer tier has come up is no reason to break it.
+// It is wider than a Choice. A flow keeps its endpoint as long as that one serves, be it terminating, and as long as
+// the Service's policies and topology keys allow its place at all; that a nearer tier has come up is no reason to
+// break it.
 type Flows struct {
 	Frontend model.Frontend
 	Inside   []netip.AddrPort // may answer the pods and this node

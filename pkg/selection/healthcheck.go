@@ -10,8 +10,9 @@ import (
 // spec.healthCheckNodePort).
 type HealthCheck struct {
 	Port uint16
-	// Endpoints are the Service's families, each with the number of addresses on this node that have a ready endpoint of any
-	// port. Endpoints that terminate do not count, even while they still serve: the load balancer shall send nothing new.
+	// Endpoints are the Service's families, each with the number of addresses on this node that have a ready endpoint of
+	// any port. Endpoints that terminate do not count, even while they still serve: the load balancer shall send nothing
+	// new.
 	Endpoints map[model.Family]int
 }
 

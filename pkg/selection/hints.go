@@ -8,9 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones, and each
-// kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service could have
-// endpoints here and nowhere else, or none here at all.
+// selectByHints follows the EndpointSlices' hints exactly as kube-proxy 1.37 does: hints for nodes, then for zones,
+// and each kind only if every ready endpoint has one and some of them names this node or its zone. Otherwise a Service
+// could have endpoints here and nowhere else, or none here at all.
 func selectByHints(endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	// A node without the label is in the zone "", as in kube-proxy. The API accepts hints for that zone.
 	node, zone := viewpoint.Node.Name, viewpoint.Node.Labels[string(policy.Zone)]

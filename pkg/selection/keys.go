@@ -5,8 +5,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those that
-// serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
+// selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those
+// that serve while terminating. So kubernetes.io/hostname alone behaves as a Local policy does.
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
@@ -56,8 +56,8 @@ func (v Viewpoint) mismatch(last policy.Key) Reason {
 	return Reason{Code: NoTopologyMatch, Key: string(last), Value: value}
 }
 
-// ownValue returns this node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key matches
-// where both labels are present and equal.
+// ownValue returns this node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key
+// matches where both labels are present and equal.
 func (v Viewpoint) ownValue(key policy.Key) (value string, carried bool) {
 	switch key {
 	case policy.AnyNode:
@@ -78,8 +78,8 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 	return known && value == own
 }
 
-// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need no Node
-// (policy.Key.NeedsNode); where it does not name the zone, a Node that is known anyway does.
+// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
+// no Node (policy.Key.NeedsNode); where it does not name the zone, a Node that is known anyway does.
 func (v Viewpoint) valueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:

@@ -10,8 +10,8 @@ const (
 	externalTrafficPolicy = "externalTrafficPolicy"
 )
 
-// selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter than
-// either. Whether terminating endpoints are needed is decided for this node alone.
+// selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter
+// than either. Whether terminating endpoints are needed is decided for this node alone.
 func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint Viewpoint) *Choice {
 	ready := pickOnNode(endpoints, phaseReady, viewpoint)
 	if len(ready) > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, written as its description reads and
-// not as this package does it.
+// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, written as its description
+// reads and not as this package does it.
 func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })
 	terminating := where(endpoints, func(e model.PortEndpoint) bool { return !e.Ready && e.Serving && e.Terminating })
@@ -33,7 +33,8 @@ func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	return got
 }
 
-// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to matter: an address of the family, or a node port.
+// dialledFromOutside is kube-proxy's condition for externalTrafficPolicy to matter: an address of the family, or a
+// node port.
 func (w *world) dialledFromOutside() bool {
 	isIPv4 := func(addr netip.Addr) bool { return addr.Is4() }
 	return w.port.NodePort > 0 || slices.ContainsFunc(slices.Concat(w.service.ExternalIPs, w.service.LoadBalancerIPs), isIPv4)

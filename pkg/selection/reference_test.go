@@ -27,8 +27,8 @@ func viewOf(selection Selection) view {
 	return got
 }
 
-// These are the cases that kube-proxy v1.37 asserts in its topology tests. The node is node-1 in zone a unless a case says
-// otherwise.
+// These are the cases that kube-proxy v1.37 asserts in its topology tests. The node is node-1 in zone a unless a case
+// says otherwise.
 func TestKubeProxysReferenceCases(t *testing.T) {
 	internal, outside := model.Service{InternalTrafficLocal: true}, model.Service{ExternalTrafficLocal: true}
 	both := model.Service{InternalTrafficLocal: true, ExternalTrafficLocal: true}

@@ -24,8 +24,8 @@ func routesOf(selection Selection) routes {
 	}
 }
 
-// Each row of kube-proxy's table of which endpoints serve which connections: C is the cluster choice and L the local one. A
-// port without external frontends has no connections in the last two columns.
+// Each row of kube-proxy's table of which endpoints serve which connections: C is the cluster choice and L the local
+// one. A port without external frontends has no connections in the last two columns.
 func TestWhichChoiceServesWhichConnections(t *testing.T) {
 	const no = ""
 	tests := map[string]struct {

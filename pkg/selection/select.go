@@ -6,11 +6,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in one family, as
-// model.Endpoints joins them: no two have the same address and port. The port is external if it has a frontend that
-// externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
+// Select decides which of a Service port's endpoints this node uses. The endpoints are those of the port in one
+// family, as model.Endpoints joins them: no two have the same address and port. The port is external if it has a
+// frontend that externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
-// It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a choice.
+// It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a
+// choice.
 func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
 	selection := Selection{
 		Cluster:       Choice{Reason: Reason{Code: ClusterNotUsed}},
@@ -30,8 +31,8 @@ func Select(service *model.Service, external bool, endpoints []model.PortEndpoin
 	return selection
 }
 
-// selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own words, hints
-// are a controller's.
+// selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own
+// words, hints are a controller's.
 func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	if len(service.Topology.Keys) > 0 {
 		return selectByKeys(service.Topology.Keys, endpoints, viewpoint)
@@ -39,8 +40,8 @@ func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return selectByHints(endpoints, viewpoint)
 }
 
-// phase is a group of endpoints that is tried as a whole before the next one. Terminating endpoints that still serve are
-// better than none (KEP-1669), and never used beside ready ones.
+// phase is a group of endpoints that is tried as a whole before the next one. Terminating endpoints that still serve
+// are better than none (KEP-1669), and never used beside ready ones.
 type phase uint8
 
 const (
@@ -49,8 +50,8 @@ const (
 	phaseNever
 )
 
-// phaseOf returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one that
-// terminates, is ready because its slice says so.
+// phaseOf returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one
+// that terminates, is ready because its slice says so.
 func phaseOf(endpoint *model.PortEndpoint) phase {
 	switch {
 	case endpoint.Ready:

@@ -23,8 +23,8 @@ func viewFromSelf(cluster *model.Cluster) Viewpoint {
 type Selection struct {
 	// Cluster is where traffic goes that no policy keeps on this node.
 	Cluster Choice
-	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without such a
-	// policy. If both do, its reason names the internal one.
+	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without
+	// such a policy. If both do, its reason names the internal one.
 	Local *Choice
 	// Anywhere reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
 	Anywhere bool
@@ -34,8 +34,9 @@ type Selection struct {
 
 // Choice is a set of endpoints, the tier they form, and the reason.
 type Choice struct {
-	// Endpoints are in the order in which they were given, each once for every part of the connections that it gets: one that is
-	// there twice gets twice as many as one that is there once. They may be the given slice itself: do not write to them.
+	// Endpoints are in the order in which they were given, each once for every part of the connections that it gets: one
+	// that is there twice gets twice as many as one that is there once. They may be the given slice itself: do not write
+	// to them.
 	Endpoints []model.PortEndpoint
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
 	// are no endpoints.
@@ -69,8 +70,8 @@ const (
 
 // ClusterIP returns the choice that serves connections to the ClusterIP, and what happens to them.
 //
-// Topology keys that match nothing refuse, although endpoints exist elsewhere: the Service's owner asked for no endpoint
-// here, and a client should learn it at once. Only a Local policy drops.
+// Topology keys that match nothing refuse, although endpoints exist elsewhere: the Service's owner asked for no
+// endpoint here, and a client should learn it at once. Only a Local policy drops.
 func (s Selection) ClusterIP() (Choice, Outcome) {
 	if s.internalLocal {
 		return s.serveLocal(internalTrafficPolicy)
@@ -78,8 +79,8 @@ func (s Selection) ClusterIP() (Choice, Outcome) {
 	return s.serveCluster()
 }
 
-// External returns the choice that serves connections to every other frontend, and what happens to them, if the client is
-// neither a pod nor this node. It means something only for a port that has such a frontend.
+// External returns the choice that serves connections to every other frontend, and what happens to them, if the client
+// is neither a pod nor this node. It means something only for a port that has such a frontend.
 func (s Selection) External() (Choice, Outcome) {
 	if s.externalLocal {
 		return s.serveLocal(externalTrafficPolicy)
@@ -87,8 +88,8 @@ func (s Selection) External() (Choice, Outcome) {
 	return s.serveCluster()
 }
 
-// ShortCircuit is External for the pods and this node: they are inside already, so that no policy keeps their connections on
-// this node, as if a load balancer had chosen any node for them.
+// ShortCircuit is External for the pods and this node: they are inside already, so that no policy keeps their
+// connections on this node, as if a load balancer had chosen any node for them.
 func (s Selection) ShortCircuit() (Choice, Outcome) { return s.serveCluster() }
 
 func (s Selection) serveCluster() (Choice, Outcome) {
@@ -98,7 +99,8 @@ func (s Selection) serveCluster() (Choice, Outcome) {
 	return s.Cluster, Refuse
 }
 
-// serveLocal is the local choice, named after the policy that asks for it here: both may, and they choose the same endpoints.
+// serveLocal is the local choice, named after the policy that asks for it here: both may, and they choose the same
+// endpoints.
 func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
 	choice := *s.Local
 	if choice.Reason.Key != "" { // A Service without usable endpoints has none whatever the policies say.

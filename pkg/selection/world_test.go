@@ -70,7 +70,8 @@ func newWorld(bytes []byte) *world {
 	return w
 }
 
-// worldFrontends gives the port frontends of every kind, or some, or none. Those of the other family make no difference.
+// worldFrontends gives the port frontends of every kind, or some, or none. Those of the other family make no
+// difference.
 func worldFrontends(dice *dice, w *world) {
 	if dice.oneIn(4) {
 		w.port.NodePort = 30080

@@ -1,14 +1,15 @@
-// Package daemons measures whole service proxies against a real API server, each on a node of its own: from the write of an
-// EndpointSlice to the first packet on the new path, and what the daemon costs, idle and under a steady stream of changes. The
-// peer is kube-proxy in nftables mode, of the version that the lab builds, on the same cluster in the same run.
+// Package daemons measures whole service proxies against a real API server, each on a node of its own: from the write
+// of an EndpointSlice to the first packet on the new path, and what the daemon costs, idle and under a steady stream
+// of changes. The peer is kube-proxy in nftables mode, of the version that the lab builds, on the same cluster in the
+// same run.
 //
 //	  etcd, kube-apiserver            vicinity            kube-proxy             far
 //	172.30.0.201 ───────── switch ──── node ─────────────── node ─────────────── node
 //	                                    └─ client            └─ client            ├─ old
 //	                                                                              └─ new
 //
-// Only one of the two proxies runs at a time: the machine is small. Times of one machine say little about another; what compares
-// is the ratio. It needs root, and nft for kube-proxy.
+// Only one of the two proxies runs at a time: the machine is small. Times of one machine say little about another;
+// what compares is the ratio. It needs root, and nft for kube-proxy.
 package daemons_test
 
 import (

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// cost is what a daemon used while it was watched, with the programs that it ran and that have ended: kube-proxy runs nft.
+// cost is what a daemon used while it was watched, with the programs that it ran and that have ended: kube-proxy runs
+// nft.
 type cost struct {
 	processor time.Duration
 	over      time.Duration

@@ -29,7 +29,8 @@ const (
 	healthAddress = "127.0.0.1:10256"
 	// patience is for a peer that takes half a minute for its first sync, on a busy machine.
 	patience = 5 * time.Minute
-	// dialPatience is for one connection. A SYN that nobody took is sent again after a second, and so is a new one sooner.
+	// dialPatience is for one connection. A SYN that nobody took is sent again after a second, and so is a new one
+	// sooner.
 	dialPatience = 100 * time.Millisecond
 )
 
@@ -61,7 +62,8 @@ func startKubeProxy(b *testing.B, s *town) *daemon {
 	})
 }
 
-// start starts a proxy on a node of its own, with the rights of one that may read everything, and waits until it serves.
+// start starts a proxy on a node of its own, with the rights of one that may read everything, and waits until it
+// serves.
 func (s *town) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
 	b.Helper()
 	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}

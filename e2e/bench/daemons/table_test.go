@@ -13,7 +13,8 @@ import (
 type row struct {
 	daemon   string
 	services int
-	// ready is from the start of the program to the first connection through a Service, quiet how long it worked on after that.
+	// ready is from the start of the program to the first connection through a Service, quiet how long it worked on after
+	// that.
 	ready, quiet time.Duration
 	idleMemory   int64
 	idle, loaded cost

@@ -21,9 +21,9 @@ const (
 // In a process with asWatchman in its environment the program keeps the processors awake.
 const asWatchman = "VICINITY_BENCH_WATCHMAN"
 
-// occupyProcessors keeps each processor busy with a thread that runs only while nothing else wants to (SCHED_IDLE, sched(7)), so that
-// none halts: what idle=poll does, for as long as the process lives. It has to be a process of its own: the collector of the clients
-// would wait for such a thread. It returns only if it fails.
+// occupyProcessors keeps each processor busy with a thread that runs only while nothing else wants to (SCHED_IDLE,
+// sched(7)), so that none halts: what idle=poll does, for as long as the process lives. It has to be a process of its
+// own: the collector of the clients would wait for such a thread. It returns only if it fails.
 func occupyProcessors() error {
 	var ours unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &ours); err != nil {

@@ -1,13 +1,13 @@
-// Package webhook measures the whole webhook, as a process of its own, over TLS on loopback: what a review costs it, how long reviews
-// take that come at a steady rate, and what stays in its memory.
+// Package webhook measures the whole webhook, as a process of its own, over TLS on loopback: what a review costs it,
+// how long reviews take that come at a steady rate, and what stays in its memory.
 //
 //	this process                          webhook run ── kube-apiserver ── etcd
 //	   connections that are kept ── TLS ──┤
 //	                                      floor: a server of net/http that reads each body and answers the same
 //
-// The floor is what TLS and HTTP cost in Go, whatever is answered. Both take turns in the same run, because times of one machine say
-// little about another, and little about the same one while it does something else. What a review costs is the processor time of the
-// server alone: the clients run beside it and have their own.
+// The floor is what TLS and HTTP cost in Go, whatever is answered. Both take turns in the same run, because times of
+// one machine say little about another, and little about the same one while it does something else. What a review
+// costs is the processor time of the server alone: the clients run beside it and have their own.
 package webhook_test
 
 import (
@@ -24,15 +24,15 @@ const (
 )
 
 const (
-	// connections are as many as an API server's client keeps to a host that idles (MaxIdleConnsPerHost in k8s.io/apiserver's webhook
-	// clients).
+	// connections are as many as an API server's client keeps to a host that idles (MaxIdleConnsPerHost in
+	// k8s.io/apiserver's webhook clients).
 	connections   = 25
 	ratePerSecond = 1000
 
 	warmUp    = 2000 // reviews of each server before anything is measured
 	saturated = 3 * time.Second
-	// rounds are of each server in turn, at the steady rate: many and short, so that some of both are left alone by whatever else the
-	// machine does. Processors may halt in one half of them, and are kept awake in the other.
+	// rounds are of each server in turn, at the steady rate: many and short, so that some of both are left alone by
+	// whatever else the machine does. Processors may halt in one half of them, and are kept awake in the other.
 	rounds     = 20
 	roundTakes = 3 * time.Second
 )

@@ -119,8 +119,8 @@ func (s *webhook) saturate(t testing.TB, kind kind) cost {
 // steady is what reviews took that came at a steady rate.
 type steady struct {
 	cost
-	// times are from the moment at which a review was due to its answer, whenever it was sent: if the server, or this process, held
-	// one up, those behind it have waited too. late is that part of them which is from due to sent.
+	// times are from the moment at which a review was due to its answer, whenever it was sent: if the server, or this
+	// process, held one up, those behind it have waited too. late is that part of them which is from due to sent.
 	times, late []time.Duration
 }
 
@@ -154,8 +154,8 @@ type due struct {
 	at     time.Time
 }
 
-// keepSchedule says of each review when it is due, and fills the channel. It has a thread of its own that the kernel wakes: timers of Go
-// may be late by a millisecond, which is as long as the network poller sleeps at least.
+// keepSchedule says of each review when it is due, and fills the channel. It has a thread of its own that the kernel
+// wakes: timers of Go may be late by a millisecond, which is as long as the network poller sleeps at least.
 func keepSchedule(from time.Time, into chan<- due) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

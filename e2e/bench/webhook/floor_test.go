@@ -21,7 +21,8 @@ const (
 const constant = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002",` +
 	`"allowed":true,"auditAnnotations":{"default":"none; source: service"}}}`
 
-// serveFloor answers every request with the same, with the webhook's settings of TLS and HTTP. It returns only if it fails.
+// serveFloor answers every request with the same, with the webhook's settings of TLS and HTTP. It returns only if it
+// fails.
 func serveFloor(address, certificate, key string) error {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {

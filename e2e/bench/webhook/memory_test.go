@@ -32,8 +32,8 @@ func (s *webhook) remember(t testing.TB) remembered {
 // collections is how many are looked at to know what is live: one may be in the middle of a review.
 const collections = 5
 
-// live is how much of the heap is in use when nothing is asked: the least that some collections in a row have found. Small reviews, one
-// at a time, make them happen.
+// live is how much of the heap is in use when nothing is asked: the least that some collections in a row have found.
+// Small reviews, one at a time, make them happen.
 func (s *webhook) live(t testing.TB) (least int64) {
 	t.Helper()
 	c, small := s.dial(t), kinds(t)[0]
@@ -82,8 +82,8 @@ const (
 	podGarbage = "GOMEMLIMIT=200MiB"
 )
 
-// flood is a review of a Service with as many labels as have room in an object, and each of them is wrong; so are others in the old one
-// if it is an update.
+// flood is a review of a Service with as many labels as have room in an object, and each of them is wrong; so are
+// others in the old one if it is an update.
 func flood(t testing.TB, operation admissionv1.Operation) review {
 	t.Helper()
 	var old []byte

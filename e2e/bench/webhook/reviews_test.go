@@ -79,8 +79,8 @@ func kinds(t testing.TB) []kind {
 	}
 }
 
-// shares are how many there are of each kind among twenty reviews. Large ones are measured by themselves: a Service of 100 kB takes
-// ten times as long as any other, and hardly any cluster has one.
+// shares are how many there are of each kind among twenty reviews. Large ones are measured by themselves: a Service of
+// 100 kB takes ten times as long as any other, and hardly any cluster has one.
 var shares = map[string]int{"default": 6, "allow": 4, "update": 6, "warn": 2, "deny": 2}
 
 // mix is of all kinds, one after the other as long as there are any left of a kind.
@@ -120,7 +120,8 @@ func newReview(t testing.TB, path string, operation admissionv1.Operation, now, 
 	return review{request: append([]byte(head), body...), size: len(body), answer: answer}
 }
 
-// service is a Service that was applied with kubectl, as an API server hands it on: with its defaults, and its field managers.
+// service is a Service that was applied with kubectl, as an API server hands it on: with its defaults, and its field
+// managers.
 func service(t testing.TB, ports int, annotations map[string]string) []byte {
 	t.Helper()
 	made := &corev1.Service{

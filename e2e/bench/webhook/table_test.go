@@ -24,7 +24,8 @@ type costRow struct {
 	floor, webhook cost
 }
 
-// steadyRow is what a server's reviews took at the steady rate, in all rounds with processors that may halt, or are kept awake.
+// steadyRow is what a server's reviews took at the steady rate, in all rounds with processors that may halt, or are
+// kept awake.
 type steadyRow struct {
 	processors  string
 	server      *webhook

@@ -1,4 +1,5 @@
-// Package authority issues the certificates of a cluster: a certificate authority, servers, and clients by user and groups.
+// Package authority issues the certificates of a cluster: a certificate authority, servers, and clients by user and
+// groups.
 package authority
 
 import (

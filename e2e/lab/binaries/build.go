@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// OfYours is the environment variable with a folder of Kubernetes' programs that are used instead of those that would be built, such as
-// those of another release. Their names are Kubernetes' own: kube-apiserver, kubectl and so on.
+// OfYours is the environment variable with a folder of Kubernetes' programs that are used instead of those that would
+// be built, such as those of another release. Their names are Kubernetes' own: kube-apiserver, kubectl and so on.
 const OfYours = "KUBERNETES_PROGRAMS"
 
-// Build returns the programs of the modules. What is not in the cache is built first, which takes minutes; progress says so.
-// It may run any number of times at once: each module is built by one of them, and the others wait.
+// Build returns the programs of the modules. What is not in the cache is built first, which takes minutes; progress
+// says so. It may run any number of times at once: each module is built by one of them, and the others wait.
 func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs, error) {
 	root, err := Root(ctx)
 	if err != nil {
@@ -50,8 +50,8 @@ func Build(ctx context.Context, progress io.Writer, modules ...Module) (Programs
 	return programs, nil
 }
 
-// Root returns the folder of the repository that the caller's working folder is in. Modules inside a module cannot be embedded, so
-// their sources have to be found.
+// Root returns the folder of the repository that the caller's working folder is in. Modules inside a module cannot be
+// embedded, so their sources have to be found.
 func Root(ctx context.Context) (string, error) {
 	file, err := run(ctx, "", nil, "env", "GOMOD")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock waits until no other build of the module runs, in this process or another. The kernel lets go of the lock of a process that
-// is killed.
+// lock waits until no other build of the module runs, in this process or another. The kernel lets go of the lock of a
+// process that is killed.
 func lock(path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making a folder to keep the lab's programs in: %w", err)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// missing says what the machine needs before the module can be built. The linker's own words about a missing library would come after
-// minutes, and name no package.
+// missing says what the machine needs before the module can be built. The linker's own words about a missing library
+// would come after minutes, and name no package.
 func (m Module) missing(ctx context.Context) error {
 	if m.library == nil {
 		return nil

@@ -14,8 +14,8 @@ type Module struct {
 	packages []string
 	// program is the name of the only program, where the last part of its package's path is not a good one.
 	program string
-	// library is the C library that a program needs besides the C compiler's own. It is linked in: where programs run there are no
-	// libraries.
+	// library is the C library that a program needs besides the C compiler's own. It is linked in: where programs run
+	// there are no libraries.
 	library *library
 	tags    string
 	// stamp returns what the linker writes into the programs so that they know their version.
@@ -94,8 +94,8 @@ var (
 // All are the modules of a whole cluster, the quick ones first: what is wrong with the machine shows soon.
 var All = []Module{Runc, CNI, Etcd, Containerd, CoreDNS, Kubernetes}
 
-// stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it they are v0.0.0,
-// and clients that compare versions with the API server's complain.
+// stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it
+// they are v0.0.0, and clients that compare versions with the API server's complain.
 func stampKubernetes(version string) []string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -130,7 +130,8 @@ func (m Module) arguments(version string) []string {
 	return append(arguments, m.packages...)
 }
 
-// environment is what a build adds to ours. A workspace or flags of the person who calls must not change what is built.
+// environment is what a build adds to ours. A workspace or flags of the person who calls must not change what is
+// built.
 func (m Module) environment() []string {
 	cgo := "0"
 	if m.library != nil {

@@ -7,8 +7,8 @@ type Programs struct {
 	folders map[string]string // by module
 }
 
-// Path returns the file of a program of a module. It panics if that module was not among those that were built: a mistake in the
-// lab's code.
+// Path returns the file of a program of a module. It panics if that module was not among those that were built: a
+// mistake in the lab's code.
 func (p Programs) Path(module Module, program string) string {
 	folder, ok := p.folders[module.name]
 	if !ok {

@@ -1,5 +1,5 @@
-// Package cgroup makes the control groups of the lab's nodes beside those that the machine has, and removes them again. It never
-// mounts anything and never changes a group that it did not make.
+// Package cgroup makes the control groups of the lab's nodes beside those that the machine has, and removes them
+// again. It never mounts anything and never changes a group that it did not make.
 package cgroup
 
 import (
@@ -96,7 +96,8 @@ func (h hierarchy) add(path string) error {
 	return nil
 }
 
-// handDown lets the groups below have the controllers that the node needs. Which of them there are is for kubelet to say.
+// handDown lets the groups below have the controllers that the node needs. Which of them there are is for kubelet to
+// say.
 func handDown(folder string) {
 	for _, controller := range []string{"cpu", "cpuset", "io", "memory", "pids"} {
 		_ = os.WriteFile(filepath.Join(folder, "cgroup.subtree_control"), []byte("+"+controller), 0)
@@ -123,7 +124,8 @@ func (g *Groups) Folders() []string {
 	return folders
 }
 
-// Remove removes groups with all groups below. A process that was killed stays in its groups for a moment; Remove waits for it.
+// Remove removes groups with all groups below. A process that was killed stays in its groups for a moment; Remove
+// waits for it.
 func Remove(folders []string, patience time.Duration) error {
 	deadline := time.Now().Add(patience)
 	for _, folder := range folders {

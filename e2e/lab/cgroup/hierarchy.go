@@ -9,8 +9,8 @@ import (
 
 // hierarchy is a tree of groups.
 type hierarchy struct {
-	// controllers are those of a cgroup v1 hierarchy, as /proc/PID/cgroup writes them, such as "cpu,cpuacct" or "name=systemd". Empty is
-	// cgroup v2, which has one hierarchy for all.
+	// controllers are those of a cgroup v1 hierarchy, as /proc/PID/cgroup writes them, such as "cpu,cpuacct" or
+	// "name=systemd". Empty is cgroup v2, which has one hierarchy for all.
 	controllers string
 	// folder is where new groups may be made.
 	folder string
@@ -27,8 +27,8 @@ const unified = "/sys/fs/cgroup"
 
 // parse finds the hierarchies from /proc/self/cgroup and /proc/self/mountinfo.
 //
-// With cgroup v1 the lab's groups are below the one that this process is in, and so have no more memory than it. With cgroup v2
-// they are beside it: a group with processes cannot have groups with controllers below it.
+// With cgroup v1 the lab's groups are below the one that this process is in, and so have no more memory than it. With
+// cgroup v2 they are beside it: a group with processes cannot have groups with controllers below it.
 func parse(membership, mountinfo string) ([]hierarchy, error) {
 	mounts := parseMounts(mountinfo)
 	for _, m := range mounts {
@@ -73,8 +73,8 @@ func (m mount) holds(controllers string) bool {
 	return true
 }
 
-// parseMounts reads mountinfo (proc_pid_mountinfo(5)): ID, parent, device, root, mount point, options, optional fields, "-",
-// type, source, options of the file system.
+// parseMounts reads mountinfo (proc_pid_mountinfo(5)): ID, parent, device, root, mount point, options, optional
+// fields, "-", type, source, options of the file system.
 func parseMounts(mountinfo string) []mount {
 	var mounts []mount
 	for line := range strings.Lines(mountinfo) {

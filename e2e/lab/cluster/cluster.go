@@ -6,8 +6,8 @@
 //	172.30.0.1  172.30.0.2     172.30.0.3       etcd, kube-apiserver, kube-controller-manager, kube-scheduler
 //	containerd, kubelet, pods in each
 //
-// The networks are those of package fabric: nothing touches the machine's own but one socket on its loopback, which leads to the
-// API server. Everything ends with the process that made it.
+// The networks are those of package fabric: nothing touches the machine's own but one socket on its loopback, which
+// leads to the API server. Everything ends with the process that made it.
 package cluster
 
 import (
@@ -42,8 +42,8 @@ type Cluster struct {
 
 // Start starts a cluster and returns when everything in it is ready. On error nothing but logs is left.
 //
-// It must run in a mount namespace of its own, because it mounts a tmpfs for everything that the lab writes: containers cannot be
-// unpacked on every file system, and what is in memory is gone with the namespace.
+// It must run in a mount namespace of its own, because it mounts a tmpfs for everything that the lab writes:
+// containers cannot be unpacked on every file system, and what is in memory is gone with the namespace.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{config: config}
 	if err := c.start(ctx); err != nil {
@@ -112,8 +112,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Place:       c.host,
 		Address:     c.host.IPv4,
 		Controllers: true,
-		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless told to look up the endpoints itself, as
-		// clusters do whose control plane has no service proxy. Here it has routes to pods, and nobody who serves ClusterIPs.
+		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless told to look up the endpoints
+		// itself, as clusters do whose control plane has no service proxy. Here it has routes to pods, and nobody who serves
+		// ClusterIPs.
 		APIServerFlags: []string{"--enable-aggregator-routing"},
 	})
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 // root is the repository's top folder, seen from this package.
 const root = "../../.."
 
-// anyProgram builds a static program, which stands for one of ours with that name. It is none of them, for those take long.
+// anyProgram builds a static program, which stands for one of ours with that name. It is none of them, for those take
+// long.
 func anyProgram(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -105,7 +106,8 @@ func dockerfile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestTheLabsImagesAreThoseOfTheDockerfiles: what the suites prove in the lab is proved for the images that users build.
+// TestTheLabsImagesAreThoseOfTheDockerfiles: what the suites prove in the lab is proved for the images that users
+// build.
 func TestTheLabsImagesAreThoseOfTheDockerfiles(t *testing.T) {
 	for name, our := range ours {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +166,8 @@ func buildCommand(t *testing.T, program, name string, arguments ...string) strin
 	return lines[0]
 }
 
-// TestTheLabsProgramsAreBuiltAsTheDockerfilesAre: package manifests runs the Dockerfiles' commands, and looks at the binaries.
+// TestTheLabsProgramsAreBuiltAsTheDockerfilesAre: package manifests runs the Dockerfiles' commands, and looks at the
+// binaries.
 func TestTheLabsProgramsAreBuiltAsTheDockerfilesAre(t *testing.T) {
 	for name, our := range ours {
 		t.Run(name, func(t *testing.T) {

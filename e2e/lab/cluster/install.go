@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installProxy installs the proxy as README.md of the manifests says: the image and two settings are the cluster's own.
+// installProxy installs the proxy as README.md of the manifests says: the image and two settings are the cluster's
+// own.
 func (c *Cluster) installProxy(ctx context.Context) error {
 	rendered, err := c.kubectlOutput(ctx, "kustomize", c.config.Manifests)
 	if err != nil {
@@ -29,7 +30,8 @@ func (c *Cluster) installWebhook(ctx context.Context) error {
 	return c.install(ctx, webhookName, c.config.WebhookManifests)
 }
 
-// install applies a folder of manifests by a kustomization of the lab's own, which says which image it is, and patches what is given.
+// install applies a folder of manifests by a kustomization of the lab's own, which says which image it is, and patches
+// what is given.
 func (c *Cluster) install(ctx context.Context, name, manifests string, patches ...[]byte) error {
 	folder := filepath.Join(c.config.Folder.Install(), name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -87,8 +89,8 @@ type configMap struct {
 	Data       map[string]string `json:"data"`
 }
 
-// settings returns a patch that gives Vicinity's ConfigMap, found among the manifests, the API server's address and the pods'
-// addresses.
+// settings returns a patch that gives Vicinity's ConfigMap, found among the manifests, the API server's address and
+// the pods' addresses.
 func settings(manifests []byte, server, clusterCIDR string) ([]byte, error) {
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap

@@ -35,7 +35,8 @@ func kubeProxyText(server string) string {
 	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "CLUSTER_CIDR", clusterCIDR()).Replace(kubeProxyManifests)
 }
 
-// imageOfKubeProxy holds kube-proxy where its official image has it, and the machine's nft, which it runs for every change.
+// imageOfKubeProxy holds kube-proxy where its official image has it, and the machine's nft, which it runs for every
+// change.
 func (c *Cluster) imageOfKubeProxy() (image.Image, error) {
 	nft, err := exec.LookPath("nft")
 	if err != nil {

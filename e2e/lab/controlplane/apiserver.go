@@ -22,8 +22,8 @@ const (
 
 var errRuns = errors.New("the API server runs already")
 
-// StartAPIServer starts the API server after StopAPIServer or KillAPIServer, at the same address and with the same data, and returns
-// when it is ready. Flags are appended to those it always has, for this run only.
+// StartAPIServer starts the API server after StopAPIServer or KillAPIServer, at the same address and with the same
+// data, and returns when it is ready. Flags are appended to those it always has, for this run only.
 func (c *ControlPlane) StartAPIServer(ctx context.Context, flags ...string) error {
 	if c.apiServer != nil {
 		return errRuns

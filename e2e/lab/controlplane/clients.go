@@ -19,7 +19,8 @@ import (
 // AdminConfig returns a client configuration that may do everything. It is the caller's to change.
 func (c *ControlPlane) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
-// ClientConfig returns the configuration of a client that is a user in groups, by a certificate. What it may do is up to RBAC.
+// ClientConfig returns the configuration of a client that is a user in groups, by a certificate. What it may do is up
+// to RBAC.
 func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config, error) {
 	pair, err := c.authority.Client(user, groups...)
 	if err != nil {
@@ -30,7 +31,8 @@ func (c *ControlPlane) ClientConfig(user string, groups ...string) (*rest.Config
 	return config, nil
 }
 
-// ServiceAccountConfig returns the configuration of a client that is a ServiceAccount, which must exist, by a token of an hour.
+// ServiceAccountConfig returns the configuration of a client that is a ServiceAccount, which must exist, by a token of
+// an hour.
 func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.admin)
 	if err != nil {
@@ -60,8 +62,8 @@ func (c *ControlPlane) anonymous() *rest.Config {
 // dialPatience is for a connection to the API server from a client of this process.
 const dialPatience = 10 * time.Second
 
-// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by names. Nil, which is
-// as everybody does, if that is here.
+// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by names.
+// Nil, which is as everybody does, if that is here.
 func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.config.Place == (process.Here{}) {
 		return nil
@@ -75,8 +77,8 @@ func (c *ControlPlane) dialer() func(ctx context.Context, network, address strin
 	}
 }
 
-// WriteKubeconfig writes a client configuration as a kubeconfig file that only its owner may read. How the client dials is not
-// part of it.
+// WriteKubeconfig writes a client configuration as a kubeconfig file that only its owner may read. How the client
+// dials is not part of it.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "lab"
 	kubeconfig := clientcmdapi.Config{

@@ -28,7 +28,8 @@ type Config struct {
 
 	// Place is where the programs run. Nil is the network namespace of the caller.
 	Place process.Place
-	// Address is what the API server listens on and says of itself to pods. Unset, it is 127.0.0.1, which pods cannot use.
+	// Address is what the API server listens on and says of itself to pods. Unset, it is 127.0.0.1, which pods cannot
+	// use.
 	Address netip.Addr
 	// Controllers also starts kube-controller-manager and kube-scheduler, without which nothing but the API works: no
 	// EndpointSlices of Services, no Pods of Deployments.

@@ -63,8 +63,8 @@ var apiServerNames = []string{
 	"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
 }
 
-// apiServerAddrs are where the API server is found: its own address, loopback, where a forwarder may listen for it, and the
-// ClusterIP of the Service kubernetes, which is the first of its range.
+// apiServerAddrs are where the API server is found: its own address, loopback, where a forwarder may listen for it,
+// and the ClusterIP of the Service kubernetes, which is the first of its range.
 func apiServerAddrs(address netip.Addr) []net.IP {
 	var addrs []net.IP
 	for _, addr := range []netip.Addr{address, loopback, netip.IPv6Loopback(), ServicesIPv4.Addr().Next(), ServicesIPv6.Addr().Next()} {

@@ -12,8 +12,9 @@ import (
 // ports are where the programs listen: on ports that were free, because other control planes may run beside this one.
 type ports struct{ etcd, etcdPeer, apiServer, controllerManager, scheduler int }
 
-// The ports to choose from lie below those that the kernel gives to clients (net.ipv4.ip_local_port_range). While the API server is
-// stopped, a client that dials it again and again could be given its port and connect to itself; nobody else could listen then.
+// The ports to choose from lie below those that the kernel gives to clients (net.ipv4.ip_local_port_range). While the
+// API server is stopped, a client that dials it again and again could be given its port and connect to itself; nobody
+// else could listen then.
 const (
 	firstPort = 10_000
 	lastPort  = 32_000

@@ -21,12 +21,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is an image of one layer that holds one program, as `FROM scratch`, COPY and ENTRYPOINT make it, and what that runs.
+// Image is an image of one layer that holds one program, as `FROM scratch`, COPY and ENTRYPOINT make it, and what that
+// runs.
 type Image struct {
 	// Name is what pods call it, such as "vicinity-proxy:lab".
 	Name string
-	// Program is the file on this machine, a static one. In the image it is in Folder, by default the root, under its own name, and is
-	// the entry point.
+	// Program is the file on this machine, a static one. In the image it is in Folder, by default the root, under its own
+	// name, and is the entry point.
 	Program string
 	Folder  string
 	// Files are more files: where they are in the image, and where on this machine.

@@ -34,8 +34,8 @@ type Store struct {
 // root is containerd's folder of images, after Import.
 func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 
-// Import takes the images of a file in, as Write makes it, and returns a containerd's root folder that holds them. Nobody uses it
-// any more then.
+// Import takes the images of a file in, as Write makes it, and returns a containerd's root folder that holds them.
+// Nobody uses it any more then.
 func (s Store) Import(ctx context.Context, file string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
 	// It starts no container, so any name will do for the image of a pod's first process.

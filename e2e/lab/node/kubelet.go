@@ -19,8 +19,8 @@ const (
 	resolvConf        = "/etc/resolv.conf"
 )
 
-// kubeletConfiguration returns the file of kubelet's --config (kubelet.config.k8s.io/v1beta1), as JSON. Only what differs from the
-// defaults is in it.
+// kubeletConfiguration returns the file of kubelet's --config (kubelet.config.k8s.io/v1beta1), as JSON. Only what
+// differs from the defaults is in it.
 func kubeletConfiguration(dns netip.Addr) (string, error) {
 	config := map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",

@@ -17,8 +17,8 @@ const (
 // bind is the type of a mount that shows a folder or file of the machine.
 const bind = "bind"
 
-// devices are what programs and containers expect; runc makes those of containers itself. kubelet reads the kernel's log to see
-// which processes were killed for want of memory.
+// devices are what programs and containers expect; runc makes those of containers itself. kubelet reads the kernel's
+// log to see which processes were killed for want of memory.
 var devices = []string{"full", "kmsg", "null", "random", "tty", "urandom", "zero"}
 
 // systemMounts are the kernel's own file systems, seen from the node's namespaces.
@@ -57,7 +57,8 @@ func cgroupMounts(groups cgroup.Node) []Mount {
 }
 
 // machineSysctls are settings of the whole machine that kubelet writes (pkg/kubelet/cm/container_manager_linux.go,
-// setupKernelTunables). The node sees files with the values that kubelet wants instead, so that it finds nothing to write.
+// setupKernelTunables). The node sees files with the values that kubelet wants instead, so that it finds nothing to
+// write.
 var machineSysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 	"kernel/keys/root_maxkeys":  "1000000",

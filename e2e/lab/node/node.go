@@ -1,8 +1,8 @@
-// Package node runs Kubernetes nodes in namespaces: kubelet, containerd, runc and CNI plugins, each node with mounts, host name,
-// processes, cgroups and network of its own.
+// Package node runs Kubernetes nodes in namespaces: kubelet, containerd, runc and CNI plugins, each node with mounts,
+// host name, processes, cgroups and network of its own.
 //
-// A node's root is a folder with little in it but our own small programs: no shell, no package of a distribution, and above all
-// no iptables, so that its nftables ruleset is what the service proxy made of it.
+// A node's root is a folder with little in it but our own small programs: no shell, no package of a distribution, and
+// above all no iptables, so that its nftables ruleset is what the service proxy made of it.
 package node
 
 import (
@@ -32,8 +32,8 @@ type Config struct {
 
 	// Place is the node's network namespace.
 	Place process.Place
-	// Root is a folder for the node's files, on a file system that is no overlay: containers are overlays, and the kernel does
-	// not stack their upper folders. Logs is a folder for the logs of its programs and pods.
+	// Root is a folder for the node's files, on a file system that is no overlay: containers are overlays, and the kernel
+	// does not stack their upper folders. Logs is a folder for the logs of its programs and pods.
 	Root, Logs string
 	Groups     cgroup.Node
 

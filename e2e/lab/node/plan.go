@@ -5,10 +5,11 @@ type Plan struct {
 	Hostname string
 	// Root is the folder that becomes the node's root.
 	Root string
-	// Groups are the folders of the cgroups that the node's processes join. They become the roots of its cgroup namespace.
+	// Groups are the folders of the cgroups that the node's processes join. They become the roots of its cgroup
+	// namespace.
 	Groups []string
-	// Leaf is a cgroup v2 below the node's that the first process moves on to, because a group with processes cannot hand its
-	// controllers to groups below. Empty with cgroup v1, which has no such rule.
+	// Leaf is a cgroup v2 below the node's that the first process moves on to, because a group with processes cannot hand
+	// its controllers to groups below. Empty with cgroup v1, which has no such rule.
 	Leaf     string
 	Mounts   []Mount
 	Programs []Program

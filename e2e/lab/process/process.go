@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Place is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the function
-// takes. A fabric.Namespace is one.
+// Place is where a program runs: Do calls a function on a thread that is in a network namespace for as long as the
+// function takes. A fabric.Namespace is one.
 type Place interface {
 	Do(f func() error) error
 }
@@ -43,11 +43,11 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts a program in a place, with its output appended to NAME.log in the folder logs. It gets a process group of its own,
-// so that a Ctrl-C at the terminal reaches only us.
+// Start starts a program in a place, with its output appended to NAME.log in the folder logs. It gets a process group
+// of its own, so that a Ctrl-C at the terminal reaches only us.
 //
-// One thread starts the program and waits for it: the kernel sends the parent-death signal when the *thread* that started a child
-// ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
+// One thread starts the program and waits for it: the kernel sends the parent-death signal when the *thread* that
+// started a child ends (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes.
 func Start(place Place, logs, name string, cmd *exec.Cmd) (*Process, error) {
 	log, err := os.OpenFile(filepath.Join(logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -36,7 +36,8 @@ func send(d deed, family byte) error {
 	return errnoOf(answer[:read])
 }
 
-// transaction is the bytes of a deed between the messages that begin and end a batch. Only the deed asks for an answer.
+// transaction is the bytes of a deed between the messages that begin and end a batch. Only the deed asks for an
+// answer.
 func transaction(d deed, family byte) []byte {
 	var names []byte
 	for i, name := range d.names {

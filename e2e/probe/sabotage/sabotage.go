@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package sabotage changes Vicinity's tables behind its back, as other programs do by accident, so that tests can see what comes of
-// it. It speaks to the kernel in its own few bytes: a node has no nft, and nothing of Vicinity's own is used to harm it.
+// Package sabotage changes Vicinity's tables behind its back, as other programs do by accident, so that tests can see
+// what comes of it. It speaks to the kernel in its own few bytes: a node has no nft, and nothing of Vicinity's own is
+// used to harm it.
 package sabotage
 
 import (
@@ -32,8 +33,8 @@ var deeds = map[string]deed{
 	"flush-services": {message: unix.NFT_MSG_DELSETELEM, names: []string{table, "services"}}, // every element of the map
 }
 
-// deed is a message whose first attributes are names. The kernel numbers them from 1 in all of these messages: NFTA_TABLE_NAME,
-// NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
+// deed is a message whose first attributes are names. The kernel numbers them from 1 in all of these messages:
+// NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_SET_ELEM_LIST_TABLE and NFTA_SET_ELEM_LIST_SET.
 type deed struct {
 	message uint16
 	names   []string
@@ -41,8 +42,8 @@ type deed struct {
 
 var families = map[string]byte{"ip": unix.NFPROTO_IPV4, "ip6": unix.NFPROTO_IPV6}
 
-// Run does a deed to the tables of both families, in the network namespace of the caller, and writes a line for each: the table, and
-// Done, Refused or Missing. It fails for an unknown deed, and where the kernel says anything else.
+// Run does a deed to the tables of both families, in the network namespace of the caller, and writes a line for each:
+// the table, and Done, Refused or Missing. It fails for an unknown deed, and where the kernel says anything else.
 func Run(name string, out io.Writer) error {
 	chosen, ok := deeds[name]
 	if !ok {
@@ -58,8 +59,8 @@ func Run(name string, out io.Writer) error {
 	return nil
 }
 
-// outcomeOf tells what the kernel's answer means. Without the capability to change any table at all it answers as for one that
-// belongs to another process; so the caller has to have it.
+// outcomeOf tells what the kernel's answer means. Without the capability to change any table at all it answers as for
+// one that belongs to another process; so the caller has to have it.
 func outcomeOf(err error) (string, error) {
 	switch {
 	case err == nil:

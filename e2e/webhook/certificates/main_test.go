@@ -1,5 +1,5 @@
-// Package certificates_test has replicas that make, renew and serve their certificate with package certs, and a real API server that
-// calls them.
+// Package certificates_test has replicas that make, renew and serve their certificate with package certs, and a real
+// API server that calls them.
 package certificates_test
 
 import (

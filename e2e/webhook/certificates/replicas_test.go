@@ -40,8 +40,8 @@ const (
 	accountName       = "vicinity-webhook"
 )
 
-// installation is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The replicas may do there
-// what manifests/webhook permits, and nothing else.
+// installation is an installation of the webhook, as far as certificates are concerned, in a namespace of its own. The
+// replicas may do there what manifests/webhook permits, and nothing else.
 type installation struct {
 	t         *testing.T
 	client    kubernetes.Interface
@@ -212,7 +212,8 @@ func (r *replica) allow(w http.ResponseWriter, request *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// configure makes both configurations, with a webhook for each replica that started. Nothing in the namespace can be made without them.
+// configure makes both configurations, with a webhook for each replica that started. Nothing in the namespace can be
+// made without them.
 func (s *installation) configure() {
 	s.t.Helper()
 	meta := metav1.ObjectMeta{Name: configurationName}

@@ -27,7 +27,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before anybody judged it.
+// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before anybody judged
+// it.
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()
@@ -135,7 +136,8 @@ func (c *corpus) store() {
 	}
 }
 
-// groups sorts the cases so that little is changed between them. Those that need another webhook configuration come last.
+// groups sorts the cases so that little is changed between them. Those that need another webhook configuration come
+// last.
 func (c *corpus) groups() []*group {
 	byNeed := map[string]*group{}
 	for _, one := range c.cases {
@@ -202,8 +204,8 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	return fmt.Sprintf("# %d\n%s", number, text)
 }
 
-// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: a key that nobody knows to be
-// missing and one that is there are the same to the rules. It is in one zone.
+// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: a key that
+// nobody knows to be missing and one that is there are the same to the rules. It is in one zone.
 func (c *corpus) everyKey() map[string]string {
 	labels := map[string]string{}
 	for _, one := range c.cases {
@@ -218,7 +220,8 @@ func (c *corpus) everyKey() map[string]string {
 	return labels
 }
 
-// replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them tells.
+// replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them
+// tells.
 func (c *corpus) replaceNodes(labels []map[string]string) {
 	c.t.Helper()
 	nodes := c.Admin.CoreV1().Nodes()
@@ -328,8 +331,8 @@ func annotationsOf(object map[string]any) map[string]string {
 	return texts
 }
 
-// checkAudit looks for the decision about the default in the API server's audit log. Nobody decides where the match conditions and
-// selectors keep the API server from asking.
+// checkAudit looks for the decision about the default in the API server's audit log. Nobody decides where the match
+// conditions and selectors keep the API server from asking.
 func (c *corpus) checkAudit(t *testing.T, one placedCase) {
 	t.Helper()
 	verb := "create"

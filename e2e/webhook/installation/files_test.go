@@ -20,8 +20,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestCertificateFilesThatSomebodyElseRenewsAreServed is about the overlay certificate-files. The test does what cert-manager does: it
-// issues certificates, keeps them in the Secret, and writes their authority into the configurations.
+// TestCertificateFilesThatSomebodyElseRenewsAreServed is about the overlay certificate-files. The test does what
+// cert-manager does: it issues certificates, keeps them in the Secret, and writes their authority into the
+// configurations.
 func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
 	in := applyForFiles(t)
 	issuer, err := authority.New("somebody else's")
@@ -76,8 +77,8 @@ func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
 	in.wantNothingAskedOfCertificates()
 }
 
-// applyForFiles applies the overlay. What other tests have applied has roles that the overlay only leaves out; so has an installation
-// that comes from there, and the README has the same command.
+// applyForFiles applies the overlay. What other tests have applied has roles that the overlay only leaves out; so has
+// an installation that comes from there, and the README has the same command.
 func applyForFiles(t *testing.T) *installation {
 	t.Helper()
 	shared.Kubectl(t, "--namespace", installedNamespace, "delete", "role,rolebinding", installedName, "--ignore-not-found")
@@ -148,7 +149,8 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 }
 
-// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that clients are told of a call that fails.
+// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that clients are told of a call that
+// fails.
 func (in *installation) failUnanswered() {
 	in.t.Helper()
 	in.beGenerous()

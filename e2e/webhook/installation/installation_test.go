@@ -41,7 +41,8 @@ type installation struct {
 	t    *testing.T // a subtest puts itself here
 	dir  string     // for the volumes; it is there for longer than the replicas
 	from podOf
-	// audited is how much there was in the audit log before. Once the roles are removed, there is nothing to check any more.
+	// audited is how much there was in the audit log before. Once the roles are removed, there is nothing to check any
+	// more.
 	audited         int
 	areRolesRemoved bool
 
@@ -51,7 +52,8 @@ type installation struct {
 	pause    func()   // ends kubelet, until it is resumed
 }
 
-// install applies the manifests in a folder and starts replicas, and returns when all of them are ready and the API server asks them.
+// install applies the manifests in a folder and starts replicas, and returns when all of them are ready and the API
+// server asks them.
 func install(t *testing.T, folder string, replicas int) *installation {
 	t.Helper()
 	in := apply(t, folder)
@@ -78,7 +80,8 @@ func apply(t *testing.T, folder string) *installation {
 	return in
 }
 
-// prepare does what is done in a cluster before a pod starts: its Deployment is read, its ConfigMap mounted, its token made.
+// prepare does what is done in a cluster before a pod starts: its Deployment is read, its ConfigMap mounted, its token
+// made.
 func (in *installation) prepare() {
 	in.t.Helper()
 	deployment, err := in.Admin.AppsV1().Deployments(installedNamespace).Get(in.t.Context(), installedName, metav1.GetOptions{})
@@ -106,7 +109,8 @@ func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 	}
 }
 
-// awaitPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to start.
+// awaitPermission waits until the API server has heard of the roles that were just applied. A pod takes longer to
+// start.
 func (in *installation) awaitPermission() {
 	in.t.Helper()
 	client, err := kubernetes.NewForConfig(in.Account(in.t, installedNamespace, installedName))

@@ -20,7 +20,8 @@ import (
 // timeout is timeoutSeconds in the manifests.
 const timeout = 2 * time.Second
 
-// outages are the ways in which nobody answers. Each begins with a replica that works, while kubelet tells nothing new.
+// outages are the ways in which nobody answers. Each begins with a replica that works, while kubelet tells nothing
+// new.
 var outages = map[string]func(t *testing.T, in *installation){
 	"the processes are gone": func(_ *testing.T, in *installation) {
 		for _, r := range in.running() {

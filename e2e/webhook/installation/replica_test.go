@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
 )
 
-// replica is a pod of the Deployment: the real program with the arguments of the manifest, in a network of its own, known to the API
-// server by the ServiceAccount's token.
+// replica is a pod of the Deployment: the real program with the arguments of the manifest, in a network of its own,
+// known to the API server by the ServiceAccount's token.
 type replica struct {
 	*site.Process
 	pod *fabric.Pod
@@ -36,8 +36,8 @@ type podOf struct {
 	kubeconfig string
 }
 
-// command is the container's. A process in a network namespace sees the files of this machine, so paths of mounts are put in their
-// place, and a kubeconfig stands for the token that every pod has mounted.
+// command is the container's. A process in a network namespace sees the files of this machine, so paths of mounts are
+// put in their place, and a kubeconfig stands for the token that every pod has mounted.
 func (p podOf) command(program string) *exec.Cmd {
 	container := p.deployment.Spec.Template.Spec.Containers[0]
 	places := []string{"$(POD_NAMESPACE)", p.deployment.Namespace}

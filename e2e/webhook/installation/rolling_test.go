@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestARollingRestartFailsNoRequest replaces two replicas as the Deployment says: a new one is ready before an old one is asked to end.
-// What is asked of them meanwhile is enforced, so that a call that fails is a request that fails.
+// TestARollingRestartFailsNoRequest replaces two replicas as the Deployment says: a new one is ready before an old one
+// is asked to end. What is asked of them meanwhile is enforced, so that a call that fails is a request that fails.
 func TestARollingRestartFailsNoRequest(t *testing.T) {
 	in := install(t, enforce, 2)
 	in.beGenerous()
@@ -51,7 +51,8 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	}
 }
 
-// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call that nobody answers fails all the same.
+// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call that nobody answers
+// fails all the same.
 func (in *installation) beGenerous() {
 	in.t.Helper()
 	in.Kubectl(in.t, "patch", "validatingwebhookconfiguration", installedName, "--type=json", "-p", `[

@@ -1,5 +1,5 @@
-// Package installation_test has the webhook as its manifests install it, called by a real API server: every case of the rules, the ways to
-// write an object, files that change, outages and restarts under load. It needs root.
+// Package installation_test has the webhook as its manifests install it, called by a real API server: every case of
+// the rules, the ways to write an object, files that change, outages and restarts under load. It needs root.
 package installation_test
 
 import (
@@ -21,8 +21,8 @@ const (
 	certificateFiles = manifests + "/certificate-files"
 )
 
-// town is a cluster for the webhook: a control plane on a node, and pods there for replicas. All tests share it, one after the other: a
-// webhook configuration is about the whole cluster.
+// town is a cluster for the webhook: a control plane on a node, and pods there for replicas. All tests share it, one
+// after the other: a webhook configuration is about the whole cluster.
 //
 // No controllers run in it. What they and kubelet would do for the webhook, installation does.
 type town struct {

@@ -108,7 +108,8 @@ func (c placedCase) wantWords() []rulecases.Want {
 	return c.Want
 }
 
-// checkWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in its text.
+// checkWords compares what an answer says with what a case wants: the same rules, the same actions, and each path in
+// its text.
 func checkWords(t *testing.T, want []rulecases.Want, answer answer) {
 	t.Helper()
 	wanted, said := map[string]bool{}, map[string]bool{}

@@ -21,7 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// The first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server refuses a policy that uses what later ones can do in CEL.
+// The first Kubernetes with ValidatingAdmissionPolicies in v1. Its API server refuses a policy that uses what later
+// ones can do in CEL.
 var oldest = version.MajorMinor(1, 30)
 
 func TestTheTwinIsUnderstoodByKubernetes130(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package policies_test applies the policies in CEL that stand for the webhook, as they are shipped, to a real API server, and asks it what
-// the webhook is asked.
+// Package policies_test applies the policies in CEL that stand for the webhook, as they are shipped, to a real API
+// server, and asks it what the webhook is asked.
 package policies_test
 
 import (
@@ -31,8 +31,8 @@ const (
 	defaults = folder + "/defaults"
 )
 
-// TestTheTwin applies the policies as shipped to a control plane of its own, with controllers: one of them checks the types in policies,
-// and others write EndpointSlices. What the parts do to the policies, they do in this order.
+// TestTheTwin applies the policies as shipped to a control plane of its own, with controllers: one of them checks the
+// types in policies, and others write EndpointSlices. What the parts do to the policies, they do in this order.
 func TestTheTwin(t *testing.T) {
 	w := newTwin(t)
 	cases := w.place()

@@ -106,8 +106,8 @@ func (w *twin) testDeletion(t *testing.T) {
 	}
 }
 
-// testOptingOut: what runs the cluster is not judged, nor is a Namespace that does not want to be. Services that opt out are among the
-// cases.
+// testOptingOut: what runs the cluster is not judged, nor is a Namespace that does not want to be. Services that opt
+// out are among the cases.
 func (w *twin) testOptingOut(t *testing.T) {
 	w.namespace(t, "opted-out", &rulecases.Namespace{
 		Labels:      map[string]string{policy.AdmissionLabel: policy.AdmissionDisabled},
@@ -158,8 +158,8 @@ func (w *twin) testRealController(t *testing.T) {
 	})
 }
 
-// testLargeObjects: as many bytes of annotations as an object may have are judged, or let through if that costs too much; the request
-// never fails for it.
+// testLargeObjects: as many bytes of annotations as an object may have are judged, or let through if that costs too
+// much; the request never fails for it.
 func (w *twin) testLargeObjects(t *testing.T) {
 	w.namespaceWith(t, "large", policy.DefaultTopologyModeAnnotation, "Auto")
 	const most = 256<<10 - 1000

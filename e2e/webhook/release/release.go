@@ -1,5 +1,5 @@
-// Package release says what API servers of earlier Kubernetes releases do otherwise than the webhook's cases have it. With
-// binaries.OfYours the tests run against such servers.
+// Package release says what API servers of earlier Kubernetes releases do otherwise than the webhook's cases have it.
+// With binaries.OfYours the tests run against such servers.
 package release
 
 import (
@@ -45,7 +45,8 @@ func Of(t testing.TB, api *site.Site) Release {
 	return r
 }
 
-// IsAtLeast reports whether it is a minor release or a later one. From hasEverything on it always is, so that no test can do less there.
+// IsAtLeast reports whether it is a minor release or a later one. From hasEverything on it always is, so that no test
+// can do less there.
 func (r Release) IsAtLeast(minor uint) bool {
 	if minor > hasEverything {
 		panic(fmt.Sprintf("a test wants Kubernetes 1.%d, and with 1.%d no test may do less than it can", minor, hasEverything))
@@ -95,7 +96,8 @@ func respell(object map[string]any) {
 	}
 }
 
-// giveNoDistribution: as a default it would be why a Service is refused. That comes before the question in how many zones the Nodes are.
+// giveNoDistribution: as a default it would be why a Service is refused. That comes before the question in how many
+// zones the Nodes are.
 func giveNoDistribution(c *rulecases.Case) {
 	given := c.Default
 	if given == nil {
@@ -107,8 +109,8 @@ func giveNoDistribution(c *rulecases.Case) {
 	}
 }
 
-// expectNoDistribution: nobody is asked about a field that the API server has dropped. It is the only setting of Services without
-// annotations, and there is nothing to say of Services without settings.
+// expectNoDistribution: nobody is asked about a field that the API server has dropped. It is the only setting of
+// Services without annotations, and there is nothing to say of Services without settings.
 func expectNoDistribution(c *rulecases.Case) {
 	spec, _ := c.Object["spec"].(map[string]any)
 	metadata, _ := c.Object["metadata"].(map[string]any)

@@ -17,7 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// singleDocument converts a file to JSON. The YAML library would not even look at what stands behind the first document.
+// singleDocument converts a file to JSON. The YAML library would not even look at what stands behind the first
+// document.
 func singleDocument(text []byte) ([]byte, error) {
 	documents := yamlv2.NewDecoder(bytes.NewReader(text))
 	filled := 0
@@ -61,8 +62,8 @@ type strictError interface {
 	FieldPath() string
 }
 
-// decode reads a document, and returns a note for each field that an older kube-proxy had. Everything else that is unknown, set
-// twice or of the wrong type is an error.
+// decode reads a document, and returns a note for each field that an older kube-proxy had. Everything else that is
+// unknown, set twice or of the wrong type is an error.
 func decode(document []byte, into *Configuration) (outdated []string, err error) {
 	strict, err := kjson.UnmarshalStrict(document, into)
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

@@ -25,9 +25,9 @@ func Default() *Configuration {
 	return c
 }
 
-// setDefaults fills in what is not set. Unlike kube-proxy's, an oomScoreAdj that is not set stays so: the pod's priority has set it
-// already, and lowering it takes a capability that nothing else here needs. kube-proxy sets no nodePortAddresses in this mode
-// either, and nothing means primary.
+// setDefaults fills in what is not set. Unlike kube-proxy's, an oomScoreAdj that is not set stays so: the pod's
+// priority has set it already, and lowering it takes a capability that nothing else here needs. kube-proxy sets no
+// nodePortAddresses in this mode either, and nothing means primary.
 func setDefaults(c *Configuration) {
 	c.APIVersion, c.Kind = APIVersion, kind
 	c.Mode = orElse(c.Mode, modeNFTables)

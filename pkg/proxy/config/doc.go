@@ -1,8 +1,10 @@
-// Package config reads kube-proxy's configuration, kubeproxy.config.k8s.io/v1alpha1, so that the ConfigMap of a cluster works as it is.
+// Package config reads kube-proxy's configuration, kubeproxy.config.k8s.io/v1alpha1, so that the ConfigMap of a
+// cluster works as it is.
 //
-// Which settings kube-proxy has and which have no meaning here is known to this package alone: a setting is named by its field path in
-// the file, such as conntrack.maxPerCore, and the reader of flags sets the same fields. Resolve makes plain Settings of them.
+// Which settings kube-proxy has and which have no meaning here is known to this package alone: a setting is named by
+// its field path in the file, such as conntrack.maxPerCore, and the reader of flags sets the same fields. Resolve
+// makes plain Settings of them.
 //
-// A file is read more strictly than by kube-proxy: a field that is unknown or set twice is a mistake. A field that an older
-// kube-proxy had is none: it is reported in a note.
+// A file is read more strictly than by kube-proxy: a field that is unknown or set twice is a mistake. A field that an
+// older kube-proxy had is none: it is reported in a note.
 package config

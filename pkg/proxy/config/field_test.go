@@ -36,7 +36,8 @@ func choose(t *testing.T, c *Configuration, path string) {
 	t.Fatalf("%s takes none of %q", path, texts)
 }
 
-// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. One that a new version adds fails it.
+// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. One that a new version
+// adds fails it.
 func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {

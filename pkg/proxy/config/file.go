@@ -18,7 +18,8 @@ const kind = "KubeProxyConfiguration"
 type File struct {
 	// Path is where it is.
 	Path string
-	// Configuration is what it says, without defaults. Whatever its mode, what has meaning here is in the section nftables.
+	// Configuration is what it says, without defaults. Whatever its mode, what has meaning here is in the section
+	// nftables.
 	Configuration *Configuration
 	// Notes are a line for each setting that has no meaning here: its field, and why.
 	Notes []string
@@ -26,7 +27,8 @@ type File struct {
 	content []byte
 }
 
-// Read reads a file strictly, and checks all that has meaning here. An error names the file and every field that is wrong.
+// Read reads a file strictly, and checks all that has meaning here. An error names the file and every field that is
+// wrong.
 func Read(path string) (*File, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -28,8 +28,9 @@ var LinkModes = map[string]string{
 // maxLinkName is the number of bytes in a link's name that the kernel allows (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may stand beside another mode,
-// without effect, because tools that install kube-proxy write it always; it is checked nonetheless.
+// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may stand
+// beside another mode, without effect, because tools that install kube-proxy write it always; it is checked
+// nonetheless.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	cidrs := c.clusterCIDRs(from.ClusterCIDR)
 	switch mode := string(from.DetectLocalMode); mode {
@@ -60,8 +61,8 @@ func unusedLinks(c *Configuration) []string {
 	return notes
 }
 
-// linkName accepts what the kernel accepts as a link's name, or as its beginning (dev_valid_name), unless nft cannot write it: a
-// quote ends the name there, * is the wildcard behind a prefix, and a backslash would quote that.
+// linkName accepts what the kernel accepts as a link's name, or as its beginning (dev_valid_name), unless nft cannot
+// write it: a quote ends the name there, * is the wildcard behind a prefix, and a backslash would quote that.
 func (c *checker) linkName(field, name string) string {
 	wrong := func(char rune) bool {
 		return unicode.IsSpace(char) || unicode.IsControl(char) || strings.ContainsRune(`/:"*\`, char)

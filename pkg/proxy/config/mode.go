@@ -18,8 +18,8 @@ const (
 // modes are all that a file may name. An empty one is iptables, as in kube-proxy.
 var modes = []string{"", modeIPTables, modeIPVS, modeNFTables, modeUserspace, modeKernelspace}
 
-// countsInMode reports whether a field is read after all, because the file's mode is the one it belongs to. kube-proxy's IPVS mode
-// has no masqueradeAll of its own and reads that of iptables.
+// countsInMode reports whether a field is read after all, because the file's mode is the one it belongs to.
+// kube-proxy's IPVS mode has no masqueradeAll of its own and reads that of iptables.
 func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
 	switch field {
 	case "iptables.masqueradeAll":
@@ -32,8 +32,9 @@ func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
 	return false
 }
 
-// takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is programmed: who
-// asked for something in one mode means it in the other. It returns a note for what only counts in another mode.
+// takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is
+// programmed: who asked for something in one mode means it in the other. It returns a note for what only counts in
+// another mode.
 func takeModesSection(c *Configuration) []string {
 	if c.Mode == modeNFTables {
 		return nil

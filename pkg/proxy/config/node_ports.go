@@ -11,8 +11,8 @@ import (
 // primary is the entry of nodePortAddresses that stands for the addresses that the Node object names.
 const primary = "primary"
 
-// nodePortRanges are the other words of nodePortAddresses, which stand for ranges. kube-proxy knows them, and takes several entries
-// beside primary, since 1.37 (KEP-6032).
+// nodePortRanges are the other words of nodePortAddresses, which stand for ranges. kube-proxy knows them, and takes
+// several entries beside primary, since 1.37 (KEP-6032).
 var nodePortRanges = map[string][]netip.Prefix{
 	"all":       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
 	"localhost": {netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},

@@ -27,13 +27,13 @@ type Settings struct {
 	MasqueradeAll bool
 	// NodePorts says on which addresses node ports are served.
 	NodePorts model.NodePortAddresses
-	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the proxy
-	// unhealthy.
+	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the
+	// proxy unhealthy.
 	SyncPeriod time.Duration
 	// Conntrack is what the kernel's connection tracking is asked for.
 	Conntrack sysctl.Conntrack
-	// OOMScoreAdj is how much rather than others, from -1000 to 1000, the kernel ends this process when memory is short; nil to
-	// leave what its parent process has set.
+	// OOMScoreAdj is how much rather than others, from -1000 to 1000, the kernel ends this process when memory is short;
+	// nil to leave what its parent process has set.
 	OOMScoreAdj *int32
 	// LogFormat is text or json.
 	LogFormat string
@@ -70,12 +70,12 @@ type FieldError struct {
 	Reason string
 }
 
-// debugVerbosity is the klog verbosity from which on components of Kubernetes log what happens all the time ("debug level
-// verbosity", in the logging conventions of Kubernetes).
+// debugVerbosity is the klog verbosity from which on components of Kubernetes log what happens all the time ("debug
+// level verbosity", in the logging conventions of Kubernetes).
 const debugVerbosity = 4
 
-// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every field error in it. The mode
-// becomes nftables, whatever it was: the configuration is then the one in force.
+// Resolve fills in the defaults of what a configuration leaves open, and returns what it says, and every field error
+// in it. The mode becomes nftables, whatever it was: the configuration is then the one in force.
 func Resolve(c *Configuration) (Settings, []FieldError) {
 	setDefaults(c)
 	var check checker

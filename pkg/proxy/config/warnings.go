@@ -59,8 +59,8 @@ func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model
 	return ""
 }
 
-// openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the family: node
-// ports are served on all addresses there, which few users mean who give a CIDR of the other family.
+// openFamilies returns those of the families in which a list of CIDRs narrows nothing, because it has none of the
+// family: node ports are served on all addresses there, which few users mean who give a CIDR of the other family.
 func openFamilies(nodePorts model.NodePortAddresses, families []model.Family) []model.Family {
 	if nodePorts.Primary || len(nodePorts.Prefixes) == 0 {
 		return nil

@@ -33,8 +33,9 @@ const (
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.
 //
-// Three have one after all, in some file: the section of the file's mode says whether everything is masqueraded and how long to
-// wait (see takeModesSection); and an IPv6 bindAddress makes the addresses of the servers IPv6 ones, if they are not set.
+// Three have one after all, in some file: the section of the file's mode says whether everything is masqueraded and
+// how long to wait (see takeModesSection); and an IPv6 bindAddress makes the addresses of the servers IPv6 ones, if
+// they are not set.
 var meaningless = []Meaningless{
 	{Field: "bindAddress", Flag: "bind-address", Default: "0.0.0.0", Why: nodeObject},
 	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Why: "nothing is read again without a change"},
@@ -77,8 +78,8 @@ var meaningless = []Meaningless{
 	{Flag: "metrics-port", Why: "--metrics-bind-address has the port"},
 }
 
-// former are the fields that kube-proxy's file had once (kubernetes/kubernetes#78296, #78287, and userspace mode's). Files outlive
-// upgrades, and kube-proxy reads those that it does not know with a line in its log.
+// former are the fields that kube-proxy's file had once (kubernetes/kubernetes#78296, #78287, and userspace mode's).
+// Files outlive upgrades, and kube-proxy reads those that it does not know with a line in its log.
 var former = map[string]string{
 	"conntrack.max":     "kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used",
 	"resourceContainer": "kube-proxy has it no more",
@@ -106,7 +107,8 @@ func notes(c *Configuration) []string {
 	return lines
 }
 
-// IsChosen reports whether the field is set, and to something else than kube-proxy's default. A setting without field is not.
+// IsChosen reports whether the field is set, and to something else than kube-proxy's default. A setting without field
+// is not.
 func (m Meaningless) IsChosen(c *Configuration) bool {
 	if m.Field == "" {
 		return false

@@ -33,7 +33,8 @@ type table interface {
 	delete(family model.Family, e entry) (deleted bool, err error)
 }
 
-// Conn is a connection to conntrack in the network namespace in which it was dialled. It may be used by several goroutines.
+// Conn is a connection to conntrack in the network namespace in which it was dialled. It may be used by several
+// goroutines.
 type Conn struct {
 	socket *socket
 
@@ -41,7 +42,8 @@ type Conn struct {
 	table      table
 }
 
-// Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to do.
+// Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to
+// do.
 func Dial() (*Conn, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -73,15 +75,16 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Forget ends the UDP flows of the given frontends whose endpoint may not answer them, and returns how many it ended. Their next
-// packet is the first of a new flow. Frontends of other protocols are passed over, and without any of UDP nothing is read.
+// Forget ends the UDP flows of the given frontends whose endpoint may not answer them, and returns how many it ended.
+// Their next packet is the first of a new flow. Frontends of other protocols are passed over, and without any of UDP
+// nothing is read.
 //
-// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port should come together
-// with the frontends that have an address of their own, the node's, and the same port number: they own the flows to that
-// address, which would otherwise be judged as the node port's.
+// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port
+// should come together with the frontends that have an address of their own, the node's, and the same port number:
+// they own the flows to that address, which would otherwise be judged as the node port's.
 //
-// After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that began
-// meanwhile.
+// After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that
+// began meanwhile.
 func (c *Conn) Forget(ctx context.Context, flows []selection.Flows, scope selection.Scope) (ended int, err error) {
 	c.forgetting.Lock()
 	defer c.forgetting.Unlock()
@@ -120,8 +123,8 @@ func (c *Conn) stale(ctx context.Context, family model.Family, v verdicts) (stal
 	return stale, err
 }
 
-// deleteAll deletes entries and returns how many were there. An entry that the kernel will not let go, because a flowtable
-// forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
+// deleteAll deletes entries and returns how many were there. An entry that the kernel will not let go, because a
+// flowtable forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
 func (c *Conn) deleteAll(ctx context.Context, family model.Family, entries []entry) (deleted int, err error) {
 	var busy []error
 	for i, e := range entries {

@@ -19,10 +19,10 @@ import (
 type entry struct {
 	protocol model.Protocol
 	flow
-	// key are the attributes by which the kernel finds this very entry: the tuple of its reply direction, its zone, and its id. It
-	// looks the tuple up and compares the id, which is made of where the entry lies in memory and of its original tuple
-	// (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that took the place of this one, even
-	// with the same id, while it leads to the right endpoint.
+	// key are the attributes by which the kernel finds this very entry: the tuple of its reply direction, its zone, and
+	// its id. It looks the tuple up and compares the id, which is made of where the entry lies in memory and of its
+	// original tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that took the
+	// place of this one, even with the same id, while it leads to the right endpoint.
 	key []byte
 }
 
@@ -33,8 +33,8 @@ func (e entry) String() string {
 
 var errUnreadable = errors.New("the kernel's message is not that of a conntrack entry")
 
-// parseEntry reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type of
-// linux/netfilter/nfnetlink_conntrack.h). The entry's key is a copy.
+// parseEntry reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type
+// of linux/netfilter/nfnetlink_conntrack.h). The entry's key is a copy.
 func parseEntry(message []byte) (entry, error) {
 	if len(message) < nl.SizeofNfgenmsg {
 		return entry{}, errUnreadable

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// udpMessage is a message of a dump: nfgenmsg; both tuples; status, timeout, mark; the zone 7; the id; how often it is used.
+// udpMessage is a message of a dump: nfgenmsg; both tuples; status, timeout, mark; the zone 7; the id; how often it is
+// used.
 var udpMessage = unhex(`
 	02000000
 	3400 0180

@@ -20,8 +20,8 @@ import (
 // site is what a ground has in one family.
 type site struct {
 	family model.Family
-	// service is a frontend's address; ported and portless are the node's, of which only the first serves node ports; a and b are
-	// endpoints; elsewhere is no address of the ground's.
+	// service is a frontend's address; ported and portless are the node's, of which only the first serves node ports; a
+	// and b are endpoints; elsewhere is no address of the ground's.
 	service, ported, portless, a, b, elsewhere netip.Addr
 }
 
@@ -58,8 +58,8 @@ func (s site) flows(at netip.Addr, port uint16, endpoints ...netip.Addr) []selec
 	return list(of)
 }
 
-// ground is a namespace whose loopback has all the site's addresses. A process of UDP and one of TCP on each endpoint answer with
-// the endpoint's address.
+// ground is a namespace whose loopback has all the site's addresses. A process of UDP and one of TCP on each endpoint
+// answer with the endpoint's address.
 type ground struct {
 	site
 	t         *testing.T
@@ -138,8 +138,8 @@ func (g *ground) answerOn(endpoint netip.Addr) {
 	}()
 }
 
-// rules gives the namespace the rules that a proxy would: what locally made packets meet. Established flows do not meet them. The
-// first rule is there because a namespace has no conntrack before a rule asks for it.
+// rules gives the namespace the rules that a proxy would: what locally made packets meet. Established flows do not
+// meet them. The first rule is there because a namespace has no conntrack before a rule asks for it.
 func (g *ground) rules(rules ...string) {
 	g.t.Helper()
 	table, daddr := "ip test", "ip daddr"

@@ -44,8 +44,8 @@ func newReconciler(forget func(context.Context, []selection.Flows, selection.Sco
 	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
 }
 
-// Note has the flows to some frontends looked at, as soon as the table can be read. What is noted of a frontend takes the place
-// of what was noted before. It returns at once and keeps the slices, which must not be changed.
+// Note has the flows to some frontends looked at, as soon as the table can be read. What is noted of a frontend takes
+// the place of what was noted before. It returns at once and keeps the slices, which must not be changed.
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -62,8 +62,8 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	}
 }
 
-// Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were looked at, and why
-// some flows may be left: those are looked at again a second later.
+// Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were
+// looked at, and why some flows may be left: those are looked at again a second later.
 func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
 	var again <-chan time.Time
 	for {

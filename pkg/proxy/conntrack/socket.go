@@ -21,8 +21,8 @@ const (
 	flagProtocol      = 1 << 3 // CTA_FILTER_F_CTA_PROTO_NUM
 )
 
-// The kernel answers before the sending call returns, so that an answer that is not there has been lost. What is left of an old
-// answer is there at once.
+// The kernel answers before the sending call returns, so that an answer that is not there has been lost. What is left
+// of an old answer is there at once.
 var (
 	answerTimeout = unix.Timeval{Sec: 30}
 	restTimeout   = unix.Timeval{Usec: 20_000}
@@ -61,8 +61,8 @@ func (s *socket) try() error {
 	return err
 }
 
-// dump gives each UDP entry of a family to each. Entries that come and go meanwhile may be among them or not. The error is
-// errInterrupted if others may be missing too.
+// dump gives each UDP entry of a family to each. Entries that come and go meanwhile may be among them or not. The
+// error is errInterrupted if others may be missing too.
 func (s *socket) dump(ctx context.Context, family model.Family, each func(entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,7 +90,8 @@ func (s *socket) dump(ctx context.Context, family model.Family, each func(entry)
 	return errors.Join(err, unreadable)
 }
 
-// dumpRequest asks for the UDP entries of a family alone: the kernel compares faster than it copies, and most entries are TCP's.
+// dumpRequest asks for the UDP entries of a family alone: the kernel compares faster than it copies, and most entries
+// are TCP's.
 func (s *socket) dumpRequest(family model.Family) *nl.NetlinkRequest {
 	request := s.request(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, number(family))
 	original := nl.NewRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_ORIG, nil)
@@ -102,7 +103,8 @@ func (s *socket) dumpRequest(family model.Family) *nl.NetlinkRequest {
 	return request
 }
 
-// drain reads what is left of a dump whose reading was given up because of an error: the kernel begins no other one before.
+// drain reads what is left of a dump whose reading was given up because of an error: the kernel begins no other one
+// before.
 func (s *socket) drain() {
 	_ = s.handle.Socket.SetReceiveTimeout(&restTimeout)
 	for {

@@ -24,8 +24,9 @@ type verdicts struct {
 	families  map[model.Family]bool          // that have a frontend
 }
 
-// newVerdicts returns the verdicts that follow from the UDP frontends among flows. A frontend that is there twice has moved from
-// one Service to another: then the endpoints that either of them permits may answer, in whichever order they come.
+// newVerdicts returns the verdicts that follow from the UDP frontends among flows. A frontend that is there twice has
+// moved from one Service to another: then the endpoints that either of them permits may answer, in whichever order
+// they come.
 func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
 	for _, one := range flows {
@@ -50,16 +51,16 @@ func (v verdicts) isStale(f flow) bool {
 	case permission == nil || permission.permits(f.answerer, v.scope.PlaceOf(f.client)):
 		return false
 	case f.answerer == f.dialled:
-		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none do, it is
-		// not ours: the Service is gone, and perhaps a process of this machine answers.
-		// A zone belongs to another program: OVS keeps entries in its own that are never translated there.
+		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none
+		// do, it is not ours: the Service is gone, and perhaps a process of this machine answers. A zone belongs to another
+		// program: OVS keeps entries in its own that are never translated there.
 		return !f.inZone && (!permission.inside.isEmpty() || !permission.outside.isEmpty())
 	}
 	return true
 }
 
-// permissionFor returns the permission of the frontend that was dialled; nil if none was. A frontend with an address of its own
-// comes before a node port, as in the tables.
+// permissionFor returns the permission of the frontend that was dialled; nil if none was. A frontend with an address
+// of its own comes before a node port, as in the tables.
 func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
 	if found := v.frontends[dialled]; found != nil {
 		return found
@@ -85,8 +86,8 @@ func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bo
 	}
 }
 
-// endpoints is a set that is built when it is first asked. Most frontends have no flow on a node, while those that have may have
-// a hundred thousand, to a thousand endpoints.
+// endpoints is a set that is built when it is first asked. Most frontends have no flow on a node, while those that
+// have may have a hundred thousand, to a thousand endpoints.
 type endpoints struct {
 	lists [][]netip.AddrPort
 	set   map[netip.AddrPort]bool

@@ -41,8 +41,8 @@ type daemon struct {
 	files    []filewatch.File
 
 	changes chan model.Change
-	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the proxy as
-	// repairs, at a measured pace.
+	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the
+	// proxy as repairs, at a measured pace.
 	disturbed, repairs chan struct{}
 }
 
@@ -89,7 +89,8 @@ func (d *daemon) connect() error {
 	return nil
 }
 
-// interrupted says that the API server does not tell about a resource. What it told last stays in force, so nothing is wrong yet.
+// interrupted says that the API server does not tell about a resource. What it told last stays in force, so nothing is
+// wrong yet.
 func (d *daemon) interrupted(resource string, since time.Time, err error) {
 	d.status.WatchInterrupted(resource, since, err.Error())
 	d.recorder.WatchInterrupted(resource, since)

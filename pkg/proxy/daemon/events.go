@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. It is nil with a folder of
-// manifests, and then reports nothing.
+// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. It is
+// nil with a folder of manifests, and then reports nothing.
 type eventReporter struct {
 	node     string
 	version  string // of this program

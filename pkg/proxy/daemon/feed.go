@@ -49,8 +49,8 @@ type about struct {
 	name model.ObjectName
 }
 
-// deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile comes as
-// one change after it.
+// deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
+// comes as one change after it.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.report(update)
 	f.warn(update.Change)
@@ -118,7 +118,8 @@ func (f *feed) report(update convert.Update) {
 	f.recorder.ObjectsRefused(refusedByKind(problems))
 }
 
-// refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind File.
+// refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind
+// File.
 func refusedByKind(problems []convert.Problem) map[string]int {
 	counted := map[convert.Problem]bool{}
 	counts := map[string]int{}

@@ -10,10 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
-// configurationFiles returns the files that say how the daemon works, with what they say now. Who reads them later misses no change.
+// configurationFiles returns the files that say how the daemon works, with what they say now. Who reads them later
+// misses no change.
 //
-// Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself, a token after
-// a minute, and certificates and the authority's after five.
+// Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself,
+// a token after a minute, and certificates and the authority's after five.
 func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error) {
 	var files []filewatch.File
 	if o.ConfigFile != nil {
@@ -33,8 +34,8 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 	return append(files, kubeconfig), nil
 }
 
-// watchFiles ends the daemon when one of its configuration files changes, so that whoever has started it starts it anew. The rules
-// stay.
+// watchFiles ends the daemon when one of its configuration files changes, so that whoever has started it starts it
+// anew. The rules stay.
 func (d *daemon) watchFiles(ctx context.Context) error {
 	var watches []func(context.Context) error
 	for _, file := range d.files {

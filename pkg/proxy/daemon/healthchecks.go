@@ -14,7 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// healthCheckRetry is how long after a health check could not be served it is tried again: the process that has its port may end.
+// healthCheckRetry is how long after a health check could not be served it is tried again: the process that has its
+// port may end.
 const healthCheckRetry = 5 * time.Second
 
 // healthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.

@@ -28,7 +28,8 @@ func freePort(t *testing.T) uint16 {
 	return netip.MustParseAddrPort(listener.Addr().String()).Port()
 }
 
-// TestHealthChecksFollowTheReports: what a report does not contain stays as it was, and the addresses are those of node ports.
+// TestHealthChecksFollowTheReports: what a report does not contain stays as it was, and the addresses are those of
+// node ports.
 func TestHealthChecksFollowTheReports(t *testing.T) {
 	checks := &healthChecks{
 		servers: servicehealth.New(slog.New(slog.DiscardHandler), func() bool { return true }),

@@ -41,8 +41,8 @@ func (o *observer) Queued(changes proxy.Changes, at time.Time) {
 	o.recorder.ChangesQueued(changes.Services, changes.EndpointSlices)
 }
 
-// Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever the log
-// level: a script may be waiting for it.
+// Synced is called after each sync that the kernel accepted. The first one is announced on standard output, whatever
+// the log level: a script may be waiting for it.
 func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
@@ -73,8 +73,8 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }
 
-// reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that they
-// are served nowhere, as when the address in the Node object is that of a NAT before the machine.
+// reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows
+// that they are served nowhere, as when the address in the Node object is that of a NAT before the machine.
 func (o *observer) reportNodePorts(addrs []netip.Addr) {
 	if o.synced && slices.Equal(addrs, o.nodePorts) || o.checks.servesAll() {
 		return

@@ -139,7 +139,8 @@ func (o *observed) ask(path string, want int) {
 	}
 }
 
-// service returns a Service of the namespace shop with one port, and its slice with endpoints on another node, stamped.
+// service returns a Service of the namespace shop with one port, and its slice with endpoints on another node,
+// stamped.
 func service(number, endpoints int, stamp time.Time) (*model.Service, *model.EndpointSlice) {
 	name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%d", number)}
 	slice := &model.EndpointSlice{
@@ -169,7 +170,8 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 	return change
 }
 
-// moved is what happens, and what /metrics says afterwards and did not say before: regular expressions of a line's beginning.
+// moved is what happens, and what /metrics says afterwards and did not say before: regular expressions of a line's
+// beginning.
 type moved struct {
 	title string
 	do    func(o *observed)

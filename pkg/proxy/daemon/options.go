@@ -16,7 +16,8 @@ type Options struct {
 	Manifests string
 	// Connection is how the API server is reached.
 	Connection kube.Connection
-	// ServiceProxyName is what Services must carry in the label service.kubernetes.io/service-proxy-name; empty for no label.
+	// ServiceProxyName is what Services must carry in the label service.kubernetes.io/service-proxy-name; empty for no
+	// label.
 	ServiceProxyName string
 
 	// Settings are what the configuration in force says.

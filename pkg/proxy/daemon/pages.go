@@ -13,8 +13,8 @@ import (
 // bindRetry is the pause before an address that another process has is tried again: kube-proxy's.
 const bindRetry = 5 * time.Second
 
-// listenAndServe answers at the address that a flag names, until ctx ends. If another process has the address it tries again, unless that
-// is to end the proxy: Services are worth more than questions about them.
+// listenAndServe answers at the address that a flag names, until ctx ends. If another process has the address it tries
+// again, unless that is to end the proxy: Services are worth more than questions about them.
 func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handler http.Handler) error {
 	for logged := false; ; logged = true {
 		listener, err := httpserve.Listen(ctx, flag, address)

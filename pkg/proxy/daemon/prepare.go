@@ -16,13 +16,14 @@ import (
 // oomScoreFile is where the kernel takes this process's oom_score_adj.
 const oomScoreFile = "/proc/self/oom_score_adj"
 
-// prepareNode asks the kernel for what the configuration wants of it beside the tables, and looks whether it forwards packets of
-// some families. Nothing of it stops the proxy: a container with no more than CAP_NET_ADMIN may do some of it, or nothing.
+// prepareNode asks the kernel for what the configuration wants of it beside the tables, and looks whether it forwards
+// packets of some families. Nothing of it stops the proxy: a container with no more than CAP_NET_ADMIN may do some of
+// it, or nothing.
 //
 // It comes after conntrack was reached: the kernel has no settings for it before.
 func prepareNode(log *slog.Logger, settings *config.Settings, families []model.Family) {
-	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless the process is pinned
-	// to some cores, and then less is asked for, which lowers nothing.
+	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless the
+	// process is pinned to some cores, and then less is asked for, which lowers nothing.
 	wants := settings.Conntrack.Wants(runtime.NumCPU())
 	for _, result := range sysctl.Apply(sysctl.Root, wants...) {
 		logSysctl(log, result)
@@ -65,7 +66,8 @@ func logSysctl(log *slog.Logger, result sysctl.Result) {
 	}
 }
 
-// warnOfForwarding says that packets for pods on other nodes are dropped here. A family that the kernel lacks is none of this node.
+// warnOfForwarding says that packets for pods on other nodes are dropped here. A family that the kernel lacks is none
+// of this node.
 func warnOfForwarding(log *slog.Logger, want sysctl.Want) {
 	for _, result := range sysctl.Check(sysctl.Root, want) {
 		switch {

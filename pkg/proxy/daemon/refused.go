@@ -19,7 +19,8 @@ type refusals struct {
 	byService map[model.ObjectName]proxy.Refused
 }
 
-// update takes a report in and returns what is new in it: Services that are refused for the first time, or for another reason.
+// update takes a report in and returns what is new in it: Services that are refused for the first time, or for another
+// reason.
 func (r *refusals) update(report proxy.Report) []proxy.Refused {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -55,7 +56,8 @@ func (r *refusals) list(node string) explain.Refusals {
 	return list
 }
 
-// reportRefused logs which Services the kernel refuses, and which it takes again, once each, and reports the former as Events.
+// reportRefused logs which Services the kernel refuses, and which it takes again, once each, and reports the former as
+// Events.
 func (o *observer) reportRefused(report proxy.Report) {
 	news := o.refused.update(report)
 	for i, refused := range news {

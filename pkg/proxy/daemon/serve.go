@@ -44,13 +44,13 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	return err
 }
 
-// gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a second cluster's
-// worth of memory for a program that hardly allocates: a change makes a few kilobytes of garbage.
+// gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a
+// second cluster's worth of memory for a program that hardly allocates: a change makes a few kilobytes of garbage.
 const gcPercent = 50
 
-// reserve is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of it before it is
-// collected. In a small cluster half of what is in use would be two megabytes, and the collector would run several times a second as
-// long as endpoints change, for a sixth of the processor time at 100 changes a second.
+// reserve is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of
+// it before it is collected. In a small cluster half of what is in use would be two megabytes, and the collector would
+// run several times a second as long as endpoints change, for a sixth of the processor time at 100 changes a second.
 var reserve []byte
 
 const reserveSize = 16 << 20

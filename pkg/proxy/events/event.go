@@ -13,11 +13,11 @@ type Event struct {
 	Reason  string // why, in one CamelCase word, for machines
 	Action  string // what the proxy did, in one CamelCase word
 	Note    string // the sentence, for people
-	// Topic distinguishes two sentences about one object with one Reason. If empty, it is the Note. It is set if the Note holds what
-	// changes each time, such as a process ID.
+	// Topic distinguishes two sentences about one object with one Reason. If empty, it is the Note. It is set if the Note
+	// holds what changes each time, such as a process ID.
 	Topic string
-	// Local: the sentence is about this node, and each node has its own Event. Otherwise it follows from the cluster's objects alone,
-	// and all proxies of the cluster report it as one Event.
+	// Local: the sentence is about this node, and each node has its own Event. Otherwise it follows from the cluster's
+	// objects alone, and all proxies of the cluster report it as one Event.
 	Local bool
 }
 
@@ -34,7 +34,8 @@ type Reference struct {
 	Kind      string // "Service", "EndpointSlice", "ServiceCIDR" or "Node"
 	Namespace string // empty if the kind has none
 	Name      string
-	// UID is the object's metadata.uid. kubectl describe looks for it: without it the Event is found by kubectl get events alone.
+	// UID is the object's metadata.uid. kubectl describe looks for it: without it the Event is found by kubectl get
+	// events alone.
 	UID string
 }
 
@@ -43,6 +44,6 @@ func (r Reference) String() string {
 	return r.Kind + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
 }
 
-// Node refers to a node. Its UID is its name: kubelet and kube-proxy refer to nodes so, and kubectl describe node looks for both
-// that and metadata.uid.
+// Node refers to a node. Its UID is its name: kubelet and kube-proxy refer to nodes so, and kubectl describe node
+// looks for both that and metadata.uid.
 func Node(name string) Reference { return Reference{Kind: "Node", Name: name, UID: name} }

@@ -57,7 +57,8 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	}
 }
 
-// nameOf returns the Event's name: the same on all nodes, unless the sentence is about one of them; then a new one each time.
+// nameOf returns the Event's name: the same on all nodes, unless the sentence is about one of them; then a new one
+// each time.
 func nameOf(event Event, node string, at time.Time) string {
 	object := event.Regarding
 	parts := []string{object.Kind, object.Namespace, object.Name, object.UID, event.Reason, event.Note}
@@ -78,12 +79,12 @@ const (
 	maxInstance = 128
 )
 
-// noteOf returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after that, for an
-// unprintable character takes more bytes when it is quoted.
+// noteOf returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after
+// that, for an unprintable character takes more bytes when it is quoted.
 func noteOf(text string) string { return bounded(printable(bounded(text, maxNote)), maxNote) }
 
-// printable makes a text safe for every terminal: one line of printable characters in UTF-8. Notes quote what strangers wrote into
-// their objects.
+// printable makes a text safe for every terminal: one line of printable characters in UTF-8. Notes quote what
+// strangers wrote into their objects.
 func printable(text string) string {
 	if utf8.ValidString(text) && strings.IndexFunc(text, isUnprintable) < 0 {
 		return text

@@ -38,8 +38,9 @@ const (
 	createTimeout = 10 * time.Second
 )
 
-// retries are the pauses after tries that decided nothing, one after the other: an API server that restarts is asked again soon, and
-// one that is away for hours every minute or two, with jitter. They begin anew with every answer that decides.
+// retries are the pauses after tries that decided nothing, one after the other: an API server that restarts is asked
+// again soon, and one that is away for hours every minute or two, with jitter. They begin anew with every answer that
+// decides.
 var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
 // errTooMany is why an event is dropped that the API server did not refuse.
@@ -55,14 +56,15 @@ type Recorder struct {
 
 	mutex sync.Mutex
 	queue queue
-	// reported holds the sentences that wait, with the zero time, and those that were created within the hour, with that time.
-	// maxWaiting and the rate bound it.
+	// reported holds the sentences that wait, with the zero time, and those that were created within the hour, with that
+	// time. maxWaiting and the rate bound it.
 	reported map[sentence]time.Time
 	dropped  int
 	warnings rate.Sometimes
 }
 
-// Connect returns a recorder for the proxy of a node that creates Events at the API server of a configuration. It asks nothing yet.
+// Connect returns a recorder for the proxy of a node that creates Events at the API server of a configuration. It asks
+// nothing yet.
 func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, error) {
 	client, err := eventsv1client.NewForConfig(config)
 	if err != nil {
@@ -79,7 +81,8 @@ func New(client eventsv1client.EventsGetter, node string, log *slog.Logger) *Rec
 	}
 }
 
-// Report has an Event created, unless it waits already, was created within the hour, or too many are waiting. It returns at once.
+// Report has an Event created, unless it waits already, was created within the hour, or too many are waiting. It
+// returns at once.
 func (r *Recorder) Report(event Event) {
 	event.Note, event.Topic = noteOf(event.Note), noteOf(event.Topic)
 	r.mutex.Lock()
@@ -103,8 +106,8 @@ func (r *Recorder) Dropped() int {
 	return r.dropped
 }
 
-// Run creates Events until ctx ends. What waits then is lost. Each try counts for the limit, whatever its result is. The error is
-// always nil.
+// Run creates Events until ctx ends. What waits then is lost. Each try counts for the limit, whatever its result is.
+// The error is always nil.
 func (r *Recorder) Run(ctx context.Context) error {
 	limit := rate.NewLimiter(rate.Every(interval), burst)
 	for {
@@ -136,9 +139,9 @@ func (r *Recorder) isWaiting() bool {
 	return len(r.queue) > 0
 }
 
-// createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports whether the answer is
-// final. If not, the API server being away or busy, the event waits again, behind those of all namespaces: what one of them may not
-// have, such as more Events than its ResourceQuota allows, holds up no other.
+// createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports
+// whether the answer is final. If not, the API server being away or busy, the event waits again, behind those of all
+// namespaces: what one of them may not have, such as more Events than its ResourceQuota allows, holds up no other.
 func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	r.mutex.Lock()
 	next := r.queue.pop()
@@ -163,8 +166,8 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	return false
 }
 
-// create tries once to create an Event. All tries of one Event use one name, so that one whose answer got lost is not repeated. That
-// the Event exists is no error: another proxy created it, or a try whose answer got lost.
+// create tries once to create an Event. All tries of one Event use one name, so that one whose answer got lost is not
+// repeated. That the Event exists is no error: another proxy created it, or a try whose answer got lost.
 func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -175,9 +178,9 @@ func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	return fmt.Errorf("create Event %s/%s: %w", event.Namespace, event.Name, err)
 }
 
-// isFinal reports whether another try would get the same answer: the API server understood, and refuses the Event. Forbidden is final
-// only for a namespace that terminates: an API server that has just started forbids everything until it has read RBAC, and a
-// ResourceQuota may have room again.
+// isFinal reports whether another try would get the same answer: the API server understood, and refuses the Event.
+// Forbidden is final only for a namespace that terminates: an API server that has just started forbids everything
+// until it has read RBAC, and a ResourceQuota may have room again.
 func isFinal(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
@@ -198,7 +201,8 @@ func (r *Recorder) drop(event Event, cause error) {
 	r.warn("dropped an Event; more may follow, and are counted", event, cause)
 }
 
-// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so a short while ago. The mutex is held.
+// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so a short while ago.
+// The mutex is held.
 func (r *Recorder) warn(message string, event Event, cause error) {
 	r.warnings.Do(func() {
 		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue),

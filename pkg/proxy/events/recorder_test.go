@@ -22,7 +22,8 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// server takes Events as an API server does. Whatever else is asked of it panics. ../../e2e/events asks a real one the same.
+// server takes Events as an API server does. Whatever else is asked of it panics. ../../e2e/events asks a real one the
+// same.
 type server struct {
 	eventsv1client.EventInterface
 	namespace string

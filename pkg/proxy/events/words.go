@@ -51,8 +51,8 @@ func FrontendConflict(service Reference, frontend model.Frontend, owner model.Ob
 	}
 }
 
-// HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and action are
-// kube-proxy's.
+// HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and
+// action are kube-proxy's.
 func HealthCheckNotServed(service Reference, node string, reason error) Event {
 	return Event{
 		Regarding: service, Warning: true, Reason: "FailedToStartServiceHealthcheck", Action: "Listen", Local: true,
@@ -60,8 +60,8 @@ func HealthCheckNotServed(service Reference, node string, reason error) Event {
 	}
 }
 
-// ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another process ID
-// each time, and is reported once an hour all the same.
+// ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another
+// process ID each time, and is reported once an hour all the same.
 func ForeignChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,

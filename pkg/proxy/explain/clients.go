@@ -5,11 +5,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Clients is what the settings say about the clients of Services. It changes neither an endpoint nor a reason, but for whom they
-// are and what the endpoint sees. The zero value recognizes pods in both families, and masquerades only where it must.
+// Clients is what the settings say about the clients of Services. It changes neither an endpoint nor a reason, but for
+// whom they are and what the endpoint sees. The zero value recognizes pods in both families, and masquerades only
+// where it must.
 type Clients struct {
-	// PodsUnknown holds the families in which pods are not recognized, and why that is so: what stands behind a "because",
-	// without a full stop. Pods count as clients outside there.
+	// PodsUnknown holds the families in which pods are not recognized, and why that is so: what stands behind a
+	// "because", without a full stop. Pods count as clients outside there.
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
@@ -42,8 +43,8 @@ func (c Clients) clusterIPSource() source {
 	return source{}
 }
 
-// outside and inside are the ways of connections to frontends that externalTrafficPolicy Local governs. What this node itself
-// sends is masqueraded always, and nothing else ever is (KEP-2086 and kube-proxy's packet matrix).
+// outside and inside are the ways of connections to frontends that externalTrafficPolicy Local governs. What this node
+// itself sends is masqueraded always, and nothing else ever is (KEP-2086 and kube-proxy's packet matrix).
 func (c Clients) outside(family model.Family) path {
 	way := path{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
 	if why, unknown := c.PodsUnknown[family]; unknown {

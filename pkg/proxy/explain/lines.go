@@ -48,7 +48,8 @@ func sourceLines(allowed []string) []string {
 	return append([]string{sentence}, allowed...)
 }
 
-// affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves clients.
+// affinityLines separates what is remembered separately: a client has one endpoint for each choice that serves
+// clients.
 func affinityLines(port Port) []string {
 	if port.AffinitySeconds == 0 {
 		return nil

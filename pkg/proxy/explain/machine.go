@@ -32,7 +32,8 @@ func YAML(w io.Writer, ports []Port) error {
 	return nil
 }
 
-// withoutNull returns the ports with empty lists for nil ones: those would be null in JSON, over which no script can iterate.
+// withoutNull returns the ports with empty lists for nil ones: those would be null in JSON, over which no script can
+// iterate.
 func withoutNull(ports []Port) []Port {
 	list := make([]Port, 0, len(ports))
 	for _, port := range ports {

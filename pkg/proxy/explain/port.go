@@ -11,13 +11,13 @@ type Port struct {
 	Protocol string `json:"protocol"` // TCP, UDP or SCTP
 	Family   string `json:"family"`   // IPv4 or IPv6
 
-	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all, never
-	// null. Lost are the ones that the port should have too, and another Service owns.
+	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all,
+	// never null. Lost are the ones that the port should have too, and another Service owns.
 	Frontends []Frontend     `json:"frontends"`
 	Lost      []LostFrontend `json:"lost,omitempty"`
 
-	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service owns the
-	// ClusterIP on this port. Message is the same as a sentence.
+	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service
+	// owns the ClusterIP on this port. Message is the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
 	// Traffic says the same for all owned frontends, and for all clients that are not treated alike; never null.
@@ -31,17 +31,17 @@ type Port struct {
 	// Excluded lists the endpoints that no choice contains; never null.
 	Excluded []Excluded `json:"excluded"`
 
-	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if this node
-	// is inside one of them, the LoadBalancerIPs themselves. Other clients get no answer there; the other frontends are open to
-	// all. Without any, so are the LoadBalancerIPs.
+	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if
+	// this node is inside one of them, the LoadBalancerIPs themselves. Other clients get no answer there; the other
+	// frontends are open to all. Without any, so are the LoadBalancerIPs.
 	AllowedSources []string `json:"allowedSources,omitempty"`
 	// HealthCheck is what load balancers read about the Service; nil if the Service has no healthCheckNodePort.
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
-	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity. It has
-	// one endpoint for all traffic of the same choice, whichever frontend it dials.
+	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity.
+	// It has one endpoint for all traffic of the same choice, whichever frontend it dials.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
-	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil if it took it,
-	// and where no running proxy was asked.
+	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil
+	// if it took it, and where no running proxy was asked.
 	Refused *Refusal `json:"refused,omitempty"`
 	// Warnings are sentences about what the Service asks for and does not get, and what it hardly means.
 	Warnings []string `json:"warnings,omitempty"`
@@ -64,17 +64,19 @@ type LostFrontend struct {
 // Traffic is what happens to new connections of some clients to some frontends.
 type Traffic struct {
 	To string `json:"to"` // ClusterIP, or external: every other kind of frontend
-	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference: then those of
-	// this node and of pods come from inside, all others from outside. In a family in which the proxy does not recognize pods,
-	// pods are outside too: the message says so and why, and the source of those from inside is masqueraded, not keptForPods.
+	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference:
+	// then those of this node and of pods come from inside, all others from outside. In a family in which the proxy does
+	// not recognize pods, pods are outside too: the message says so and why, and the source of those from inside is
+	// masqueraded, not keptForPods.
 	From      string   `json:"from"`
 	Frontends []string `json:"frontends"` // their addresses, never null
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop
 	Message   string   `json:"message"`   // the outcome as a sentence
 	Choice    string   `json:"choice"`    // cluster or local: where the port lists the endpoints, or why there are none
-	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or keptForPods, the
-	// former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP unless all its connections
-	// are masqueraded: it does not depend on the Service there, but on which clients the proxy takes for pods.
+	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or
+	// keptForPods, the former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP
+	// unless all its connections are masqueraded: it does not depend on the Service there, but on which clients the proxy
+	// takes for pods.
 	Source string `json:"source,omitempty"`
 }
 
@@ -96,7 +98,7 @@ type Excluded struct {
 // HealthCheck is what this node answers to load balancers that ask on the Service's healthCheckNodePort.
 type HealthCheck struct {
 	NodePort int `json:"nodePort"`
-	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in this
-	// family. With none, the answer is to send nothing here.
+	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in
+	// this family. With none, the answer is to send nothing here.
 	LocalEndpoints int `json:"localEndpoints"`
 }

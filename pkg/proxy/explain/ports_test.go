@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// web has one port and one ready endpoint on each of two nodes in two zones, with addresses from 10.244.1.5 and 10.244.2.5.
+// web has one port and one ready endpoint on each of two nodes in two zones, with addresses from 10.244.1.5 and
+// 10.244.2.5.
 func web() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: "web"},

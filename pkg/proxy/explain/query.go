@@ -44,8 +44,8 @@ func malformed(arg, format string, args ...any) error {
 
 // Match reports whether the query asks for a port that has this identity and number.
 //
-// Kubernetes lets a port be named "80" and serve 443, so a number is compared with both; and one number may serve several
-// protocols, so a query may match several ports.
+// Kubernetes lets a port be named "80" and serve 443, so a number is compared with both; and one number may serve
+// several protocols, so a query may match several ports.
 func (q Query) Match(id model.PortID, number uint16) bool {
 	if q == (Query{}) {
 		return true

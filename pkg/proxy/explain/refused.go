@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Refusals are what a running proxy says of the Services that the kernel of its node refuses. It is no decision, and nothing but the
-// kernel knows it beforehand.
+// Refusals are what a running proxy says of the Services that the kernel of its node refuses. It is no decision, and
+// nothing but the kernel knows it beforehand.
 type Refusals struct {
 	Node     string    `json:"node"`
 	Services []Refusal `json:"services"` // by name; never null

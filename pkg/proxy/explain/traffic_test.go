@@ -82,7 +82,8 @@ func TestEveryFrontendIsNamedWithItsKind(t *testing.T) {
 // row is a Traffic without its message and frontends.
 type row struct{ to, from, outcome, choice, source string }
 
-// The rows are those of kube-proxy's table of which endpoints serve which traffic, with the sources of its packet matrix.
+// The rows are those of kube-proxy's table of which endpoints serve which traffic, with the sources of its packet
+// matrix.
 func TestTrafficIsSplitWherePoliciesDiffer(t *testing.T) {
 	here, elsewhere := endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true)
 	internal := func(service *model.Service) { service.InternalTrafficLocal = true }

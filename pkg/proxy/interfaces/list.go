@@ -14,12 +14,12 @@ import (
 // listAttempts bounds how often the kernel is asked again because addresses changed while it listed them.
 const listAttempts = 10
 
-// list returns the addresses of all interfaces, of both families and any scope, loopback included, sorted, each once. An IPv6
-// link-local address is without its interface. The list is never nil, even if it is empty.
+// list returns the addresses of all interfaces, of both families and any scope, loopback included, sorted, each once.
+// An IPv6 link-local address is without its interface. The list is never nil, even if it is empty.
 //
-// The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether it is
-// tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early promises nothing,
-// and a node port works from the moment in which the kernel takes the first one.
+// The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether
+// it is tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early
+// promises nothing, and a node port works from the moment in which the kernel takes the first one.
 func list(handle *netlink.Handle) ([]netip.Addr, error) {
 	for range listAttempts {
 		found, err := handle.AddrList(nil, netlink.FAMILY_ALL)

@@ -42,7 +42,8 @@ type network struct {
 	t *testing.T
 }
 
-// newNetwork makes a namespace with the link "eth0", a bridge without ports that is up. No link gives itself a link-local address.
+// newNetwork makes a namespace with the link "eth0", a bridge without ports that is up. No link gives itself a
+// link-local address.
 func newNetwork(t *testing.T) network {
 	t.Helper()
 	n := network{Namespace: netns.New(t), t: t}

@@ -12,16 +12,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that addresses that never rest are
-// listed nonetheless.
+// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that addresses that
+// never rest are listed nonetheless.
 const (
 	quietTime = 5 * time.Millisecond
 	burstTime = 100 * time.Millisecond
 )
 
-// lookAgain is how long after the newest notification the addresses are listed once more. When an interface goes down the kernel
-// reports its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it lists without waiting for
-// that.
+// lookAgain is how long after the newest notification the addresses are listed once more. When an interface goes down
+// the kernel reports its IPv6 addresses before it takes them off the list (addrconf_ifdown), and since Linux 6.9 it
+// lists without waiting for that.
 const lookAgain = time.Second
 
 // What has failed is tried again after firstRetry, and then after twice as long each time, up to lastRetry.
@@ -30,11 +30,11 @@ const (
 	lastRetry  = 10 * time.Second
 )
 
-// Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted, each once;
-// an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again whenever they are
-// others than before, until ctx ends, and then returns nil. A delivery is never nil, even if it is empty. Addresses that change
-// within a few milliseconds are delivered together. What was delivered must not be changed; the next delivery waits until deliver
-// returns, and then holds what is true by then.
+// Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted,
+// each once; an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again
+// whenever they are others than before, until ctx ends, and then returns nil. A delivery is never nil, even if it is
+// empty. Addresses that change within a few milliseconds are delivered together. What was delivered must not be
+// changed; the next delivery waits until deliver returns, and then holds what is true by then.
 //
 // The error says why the addresses could not be listed at the start. What fails later is logged and tried again.
 //
@@ -81,7 +81,8 @@ func (w *watch) followOne(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	// The kernel keeps notifications since the subscription was opened: nothing falls between this look and the first of them.
+	// The kernel keeps notifications since the subscription was opened: nothing falls between this look and the first of
+	// them.
 	if err := w.look(s); err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levels is a gauge of how many there are of each kind at present. All series change at once, which a vector of gauges cannot do: a
-// scrape between its reset and its last set would see them vanish and return.
+// levels is a gauge of how many there are of each kind at present. All series change at once, which a vector of gauges
+// cannot do: a scrape between its reset and its last set would see them vanish and return.
 type levels struct {
 	desc   *prometheus.Desc
 	labels int
@@ -30,8 +30,8 @@ func newLevels(r row) *levels {
 	return &levels{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels)}
 }
 
-// set replaces all numbers. A kind of which there once were some keeps its series, at zero, so that an alert on it ends rather than
-// going stale.
+// set replaces all numbers. A kind of which there once were some keeps its series, at zero, so that an alert on it
+// ends rather than going stale.
 func (l *levels) set(values map[series]int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,18 +10,20 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Recorder counts what one proxy does. Its methods may be called at the same time from several goroutines. What moves one metric is
-// observed by its row, with Add, Set or Observe; what moves several, or needs more than a number, has a method of its own.
+// Recorder counts what one proxy does. Its methods may be called at the same time from several goroutines. What moves
+// one metric is observed by its row, with Add, Set or Observe; what moves several, or needs more than a number, has a
+// method of its own.
 //
-// It has a registry of its own rather than the library's global one: two proxies in one process, as tests and benchmarks
-// have them, do not mix, and nothing appears in /metrics that is not registered here.
+// It has a registry of its own rather than the library's global one: two proxies in one process, as tests and
+// benchmarks have them, do not mix, and nothing appears in /metrics that is not registered here.
 type Recorder struct {
 	registry   *prometheus.Registry
 	collectors map[string]prometheus.Collector // by the metric's name; never changed
 	repairs    *repairs
 }
 
-// NewRecorder returns a recorder that has counted nothing yet. The Go runtime's and the process's own metrics come with it.
+// NewRecorder returns a recorder that has counted nothing yet. The Go runtime's and the process's own metrics come
+// with it.
 func NewRecorder() *Recorder {
 	r := &Recorder{registry: prometheus.NewRegistry(), collectors: map[string]prometheus.Collector{}, repairs: newRepairs()}
 	for _, row := range rows {
@@ -84,7 +86,8 @@ func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }
 
-// EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none were.
+// EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none
+// were.
 func (r *Recorder) EventsDropped(count func() int) { eventsDropped.collector(r).ask.Store(&count) }
 
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// repairs counts the foreign changes that a complete sync repairs: those that were noticed before it began. What is noticed while it
-// runs may come after what it wrote.
+// repairs counts the foreign changes that a complete sync repairs: those that were noticed before it began. What is
+// noticed while it runs may come after what it wrote.
 type repairs struct {
 	mu       sync.Mutex
 	noticed  map[string]int // by family, and not repaired yet

@@ -12,8 +12,9 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram: the upper bounds
-	// start holds the values of each label with which series exist from the start, at zero, so that a rate over the first increment is
-	// right. Without it there is no series until one is observed: a moment at zero would be 1970. What has no labels exists always.
+	// start holds the values of each label with which series exist from the start, at zero, so that a rate over the first
+	// increment is right. Without it there is no series until one is observed: a moment at zero would be 1970. What has
+	// no labels exists always.
 	start [][]string
 	kind  string // as in the exposition format; set by the row's constructor
 }

@@ -2,8 +2,8 @@ package metrics
 
 import "time"
 
-// ChangesQueued counts changes that were taken up and that the next sync brings into force. Each object counts once, whatever its
-// families are.
+// ChangesQueued counts changes that were taken up and that the next sync brings into force. Each object counts once,
+// whatever its families are.
 func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	r.Add(serviceChanges, services)
 	serviceChangesPending.collector(r).WithLabelValues().Add(float64(services))
@@ -11,8 +11,8 @@ func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	endpointChangesPending.collector(r).WithLabelValues().Add(float64(endpointSlices))
 }
 
-// SyncQueued records when a change asked for a sync, which begins now. It asks for both families: they are changed in the same
-// transaction.
+// SyncQueued records when a change asked for a sync, which begins now. It asks for both families: they are changed in
+// the same transaction.
 func (r *Recorder) SyncQueued(at time.Time) {
 	for _, family := range families {
 		r.setTime(lastQueued, at, family)
@@ -20,8 +20,8 @@ func (r *Recorder) SyncQueued(at time.Time) {
 	r.repairs.begin()
 }
 
-// ObserveSync records one attempt to bring the kernel up to date: whether it was to write everything, how long it took and, with err,
-// that the kernel did not take it.
+// ObserveSync records one attempt to bring the kernel up to date: whether it was to write everything, how long it took
+// and, with err, that the kernel did not take it.
 func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	kind := partialSyncDuration
 	if complete {
@@ -36,8 +36,8 @@ func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	}
 }
 
-// SyncDone records when the kernel was up to date, in both families, and how many Services had been decided for it. A complete sync
-// has also repaired what others had changed.
+// SyncDone records when the kernel was up to date, in both families, and how many Services had been decided for it. A
+// complete sync has also repaired what others had changed.
 func (r *Recorder) SyncDone(at time.Time, complete bool, services int) {
 	for _, family := range families {
 		r.setTime(lastSync, at, family)
@@ -60,13 +60,14 @@ func (r *Recorder) SweepFailed() {
 	}
 }
 
-// Programmed records how long a change of an EndpointSlice took from its cause to the kernel. Two machines' clocks measure that: one
-// that is late would make it negative, which counts as no time.
+// Programmed records how long a change of an EndpointSlice took from its cause to the kernel. Two machines' clocks
+// measure that: one that is late would make it negative, which counts as no time.
 func (r *Recorder) Programmed(family string, took time.Duration) {
 	r.Observe(programmingDuration, max(0, took), family)
 }
 
-// ForeignChange counts a change to our table that was not ours. It counts as repaired after the next complete sync that begins later.
+// ForeignChange counts a change to our table that was not ours. It counts as repaired after the next complete sync
+// that begins later.
 func (r *Recorder) ForeignChange(family string) {
 	r.Add(foreignChanges, 1, family)
 	r.repairs.notice(family)

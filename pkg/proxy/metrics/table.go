@@ -24,7 +24,8 @@ const (
 	OperationDelete = "delete"
 )
 
-// The values of the label traffic_policy: internalTrafficPolicy governs the ClusterIP, externalTrafficPolicy every other frontend.
+// The values of the label traffic_policy: internalTrafficPolicy governs the ClusterIP, externalTrafficPolicy every
+// other frontend.
 const (
 	PolicyInternal = "internal"
 	PolicyExternal = "external"
@@ -33,7 +34,8 @@ const (
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
 
-// What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out of order.
+// What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out
+// of order.
 var (
 	perFamily   = [][]string{families}
 	answerCodes = [][]string{{"200", "503"}}
@@ -214,8 +216,8 @@ var (
 	})
 )
 
-// programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first second, each second of
-// the first minute, five seconds up to two minutes, half a minute up to five.
+// programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first
+// second, each second of the first minute, five seconds up to two minutes, half a minute up to five.
 func programmingBuckets() []float64 {
 	buckets := []float64{0.25, 0.5}
 	for bound := 1.0; bound < 60; bound++ {

@@ -69,8 +69,8 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the names, types and labels of the table into README.md")
 
-// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. What a metric means is written in the README; that of a
-// new row begins as its help.
+// TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. What a metric means is written in the
+// README; that of a new row begins as its help.
 func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	given, err := os.ReadFile("README.md")
 	if err != nil {

@@ -18,8 +18,8 @@ const (
 	oldestMinor = 13
 )
 
-// openWriter opens the socket that batches are sent over, and tries it. Being the first netlink socket of a process it gets the
-// process's id for its port id, by which nft names the owner of a table.
+// openWriter opens the socket that batches are sent over, and tries it. Being the first netlink socket of a process it
+// gets the process's id for its port id, by which nft names the owner of a table.
 func openWriter() (*socket, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
 }
 
-// tryTable asks whether a table with these flags could be added, and leaves nothing behind: a batch without an end is checked
-// and thrown away, which is how `nft --check` works.
+// tryTable asks whether a table with these flags could be added, and leaves nothing behind: a batch without an end is
+// checked and thrown away, which is how `nft --check` works.
 func tryTable(s *socket, family model.Family, flags uint32) error {
 	e := &encoder{}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)

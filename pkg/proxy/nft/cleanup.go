@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Cleanup deletes our tables and nothing else, and returns the families that had one. A table that belongs to a living process
-// stays, and the error says whose it is.
+// Cleanup deletes our tables and nothing else, and returns the families that had one. A table that belongs to a living
+// process stays, and the error says whose it is.
 func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	c, err := Dial(Options{})
 	if err != nil {

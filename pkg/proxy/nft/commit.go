@@ -16,11 +16,11 @@ import (
 // keptBuffer is how much of the memory of a batch is kept for the next one.
 const keptBuffer = 1 << 20
 
-// Commit puts a batch into the kernel in one transaction: whole, or if an error is returned, not at all. The exception is
-// ErrUnknownOutcome. An empty batch does nothing.
+// Commit puts a batch into the kernel in one transaction: whole, or if an error is returned, not at all. The exception
+// is ErrUnknownOutcome. An empty batch does nothing.
 //
-// A refused batch gives a *ruleset.RefusedError that names each refused element, or an *OwnedError if a table belongs to another
-// process; errors.Is finds the kernel's unix.Errno in both.
+// A refused batch gives a *ruleset.RefusedError that names each refused element, or an *OwnedError if a table belongs
+// to another process; errors.Is finds the kernel's unix.Errno in both.
 func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -38,8 +38,9 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return err
 }
 
-// commitSingly sends a batch that was refused again, with a message for each element: the kernel names every message that it refuses, but
-// of the elements in a message the first at most, and none before Linux 6.0. It costs a multiple of the batch, after a refusal only.
+// commitSingly sends a batch that was refused again, with a message for each element: the kernel names every message
+// that it refuses, but of the elements in a message the first at most, and none before Linux 6.0. It costs a multiple
+// of the batch, after a refusal only.
 func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
 	encoded, err := c.encode(batch, nil, true)
 	if err != nil {
@@ -144,8 +145,8 @@ func explain(operation string, failure failure) error {
 	return fmt.Errorf("%s: %w", operation, failure.errno)
 }
 
-// elementsOf returns the elements of the messages that failed, if each element has a message; nil for a message about something else.
-// It walks each operation once, however many of its elements failed.
+// elementsOf returns the elements of the messages that failed, if each element has a message; nil for a message about
+// something else. It walks each operation once, however many of its elements failed.
 func (e *Encoded) elementsOf(failures []failure) []*ruleset.Element {
 	found := make([]*ruleset.Element, len(failures))
 	if !e.singly {

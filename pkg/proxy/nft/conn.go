@@ -12,15 +12,16 @@ import (
 
 // Options say how to connect.
 type Options struct {
-	// Owned asks for tables that no other process can change, where the kernel can keep such a table alive without its owner (6.9 and
-	// newer). See Conn.Owned.
+	// Owned asks for tables that no other process can change, where the kernel can keep such a table alive without its
+	// owner (6.9 and newer). See Conn.Owned.
 	Owned bool
 }
 
-// Conn is a connection to nf_tables in the network namespace in which it was dialled. It may be used by several goroutines.
+// Conn is a connection to nf_tables in the network namespace in which it was dialled. It may be used by several
+// goroutines.
 //
-// Its sockets last as long as it does: closing one after a transaction that deleted something waits for the kernel's grace
-// period, 13 to 16 ms. Reading, writing and watching each have one of their own, as a shared one deadlocks.
+// Its sockets last as long as it does: closing one after a transaction that deleted something waits for the kernel's
+// grace period, 13 to 16 ms. Reading, writing and watching each have one of their own, as a shared one deadlocks.
 type Conn struct {
 	owned    bool
 	families []model.Family
@@ -34,7 +35,8 @@ type Conn struct {
 	watcher *watcher // nil if the tables are owned
 }
 
-// Dial connects to nf_tables. If something is missing for that, the error is one sentence that says what, and what to do.
+// Dial connects to nf_tables. If something is missing for that, the error is one sentence that says what, and what to
+// do.
 //
 // Unless the tables are owned, changes that others make to them are noted from here on, for Watch to report.
 func Dial(options Options) (*Conn, error) {
@@ -67,11 +69,12 @@ func (c *Conn) open(options Options) (err error) {
 	return err
 }
 
-// Owned reports whether the tables that this connection adds belong to it: the kernel lets no other process change them while the
-// connection is open, and keeps them when it closes, for the next to adopt.
+// Owned reports whether the tables that this connection adds belong to it: the kernel lets no other process change
+// them while the connection is open, and keeps them when it closes, for the next to adopt.
 func (c *Conn) Owned() bool { return c.owned }
 
-// Families returns the families in which this kernel has tables: IPv4, and IPv6 unless the kernel was built without it.
+// Families returns the families in which this kernel has tables: IPv4, and IPv6 unless the kernel was built without
+// it.
 func (c *Conn) Families() []model.Family { return c.families }
 
 // Close closes the connection. The tables stay.

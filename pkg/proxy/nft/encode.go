@@ -36,8 +36,8 @@ type encoder struct {
 	elements int
 }
 
-// encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a message as it
-// takes or, singly, with one. The buffer is used up.
+// encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a
+// message as it takes or, singly, with one. The buffer is used up.
 func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, singly bool) (*Encoded, error) {
 	e := &encoder{messages: messages{b: buffer[:0], sequence: sequence}, owned: owned, singly: singly}
 	encoded := &Encoded{ops: batch.Ops, starts: make([]uint32, len(batch.Ops)), first: sequence, singly: singly}
@@ -52,8 +52,8 @@ func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, sin
 	if encoded.last == encoded.first {
 		return encoded, nil
 	}
-	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. It is asked of the
-	// last operation, as kernels before 6.10 do not acknowledge the end of a batch.
+	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. It is
+	// asked of the last operation, as kernels before 6.10 do not acknowledge the end of a batch.
 	e.addFlags(unix.NLM_F_ACK)
 	e.frame(unix.NFNL_MSG_BATCH_END)
 	encoded.bytes, encoded.elements = e.b, e.elements

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// maxElementsMessage is the size from which a message takes no more elements. All elements of a message are one attribute, whose
-// length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
+// maxElementsMessage is the size from which a message takes no more elements. All elements of a message are one
+// attribute, whose length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
 const maxElementsMessage = 64000
 
 // elementKeyEnd is NFTA_SET_ELEM_KEY_END, the last key of a range.

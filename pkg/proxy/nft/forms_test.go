@@ -106,8 +106,8 @@ func statementForms() []form {
 	}...)
 }
 
-// linkForms are the names of links and what names begin with, up to the longest: nft has no room for the 15 letters of the longest
-// name and an asterisk.
+// linkForms are the names of links and what names begin with, up to the longest: nft has no room for the 15 letters of
+// the longest name and an asterisk.
 func linkForms() []form {
 	var forms []form
 	for _, name := range []string{"a", "eth0", "br-6d2a1c", "vlan.100", "cni@podman", "fourteenletter", "fifteen-letters"} {

@@ -113,8 +113,9 @@ func TestReplacingRangesInOneBatch(t *testing.T) {
 	}
 }
 
-// TestRangesThatCannotBeAreRefusedByTheirPrefix: the kernel finds a new range overlapping if its first or last key is in another
-// (nft_pipapo_insert). It does not see that one lies around another: the caller that adds ranges has to merge them before.
+// TestRangesThatCannotBeAreRefusedByTheirPrefix: the kernel finds a new range overlapping if its first or last key is
+// in another (nft_pipapo_insert). It does not see that one lies around another: the caller that adds ranges has to
+// merge them before.
 func TestRangesThatCannotBeAreRefusedByTheirPrefix(t *testing.T) {
 	before := []string{"10.0.0.0/8", "192.0.2.0/24"}
 	adding := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Add, prefixes...) }

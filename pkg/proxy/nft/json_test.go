@@ -12,12 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// noJSONForMaps is what nft says when it comes to a rule that updates a map, for which its JSON has no form. It lists the statement
-// as a string then, the one place where it does not list an object.
+// noJSONForMaps is what nft says when it comes to a rule that updates a map, for which its JSON has no form. It lists
+// the statement as a string then, the one place where it does not list an object.
 const noJSONForMaps = "warning: stmt ops map have no json callback"
 
-// listedJSON returns nft's listing in JSON, object by object. It checks that nft complains of nothing but rules that update a map, once
-// for each, and that all other statements are objects.
+// listedJSON returns nft's listing in JSON, object by object. It checks that nft complains of nothing but rules that
+// update a map, once for each, and that all other statements are objects.
 func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[string]any {
 	t.Helper()
 	var printed, complaints strings.Builder
@@ -65,7 +65,8 @@ func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 	return updates
 }
 
-// sortedJSON is nft's listing with elements in an order of their own and without what counts up or says whose the table is.
+// sortedJSON is nft's listing with elements in an order of their own and without what counts up or says whose the
+// table is.
 func sortedJSON(t *testing.T, namespace *netns.Namespace) []string {
 	t.Helper()
 	var lines, sets []string // the order of sets means nothing

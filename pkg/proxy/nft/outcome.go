@@ -18,9 +18,9 @@ type failure struct {
 	text     string // the kernel's own explanation, rarely given
 }
 
-// outcome reads the kernel's answers to a batch whose last operation asked for an acknowledgement, and returns the failures, in
-// their order. The kernel has queued all answers already, the failures before the acknowledgement. Answers to other batches are
-// passed over.
+// outcome reads the kernel's answers to a batch whose last operation asked for an acknowledgement, and returns the
+// failures, in their order. The kernel has queued all answers already, the failures before the acknowledgement.
+// Answers to other batches are passed over.
 func (s *socket) outcome(ctx context.Context, first, last uint32) ([]failure, error) {
 	var failures []failure
 	for {
@@ -57,8 +57,8 @@ func (s *socket) nextAnswer(ctx context.Context, failed bool) ([]byte, error) {
 	return s.answer(ctx)
 }
 
-// parseFailure reads an NLMSG_ERROR: the negative errno, the header of the message that it is about and, with NLM_F_ACK_TLVS,
-// attributes. Without NLM_F_CAPPED the whole message comes before these.
+// parseFailure reads an NLMSG_ERROR: the negative errno, the header of the message that it is about and, with
+// NLM_F_ACK_TLVS, attributes. Without NLM_F_CAPPED the whole message comes before these.
 func parseFailure(m message) failure {
 	parsed := failure{sequence: m.sequence}
 	if len(m.body) < 4+headerSize {

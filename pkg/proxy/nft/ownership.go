@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps the table
-// when that socket closes (Linux 6.9).
+// The flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps
+// the table when that socket closes (Linux 6.9).
 const (
 	tableOwner   uint32 = 1 << 1
 	tablePersist uint32 = 1 << 2
@@ -22,7 +22,8 @@ const (
 	tableOwnerAttribute = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
-// wantedFlags are the flags with which our tables are added. Owner without persist is no choice: the table would go with us.
+// wantedFlags are the flags with which our tables are added. Owner without persist is no choice: the table would go
+// with us.
 func wantedFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist
@@ -49,8 +50,8 @@ type tableState struct {
 	owner  uint32 // port id; zero without an owner
 }
 
-// becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only for a table
-// that lost its last one, and never changes persist.
+// becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
+// for a table that lost its last one, and never changes persist.
 func (s tableState) becomes(owned bool) bool {
 	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // which is taken off without further ado
 	return flags == wantedFlags(owned) || owned && flags == tablePersist

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on the
-// endpoint.
+// serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on
+// the endpoint.
 func serve(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	at := addressesOf(family)

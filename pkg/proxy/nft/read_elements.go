@@ -37,8 +37,8 @@ func retried[T any](read func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// Elements returns the elements of a set, in no order. It is meant for small sets: the kernel's time for a dump grows with the
-// square of the number.
+// Elements returns the elements of a set, in no order. It is meant for small sets: the kernel's time for a dump grows
+// with the square of the number.
 //
 // Elements that packets add or that expire while the set is being read may or may not be among them.
 func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
@@ -49,10 +49,10 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 	return elements, nil
 }
 
-// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer, while a
-// hash table is growing: elements are then missing or there twice. So the number must be what the kernel says. Where it does not
-// say so, nothing at all may have changed meanwhile, in any table; a set of ranges is no hash table. A set that packets fill is
-// different a moment later anyway.
+// elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer,
+// while a hash table is growing: elements are then missing or there twice. So the number must be what the kernel says.
+// Where it does not say so, nothing at all may have changed meanwhile, in any table; a set of ranges is no hash table.
+// A set that packets fill is different a moment later anyway.
 func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	before, err := r.generation(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ type layout struct {
 	around ruleset.Surroundings
 }
 
-// everyLayout returns every way of distinguishing pods from others, and all that an administrator and the cluster can choose beside it.
+// everyLayout returns every way of distinguishing pods from others, and all that an administrator and the cluster can
+// choose beside it.
 func everyLayout() map[string]layout {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {
@@ -62,8 +63,9 @@ func everyLayout() map[string]layout {
 	}
 }
 
-// TestEveryRealLayoutIsWhatItsTextSays programs Services as the proxy does, and loads the text of the same tables with nft: Services
-// of every shape where nothing is chosen and where everything is, and elsewhere those whose chains depend on it.
+// TestEveryRealLayoutIsWhatItsTextSays programs Services as the proxy does, and loads the text of the same tables with
+// nft: Services of every shape where nothing is chosen and where everything is, and elsewhere those whose chains
+// depend on it.
 func TestEveryRealLayoutIsWhatItsTextSays(t *testing.T) {
 	for name, layout := range everyLayout() {
 		t.Run(name, func(t *testing.T) {
@@ -131,8 +133,8 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the layout, and where
-// nothing and where everything is chosen all others too.
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the
+// layout, and where nothing and where everything is chosen all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	sticky := "sticky-default/svc-2-local-1-policies-"
 	split := []string{

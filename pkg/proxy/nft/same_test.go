@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// checkListed checks that nft lists what a batch left in the kernel as the tables in memory print it, that it can list it in
-// every form, and that the printed text makes nft itself leave the same in the kernel.
+// checkListed checks that nft lists what a batch left in the kernel as the tables in memory print it, that it can list
+// it in every form, and that the printed text makes nft itself leave the same in the kernel.
 func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, families ...model.Family) {
 	t.Helper()
 	var tables ruleset.Tables
@@ -40,8 +40,8 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 	checkSameRuleset(t, other, namespace, families...)
 }
 
-// checkSameRuleset checks that two namespaces hold the same: one what nft itself made of a text, the other what this package
-// made of the same.
+// checkSameRuleset checks that two namespaces hold the same: one what nft itself made of a text, the other what this
+// package made of the same.
 func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...model.Family) {
 	t.Helper()
 	if diff := cmp.Diff(sortedJSON(t, theirs), sortedJSON(t, ours)); diff != "" {
@@ -58,7 +58,8 @@ func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...m
 	}
 }
 
-// setsInKernel returns what the kernel keeps of each set of our table, by the set's name: its attributes, in hexadecimal.
+// setsInKernel returns what the kernel keeps of each set of our table, by the set's name: its attributes, in
+// hexadecimal.
 func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family) map[string]map[uint16]string {
 	t.Helper()
 	const setHandle = 16 // NFTA_SET_HANDLE, which counts up
@@ -83,12 +84,12 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 	return sets
 }
 
-// bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and without
-// what may differ between equals: which register of several holds a value, the numbers of rules, that nft repeats a single
-// address and port as the end of a range, and the order in a hash table.
+// bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and
+// without what may differ between equals: which register of several holds a value, the numbers of rules, that nft
+// repeats a single address and port as the end of a range, and the order in a hash table.
 //
-// For the key of an interval set nft turns the protocol, a single byte, into network byte order two bytes at a time. The kernel
-// does nothing for it (nft_byteorder_eval swaps half of len words), and neither do we.
+// For the key of an interval set nft turns the protocol, a single byte, into network byte order two bytes at a time.
+// The kernel does nothing for it (nft_byteorder_eval swaps half of len words), and neither do we.
 func bare(listing string) []string {
 	var lines []string
 	for line := range strings.Lines(listing) {
@@ -115,7 +116,8 @@ func bare(listing string) []string {
 	return lines
 }
 
-// sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's hash table.
+// sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's
+// hash table.
 func sortRuns(lines []string, wanted func(string) bool) {
 	for from := 0; from < len(lines); from++ {
 		to := from
@@ -130,9 +132,9 @@ func sortRuns(lines []string, wanted func(string) bool) {
 var (
 	elementsOfSet = regexp.MustCompile(`elements = \{[^}]*\}`)
 	portAfterMap  = regexp.MustCompile(`(map @\S+) : (\d+)`)
-	// spellings are the same to nft. The protocol that a reset needs and the family of a dnat follow from the rest; priorities
-	// have names in some hooks; the size is the kernel's own bound of a set that packets fill; no
-	// empty line stands between tables.
+	// spellings are the same to nft. The protocol that a reset needs and the family of a dnat follow from the rest;
+	// priorities have names in some hooks; the size is the kernel's own bound of a set that packets fill; no empty line
+	// stands between tables.
 	spellings = strings.NewReplacer(
 		"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 		"priority dstnat;", "priority -100;", "priority srcnat - 1;", "priority 99;", "\t\tsize 65535\n", "",
@@ -140,8 +142,8 @@ var (
 	)
 )
 
-// inOneWay writes the lines of a listing in one way of several, with the elements of each set in order. Sets, chains and rules
-// stay where they are.
+// inOneWay writes the lines of a listing in one way of several, with the elements of each set in order. Sets, chains
+// and rules stay where they are.
 func inOneWay(listing string) []string {
 	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {
 		list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(block, "elements = {"), "}"), ",")

@@ -21,7 +21,8 @@ type shape struct {
 	prefixes                     []netip.Prefix // who may dial the load balancer's address
 }
 
-// everyShape returns the policies, each with and without endpoints and session affinity: all kinds of lb, sticky and learn chains.
+// everyShape returns the policies, each with and without endpoints and session affinity: all kinds of lb, sticky and
+// learn chains.
 func everyShape(family model.Family) []shape {
 	var shapes []shape
 	for _, affinity := range []time.Duration{0, 3 * time.Hour} {
@@ -47,13 +48,14 @@ func everyShape(family model.Family) []shape {
 	return append(shapes, shape{name: "large", cluster: 70, local: 11, externalLocal: true})
 }
 
-// splitShapes returns the shapes whose chains separate inside from outside, which depends on the layout. The chains of all others are the
-// same in every layout.
+// splitShapes returns the shapes whose chains separate inside from outside, which depends on the layout. The chains of
+// all others are the same in every layout.
 func splitShapes(family model.Family) []shape {
 	return slices.DeleteFunc(everyShape(family), func(s shape) bool { return !s.internalLocal || !s.externalLocal })
 }
 
-// servicesOf returns a Service of each shape, all of them with a ClusterIP, a load balancer's address, an external IP and a node port.
+// servicesOf returns a Service of each shape, all of them with a ClusterIP, a load balancer's address, an external IP
+// and a node port.
 func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	var services []ruleset.Service
 	at := addressesOf(family)

@@ -14,19 +14,20 @@ import (
 )
 
 const (
-	// receiveSize is the size of a receive buffer. The kernel makes the datagrams of a dump as large as the reader's buffer allows,
-	// up to 32 KiB, and a dump costs time for each datagram anew.
+	// receiveSize is the size of a receive buffer. The kernel makes the datagrams of a dump as large as the reader's
+	// buffer allows, up to 32 KiB, and a dump costs time for each datagram anew.
 	receiveSize = 64 << 10
 	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
 	sendLimit = 512 << 20
-	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so that an answer that is
-	// not there has been lost.
+	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so that an
+	// answer that is not there has been lost.
 	answerTimeout = 30 * time.Second
 )
 
 // socket is a netlink socket of netfilter. It stays in the network namespace in which it was opened.
 //
-// It is read without mdlayher's own receiving, which peeks at each datagram first, and sent to without its own copying.
+// It is read without mdlayher's own receiving, which peeks at each datagram first, and sent to without its own
+// copying.
 type socket struct {
 	conn   *netlink.Conn
 	raw    syscall.RawConn
@@ -45,8 +46,8 @@ func openSocket() (*socket, error) {
 	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
 }
 
-// openAskingSocket opens a socket for requests. An error names only the failing message, not repeats it, and points at what was
-// wrong in it.
+// openAskingSocket opens a socket for requests. An error names only the failing message, not repeats it, and points at
+// what was wrong in it.
 func openAskingSocket() (*socket, error) {
 	s, err := openSocket()
 	if err != nil {

@@ -81,8 +81,8 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 	return append(loads, &lookup), err
 }
 
-// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there, unless the
-// statement has one of its own.
+// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there,
+// unless the statement has one of its own.
 func translate(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 	expressions, _, err := load(family, s.Key, firstRegister)
 	if err != nil {
@@ -172,7 +172,8 @@ func equalUnless(not bool) expr.CmpOp {
 // nameSize is the size of a link's name (IFNAMSIZ).
 const nameSize = 16
 
-// notFromInterface compares as many bytes of the name as are known: for a whole name those behind it too, which are zero.
+// notFromInterface compares as many bytes of the name as are known: for a whole name those behind it too, which are
+// zero.
 func notFromInterface(s ruleset.NotFromInterface) ([]expr.Any, error) {
 	if s.Name == "" || len(s.Name) >= nameSize {
 		return nil, fmt.Errorf("%q is not the name of a link", s.Name)

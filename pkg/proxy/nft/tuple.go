@@ -12,8 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// A key or value of one field has that field's own size. In a concatenation each field starts at a register, four bytes wide,
-// and the rest of its last register is zero. Addresses and ports are in network byte order, slots and classes in the host's.
+// A key or value of one field has that field's own size. In a concatenation each field starts at a register, four
+// bytes wide, and the rest of its last register is zero. Addresses and ports are in network byte order, slots and
+// classes in the host's.
 
 // fieldSize is the size of a field on its own.
 func fieldSize(family model.Family, field ruleset.Type) int {

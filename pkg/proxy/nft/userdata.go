@@ -8,9 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The kernel keeps a few bytes of userdata with each set, which only nft reads. They are a list of entries, each a byte of
-// kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's value nft lists
-// classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte for byte.
+// The kernel keeps a few bytes of userdata with each set, which only nft reads. They are a list of entries, each a
+// byte of kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's
+// value nft lists classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte
+// for byte.
 
 // The entries of a set (libnftnl, enum nftnl_udata_set_types).
 const (
@@ -28,8 +29,8 @@ const (
 	byteOrderBig
 )
 
-// The entries of a typeof: the kind of expression, and what that kind says about itself. Of a concatenation nft says only that
-// it is one, and takes its types from the set.
+// The entries of a typeof: the kind of expression, and what that kind says about itself. Of a concatenation nft says
+// only that it is one, and takes its types from the set.
 const (
 	entryExpression = 0
 	entryDetail     = 1

@@ -20,8 +20,9 @@ import (
 const (
 	// watchBuffer is how much the kernel keeps of what others change until we read it.
 	watchBuffer = 4 << 20
-	// quietElements is the size from which a batch is sent without listening. While any process listens, the kernel builds a notification
-	// for each element, even those that a filter drops: 255 ms instead of 62 for a hundred thousand.
+	// quietElements is the size from which a batch is sent without listening. While any process listens, the kernel
+	// builds a notification for each element, even those that a filter drops: 255 ms instead of 62 for a hundred
+	// thousand.
 	quietElements = 1000
 )
 
@@ -72,8 +73,9 @@ func othersThan(port uint32) []bpf.Instruction {
 	}
 }
 
-// Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and then returns
-// nil. What packets learn and what expires is no such change. No other process can touch a table that is owned: then there is only waiting.
+// Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and
+// then returns nil. What packets learn and what expires is no such change. No other process can touch a table that is
+// owned: then there is only waiting.
 //
 // There may be one Watch at a time.
 func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
@@ -114,7 +116,8 @@ func (w *watcher) watch(ctx context.Context, changed func(ForeignChange)) error 
 	}
 }
 
-// drain throws away what is left in the buffer. Until it is empty the kernel drops everything new, and does not say so again.
+// drain throws away what is left in the buffer. Until it is empty the kernel drops everything new, and does not say so
+// again.
 func (w *watcher) drain() {
 	for {
 		if _, err := w.socket.poll(); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -129,8 +132,8 @@ func (w *watcher) missed() {
 	w.socket.interrupt()
 }
 
-// sendQuietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is seen from
-// the generation: it must be the one before and our own.
+// sendQuietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is
+// seen from the generation: it must be the one before and our own.
 func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 	before, err := c.reader.generation(ctx)
 	if err != nil {

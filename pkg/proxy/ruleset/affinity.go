@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Session affinity of a Service port. Its frontends share what is remembered of a client, as far as the same endpoints serve
-// them: there is a view of all nodes, and one of what a Local policy allows. Each view that a frontend uses has its maps and
-// its two chains. A frontend whose view depends on the client has two more chains, which choose.
+// Session affinity of a Service port. Its frontends share what is remembered of a client, as far as the same endpoints
+// serve them: there is a view of all nodes, and one of what a Local policy allows. Each view that a frontend uses has
+// its maps and its two chains. A frontend whose view depends on the client has two more chains, which choose.
 const (
 	stickyPrefix = "sticky-"
 	learnPrefix  = "learn-"
@@ -40,7 +40,8 @@ type affinityView struct {
 	maps   []AffinityMap
 }
 
-// affinityViews returns the views that the port's frontends use, if it remembers its clients. A view without endpoints is none.
+// affinityViews returns the views that the port's frontends use, if it remembers its clients. A view without endpoints
+// is none.
 func (p *Port) affinityViews() []affinityView {
 	if p.Affinity == 0 {
 		return nil
@@ -87,7 +88,8 @@ func (p *Port) affinityMaps(suffix string, slots []netip.AddrPort) []AffinityMap
 	return maps
 }
 
-// affinityVerdict leads a frontend to its chain; false if it has none, because clients are not remembered or no endpoint serves them.
+// affinityVerdict leads a frontend to its chain; false if it has none, because clients are not remembered or no
+// endpoint serves them.
 func (p *Port) affinityVerdict(frontend *Frontend, kind VerdictKind, prefix string) (Verdict, bool) {
 	if p.Affinity == 0 || !frontend.Class.isBalanced() || len(p.Cluster)+len(p.Local) == 0 {
 		return Verdict{}, false
@@ -131,9 +133,9 @@ func (p *Port) stickyChain(view affinityView) Chain {
 	return chain
 }
 
-// learnChain remembers the endpoint that a client got. It runs after the DNAT, and reads what conntrack says of it: the
-// packet's own source may be rewritten by then. It cannot be the sticky chain, for the kernel allows DNAT only in chains
-// that nothing but prerouting and output can reach.
+// learnChain remembers the endpoint that a client got. It runs after the DNAT, and reads what conntrack says of it:
+// the packet's own source may be rewritten by then. It cannot be the sticky chain, for the kernel allows DNAT only in
+// chains that nothing but prerouting and output can reach.
 //
 // The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
 func (p *Port) learnChain(view affinityView) Chain {
@@ -153,8 +155,8 @@ func (p *Port) learnChain(view affinityView) Chain {
 	return chain
 }
 
-// choiceChain leads clients from outside to the local view and all others to the view of all nodes. A view without endpoints has
-// no chain.
+// choiceChain leads clients from outside to the local view and all others to the view of all nodes. A view without
+// endpoints has no chain.
 func (p *Port) choiceChain(prefix string, views []affinityView, outside Rule) Chain {
 	verdict := func(suffix string) Do {
 		if !slices.ContainsFunc(views, func(view affinityView) bool { return view.suffix == suffix }) {

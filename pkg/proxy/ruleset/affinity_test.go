@@ -23,7 +23,8 @@ func rulesOf(chain ruleset.Chain) []string {
 	return rules
 }
 
-// affinityOf is what a port has for session affinity: the rules of its chains, and the numbers of the pods each map leads to.
+// affinityOf is what a port has for session affinity: the rules of its chains, and the numbers of the pods each map
+// leads to.
 func affinityOf(port ruleset.Port, config ruleset.Config) (chains map[string][]string, maps map[string][]string) {
 	chains, maps = map[string][]string{}, map[string][]string{}
 	for _, chain := range port.Chains(config) {
@@ -39,7 +40,8 @@ func affinityOf(port ruleset.Port, config ruleset.Config) (chains map[string][]s
 	return chains, maps
 }
 
-// TestTheViewsOfSessionAffinity: what a client is remembered with depends on which endpoints its kind of client may have.
+// TestTheViewsOfSessionAffinity: what a client is remembered with depends on which endpoints its kind of client may
+// have.
 func TestTheViewsOfSessionAffinity(t *testing.T) {
 	const port, clients = "default/web/tcp/http", "affinity-default/web/tcp/http/8080"
 	const localClients = clients + "/local"
@@ -146,8 +148,8 @@ func TestAChoiceChainAsksWhatADrawChainAsks(t *testing.T) {
 	}
 }
 
-// TestNamesNeverCollide, whatever namespaces, Services and ports are called: each word that a name ends or begins with may be
-// a word of a user too.
+// TestNamesNeverCollide, whatever namespaces, Services and ports are called: each word that a name ends or begins with
+// may be a word of a user too.
 func TestNamesNeverCollide(t *testing.T) {
 	words := []string{"", "local", "external", "8080", "sticky", "lb-1-local-1", "tcp"}
 	owner := map[string]string{}

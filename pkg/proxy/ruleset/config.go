@@ -18,9 +18,9 @@ type Config struct {
 	NodePorts model.NodePortAddresses
 }
 
-// LocalTraffic distinguishes the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three ways is set. In a
-// family without any, pods are not recognized: nothing that is sent to a ClusterIP is masqueraded, and pods that dial an
-// external address count as outside.
+// LocalTraffic distinguishes the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three
+// ways is set. In a family without any, pods are not recognized: nothing that is sent to a ClusterIP is masqueraded,
+// and pods that dial an external address count as outside.
 type LocalTraffic struct {
 	// Prefixes are the pods' addresses, at most one prefix a family: modes ClusterCIDR and NodeCIDR.
 	Prefixes []netip.Prefix
@@ -34,17 +34,19 @@ type LocalTraffic struct {
 
 // Surroundings are what the tables hold for no single Service.
 type Surroundings struct {
-	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family in which all local ones do.
+	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family in which all local ones
+	// do.
 	NodePortAddrs []netip.Addr
-	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that no Service has is dropped.
+	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that no Service has is
+	// dropped.
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector recognizes it;
-// none without a detector for the family.
+// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector
+// recognizes it; none without a detector for the family.
 //
-// Over a bridge, br_netfilter leads packets through postrouting without the interface that they have come by. They are from
-// one pod to another then, and so are taken for pods'; so are those of the node itself, which is tested for.
+// Over a bridge, br_netfilter leads packets through postrouting without the interface that they have come by. They are
+// from one pod to another then, and so are taken for pods'; so are those of the node itself, which is tested for.
 func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement {
 	switch {
 	case l.Interface != "":
@@ -63,8 +65,8 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 // byInterface reports whether pods are recognized by the interface that their packets come by.
 func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
-// outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same in every
-// hook, before the source is translated.
+// outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same
+// in every hook, before the source is translated.
 func (c Config) outside(family model.Family) Rule {
 	return append(c.LocalTraffic.notFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
 }

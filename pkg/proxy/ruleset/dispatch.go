@@ -26,9 +26,9 @@ func drawChainName(class Class) string {
 	return name
 }
 
-// drawChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing up itself,
-// because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with 100,000 endpoints the
-// first Service of a new size would cost 5 ms, and so would the last.
+// drawChain draws a slot for every frontend of its class: `numgen … mod N` has N fixed in the rule. It looks nothing
+// up itself, because a rule that is added for a map makes the kernel walk the whole map (nf_tables_bind_set): with
+// 100,000 endpoints the first Service of a new size would cost 5 ms, and so would the last.
 func drawChain(family model.Family, config Config, class Class) Chain {
 	chain := Chain{Name: drawChainName(class), Hook: NoHook}
 	if class.isSplit() {
@@ -42,8 +42,8 @@ func drawChain(family model.Family, config Config, class Class) Chain {
 	return chain
 }
 
-// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: the load balancer that sent
-// the packet here will notice that this node has no endpoint (KEP-2086).
+// drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: the
+// load balancer that sent the packet here will notice that this node has no endpoint (KEP-2086).
 func drawForOutside(outside Rule, slots int) Rule {
 	if slots == 0 {
 		return append(outside, Do{Verdict{Kind: Drop}})

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Tuple holds the fields of a key or of a value. Which of them mean something is said by the set's types, in their order:
-// the first TypeAddr is Addr, the second is Source; TypePrefix is Source and Bits.
+// Tuple holds the fields of a key or of a value. Which of them mean something is said by the set's types, in their
+// order: the first TypeAddr is Addr, the second is Source; TypePrefix is Source and Bits.
 //
 // It is comparable, so that a key can index a Go map.
 type Tuple struct {
@@ -55,8 +55,8 @@ func (v Verdict) target() string {
 	return ""
 }
 
-// Class is what is done with a connection: the value that the maps services and nodeports write into the packet's priority and
-// the dispatch map reads from it. A lb chain then writes the slot it draws there, for the endpoints maps.
+// Class is what is done with a connection: the value that the maps services and nodeports write into the packet's
+// priority and the dispatch map reads from it. A lb chain then writes the slot it draws there, for the endpoints maps.
 //
 //	31   28 27          16 15           0
 //	┌──────┬──────────────┬──────────────┐
@@ -68,7 +68,8 @@ func (v Verdict) target() string {
 //	│   0xff   │ 1 refuse, 2 drop        │
 //	└──────────┴─────────────────────────┘
 //
-// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chose. e000: and above are unlikely ones.
+// Real priorities are 0 to 15, or a tc handle, whose major number an administrator chose. e000: and above are unlikely
+// ones.
 type Class uint32
 
 // The classes without slots.
@@ -83,8 +84,8 @@ const (
 	lastClass    Class = 0xff00ffff
 )
 
-// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. More than that are
-// left out.
+// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. More than
+// that are left out.
 const (
 	MaxSlots      = 1<<16 - 1
 	MaxLocalSlots = 1<<12 - 1
@@ -100,8 +101,8 @@ const (
 // BalanceClass returns the class that spreads connections over a number of slots, 1 to MaxSlots.
 func BalanceClass(slots int) Class { return balanceClass | Class(slots) }
 
-// SplitClass returns the class that spreads the connections of pods and of the node itself over slots, and all others over local
-// slots. Those without slots are refused and dropped.
+// SplitClass returns the class that spreads the connections of pods and of the node itself over slots, and all others
+// over local slots. Those without slots are refused and dropped.
 func SplitClass(local, slots int) Class { return splitClass | Class(local)<<16 | Class(slots) }
 
 // isSplit reports whether the class treats clients from outside in another way than others.

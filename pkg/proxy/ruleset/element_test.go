@@ -39,8 +39,8 @@ func TestTheBitsOfAClass(t *testing.T) {
 	}
 }
 
-// TestTheRangesOfClassesAndSlotsAreApart, for they travel in the same field of a packet, one after the other. Real priorities are
-// below all of them.
+// TestTheRangesOfClassesAndSlotsAreApart, for they travel in the same field of a packet, one after the other. Real
+// priorities are below all of them.
 func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	below, name := uint32(0xdfffffff), "priorities of other programs"

@@ -10,9 +10,9 @@ import (
 // isShared reports whether several owners may want the same element of a set.
 func isShared(set Set) bool { return set.static.shared }
 
-// each yields the elements that the port owns in one of the static sets, until yield returns false, which it passes on. It is
-// a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and each level of
-// sequences copies each of them.
+// each yields the elements that the port owns in one of the static sets, until yield returns false, which it passes
+// on. It is a function and not a sequence because a first sync walks hundreds of thousands of elements through it, and
+// each level of sequences copies each of them.
 func (p *Port) each(set Set, yield func(Element) bool) bool {
 	return set.static.ports == nil || set.static.ports(p, yield)
 }

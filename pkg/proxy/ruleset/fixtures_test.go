@@ -14,8 +14,8 @@ import (
 
 func named(name string) model.ObjectName { return model.ObjectName{Namespace: "default", Name: name} }
 
-// portOf returns a Service port as the tests change it: TCP port 80, called http, of the frontend's family, balanced over
-// endpoints that are all elsewhere; refused if there are none.
+// portOf returns a Service port as the tests change it: TCP port 80, called http, of the frontend's family, balanced
+// over endpoints that are all elsewhere; refused if there are none.
 func portOf(service, clusterIP string, endpoints ...string) ruleset.Port {
 	addr := netip.MustParseAddr(clusterIP)
 	frontend := ruleset.Frontend{Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.RefuseClass}
@@ -51,8 +51,9 @@ func serviceOf(ports ...ruleset.Port) ruleset.Service {
 // nothing is a Service that owns nothing.
 func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
 
-// operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2". Families
-// are told only where they are IPv6. The elements of an operation are sorted, since their order means nothing.
+// operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2".
+// Families are told only where they are IPv6. The elements of an operation are sorted, since their order means
+// nothing.
 func operations(batch ruleset.Batch) []string {
 	var lines []string
 	for _, op := range batch.Ops {
@@ -142,7 +143,8 @@ func verdictInShort(verdict ruleset.Verdict) string {
 	return kind + verdict.Chain
 }
 
-// bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary addresses.
+// bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary
+// addresses.
 var bothFamilies = ruleset.Config{
 	Families: model.Families,
 	LocalTraffic: ruleset.LocalTraffic{

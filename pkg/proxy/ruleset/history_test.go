@@ -48,7 +48,8 @@ func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 	return owned
 }
 
-// weighted repeats some endpoints. How often depends on what else is chosen, so that slots come and go with others' endpoints.
+// weighted repeats some endpoints. How often depends on what else is chosen, so that slots come and go with others'
+// endpoints.
 func weighted(endpoints []model.PortEndpoint) []model.PortEndpoint {
 	var repeated []model.PortEndpoint
 	for _, endpoint := range endpoints {
@@ -104,7 +105,8 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 	return slice
 }
 
-// step changes a Service, one of its slices or the surroundings. Now and then a plan is lost, and the next one makes up for it.
+// step changes a Service, one of its slices or the surroundings. Now and then a plan is lost, and the next one makes
+// up for it.
 func (h *history) step(t *testing.T) {
 	t.Helper()
 	number := 1 + h.random.IntN(4)
@@ -132,8 +134,8 @@ func (h *history) step(t *testing.T) {
 	}
 }
 
-// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to it. That a
-// batch is never refused is checked on the way.
+// TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to
+// it. That a batch is never refused is checked on the way.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 	for seed := range uint64(30) {
 		h := newHistory(t, seed)

@@ -28,8 +28,8 @@ var (
 
 // StaticChains returns the chains that a family's table has whatever the Services are.
 //
-// All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing. Where a
-// packet goes:
+// All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing.
+// Where a packet goes:
 //
 //	nat-prerouting, nat-output    services ─┬─ a load balancer's address, and a source that may not dial it: drop
 //	                                        ├─ sticky vmap:   sticky-… finds the client's endpoint, or returns
@@ -82,8 +82,9 @@ func serviceRules(family model.Family, config Config) []Rule {
 		})
 }
 
-// translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the tables as they
-// are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the client sends it again.
+// translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
+// tables as they are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the
+// client sends it again.
 func translation(key []Field, sticky, services, endpoints Set) []Rule {
 	return []Rule{
 		{VerdictOf{Key: key, Map: sticky}},
@@ -94,7 +95,8 @@ func translation(key []Field, sticky, services, endpoints Set) []Rule {
 	}
 }
 
-// matchNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves any.
+// matchNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves
+// any.
 func matchNodePortAddr(family model.Family, config Config) Rule {
 	if !config.NodePorts.All(family) {
 		return Rule{InSet{Key: []Field{DestinationAddr}, Set: NodePortIPs}}
@@ -106,8 +108,8 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 	return Rule{IsLocal{Field: DestinationAddr}, InPrefix{Field: DestinationAddr, Prefix: loopback, Not: true}}
 }
 
-// unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every other
-// proxy on the node has had its turn: one that serves some of the Services beside us.
+// unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every
+// other proxy on the node has had its turn: one that serves some of the Services beside us.
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {
@@ -118,9 +120,10 @@ func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	return rules
 }
 
-// refuseRules answer TCP with a reset, and everything else with the ICMP that kube-proxy sends for TCP too. The kernel bounds
-// ICMP errors to six in a row and then one a second for each receiver (icmp_ratelimit), and TCP over IPv6 overlooks one that
-// comes while connect() is under way: either makes a client wait for its next SYN, a second later. A reset does neither.
+// refuseRules answer TCP with a reset, and everything else with the ICMP that kube-proxy sends for TCP too. The kernel
+// bounds ICMP errors to six in a row and then one a second for each receiver (icmp_ratelimit), and TCP over IPv6
+// overlooks one that comes while connect() is under way: either makes a client wait for its next SYN, a second later.
+// A reset does neither.
 func refuseRules() []Rule {
 	return []Rule{
 		{ProtocolIs{model.TCP}, Reject{TCPReset: true}},
@@ -130,8 +133,8 @@ func refuseRules() []Rule {
 
 func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}} }
 
-// learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because its key is
-// protocol and port alone: a connection to another frontend with that port number must not be taken for it.
+// learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because
+// its key is protocol and port alone: a connection to another frontend with that port number must not be taken for it.
 //
 // Nothing is learned but one of the port's own endpoints, for another program may have translated the connection.
 func learnRules(family model.Family, config Config) []Rule {
@@ -146,8 +149,9 @@ func learnRules(family model.Family, config Config) []Rule {
 	return append(rules, eachProtocol(answered, VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
 }
 
-// masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin connections, in
-// those to a ClusterIP from outside the pods, and in those to an external frontend that may go to another node.
+// masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin
+// connections, in those to a ClusterIP from outside the pods, and in those to an external frontend that may go to
+// another node.
 func masqueradeRules(family model.Family, config Config) []Rule {
 	clusterIP := InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}
 	rules := []Rule{{InSet{Key: []Field{SourceAddr, DestinationAddr, L4Proto, DestinationPort}, Set: Hairpin}, Masquerade{}}}
@@ -170,8 +174,8 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
 }
 
-// skipNodePortAddr leaves connections alone that another program translated from an address that serves no node ports. Where all
-// addresses serve them, there is none.
+// skipNodePortAddr leaves connections alone that another program translated from an address that serves no node ports.
+// Where all addresses serve them, there is none.
 func skipNodePortAddr(family model.Family, config Config) []Rule {
 	if config.NodePorts.All(family) {
 		return nil
@@ -179,7 +183,8 @@ func skipNodePortAddr(family model.Family, config Config) []Rule {
 	return []Rule{{InSet{Key: []Field{OriginalDestinationAddr}, Set: NodePortIPs, Not: true}, Do{Verdict{Kind: Return}}}}
 }
 
-// eachProtocol makes a rule for each protocol because nft knows the type of `ct original proto-dst` only after a protocol match.
+// eachProtocol makes a rule for each protocol because nft knows the type of `ct original proto-dst` only after a
+// protocol match.
 func eachProtocol(statements ...Statement) []Rule {
 	var rules []Rule
 	for _, protocol := range model.Protocols {

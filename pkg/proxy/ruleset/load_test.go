@@ -16,7 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// TestNFTLoadsAndListsWhatIsPrinted: the kernel takes the text, and nft reads the same out of it. The listing loads again.
+// TestNFTLoadsAndListsWhatIsPrinted: the kernel takes the text, and nft reads the same out of it. The listing loads
+// again.
 func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
 	printed := text(t, goldenTables(t))
 	namespace, another := netns.New(t), netns.New(t)
@@ -84,8 +85,8 @@ func TestAnyNumberOfSlotsLoads(t *testing.T) {
 	}
 }
 
-// blocks makes listings comparable: a kernel lists sets and chains in the order of their making, elements in that of a hash
-// table.
+// blocks makes listings comparable: a kernel lists sets and chains in the order of their making, elements in that of a
+// hash table.
 func blocks(listing string) []string {
 	var list []string
 	for table := range strings.SplitSeq(listing, "table ") {
@@ -100,8 +101,8 @@ func blocks(listing string) []string {
 	return list
 }
 
-// spellings are the same to nft, which lists the second of each pair, or either, depending on its version. The protocol that a
-// reset needs and the family of a dnat follow from the rest; priorities have names in some hooks.
+// spellings are the same to nft, which lists the second of each pair, or either, depending on its version. The
+// protocol that a reset needs and the family of a dnat follow from the rest; priorities have names in some hooks.
 var spellings = strings.NewReplacer(
 	"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 	"priority dstnat;", "priority -100;", "priority srcnat;", "priority 100;",

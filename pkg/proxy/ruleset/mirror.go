@@ -10,8 +10,8 @@ import (
 // Mirror is what the kernel holds, as far as accepted commits say. It is changed only by Accept, after the kernel
 // took the batch of a Plan; a plan that failed leaves it as it was.
 //
-// A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of several
-// ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
+// A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of
+// several ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
 	config       Config
 	surroundings Surroundings
@@ -20,7 +20,8 @@ type Mirror struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]Set
-	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the kernel.
+	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the
+	// kernel.
 	late           map[elementKey]Element
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
@@ -117,7 +118,8 @@ func (m *Mirror) Accept(plan *Plan) {
 	m.acceptSets(plan)
 }
 
-// adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as they are.
+// adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as
+// they are.
 func (m *Mirror) adopt(plan *Plan) {
 	m.surroundings, m.elements, m.chains = plan.surroundings, plan.elements, plan.chains
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
@@ -150,11 +152,11 @@ func (m *Mirror) acceptSets(plan *Plan) {
 	}
 }
 
-// Sweep returns the next batch that removes what no Service owns any more; an empty one if there is nothing left. Swept must
-// follow its commit, and another Sweep.
+// Sweep returns the next batch that removes what no Service owns any more; an empty one if there is nothing left.
+// Swept must follow its commit, and another Sweep.
 //
-// Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2 call a
-// chain busy in the batch that removes the last element that leads to it.
+// Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2
+// call a chain busy in the batch that removes the last element that leads to it.
 func (m *Mirror) Sweep() Batch {
 	var batch Batch
 	m.sweepElements(&batch)

@@ -80,7 +80,8 @@ func TestTheClassOfEveryFrontend(t *testing.T) {
 // noKeys are topology keys that match no endpoint, because no node has them.
 var noKeys = []policy.Key{"example.com/rack"}
 
-// TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends, such as one whose load balancer has no address yet.
+// TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends, such as one whose load balancer has no address
+// yet.
 func TestAnExternalPolicyMeansNothingToAServiceWithoutExternalFrontends(t *testing.T) {
 	service := everyKind("web", 1)
 	service.LoadBalancerIPs, service.ExternalIPs, service.ExternalTrafficLocal = nil, nil, true

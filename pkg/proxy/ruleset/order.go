@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and deletions
-// before additions, because an element with another value is replaced by deleting and adding it.
+// finish writes the batches in an order that the kernel accepts: what is referred to before what refers to it, and
+// deletions before additions, because an element with another value is replaced by deleting and adding it.
 func (d *draft) finish() *Plan {
 	d.addObjects(&d.plan.Prepare)
 	for index, set := range StaticSets {
@@ -44,8 +44,8 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	}
 }
 
-// postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to it, and
-// that comes back, is replaced.
+// postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to
+// it, and that comes back, is replaced.
 func (d *draft) postpone(where elementsKey) {
 	set := StaticSets[where.set]
 	added := make(map[Tuple]bool, len(d.adds[where]))

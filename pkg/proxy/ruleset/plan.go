@@ -10,8 +10,9 @@ import (
 
 // Plan leads from what a Mirror holds to what some Services should own.
 type Plan struct {
-	// Prepare is what the kernel has to accept first: what a packet may be led to by an element of Batch. Often empty. It is a
-	// batch of its own because a packet on its way sees the rules of the moment it came and the elements of the moment it looks.
+	// Prepare is what the kernel has to accept first: what a packet may be led to by an element of Batch. Often empty. It
+	// is a batch of its own because a packet on its way sees the rules of the moment it came and the elements of the
+	// moment it looks.
 	Prepare Batch
 	// Batch is what the kernel has to accept then.
 	Batch Batch
@@ -33,8 +34,9 @@ type Plan struct {
 // Services returns the number of Services that the plan is about.
 func (p *Plan) Services() int { return len(p.services) }
 
-// Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A Service
-// without ports owns nothing. Each may be given once. The work is proportional to what these Services own, never to what exists.
+// Plan returns how to make the given Services own what they should, and the tables agree with their surroundings. A
+// Service without ports owns nothing. Each may be given once. The work is proportional to what these Services own,
+// never to what exists.
 func (m *Mirror) Plan(wanted []Service, surroundings Surroundings) *Plan {
 	draft := m.draft()
 	for _, want := range wanted {
@@ -192,7 +194,8 @@ func (d *draft) settleShared() {
 	}
 }
 
-// difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or gave another value.
+// difference returns the elements of have that want lacks or gives another value, and those of want that have lacks or
+// gave another value.
 func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 	var before map[Tuple]Element // most Services have nothing in most sets
 	for element := range have {

@@ -149,8 +149,9 @@ func TestPlansOfAnExternalPolicy(t *testing.T) {
 	})
 }
 
-// TestWhatAChangeOfEndpointsWrites, in elements, for a Service with a ClusterIP, a load balancer's address and a node port: as much
-// as it has frontends, whatever else there is. What the sweep deletes behind the two batches is not counted.
+// TestWhatAChangeOfEndpointsWrites, in elements, for a Service with a ClusterIP, a load balancer's address and a node
+// port: as much as it has frontends, whatever else there is. What the sweep deletes behind the two batches is not
+// counted.
 func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 	threeFrontends := func(s *model.Service) { s.ExternalIPs = nil } // ClusterIP, load balancer, node port
 	for name, test := range map[string]struct {
@@ -183,7 +184,8 @@ func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 	}
 }
 
-// TestAFrontendMovesToAnotherService in one plan: its elements are replaced, and none of its endpoints is lost by the sweep.
+// TestAFrontendMovesToAnotherService in one plan: its elements are replaced, and none of its endpoints is lost by the
+// sweep.
 func TestAFrontendMovesToAnotherService(t *testing.T) {
 	loser, winner := everyKindWith(on2(1)), everyKind("winner", 2)
 	winner.ClusterIPs = winner.ClusterIPs[:1]

@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// planCase is one change of a running table: the operations that make it, in their order, and those that sweep behind it.
+// planCase is one change of a running table: the operations that make it, in their order, and those that sweep behind
+// it.
 type planCase struct {
 	have, want  []ruleset.Service
 	plan, sweep []string

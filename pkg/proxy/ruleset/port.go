@@ -16,8 +16,8 @@ type Port struct {
 	ClusterIP netip.Addr
 	// Frontends are the addresses that lead to the port. Empty if other Services own them all.
 	Frontends []Frontend
-	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint may own
-	// several slots. Their order is the mirror's business: see Reslot.
+	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
+	// may own several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
 	// OnNode are the endpoints on this node, which may dial themselves: sorted, each once however many slots it owns.
 	OnNode []netip.AddrPort
@@ -139,8 +139,9 @@ func (p *Port) Chains(config Config) []Chain {
 	return append(chains, p.affinityChains(config)...)
 }
 
-// objectName is the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package convert
-// lets no name through that is not a DNS label, so it stays below the kernel's 255 bytes and inside nft's alphabet.
+// objectName is the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package
+// convert lets no name through that is not a DNS label, so it stays below the kernel's 255 bytes and inside nft's
+// alphabet.
 func (p *Port) objectName(prefix string) string {
 	return prefix + p.ID.Service.String() + "/" + strings.ToLower(p.ID.Protocol.String()) + "/" + p.ID.Port
 }

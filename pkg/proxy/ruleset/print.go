@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: static sets first, then the others by
-// name; base chains first, then the others; elements by key.
+// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: static sets first, then the others
+// by name; base chains first, then the others; elements by key.
 func (t *Tables) Print(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	for i, family := range slices.Sorted(maps.Keys(t.tables)) {
@@ -51,7 +51,8 @@ func (t *table) sortedChains() []*Chain {
 	return slices.SortedFunc(maps.Values(t.chains), func(a, b *Chain) int { return a.compare(b) })
 }
 
-// compare orders chains as a packet meets them: base chains by their hook, then the others by the number of slots and by name.
+// compare orders chains as a packet meets them: base chains by their hook, then the others by the number of slots and
+// by name.
 func (c *Chain) compare(other *Chain) int {
 	return cmp.Or(
 		cmp.Compare(c.hookRank(), other.hookRank()),

@@ -7,13 +7,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// fewRanges is how many ranges are deleted one by one. For each of them the kernel works through the whole set (nft_pipapo_remove):
-// a controller that writes new lists to a hundred load balancers would stop every other change for seconds.
+// fewRanges is how many ranges are deleted one by one. For each of them the kernel works through the whole set
+// (nft_pipapo_remove): a controller that writes new lists to a hundred load balancers would stop every other change
+// for seconds.
 const fewRanges = 100
 
-// replaceRanges makes allowed-sources anew with what it shall hold, in a transaction of its own before the others. The kernel shows
-// the ranges a moment after the rule that looks into them, so that clients which may dial may have to send their first packet
-// again: the price of not standing still.
+// replaceRanges makes allowed-sources anew with what it shall hold, in a transaction of its own before the others. The
+// kernel shows the ranges a moment after the rule that looks into them, so that clients which may dial may have to
+// send their first packet again: the price of not standing still.
 func (d *draft) replaceRanges(family model.Family) {
 	where := elementsKey{family, staticRank(AllowedSources.Name)}
 	delete(d.deletes, where)
@@ -63,8 +64,8 @@ func (m *Mirror) refillRanges(plan *Plan, family model.Family, found Objects) it
 	return slices.Values(added)
 }
 
-// dropRanges empties allowed-sources by making it anew. The rule that looks into it goes first, and has to be written again. A
-// stranger may have taken the chain away.
+// dropRanges empties allowed-sources by making it anew. The rule that looks into it goes first, and has to be written
+// again. A stranger may have taken the chain away.
 func dropRanges(batch *Batch, family model.Family) {
 	services := ChainObject{Chain{Name: servicesChain, Hook: NoHook}}
 	batch.add(Add, family, services)

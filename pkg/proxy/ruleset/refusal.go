@@ -46,10 +46,11 @@ func (e *RefusedError) Unwrap() []error {
 	return causes
 }
 
-// Owners returns the Services of the plan that asked for what was refused, each with the first cause. It reports false if a refusal is
-// about something that no Service of the plan asked for: then the Services are not the reason.
+// Owners returns the Services of the plan that asked for what was refused, each with the first cause. It reports false
+// if a refusal is about something that no Service of the plan asked for: then the Services are not the reason.
 //
-// The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there are.
+// The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there
+// are.
 func (p *Plan) Owners(refusals []Refusal) (owners map[model.ObjectName]error, all bool) {
 	causes := map[refusedKey]error{}
 	sets := map[objectKey]bool{} // in which elements were refused
@@ -77,7 +78,8 @@ func (p *Plan) Owners(refusals []Refusal) (owners map[model.ObjectName]error, al
 	return owners, len(owned) == len(causes)
 }
 
-// refusedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its own.
+// refusedKey names something that a Service asks for: an element of a set, a chain with its rules, or a set of its
+// own.
 type refusedKey struct {
 	family  model.Family
 	name    string // of the set or chain; no chain has the name of a set of a Service's own

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel agree with
-// it whatever it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the
-// map is still there; Plan.Left names those maps.
+// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel
+// agree with it whatever it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep
+// their affinity where the map is still there; Plan.Left names those maps.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
 func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
@@ -113,8 +113,8 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 	}
 }
 
-// allElements returns everything that a set of a family should hold. It walks the plan's Services and not the mirror's: they
-// lie side by side.
+// allElements returns everything that a set of a family should hold. It walks the plan's Services and not the
+// mirror's: they lie side by side.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
 	if elements := set.static.surroundings; elements != nil {
 		return elements(m.surroundings, family)
@@ -147,12 +147,13 @@ func sortedKeys[V any](objects map[objectKey]V) []objectKey {
 type Objects struct {
 	// Table reports whether the table is there.
 	Table bool
-	// Rebuild reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the same batch.
+	// Rebuild reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the
+	// same batch.
 	Rebuild bool
 	Chains  []string
 	Sets    []string
-	// Ranges are the elements of allowed-sources. They are changed and not written anew: the kernel shows a set of ranges a moment
-	// later than the other sets of a transaction, and clients that may dial would be dropped meanwhile; and it takes the square of
-	// their number to remove them all.
+	// Ranges are the elements of allowed-sources. They are changed and not written anew: the kernel shows a set of ranges
+	// a moment later than the other sets of a transaction, and clients that may dial would be dropped meanwhile; and it
+	// takes the square of their number to remove them all.
 	Ranges []Element
 }

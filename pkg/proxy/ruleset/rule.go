@@ -81,9 +81,9 @@ const (
 	Postrouting Hook = 4
 )
 
-// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: the kernel asks no chain
-// any more once one has translated the source (nf_nat_inet_fn), so that a CNI which masquerades would hide from ours what it
-// has to remember, to drop and to reset.
+// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: the kernel asks
+// no chain any more once one has translated the source (nf_nat_inet_fn), so that a CNI which masquerades would hide
+// from ours what it has to remember, to drop and to reset.
 const (
 	PriorityDNAT int32 = -100
 	PrioritySNAT int32 = 100 - 1

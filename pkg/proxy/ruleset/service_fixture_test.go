@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// everyKind is a Service with one port that has a frontend of every kind in both families. Its number makes its addresses and its
-// node port differ from other Services'.
+// everyKind is a Service with one port that has a frontend of every kind in both families. Its number makes its
+// addresses and its node port differ from other Services'.
 func everyKind(name string, number int) model.Service {
 	both := func(ipv4, ipv6 string) []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr(fmt.Sprint(ipv4, number)), netip.MustParseAddr(fmt.Sprint(ipv6, number))}

@@ -13,7 +13,8 @@ const TableName = "vicinity"
 // Type is nft's data type of one field of a key or of a value.
 type Type uint8
 
-// The types in use. Each field occupies a multiple of four bytes in a register: an IPv6 address sixteen, all others four.
+// The types in use. Each field occupies a multiple of four bytes in a register: an IPv6 address sixteen, all others
+// four.
 const (
 	TypeAddr    Type = iota // ipv4_addr or ipv6_addr, by the table's family
 	TypeProto               // inet_proto
@@ -46,8 +47,8 @@ type static struct {
 	shared bool
 	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
 	ahead bool
-	// late: a packet on its way may still look for an element, because it has read already what leads there: its class leads it
-	// to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
+	// late: a packet on its way may still look for an element, because it has read already what leads there: its class
+	// leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
 	late bool
 }
 
@@ -73,8 +74,8 @@ var (
 	verdict  = []Type{TypeVerdict}
 )
 
-// The sets and maps that every table has. A set is one row here and the function in elements.go that lists what a port owns in
-// it; most of them are twice there, for node ports and for all other frontends.
+// The sets and maps that every table has. A set is one row here and the function in elements.go that lists what a port
+// owns in it; most of them are twice there, for node ports and for all other frontends.
 var (
 	// What to do with a connection to the frontend.
 	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
@@ -150,12 +151,13 @@ func staticRank(name string) int {
 	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
 }
 
-// Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's port is the
-// map's own: a Service port has one such map for each port number that its endpoints have, nearly always a single one. (nft
-// 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives them too few registers.)
+// Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's
+// port is the map's own: a Service port has one such map for each port number that its endpoints have, nearly always a
+// single one. (nft 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives
+// them too few registers.)
 //
-// The kernel bounds a set that packets fill to 65535 elements, so that a crowd of clients fills its own Service's map and never
-// another's. To say that size would make it take 2 MiB for each map at once.
+// The kernel bounds a set that packets fill to 65535 elements, so that a crowd of clients fills its own Service's map
+// and never another's. To say that size would make it take 2 MiB for each map at once.
 func Affinity(name string) Set {
 	return Set{Name: name, Key: []Type{TypeAddr}, Value: []Type{TypeAddr}, Dynamic: true}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Statement is one step of a rule. A step that does not match ends the rule. What the kernel makes of each is written in package
-// nft.
+// Statement is one step of a rule. A step that does not match ends the rule. What the kernel makes of each is written
+// in package nft.
 type Statement interface {
 	// text is how nft writes it.
 	text(family model.Family) string
-	// refersTo names what has to be there before the rule: a set or map that the statement looks into, a chain that it leads to.
+	// refersTo names what has to be there before the rule: a set or map that the statement looks into, a chain that it
+	// leads to.
 	refersTo() (set, chain string)
 }
 
@@ -57,8 +58,8 @@ func (s InPrefix) text(family model.Family) string {
 
 func (InPrefix) refersTo() (set, chain string) { return "", "" }
 
-// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has come from
-// none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
+// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has
+// come from none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
 type NotFromInterface struct {
 	Name   string
 	Prefix bool
@@ -73,8 +74,8 @@ func (s NotFromInterface) text(model.Family) string {
 
 func (NotFromInterface) refersTo() (set, chain string) { return "", "" }
 
-// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor has, in
-// postrouting, one that br_netfilter takes over a bridge.
+// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor
+// has, in postrouting, one that br_netfilter takes over a bridge.
 type FromInterface struct{}
 
 func (FromInterface) text(model.Family) string { return "iif != 0" }
@@ -156,8 +157,8 @@ func (s PriorityBetween) text(model.Family) string {
 
 func (PriorityBetween) refersTo() (set, chain string) { return "", "" }
 
-// DNAT is `dnat X to <key> map @map[:Port]`. The map's values are addresses and ports, or addresses alone if the statement has a
-// port.
+// DNAT is `dnat X to <key> map @map[:Port]`. The map's values are addresses and ports, or addresses alone if the
+// statement has a port.
 type DNAT struct {
 	Key  []Field
 	Map  Set

@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY. Like those, the first two are fs.ErrNotExist and fs.ErrExist.
+// Errors of Tables.Apply, after the kernel's ENOENT, EEXIST and EBUSY. Like those, the first two are fs.ErrNotExist
+// and fs.ErrExist.
 var (
 	ErrNotExist error = tablesError{"no such object", fs.ErrNotExist}
 	ErrExist    error = tablesError{"exists with another value", fs.ErrExist}
@@ -29,8 +30,8 @@ func (e tablesError) Error() string { return e.text }
 // Unwrap returns the error of the standard library.
 func (e tablesError) Unwrap() error { return e.is }
 
-// Tables are our tables in memory: what the kernel would hold after the same batches, as far as it concerns us. They print
-// as text that nft loads.
+// Tables are our tables in memory: what the kernel would hold after the same batches, as far as it concerns us. They
+// print as text that nft loads.
 //
 // The zero value holds nothing.
 type Tables struct {
@@ -47,7 +48,8 @@ type filledSet struct {
 	elements map[Tuple]Element
 }
 
-// Apply does what a batch says, whole or not at all. The error is a *RefusedError with the first operation that cannot be done.
+// Apply does what a batch says, whole or not at all. The error is a *RefusedError with the first operation that cannot
+// be done.
 func (t *Tables) Apply(batch Batch) error {
 	next := t.clone()
 	for number, op := range batch.Ops {

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// answer is what a load balancer reads about a Service in one family, but for the proxy's own health, which is asked for each
-// answer anew.
+// answer is what a load balancer reads about a Service in one family, but for the proxy's own health, which is asked
+// for each answer anew.
 type answer struct {
 	service   model.ObjectName
 	endpoints int // ready ones on this node
@@ -29,7 +29,8 @@ type pageService struct {
 	Name      string `json:"name"`
 }
 
-// write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an error.
+// write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an
+// error.
 func (a answer) write(w http.ResponseWriter, isHealthy bool) {
 	body, err := json.MarshalIndent(page{
 		Service:             pageService{Namespace: a.service.Namespace, Name: a.service.Name},

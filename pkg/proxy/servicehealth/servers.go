@@ -31,8 +31,8 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Servers are the HTTP servers of all health checks: one for each Service, family and address. They may be used by several
-// goroutines.
+// Servers are the HTTP servers of all health checks: one for each Service, family and address. They may be used by
+// several goroutines.
 type Servers struct {
 	log     *slog.Logger
 	healthy func() bool
@@ -43,19 +43,20 @@ type Servers struct {
 	running  sync.WaitGroup
 }
 
-// New returns no servers yet. Healthy says whether the proxy does its work; it is asked for every answer, by many goroutines.
+// New returns no servers yet. Healthy says whether the proxy does its work; it is asked for every answer, by many
+// goroutines.
 func New(log *slog.Logger, healthy func() bool) *Servers {
 	return &Servers{log: log, healthy: healthy, servers: map[netip.AddrPort]*server{}}
 }
 
-// Sync makes the servers answer these checks at these addresses, and no others. A server that stays goes on listening and keeps
-// its connections; a check without an address in its family has no server there.
+// Sync makes the servers answer these checks at these addresses, and no others. A server that stays goes on listening
+// and keeps its connections; a check without an address in its family has no server there.
 //
-// The error joins a Failure for each Service that cannot be answered for at an address: something else listens there, or another
-// Service has the port. All others are served meanwhile, and the next Sync tries again.
+// The error joins a Failure for each Service that cannot be answered for at an address: something else listens there,
+// or another Service has the port. All others are served meanwhile, and the next Sync tries again.
 //
-// The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network namespace of the
-// calling thread.
+// The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network
+// namespace of the calling thread.
 func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -93,8 +94,8 @@ func (s *Servers) Close() {
 	s.running.Wait()
 }
 
-// endAll ends the servers of the chosen addresses, and returns when all of them are free to be bound again. Answers that had begun
-// may finish meanwhile.
+// endAll ends the servers of the chosen addresses, and returns when all of them are free to be bound again. Answers
+// that had begun may finish meanwhile.
 func (s *Servers) endAll(chosen func(netip.AddrPort) bool) {
 	var ending []*server
 	for addr, running := range s.servers {

@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// machine is a clock that is set while time goes on, as NTP or a person does: the date jumps, the monotonic reading does not.
+// machine is a clock that is set while time goes on, as NTP or a person does: the date jumps, the monotonic reading
+// does not.
 type machine struct {
 	began time.Time
 	set   time.Duration // by how much the date was set since
@@ -16,8 +17,8 @@ type machine struct {
 func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	t.Helper()
 	honest := m.began.Add(d)
-	// Package time makes no moment whose two readings disagree; only the kernel does. The date's seconds are the 33 bits above the 30
-	// of its nanoseconds (time.Time, field wall, with a monotonic reading).
+	// Package time makes no moment whose two readings disagree; only the kernel does. The date's seconds are the 33 bits
+	// above the 30 of its nanoseconds (time.Time, field wall, with a monotonic reading).
 	said := honest
 	wall := (*uint64)(unsafe.Pointer(&said))
 	*wall += uint64(int64(m.set/time.Second)) << 30 // it wraps around for a negative number, and so subtracts
@@ -27,8 +28,8 @@ func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	return said
 }
 
-// TestNoJumpOfTheDateChangesAVerdict is one story with jumps of the date in between. Without the monotonic reading the first of
-// them would make the change look new for an hour, and the second one would make it look old at once.
+// TestNoJumpOfTheDateChangesAVerdict is one story with jumps of the date in between. Without the monotonic reading the
+// first of them would make the change look new for an hour, and the second one would make it look old at once.
 func TestNoJumpOfTheDateChangesAVerdict(t *testing.T) {
 	for name, jumps := range map[string][]time.Duration{
 		"none":                  {0, 0},

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /livez and /readyz: 200 if it is so and 503 if not, each with the reason as JSON. Now is the clock.
+// Handler serves /healthz, /livez and /readyz: 200 if it is so and 503 if not, each with the reason as JSON. Now is
+// the clock.
 //
-// /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send new connections
-// through? A node that is about to go is not, and nothing is wrong with its proxy (KEP-3836).
+// /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send
+// new connections through? A node that is about to go is not, and nothing is wrong with its proxy (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, judge func(Verdict) (well bool, page any)) {
@@ -27,8 +28,8 @@ func (s *Status) Handler(now func() time.Time) http.Handler {
 	return mux
 }
 
-// answer writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no client reads
-// an error.
+// answer writes a page and returns its HTTP status. Only a client that has gone can make the write fail, and then no
+// client reads an error.
 func answer(w http.ResponseWriter, well bool, page any) int {
 	body, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {

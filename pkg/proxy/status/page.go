@@ -2,8 +2,8 @@ package status
 
 import "time"
 
-// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the same: healthy says
-// nothing of the node, and nodeEligible is only in /healthz.
+// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
+// same: healthy says nothing of the node, and nodeEligible is only in /healthz.
 type page struct {
 	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
 	CurrentTime  time.Time             `json:"currentTime"`
@@ -36,8 +36,8 @@ type readyPage struct {
 	Message string `json:"message"`
 }
 
-// refusedShown bounds how many refused objects a page names. A kubelet asks every few seconds and keeps only the first 10 KiB
-// of an answer; the log names them all.
+// refusedShown bounds how many refused objects a page names. A kubelet asks every few seconds and keeps only the first
+// 10 KiB of an answer; the log names them all.
 const refusedShown = 50
 
 // livePage is the page of /livez, which is about the proxy alone.

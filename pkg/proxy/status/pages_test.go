@@ -132,7 +132,8 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds how long it writes; a profile has its own seconds beside that.
+// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds how long it writes; a profile has its own seconds
+// beside that.
 func TestAProfileMayTakeLongerThanAnyOtherAnswer(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()

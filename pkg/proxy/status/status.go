@@ -11,8 +11,8 @@ import (
 // DefaultPendingTimeout is kube-proxy's: twice the sync period, which is 30 s by default.
 const DefaultPendingTimeout = 60 * time.Second
 
-// Status is what the proxy has reported about its work. The zero Status is that of a proxy that has not begun. Its methods may be
-// called at the same time from several goroutines; its fields are settings, which are made before that.
+// Status is what the proxy has reported about its work. The zero Status is that of a proxy that has not begun. Its
+// methods may be called at the same time from several goroutines; its fields are settings, which are made before that.
 //
 // The moments that it is given should carry a monotonic clock reading, as those of time.Now do: then nothing that
 // happens to the machine's date changes a verdict.
@@ -53,8 +53,8 @@ func (s *Status) SyncQueued(at time.Time) {
 	s.record.queue(at)
 }
 
-// SyncSucceeded says that the kernel holds every change that was queued until then. A change that was queued later, while the
-// sync ran, goes on waiting: a sync that begins and hangs must not hide behind the one before it.
+// SyncSucceeded says that the kernel holds every change that was queued until then. A change that was queued later,
+// while the sync ran, goes on waiting: a sync that begins and hangs must not hide behind the one before it.
 func (s *Status) SyncSucceeded(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Status) SyncSucceeded(until time.Time) {
 	}
 }
 
-// SyncFailed says that a sync failed, and why. The kernel's state is then unknown, so another sync is due from that moment
-// on even if nothing had been queued.
+// SyncFailed says that a sync failed, and why. The kernel's state is then unknown, so another sync is due from that
+// moment on even if nothing had been queued.
 func (s *Status) SyncFailed(at time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,16 +86,16 @@ func (s *Status) Problems(problems []string) {
 	s.record.refused = problems
 }
 
-// NodeEligibility says whether load balancers may send new connections through this node, and if not, why. It is a matter of the
-// node and not of the proxy's health.
+// NodeEligibility says whether load balancers may send new connections through this node, and if not, why. It is a
+// matter of the node and not of the proxy's health.
 func (s *Status) NodeEligibility(eligible bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.eligibility = eligibility{known: true, eligible: eligible, why: why}
 }
 
-// WatchInterrupted says that the API server has not been heard about a resource since then, and why. The rules in the kernel stay right
-// for what was heard before, so that it is only shown.
+// WatchInterrupted says that the API server has not been heard about a resource since then, and why. The rules in the
+// kernel stay right for what was heard before, so that it is only shown.
 func (s *Status) WatchInterrupted(resource string, since time.Time, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

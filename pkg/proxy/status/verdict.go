@@ -9,7 +9,8 @@ import (
 type Verdict struct {
 	At      time.Time
 	Healthy bool
-	// Ready reports whether a sync has ever succeeded. The rules of an earlier proxy may well be in the kernel before that.
+	// Ready reports whether a sync has ever succeeded. The rules of an earlier proxy may well be in the kernel before
+	// that.
 	Ready bool
 
 	// LastSuccess is when the newest successful sync took up its changes; zero if there was none.
@@ -19,12 +20,12 @@ type Verdict struct {
 	// LastFailure is when a sync failed with LastError, unless one has succeeded since; zero and empty otherwise.
 	LastFailure time.Time
 	LastError   string
-	// NodeEligible reports whether load balancers may use this node, as far as the node is concerned; NotEligible is why they may
-	// not.
+	// NodeEligible reports whether load balancers may use this node, as far as the node is concerned; NotEligible is why
+	// they may not.
 	NodeEligible bool
 	NotEligible  string
-	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy unhealthy: what it
-	// knows stays in force, and a restart would not find the API server either.
+	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy
+	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
 	Interruptions []Interruption
 	// Refused are the objects that are left out, a sentence each. They never make the proxy unhealthy: it would be
 	// restarted, and a restart mends no object.
@@ -41,8 +42,9 @@ type Interruption struct {
 // The reason until it is known whether the node is eligible.
 const nodeUnknown = "the Node object is not known yet"
 
-// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. Both families are changed in the same
-// transaction, so one verdict is true of both. Neither time alone nor a failure just now makes the proxy unhealthy.
+// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. Both families are changed in
+// the same transaction, so one verdict is true of both. Neither time alone nor a failure just now makes the proxy
+// unhealthy.
 func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
 	verdict := Verdict{
 		At:            now,

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Root is where the kernel shows its settings. Those of a network namespace are the ones of the thread that opens the file.
+// Root is where the kernel shows its settings. Those of a network namespace are the ones of the thread that opens the
+// file.
 const Root = "/proc/sys"
 
 // Outcome is what became of a Want.
@@ -38,8 +39,8 @@ type Result struct {
 	Err error
 }
 
-// Check compares the kernel's settings below a root, /proc/sys, with what is wanted, and changes nothing. A setting that is wanted
-// twice is looked at twice.
+// Check compares the kernel's settings below a root, /proc/sys, with what is wanted, and changes nothing. A setting
+// that is wanted twice is looked at twice.
 func Check(root string, wants ...Want) []Result {
 	results := make([]Result, 0, len(wants))
 	for _, want := range wants {
@@ -48,8 +49,8 @@ func Check(root string, wants ...Want) []Result {
 	return results
 }
 
-// Apply compares the kernel's settings below a root, /proc/sys, with what is wanted, in this order, and writes those that differ.
-// What may not be written stays Unmet.
+// Apply compares the kernel's settings below a root, /proc/sys, with what is wanted, in this order, and writes those
+// that differ. What may not be written stays Unmet.
 func Apply(root string, wants ...Want) []Result {
 	results := Check(root, wants...)
 	for i := range results {

@@ -88,8 +88,8 @@ func TestAReadOnlyTreeIsToldAndStays(t *testing.T) {
 	}
 }
 
-// withReadOnlyTree runs f where no process can write below /proc/sys: in a mount namespace of its own, on a thread that
-// ends with it.
+// withReadOnlyTree runs f where no process can write below /proc/sys: in a mount namespace of its own, on a thread
+// that ends with it.
 func withReadOnlyTree(f func()) error {
 	done := make(chan error)
 	go func() {

@@ -2,7 +2,8 @@ package sysctl
 
 import "time"
 
-// The kernel settings that kube-proxy's nftables mode writes (v1.37; it writes no others), named as sysctl(8) names them.
+// The kernel settings that kube-proxy's nftables mode writes (v1.37; it writes no others), named as sysctl(8) names
+// them.
 const (
 	conntrackMax          = "net.netfilter.nf_conntrack_max"
 	conntrackBuckets      = "net.netfilter.nf_conntrack_buckets"
@@ -13,7 +14,8 @@ const (
 	udpTimeoutStream      = "net.netfilter.nf_conntrack_udp_timeout_stream"
 )
 
-// mostEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the kernel.
+// mostEntries is what kube-proxy asks for at most, however many cores there are: each entry takes memory of the
+// kernel.
 const mostEntries = 1 << 20
 
 // entriesOfBucket is how many connections share a list of the kernel's hash table at most.
@@ -29,14 +31,15 @@ type Want struct {
 	AtLeast bool
 }
 
-// Forwarding is what a node needs that leads packets to pods on other nodes. It is checked and never written: other things than
-// Services depend on it, firewalls above all, so it is the administrator's.
+// Forwarding is what a node needs that leads packets to pods on other nodes. It is checked and never written: other
+// things than Services depend on it, firewalls above all, so it is the administrator's.
 var (
 	ForwardingIPv4 = Want{Name: "net.ipv4.ip_forward", Value: 1}
 	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
-// Conntrack is what the kernel's connection tracking is asked for: kube-proxy's section conntrack. What is 0 is left as it is.
+// Conntrack is what the kernel's connection tracking is asked for: kube-proxy's section conntrack. What is 0 is left
+// as it is.
 type Conntrack struct {
 	// MaxPerCore is how many connections are tracked at most, for each core of the machine. If it is 0, so is Min.
 	MaxPerCore int32
@@ -46,22 +49,22 @@ type Conntrack struct {
 	TCPEstablishedTimeout, TCPCloseWaitTimeout time.Duration
 	// TCPBeLiberal tracks TCP packets outside of the window as part of their connection.
 	TCPBeLiberal bool
-	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after there were some in both
-	// directions.
+	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after there were
+	// some in both directions.
 	UDPTimeout, UDPStreamTimeout time.Duration
 }
 
 // Wants returns the kernel settings that these are, on a machine with so many cores.
 //
-// kube-proxy also lowers the number of connections to its own. Here a larger one stays: it was raised for a reason, and lowering it
-// makes the kernel drop connections.
+// kube-proxy also lowers the number of connections to its own. Here a larger one stays: it was raised for a reason,
+// and lowering it makes the kernel drop connections.
 func (c Conntrack) Wants(cores int) []Want {
 	var wants []Want
 	if entries := c.entries(cores); entries > 0 {
 		wants = append(wants,
 			Want{Name: conntrackMax, Value: entries, AtLeast: true},
-			// Longer lists than of four entries make every look-up slow. kube-proxy writes the module's parameter hashsize, which is
-			// the same value.
+			// Longer lists than of four entries make every look-up slow. kube-proxy writes the module's parameter hashsize,
+			// which is the same value.
 			Want{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
 	}
 	for _, timeout := range []struct {
@@ -91,8 +94,8 @@ func (c Conntrack) entries(cores int) int64 {
 	return max(min(int64(c.MaxPerCore)*int64(cores), mostEntries), int64(c.Min))
 }
 
-// isMet reports whether a value is what is wanted. Zero connections to track at most means as many as there are (nf_conntrack_max in the
-// kernel's nf_conntrack_core.c).
+// isMet reports whether a value is what is wanted. Zero connections to track at most means as many as there are
+// (nf_conntrack_max in the kernel's nf_conntrack_core.c).
 func (w Want) isMet(value int64) bool {
 	return value == w.Value || w.AtLeast && (value > w.Value || value == 0)
 }

@@ -15,7 +15,8 @@ type Files struct {
 	Job string
 }
 
-// CheckAlerts checks that Prometheus accepts the alerts, that they fire when they should, and that each says what happened and what to do.
+// CheckAlerts checks that Prometheus accepts the alerts, that they fire when they should, and that each says what
+// happened and what to do.
 func (f Files) CheckAlerts(t *testing.T) {
 	t.Helper()
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(monitoring, f.Rules))

@@ -15,8 +15,8 @@ var metricName = regexp.MustCompile(`\b(kubeproxy|vicinity|apiserver_admission|r
 // ofHistogram are the ends of a histogram's series.
 var ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// CheckNames checks that no metric is named that is not gathered, and that each of those to be shown is in the dashboard or an alert. The
-// gatherer has a series of every metric.
+// CheckNames checks that no metric is named that is not gathered, and that each of those to be shown is in the
+// dashboard or an alert. The gatherer has a series of every metric.
 func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []string) {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -55,8 +55,8 @@ var matcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 // ofPrometheus are the labels that Prometheus, its alerts or a histogram's buckets have.
 var ofPrometheus = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
 
-// CheckLabels checks that no label is asked for that nothing has, and no value that none has. The gatherer has a series of every value.
-// Alternatives may be separated by |, outside of all brackets.
+// CheckLabels checks that no label is asked for that nothing has, and no value that none has. The gatherer has a
+// series of every value. Alternatives may be separated by |, outside of all brackets.
 func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 	t.Helper()
 	families, err := gatherer.Gather()

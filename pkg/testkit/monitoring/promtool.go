@@ -23,7 +23,8 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// promtool runs Prometheus' own tool, which Go builds first if need be: some minutes on a machine that has never done it.
+// promtool runs Prometheus' own tool, which Go builds first if need be: some minutes on a machine that has never done
+// it.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
 	arguments := append([]string{"tool", "-modfile=" + filepath.Join(root, ".lint", "go.mod"), "promtool"}, args...)

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package netns gives a test a network namespace of its own, so that it can load rules into a real kernel without touching
-// the machine's.
+// Package netns gives a test a network namespace of its own, so that it can load rules into a real kernel without
+// touching the machine's.
 package netns
 
 import (
@@ -22,8 +22,8 @@ type Namespace struct {
 	handle netns.NsHandle
 }
 
-// New makes a namespace. Without root or without the nft program the test fails, saying so: a test that cannot run never
-// counts as passed.
+// New makes a namespace. Without root or without the nft program the test fails, saying so: a test that cannot run
+// never counts as passed.
 func New(t testing.TB) *Namespace {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -48,8 +48,8 @@ func New(t testing.TB) *Namespace {
 	return n
 }
 
-// Do runs f in the namespace, on the caller's goroutine. Sockets that f opens stay in the namespace; goroutines that it starts
-// run outside.
+// Do runs f in the namespace, on the caller's goroutine. Sockets that f opens stay in the namespace; goroutines that
+// it starts run outside.
 func (n *Namespace) Do(f func()) {
 	n.t.Helper()
 	err := onOwnThread(func() error {
@@ -115,8 +115,8 @@ func (n *Namespace) run(command *exec.Cmd) (output string, err error) {
 	return printed.String(), err
 }
 
-// onOwnThread runs f with the thread locked and puts the thread back into the namespace it came from, even when f ends the
-// test. A thread that cannot be put back stays locked, so that the runtime throws it away with its goroutine.
+// onOwnThread runs f with the thread locked and puts the thread back into the namespace it came from, even when f ends
+// the test. A thread that cannot be put back stays locked, so that the runtime throws it away with its goroutine.
 func onOwnThread(f func() error) error {
 	runtime.LockOSThread()
 	before, err := netns.Get()

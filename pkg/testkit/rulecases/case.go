@@ -16,22 +16,23 @@ import (
 type Case struct {
 	// Name says in a sentence what the case shows. No two cases have the same.
 	Name string `json:"name"`
-	// Object is a Service, Namespace, EndpointSlice or Node as JSON decodes it, with apiVersion and kind. Unless APIServer says
-	// otherwise, a kube-apiserver 1.36 without admission takes it. In a file it may leave out what the API server fills in; see Service.
+	// Object is a Service, Namespace, EndpointSlice or Node as JSON decodes it, with apiVersion and kind. Unless
+	// APIServer says otherwise, a kube-apiserver 1.36 without admission takes it. In a file it may leave out what the API
+	// server fills in; see Service.
 	Object map[string]any `json:"object"`
 	// Old is what Object replaces. Without it Object is created.
 	Old map[string]any `json:"old,omitempty"`
 	// Nodes are the labels of the cluster's Nodes; nil if nothing is known of them.
 	Nodes []map[string]string `json:"nodes,omitempty"`
-	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for Services is not for
-	// them.
+	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
+	// Services is not for them.
 	Settings *Settings `json:"settings,omitempty"`
 
-	// Want is what is found, in the order of rules.Judgement: what is denied, then what is warned of. A policy reports a rule
-	// once, however often an object breaks it.
+	// Want is what is found, in the order of rules.Judgement: what is denied, then what is warned of. A policy reports a
+	// rule once, however often an object breaks it.
 	Want []Want `json:"want,omitempty"`
-	// Twin is why CEL cannot express the case; then the policies admit it without a word, and give what the Namespace says. Empty if
-	// they do as Want and Default say.
+	// Twin is why CEL cannot express the case; then the policies admit it without a word, and give what the Namespace
+	// says. Empty if they do as Want and Default say.
 	Twin string `json:"twin,omitempty"`
 	// APIServer is why a real API server never asks about this case; empty if it does.
 	APIServer string `json:"apiserver,omitempty"`
@@ -66,7 +67,8 @@ type Setting struct {
 	Value   string        `json:"value"`
 }
 
-// Namespace is of the Namespace of a Service. An absent one is not known. One with mistakes was stored before anybody judged it.
+// Namespace is of the Namespace of a Service. An absent one is not known. One with mistakes was stored before anybody
+// judged it.
 type Namespace struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -84,7 +86,8 @@ type Default struct {
 //go:embed cases/*.yaml
 var files embed.FS
 
-// Cases reads every case, in the order of the files and of each list. A case that is not understood in full fails the test.
+// Cases reads every case, in the order of the files and of each list. A case that is not understood in full fails the
+// test.
 func Cases(t testing.TB) []Case {
 	t.Helper()
 	names, err := fs.Glob(files, "cases/*.yaml")
@@ -112,7 +115,8 @@ func (c Case) Kind() string {
 	return kind
 }
 
-// Service is an object of kind Service as a webhook sees it: with the defaults that the API server fills in before it asks.
+// Service is an object of kind Service as a webhook sees it: with the defaults that the API server fills in before it
+// asks.
 func Service(t testing.TB, object map[string]any) *rules.Service {
 	t.Helper()
 	if object == nil {

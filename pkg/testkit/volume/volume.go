@@ -1,5 +1,5 @@
-// Package volume keeps files as kubelet keeps those of a mounted ConfigMap or Secret: each is a link through another link, ..data, which
-// an update replaces (k8s.io/kubernetes/pkg/volume/util/atomic_writer.go).
+// Package volume keeps files as kubelet keeps those of a mounted ConfigMap or Secret: each is a link through another
+// link, ..data, which an update replaces (k8s.io/kubernetes/pkg/volume/util/atomic_writer.go).
 package volume
 
 import (

@@ -1,5 +1,5 @@
-// Package wait lets a test wait for what comes about soon, and not at once. A wait costs a tenth more than what it waits for: so
-// often it looks again.
+// Package wait lets a test wait for what comes about soon, and not at once. A wait costs a tenth more than what it
+// waits for: so often it looks again.
 package wait
 
 import (

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// backdate is how far a certificate's validity begins in the past, for API servers and replicas whose clocks are behind.
+// backdate is how far a certificate's validity begins in the past, for API servers and replicas whose clocks are
+// behind.
 const backdate = time.Hour
 
 // authority is a CA that can sign.
@@ -36,7 +37,8 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	return &authority{certificate, key}, nil
 }
 
-// issue makes a key and a certificate for a server with these DNS names. It is valid for a lifetime from now, and never longer than its CA.
+// issue makes a key and a certificate for a server with these DNS names. It is valid for a lifetime from now, and
+// never longer than its CA.
 func (a *authority) issue(now time.Time, lifetime time.Duration, names []string) (*tls.Certificate, error) {
 	template := x509.Certificate{
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime), Subject: pkix.Name{CommonName: "Vicinity webhook"}, DNSNames: names,
@@ -58,7 +60,8 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 	return leaf, nil
 }
 
-// sign makes a key, and a certificate for it that a CA signs; itself if that is nil. crypto/x509 draws the serial number.
+// sign makes a key, and a certificate for it that a CA signs; itself if that is nil. crypto/x509 draws the serial
+// number.
 func sign(template *x509.Certificate, by *authority) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -25,7 +25,8 @@ func (s *SelfMade) secretName() string {
 	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
 }
 
-// readSecret reads the Secret from the API server, and not from anything that may lag behind it. It returns nil if there is none.
+// readSecret reads the Secret from the API server, and not from anything that may lag behind it. It returns nil if
+// there is none.
 func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -36,8 +37,8 @@ func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	return secret, s.failures.report(ctx, ReadSecret, s.secretName(), err)
 }
 
-// writeSecret makes the Secret say what it should say after a step. What others put into it stays. It returns false without an error if
-// the Secret has changed meanwhile.
+// writeSecret makes the Secret say what it should say after a step. What others put into it stays. It returns false
+// without an error if the Secret has changed meanwhile.
 func (s *SelfMade) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -78,8 +79,8 @@ func (s Settings) names() map[string]string {
 	return names
 }
 
-// readConfigurations reads those that exist. One that is missing is none: its manifest has not been applied yet, or was deleted. One
-// that cannot be read may say anything.
+// readConfigurations reads those that exist. One that is missing is none: its manifest has not been applied yet, or
+// was deleted. One that cannot be read may say anything.
 func (s *SelfMade) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {
 		read, readErr := s.readConfiguration(ctx, resource, name)
@@ -124,7 +125,8 @@ func (s *SelfMade) readConfiguration(ctx context.Context, resource, name string)
 	return found, nil
 }
 
-// patch makes a configuration trust what the Secret says. It returns false without an error if it has changed meanwhile.
+// patch makes a configuration trust what the Secret says. It returns false without an error if it has changed
+// meanwhile.
 func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()

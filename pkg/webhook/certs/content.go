@@ -134,12 +134,14 @@ func (b bundle) with(others ...*x509.Certificate) bundle {
 	return joined
 }
 
-// unexpired returns those CAs that have not expired at a time. One that is not valid yet may be so by another replica's clock.
+// unexpired returns those CAs that have not expired at a time. One that is not valid yet may be so by another
+// replica's clock.
 func (b bundle) unexpired(now time.Time) bundle {
 	return slices.DeleteFunc(slices.Clone(b), func(certificate *x509.Certificate) bool { return now.After(certificate.NotAfter) })
 }
 
-// verify returns why a client that trusts these CAs would refuse a server with this name, and otherwise the CA that it would rely on.
+// verify returns why a client that trusts these CAs would refuse a server with this name, and otherwise the CA that it
+// would rely on.
 func (b bundle) verify(served *tls.Certificate, name string, now time.Time) (*x509.Certificate, error) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range b {

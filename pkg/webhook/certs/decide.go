@@ -13,7 +13,8 @@ type view struct {
 	// content is what the Secret says; nil if there is none.
 	content        *content
 	configurations []configuration
-	// trustedSince is since when this replica has seen that every configuration trusts the CA that signs; zero if they do not.
+	// trustedSince is since when this replica has seen that every configuration trusts the CA that signs; zero if they do
+	// not.
 	trustedSince time.Time
 }
 
@@ -49,8 +50,8 @@ type step struct {
 	until time.Time
 }
 
-// decide returns the next steps, in their order. They are independent of each other: one that fails stops none. Only the last one concerns
-// the Secret, and it may be to wait.
+// decide returns the next steps, in their order. They are independent of each other: one that fails stops none. Only
+// the last one concerns the Secret, and it may be to wait.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
 		return []step{{do: createSecret, reason: "there is none"}}
@@ -100,8 +101,8 @@ func (c configuration) all(holds func(bundle string) bool) bool {
 	return true
 }
 
-// dueAt is when a certificate is renewed: when a third of a lifetime is left. It does not matter how long it was valid before, so that
-// one that another program made is treated alike.
+// dueAt is when a certificate is renewed: when a third of a lifetime is left. It does not matter how long it was valid
+// before, so that one that another program made is treated alike.
 func dueAt(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
@@ -121,7 +122,8 @@ func (v view) signerReason(settings Settings) string {
 	return ""
 }
 
-// leafReason returns why a new certificate is needed, empty if it is not, and whether the present one can be used until then.
+// leafReason returns why a new certificate is needed, empty if it is not, and whether the present one can be used
+// until then.
 func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	if v.content.leaf == nil {
 		return "the Secret has no certificate with its key", false
@@ -141,8 +143,8 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	return "", true
 }
 
-// settled reports whether all API servers trust the CA that signs, and otherwise when they will: zero if that is not known. Without a
-// configuration no API server calls, and nothing needs to be trusted.
+// settled reports whether all API servers trust the CA that signs, and otherwise when they will: zero if that is not
+// known. Without a configuration no API server calls, and nothing needs to be trusted.
 func (v view) settled(settings Settings) (at time.Time, isSettled bool) {
 	if len(v.configurations) == 0 {
 		return time.Time{}, true
@@ -160,7 +162,8 @@ type trust struct {
 	since     time.Time
 }
 
-// observe returns the trust in the CA that signs, after a look at the configurations and then at the Secret. The zero value is no trust.
+// observe returns the trust in the CA that signs, after a look at the configurations and then at the Secret. The zero
+// value is no trust.
 func (t trust) observe(now time.Time, content *content, configurations []configuration) trust {
 	if content == nil || content.signer == nil {
 		return trust{}
@@ -178,8 +181,8 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 	return trust{signer, now}
 }
 
-// olderUntil is until when a certificate of an older CA may be valid: since there is the CA that signs, none of the others has. Times in
-// certificates count in seconds.
+// olderUntil is until when a certificate of an older CA may be valid: since there is the CA that signs, none of the
+// others has. Times in certificates count in seconds.
 func (c *content) olderUntil(settings Settings) time.Time {
 	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
 }

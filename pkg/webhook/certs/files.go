@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// DefaultFilesInterval is how often files are read. A kubelet takes up to two minutes to bring a Secret that has changed.
+// DefaultFilesInterval is how often files are read. A kubelet takes up to two minutes to bring a Secret that has
+// changed.
 const DefaultFilesInterval = 10 * time.Second
 
 // FilesSettings are where a certificate is read from.
 type FilesSettings struct {
-	// Certificate and Key are PEM files. The first has the server's certificate, and behind it what is between it and its CA.
+	// Certificate and Key are PEM files. The first has the server's certificate, and behind it what is between it and its
+	// CA.
 	Certificate, Key string
 	// Interval is how often the files are read; DefaultFilesInterval if it is 0.
 	Interval time.Duration
@@ -25,8 +27,8 @@ type FilesSettings struct {
 	Observer Observer
 }
 
-// Files is a certificate that another program renews in two files. A pair that cannot be used changes nothing: the last good one is
-// served on.
+// Files is a certificate that another program renews in two files. A pair that cannot be used changes nothing: the
+// last good one is served on.
 type Files struct {
 	served
 
@@ -34,8 +36,8 @@ type Files struct {
 	failures failures
 }
 
-// NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served all the same, for there is no
-// better one.
+// NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served all the same,
+// for there is no better one.
 func NewFiles(settings FilesSettings) (*Files, error) {
 	if settings.Log == nil || settings.Observer == nil {
 		return nil, errors.New("certificates need a log and an observer")
@@ -77,7 +79,8 @@ func (f *Files) read(ctx context.Context) error {
 	return f.failures.report(ctx, ReadFiles, object, err)
 }
 
-// firstExpiry is when the first of the CAs in a certificate's file expires; zero if there are none. Its root is seldom among them.
+// firstExpiry is when the first of the CAs in a certificate's file expires; zero if there are none. Its root is seldom
+// among them.
 func firstExpiry(chain [][]byte) (expires time.Time) {
 	for _, raw := range chain {
 		if parsed, err := x509.ParseCertificate(raw); err == nil {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// The pauses of a replica. Whatever changes in the cluster ends a pause, but no replica looks more often than its limit allows: two whose
-// clocks are years apart would undo each other's work without a break.
+// The pauses of a replica. Whatever changes in the cluster ends a pause, but no replica looks more often than its
+// limit allows: two whose clocks are years apart would undo each other's work without a break.
 const (
 	longestPause  = time.Hour
 	looksPerSec   = 5
@@ -93,8 +93,8 @@ func (s *SelfMade) Run(ctx context.Context) error {
 	return nil
 }
 
-// look reads the cluster, serves what it has to serve, and takes the next steps. It returns when to look again, and which requests
-// failed. The order of the requests matters: see the package comment.
+// look reads the cluster, serves what it has to serve, and takes the next steps. It returns when to look again, and
+// which requests failed. The order of the requests matters: see the package comment.
 func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	configurations, err := s.readConfigurations(ctx)
 	secret, errOfSecret := s.readSecret(ctx)
@@ -144,7 +144,8 @@ func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev
 	return err
 }
 
-// serve serves the certificate in the Secret from now on, if it can be used. If not, what is served goes on until there is a new one.
+// serve serves the certificate in the Secret from now on, if it can be used. If not, what is served goes on until
+// there is a new one.
 func (s *SelfMade) serve(now time.Time, content *content) {
 	if content.leaf == nil {
 		return

@@ -12,17 +12,17 @@ import (
 type Settings struct {
 	// Namespace and Secret are where the replicas keep what they share.
 	Namespace, Secret string
-	// Mutating and Validating are the names of the webhook configurations whose caBundle is kept. One that does not exist is none; one
-	// without a name is not looked for.
+	// Mutating and Validating are the names of the webhook configurations whose caBundle is kept. One that does not exist
+	// is none; one without a name is not looked for.
 	Mutating, Validating string
 	// Names are the DNS names of the webhook. The API server calls it by the first one. See ServiceNames.
 	Names []string
 
-	// CA and Leaf are how long certificates are valid. They are renewed when a third of that is left. A CA lives three times as long
-	// as its certificates, or longer.
+	// CA and Leaf are how long certificates are valid. They are renewed when a third of that is left. A CA lives three
+	// times as long as its certificates, or longer.
 	CA, Leaf time.Duration
-	// Settle is how long every configuration must have trusted a CA before a certificate of it is served, so that every API server
-	// has heard of it, however far behind.
+	// Settle is how long every configuration must have trusted a CA before a certificate of it is served, so that every
+	// API server has heard of it, however far behind.
 	Settle time.Duration
 
 	Log      *slog.Logger
@@ -39,7 +39,8 @@ const (
 // shortest is a bound for tests: certificates count in seconds.
 const shortest = 3 * time.Second
 
-// ServiceNames are the DNS names of a Service in a cluster whose domain is cluster.local. API servers use the first one.
+// ServiceNames are the DNS names of a Service in a cluster whose domain is cluster.local. API servers use the first
+// one.
 func ServiceNames(service, namespace string) []string {
 	short := service + "." + namespace
 	return []string{short + ".svc", short, short + ".svc.cluster.local"}

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// A simulated cluster: one Secret, two configurations, and replicas whose every read and write is a moment of its own, so that they race in
-// all ways. Any may be killed between two moments, or stand still for days and then go on with what it meant to do.
+// A simulated cluster: one Secret, two configurations, and replicas whose every read and write is a moment of its own,
+// so that they race in all ways. Any may be killed between two moments, or stand still for days and then go on with
+// what it meant to do.
 
 // sabotage are ways to do it wrong, each of which the simulation must notice.
 type sabotage struct {
@@ -219,7 +220,8 @@ type judged struct {
 	err   error
 }
 
-// judge looks whether each API server, however far behind, trusts each replica that has a certificate that has not expired.
+// judge looks whether each API server, however far behind, trusts each replica that has a certificate that has not
+// expired.
 func (w *world) judge() {
 	for i, r := range w.replicas {
 		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {

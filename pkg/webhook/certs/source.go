@@ -30,8 +30,8 @@ type Observer interface {
 	CertificateExpires(at time.Time)
 	// AuthorityExpires: the CA behind it is valid until then. Not called for a CA that is not known.
 	AuthorityExpires(at time.Time)
-	// CertificateFailed: an operation failed, or found something unusable. The last good certificate stays in use, and the operation is
-	// tried again.
+	// CertificateFailed: an operation failed, or found something unusable. The last good certificate stays in use, and
+	// the operation is tried again.
 	CertificateFailed(operation Operation, err error)
 }
 
@@ -90,7 +90,8 @@ func valid(certificate *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// failures reports each error to an observer, and logs it when it differs from the last one of the same operation on the same object.
+// failures reports each error to an observer, and logs it when it differs from the last one of the same operation on
+// the same object.
 type failures struct {
 	log      *slog.Logger
 	observer Observer
@@ -99,8 +100,8 @@ type failures struct {
 	last map[string]string
 }
 
-// report reports the outcome of an operation on an object, and returns the error with what it is about. The end of the context is no
-// failure.
+// report reports the outcome of an operation on an object, and returns the error with what it is about. The end of the
+// context is no failure.
 func (f *failures) report(ctx context.Context, operation Operation, object string, err error) error {
 	text := ""
 	if err != nil {

@@ -28,7 +28,8 @@ var serviceWords = append([]word{
 	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
 }, namespaceWords...)
 
-// dropped says why an unknown field is an error. API servers drop such fields, and most are no concern of ours: empty then.
+// dropped says why an unknown field is an error. API servers drop such fields, and most are no concern of ours: empty
+// then.
 func dropped(field string, known []word) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))
@@ -51,8 +52,8 @@ func dropped(field string, known []word) string {
 
 func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
 
-// mistyped records a field of the wrong type. Of annotations and labels the decoder does not say which one it is, and it is always the
-// same mistake: YAML takes true and 5 for something else than text.
+// mistyped records a field of the wrong type. Of annotations and labels the decoder does not say which one it is, and
+// it is always the same mistake: YAML takes true and 5 for something else than text.
 func (c *Files) mistyped(at place, fault manifest.Fault) {
 	var object struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`

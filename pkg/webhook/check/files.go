@@ -96,8 +96,8 @@ func (c *Files) cannotRead(name string, err error) {
 	c.fail(place{file: name}, "", "cannot be read: "+reason)
 }
 
-// formatOf tells the format of a file by its name, and if that says nothing by its beginning: JSON values may follow one another,
-// which YAML does not know.
+// formatOf tells the format of a file by its name, and if that says nothing by its beginning: JSON values may follow
+// one another, which YAML does not know.
 func formatOf(name string, text []byte) manifest.Format {
 	format, ok := manifest.FormatOf(name)
 	if ok || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {

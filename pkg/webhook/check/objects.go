@@ -65,8 +65,8 @@ func (c *Files) readText(name string, text []byte) {
 	}
 }
 
-// explainTemplate says why a text makes no sense if a template comes before the line that is complained about, or on it, and names its
-// line. A library that cannot tell where a document stops making sense names its first line.
+// explainTemplate says why a text makes no sense if a template comes before the line that is complained about, or on
+// it, and names its line. A library that cannot tell where a document stops making sense names its first line.
 func explainTemplate(fault *manifest.Fault, text []byte) {
 	if fault.Line == 0 {
 		return
@@ -144,8 +144,8 @@ func (c *Files) readNode(at place) {
 	c.passedOver++
 }
 
-// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown fields are no
-// concern of ours unless they look like words.
+// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown
+// fields are no concern of ours unless they look like words.
 func (c *Files) decode(at place, into any, known []word) bool {
 	isReadable := true
 	for _, fault := range at.part.Decode(into) {

@@ -59,7 +59,8 @@ func (c *Files) Judge(settings *rules.Settings) Report {
 	return report
 }
 
-// isExempt reports whether the webhook would not be asked about an object because of its labels, or those of its Namespace.
+// isExempt reports whether the webhook would not be asked about an object because of its labels, or those of its
+// Namespace.
 func (c *Files) isExempt(o *object) bool {
 	if o.namespace != nil {
 		return isOptedOut(&o.namespace.Metadata)
@@ -120,8 +121,8 @@ func (p place) finding(field string, action rules.Action, message string) findin
 	return found
 }
 
-// sort orders findings as people read files: in the order of the files, from top to bottom, and errors before what rules say. What
-// stands on one line stays in the order of the rules.
+// sort orders findings as people read files: in the order of the files, from top to bottom, and errors before what
+// rules say. What stands on one line stays in the order of the rules.
 func (r *Report) sort(files map[string]int) {
 	slices.SortStableFunc(r.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Line, b.Line))

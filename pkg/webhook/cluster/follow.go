@@ -13,16 +13,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Cluster is what is known of a cluster's Namespaces and Nodes, and its version. Its methods may be called at the same time from several
-// goroutines.
+// Cluster is what is known of a cluster's Namespaces and Nodes, and its version. Its methods may be called at the same
+// time from several goroutines.
 type Cluster struct {
 	namespaces namespaces
 	nodes      nodes
 	version    atomic.Pointer[version.Version]
 }
 
-// Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made with ByObject. It
-// does not wait for anything.
+// Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made
+// with ByObject. It does not wait for anything.
 func Follow(ctx context.Context, informers cache.Informers) (*Cluster, error) {
 	c := &Cluster{namespaces: newNamespaces(), nodes: newNodes()}
 	var err error
@@ -35,8 +35,8 @@ func Follow(ctx context.Context, informers cache.Informers) (*Cluster, error) {
 	return c, nil
 }
 
-// follow hands over the objects of a kind one by one. The result tells whether all of them have been handed over that there were at
-// first.
+// follow hands over the objects of a kind one by one. The result tells whether all of them have been handed over that
+// there were at first.
 func follow(
 	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
 ) (listed func() bool, err error) {
@@ -73,14 +73,14 @@ func ifMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 	}
 }
 
-// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force while the API
-// server is not heard.
+// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force
+// while the API server is not heard.
 func (c *Cluster) HasSynced() bool { return c.namespaces.listed() && c.nodes.listed() }
 
-// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a little, unless many wait
-// already.
+// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a
+// little, unless many wait already.
 func (c *Cluster) Namespace(name string) rules.NamespaceDefaults { return c.namespaces.find(name) }
 
-// Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to read, and never
-// changes.
+// Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to
+// read, and never changes.
 func (c *Cluster) Nodes() *rules.NodeLabels { return c.nodes.snapshot() }

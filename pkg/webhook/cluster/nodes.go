@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not when somebody asks.
+// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not when
+// somebody asks.
 type nodes struct {
 	listed func() bool
 

@@ -15,7 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// ByObject is what the cache must be told that Follow is given, as cache.Options.ByObject: what to keep of the objects.
+// ByObject is what the cache must be told that Follow is given, as cache.Options.ByObject: what to keep of the
+// objects.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf("Namespace"): {Transform: strip},
@@ -23,8 +24,8 @@ func ByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// Mapper returns what knows how both kinds are called in the API and that they have no namespace; it is a manager's MapperProvider. The
-// usual one asks the API server, and a program that starts while that is away would end.
+// Mapper returns what knows how both kinds are called in the API and that they have no namespace; it is a manager's
+// MapperProvider. The usual one asks the API server, and a program that starts while that is away would end.
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -37,8 +38,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// strip leaves the name, the labels and our own annotations of an object. A Node's other annotations alone can be many kilobytes. The
-// version stays, for the informer tells a repetition from a change by it.
+// strip leaves the name, the labels and our own annotations of an object. A Node's other annotations alone can be many
+// kilobytes. The version stays, for the informer tells a repetition from a change by it.
 func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

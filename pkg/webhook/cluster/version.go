@@ -20,8 +20,8 @@ const (
 	versionPatience = 10 * time.Second
 )
 
-// FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known while it does not
-// answer.
+// FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known
+// while it does not answer.
 func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -76,8 +76,8 @@ func askVersion(ctx context.Context, api rest.Interface) (*version.Version, erro
 	return found, nil
 }
 
-// behavesAs is the version as which an API server behaves: during an upgrade it may emulate an older one, and then refuses what that
-// one did not know (KEP-4330).
+// behavesAs is the version as which an API server behaves: during an upgrade it may emulate an older one, and then
+// refuses what that one did not know (KEP-4330).
 func behavesAs(answer apiversion.Info) (*version.Version, error) {
 	if answer.EmulationMajor != "" && answer.EmulationMinor != "" {
 		return version.ParseGeneric(answer.EmulationMajor + "." + answer.EmulationMinor)

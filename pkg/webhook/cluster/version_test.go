@@ -21,7 +21,8 @@ type versions struct {
 	asked  atomic.Int64
 }
 
-// RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is away.
+// RoundTrip answers without a network, so that a test may have a clock of its own. No answer is an API server that is
+// away.
 func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.asked.Add(1)
 	recorder := httptest.NewRecorder()

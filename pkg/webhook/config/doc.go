@@ -1,8 +1,9 @@
-// Package config reads what a cluster's administrator decides about the admission webhook: a TopologyAdmissionConfiguration,
-// version vicinity.dev/v1alpha1. testdata/example.yaml has every field.
+// Package config reads what a cluster's administrator decides about the admission webhook: a
+// TopologyAdmissionConfiguration, version vicinity.dev/v1alpha1. testdata/example.yaml has every field.
 //
-// The file is read strictly. A field that is unknown or set twice, a rule that does not exist, a value that means nothing: each is
-// refused with its line and field, all of them at once, and if something similar exists that is named:
+// The file is read strictly. A field that is unknown or set twice, a rule that does not exist, a value that means
+// nothing: each is refused with its line and field, all of them at once, and if something similar exists that is
+// named:
 //
 //	config.yaml:7: rules.SCV027: Unsupported value: "SCV027": there is no such rule; did you mean SVC027?
 //

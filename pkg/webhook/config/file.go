@@ -34,9 +34,9 @@ func Read(path string) (*File, error) {
 	return &File{Path: path, Settings: settings, content: content}, nil
 }
 
-// Follow reads the file again whenever it says something else, until the context ends. New settings are handed to updated, and why a new
-// text cannot be used to failed, each text once; also why the file cannot be read. Either may be called although nothing differs, such as
-// when a mistake is taken back.
+// Follow reads the file again whenever it says something else, until the context ends. New settings are handed to
+// updated, and why a new text cannot be used to failed, each text once; also why the file cannot be read. Either may
+// be called although nothing differs, such as when a mistake is taken back.
 //
 // A file that is away is being replaced, as far as anybody can tell: nothing happens until it is back.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {

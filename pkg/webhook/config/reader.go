@@ -85,8 +85,8 @@ func (r *reader) document(text []byte) *yaml.Node {
 // syntaxError is what the YAML library says about a text that is none.
 var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// fromParser are the mistakes for which the library counts lines from zero (parser.fail in its decode.go), as it does not for those that
-// its scanner finds.
+// fromParser are the mistakes for which the library counts lines from zero (parser.fail in its decode.go), as it does
+// not for those that its scanner finds.
 var fromParser = regexp.MustCompile(`^did not find expected (key|node content|',' or '[\]}]'|'-' indicator|<document start>)`)
 
 func (r *reader) unreadable(err error) {
@@ -151,7 +151,8 @@ func namesOf(parent *field.Path, members []member) []string {
 	return append(names, deeper...)
 }
 
-// suggestion ends a sentence with the word that was probably meant, if one comes near. Of fields only the last part is compared.
+// suggestion ends a sentence with the word that was probably meant, if one comes near. Of fields only the last part is
+// compared.
 func suggestion(word string, known []string) string {
 	var last []string
 	for _, path := range known {

@@ -37,16 +37,16 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 	watchedWith.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsAskOnlyForWhatExists: for metrics, labels and values that the webhook or an API server has. And no metric of
-// ours is shown nowhere.
+// TestTheDashboardAndTheAlertsAskOnlyForWhatExists: for metrics, labels and values that the webhook or an API server
+// has. And no metric of ours is shown nowhere.
 func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
 	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
 	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))
 	watchedWith.CheckLabels(t, scraped)
 }
 
-// webhookServed returns what the webhook serves of ours, with the words that cmd/webhook gives it, and all that the manager of
-// controller-runtime adds if it has asked the API server once.
+// webhookServed returns what the webhook serves of ours, with the words that cmd/webhook gives it, and all that the
+// manager of controller-runtime adds if it has asked the API server once.
 func webhookServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
@@ -74,7 +74,8 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	return registry
 }
 
-// apiServerServed returns what an API server serves about a webhook of ours that it called, missed, and had no need to call.
+// apiServerServed returns what an API server serves about a webhook of ours that it called, missed, and had no need to
+// call.
 func apiServerServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	const name, validating, create = "validate.services.vicinity.dev", "validating", string(apiserver.Create)

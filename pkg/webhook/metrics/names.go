@@ -6,8 +6,8 @@ var (
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel},
 		help:  "How long it took to answer a request, from its headers to the last byte of the answer.",
 		start: func(w Words) [][]string { return [][]string{w.Paths} },
-		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They are dense around
-		// 5 ms, where 99 of 100 should be.
+		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They
+		// are dense around 5 ms, where 99 of 100 should be.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 	})
 	reviews = declare(row{

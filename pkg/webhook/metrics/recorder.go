@@ -15,7 +15,8 @@ type Recorder struct {
 	histograms map[*row]*prometheus.HistogramVec
 }
 
-// Words are the values of labels that belong to others. Every count of them exists from the start. Others may still come.
+// Words are the values of labels that belong to others. Every count of them exists from the start. Others may still
+// come.
 type Words struct {
 	Paths    []string
 	Outcomes []string // what becomes of a review
@@ -26,8 +27,8 @@ type Words struct {
 	Refusals []string // reasons of refused requests
 }
 
-// New returns a recorder that has counted nothing yet, and registers its metrics. It fails if one of that name is registered already.
-// Without a file the configuration is that of the program, and valid.
+// New returns a recorder that has counted nothing yet, and registers its metrics. It fails if one of that name is
+// registered already. Without a file the configuration is that of the program, and valid.
 func New(registerer prometheus.Registerer, words Words) (*Recorder, error) {
 	r := &Recorder{
 		counters: map[*row]*prometheus.CounterVec{}, gauges: map[*row]*prometheus.GaugeVec{}, histograms: map[*row]*prometheus.HistogramVec{},

@@ -17,7 +17,8 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram
-	// start returns the values of each label with which there are series from the start, at zero; nil if there are none until one is set.
+	// start returns the values of each label with which there are series from the start, at zero; nil if there are none
+	// until one is set.
 	start func(Words) [][]string
 }
 

@@ -89,7 +89,8 @@ func TestEveryMessageIsShortAndNamesItsRule(t *testing.T) {
 	}
 }
 
-// What is broken by no case is tested by none; and a rule that no case keeps narrowly would be as good as one that always strikes.
+// What is broken by no case is tested by none; and a rule that no case keeps narrowly would be as good as one that
+// always strikes.
 func TestEveryRuleIsBrokenByACase(t *testing.T) {
 	broken := map[rules.ID]bool{}
 	for _, c := range rulecases.Cases(t) {

@@ -34,8 +34,8 @@ type DefaultDecision struct {
 	Add *Default
 	// Source is who decided, also if it decided that nothing is added.
 	Source Source
-	// Reason is why nothing is added although a source has a default, or which Service setting stands in the way; a few words, such as
-	// "headless Services have no proxy". Empty if Add is set.
+	// Reason is why nothing is added although a source has a default, or which Service setting stands in the way; a few
+	// words, such as "headless Services have no proxy". Empty if Add is set.
 	Reason string
 }
 

@@ -7,16 +7,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// DecideDefault chooses the topology setting that a Service is given because it has none. The first of these that says anything
-// decides, also if it says that nothing is added:
+// DecideDefault chooses the topology setting that a Service is given because it has none. The first of these that says
+// anything decides, also if it says that nothing is added:
 //
 //	the Service   any topology setting of its own, even an empty or wrong one: what its owner meant is not for us to guess
 //	the opt-out   the label on the Service or its Namespace
 //	the Namespace its annotations
 //	the cluster   settings.Default
 //
-// What they choose is then held against the Service (see standsInTheWay). isUpdate tells an update from a create. Deciding again about
-// a Service that was given its default adds nothing.
+// What they choose is then held against the Service (see standsInTheWay). isUpdate tells an update from a create.
+// Deciding again about a Service that was given its default adds nothing.
 func DecideDefault(
 	service *Service, namespace NamespaceDefaults, cluster Cluster, settings *Settings, isUpdate bool,
 ) DefaultDecision {
@@ -52,9 +52,10 @@ func DecideDefault(
 	return candidate
 }
 
-// explicitSetting names the topology setting that a Service has of its own; empty without one. A default beside it would override what
-// its owner asked for: EndpointSlice controllers ignore trafficDistribution beside topology-mode=Auto. Beside topology-aware-hints the
-// API server would even refuse the Service, for it wants both annotations to be the same.
+// explicitSetting names the topology setting that a Service has of its own; empty without one. A default beside it
+// would override what its owner asked for: EndpointSlice controllers ignore trafficDistribution beside
+// topology-mode=Auto. Beside topology-aware-hints the API server would even refuse the Service, for it wants both
+// annotations to be the same.
 func explicitSetting(service *Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return "spec.trafficDistribution is set"
@@ -69,7 +70,8 @@ func explicitSetting(service *Service) string {
 	return ""
 }
 
-// optedOut says whose label keeps defaults away. A Namespace that is not known has no labels yet; the caller stops there.
+// optedOut says whose label keeps defaults away. A Namespace that is not known has no labels yet; the caller stops
+// there.
 func optedOut(service *Service, namespace NamespaceDefaults) string {
 	const hasLabel = " has the label " + policy.AdmissionLabel + "=" + policy.AdmissionDisabled
 	switch policy.AdmissionDisabled {

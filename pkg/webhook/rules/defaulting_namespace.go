@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// choose returns what a Namespace's annotations say, if they say anything. Annotations that contradict each other or cannot be used
-// choose nothing, and stop the search: the cluster's default is not what their author asked for.
+// choose returns what a Namespace's annotations say, if they say anything. Annotations that contradict each other or
+// cannot be used choose nothing, and stop the search: the cluster's default is not what their author asked for.
 func (n NamespaceDefaults) choose() (chosen DefaultDecision, saysAnything bool) {
 	var present []string
 	for _, annotation := range namespaceAnnotations {
@@ -38,8 +38,8 @@ var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTrafficDistributionAnnotation, TrafficDistribution},
 }
 
-// read reads the value of an annotation. None is none whatever the kind, also among lists of keys, where it could be the key of a
-// label: a Namespace that means no default must not get one that no Node answers.
+// read reads the value of an annotation. None is none whatever the kind, also among lists of keys, where it could be
+// the key of a label: a Namespace that means no default must not get one that no Node answers.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
 		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}

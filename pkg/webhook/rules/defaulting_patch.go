@@ -14,8 +14,8 @@ type PatchOperation struct {
 	Value any    `json:"value"`
 }
 
-// Patch returns what gives a Service the default that was decided for it. It adds one annotation or one field, and touches nothing else,
-// fields that are not known here included.
+// Patch returns what gives a Service the default that was decided for it. It adds one annotation or one field, and
+// touches nothing else, fields that are not known here included.
 func (d Default) Patch(service *Service) []PatchOperation {
 	switch d.Setting {
 	case TrafficDistribution:

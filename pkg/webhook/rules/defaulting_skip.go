@@ -32,7 +32,8 @@ type obstacle struct {
 	reason string
 }
 
-// obstacles are held against each Service in this order: what it is, who serves it, what else it asks for, and the cluster.
+// obstacles are held against each Service in this order: what it is, who serves it, what else it asks for, and the
+// cluster.
 var obstacles = []obstacle{
 	{situation.isTheAPIServers, "the API server writes the EndpointSlices of default/kubernetes, without zones"},
 	{situation.isExternalName, "ExternalName Services have no proxy"},
@@ -59,7 +60,8 @@ func (s situation) standsInTheWay() string {
 	return ""
 }
 
-// isTheAPIServers: a default would make hints of zones that its EndpointSlice does not have (kubernetes/kubernetes #138779).
+// isTheAPIServers: a default would make hints of zones that its EndpointSlice does not have (kubernetes/kubernetes
+// #138779).
 func (s situation) isTheAPIServers() bool {
 	return s.service.Metadata.Namespace == "default" && s.service.Metadata.Name == apiServersService
 }
@@ -73,7 +75,8 @@ func (s situation) isAnothersToServe() bool {
 	return !policy.IsHandledBy(s.service.Metadata.Labels, s.settings.ProxyName)
 }
 
-// isLateUpdate: a change of a default must not move live connections at the next unrelated edit, unless somebody wants that.
+// isLateUpdate: a change of a default must not move live connections at the next unrelated edit, unless somebody wants
+// that.
 func (s situation) isLateUpdate() bool { return s.isUpdate && !s.settings.DefaultOnUpdate }
 
 func (s situation) lacksHints() bool {
@@ -82,8 +85,8 @@ func (s situation) lacksHints() bool {
 
 func (s situation) staysOnItsNode() bool { return s.service.Spec.InternalTrafficPolicy == localPolicy }
 
-// contradictsExternalLocal: topology mode and traffic distribution are given nevertheless, for they only concern clients within the
-// cluster.
+// contradictsExternalLocal: topology mode and traffic distribution are given nevertheless, for they only concern
+// clients within the cluster.
 func (s situation) contradictsExternalLocal() bool {
 	if s.setting.Setting != TopologyKeys || s.service.Spec.ExternalTrafficPolicy != localPolicy {
 		return false
@@ -96,8 +99,8 @@ func (s situation) hasAffinity() bool {
 	return s.service.Spec.SessionAffinity == affinityByClient && !s.settings.DefaultWithAffinity
 }
 
-// knowsDistributions is the version from which API servers take PreferSameZone and PreferSameNode without a feature gate (KEP-3015).
-// Those before refuse a Service that has them.
+// knowsDistributions is the version from which API servers take PreferSameZone and PreferSameNode without a feature
+// gate (KEP-3015). Those before refuse a Service that has them.
 var knowsDistributions = version.MajorMinor(1, 34)
 
 // lacksVersion and isTooEarly: a default must never be why a Service is refused.
@@ -109,8 +112,9 @@ func (s situation) isTooEarly() bool {
 	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes != nil && s.cluster.Kubernetes.LessThan(knowsDistributions)
 }
 
-// lacksNodes and lacksZones guard settings about zones alone. With a single zone, topology-mode=Auto makes the EndpointSlice controller
-// write an Event for each of these Services again and again, and neither setting does anything; the others do neither.
+// lacksNodes and lacksZones guard settings about zones alone. With a single zone, topology-mode=Auto makes the
+// EndpointSlice controller write an Event for each of these Services again and again, and neither setting does
+// anything; the others do neither.
 func (s situation) lacksNodes() bool { return s.setting.isAboutZones() && s.cluster.Nodes == nil }
 
 func (s situation) lacksZones() bool {
@@ -118,8 +122,9 @@ func (s situation) lacksZones() bool {
 	return s.setting.isAboutZones() && s.cluster.Nodes != nil && s.cluster.Nodes.Zones() < enough
 }
 
-// deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one to deny that
-// defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is none.
+// deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one
+// to deny that defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is
+// none.
 func (s situation) deniedBy() ID {
 	with := ReviewService(nil, s.setting.on(s.service), s.cluster, s.settings)
 	if len(with.Denied) == 0 { // nearly always

@@ -24,7 +24,8 @@ func (s Setting) Values() []string {
 	}
 }
 
-// Check says what is wrong with a default, if anything. One that is right is right for any Service that has no other setting.
+// Check says what is wrong with a default, if anything. One that is right is right for any Service that has no other
+// setting.
 func (d Default) Check() error {
 	values := d.Setting.Values()
 	switch {
@@ -44,8 +45,8 @@ func (d Default) Check() error {
 // maxQuotedValue is how much of a wrong value a reason repeats: an annotation may have 256 KiB.
 const maxQuotedValue = 64
 
-// isAboutZones reports whether a setting means anything only where there are several zones. The others do not: a list of keys names
-// its labels itself, PreferSameNode is about nodes, and Disabled asks for nothing.
+// isAboutZones reports whether a setting means anything only where there are several zones. The others do not: a list
+// of keys names its labels itself, PreferSameNode is about nodes, and Disabled asks for nothing.
 func (d Default) isAboutZones() bool {
 	return d.Setting == TopologyMode && d.Value == policy.ModeAuto || d.Setting == TrafficDistribution && d.Value == policy.PreferSameZone
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// flooded is a Service with that many mistakes of each of two rules. An API server bounds annotations together, and labels not at all.
+// flooded is a Service with that many mistakes of each of two rules. An API server bounds annotations together, and
+// labels not at all.
 func flooded(mistakes int) *Service {
 	service := &Service{Metadata: Metadata{Name: "web", Labels: map[string]string{}}}
 	for i := range mistakes {

@@ -1,7 +1,7 @@
 package rules
 
-// The objects here have the fields on which decisions depend and no others, so that a field or an enum value that a later Kubernetes
-// adds changes nothing. Their JSON is Kubernetes' own.
+// The objects here have the fields on which decisions depend and no others, so that a field or an enum value that a
+// later Kubernetes adds changes nothing. Their JSON is Kubernetes' own.
 
 // Metadata is of the metadata of an object.
 type Metadata struct {
@@ -19,7 +19,8 @@ type Service struct {
 	Spec     ServiceSpec `json:"spec"`
 }
 
-// ServiceSpec is of the spec of a Service. In a review the API server has filled in the defaults, but not yet a ClusterIP.
+// ServiceSpec is of the spec of a Service. In a review the API server has filled in the defaults, but not yet a
+// ClusterIP.
 type ServiceSpec struct {
 	Type                  string            `json:"type"`
 	ClusterIP             string            `json:"clusterIP"`

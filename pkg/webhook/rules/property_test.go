@@ -173,8 +173,8 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	}
 }
 
-// checkHints: topology mode and trafficDistribution that are admitted without a word have hints, and a proxy that reads them; of two
-// settings none is idle.
+// checkHints: topology mode and trafficDistribution that are admitted without a word have hints, and a proxy that
+// reads them; of two settings none is idle.
 func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) {
 	t.Helper()
 	mode := policy.ModeOf(service.Annotations)

@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Cluster is what a judgement may know besides the object itself. The zero value knows nothing, and rules that would need to know pass.
+// Cluster is what a judgement may know besides the object itself. The zero value knows nothing, and rules that would
+// need to know pass.
 type Cluster struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
@@ -17,12 +18,13 @@ type Cluster struct {
 	Kubernetes *version.Version
 }
 
-// MaxReported is how many violations a list of a Judgement has at most: more than anybody reads. The others are reported once these are
-// mended. An API server takes an object with a hundred thousand labels, and to write an answer about each of them would keep it waiting
-// for minutes.
+// MaxReported is how many violations a list of a Judgement has at most: more than anybody reads. The others are
+// reported once these are mended. An API server takes an object with a hundred thousand labels, and to write an answer
+// about each of them would keep it waiting for minutes.
 const MaxReported = 64
 
-// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported violations.
+// Judgement is what becomes of a request. Each list is in the order of the rules, and has no more than MaxReported
+// violations.
 type Judgement struct {
 	Denied []Violation
 	Warned []Violation
@@ -30,9 +32,10 @@ type Judgement struct {
 
 // ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
 //
-// Only what is new is denied: a change of an object that was wrong before need not mend it, and may mend one of two violations. Of one that
-// stays while something changes on which it depends, the author is warned. A Service that is being deleted, or has the label
-// vicinity.dev/admission: disabled, is not judged; of what is wrong when the label goes its author is warned.
+// Only what is new is denied: a change of an object that was wrong before need not mend it, and may mend one of two
+// violations. Of one that stays while something changes on which it depends, the author is warned. A Service that is
+// being deleted, or has the label vicinity.dev/admission: disabled, is not judged; of what is wrong when the label
+// goes its author is warned.
 func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Judgement {
 	return review(kindService, before, now, cluster, settings)
 }
@@ -64,7 +67,8 @@ func review(kind string, before, now *Service, cluster Cluster, settings *Settin
 	return judge(old, examine(kind, subjectOf(before, now, cluster, settings.ProxyName)), settings)
 }
 
-// isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not be kept from it.
+// isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not
+// be kept from it.
 func isExempt(metadata *Metadata) bool {
 	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
 }
@@ -136,8 +140,8 @@ func inOrder(violations []Violation) []Violation {
 	})
 }
 
-// withoutRepetition leaves out what another rule says better: the user has to follow that one first, and then this one is reported if it is
-// still broken. It never turns a denial into a warning.
+// withoutRepetition leaves out what another rule says better: the user has to follow that one first, and then this one
+// is reported if it is still broken. It never turns a denial into a warning.
 func (j Judgement) withoutRepetition() Judgement {
 	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
 	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[rules[v.place].saidBetterBy] })

@@ -1,6 +1,7 @@
 package rules
 
-// ID is the name of a rule. It is part of every message, of metrics and of configuration files, and never changes its meaning.
+// ID is the name of a rule. It is part of every message, of metrics and of configuration files, and never changes its
+// meaning.
 type ID string
 
 // Action is what follows from a violation.
@@ -16,8 +17,8 @@ const (
 // Rule is one way to go wrong.
 type Rule struct {
 	ID ID
-	// Kind is that of the objects that can break it: Service or Namespace; EndpointSlice and Node for rules that only the policies in
-	// manifests/webhook-cel have.
+	// Kind is that of the objects that can break it: Service or Namespace; EndpointSlice and Node for rules that only the
+	// policies in manifests/webhook-cel have.
 	Kind string
 	// Default is the action without configuration.
 	Default Action

@@ -14,8 +14,9 @@ const (
 type rule struct {
 	Rule
 
-	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid another one in an old
-	// object would make the other look new once it is mended. It is nil for a rule that only policies have.
+	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid
+	// another one in an old object would make the other look new once it is mended. It is nil for a rule that only
+	// policies have.
 	find func(*subject) []Violation
 	// saidBetterBy is a rule that says better what this one says of the same object; empty if there is none.
 	saidBetterBy ID

@@ -12,7 +12,8 @@ import (
 // distributionPath is the field beside which annotations have to stand.
 var distributionPath = field.NewPath("spec", "trafficDistribution")
 
-// keysBesideLocal: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: the conflict is not new once they are right.
+// keysBesideLocal: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: the conflict is not new
+// once they are right.
 func keysBesideLocal(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil

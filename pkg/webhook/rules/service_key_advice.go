@@ -36,7 +36,8 @@ func keysWithoutAny(s *subject) []Violation {
 	return []Violation{aboutKeys(policy.Key(s.keysText), detail)}
 }
 
-// widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are wider.
+// widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are
+// wider.
 var widths = map[policy.Key]int{
 	policy.Hostname: 1,
 	policy.Zone:     2, "failure-domain.beta.kubernetes.io/zone": 2,
@@ -70,8 +71,8 @@ func deprecatedKeys(s *subject) (violations []Violation) {
 	return violations
 }
 
-// uncarriedKeys: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes have no labels at all
-// says nothing about those that they will have.
+// uncarriedKeys: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes
+// have no labels at all says nothing about those that they will have.
 func uncarriedKeys(s *subject) (violations []Violation) {
 	nodes, keys := s.cluster.Nodes, s.obeyed()
 	if nodes == nil || len(nodes.keys) == 0 {

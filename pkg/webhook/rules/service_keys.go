@@ -32,7 +32,8 @@ func inKeys(err policy.KeyError, text, key string) Violation {
 	return violationOf(keyError(err, countKeys(text), annotation(key)), value, text)
 }
 
-// parseKeys reads a list of topology keys. Of one that was there before, errs are also what is wrong with its entries if there are too many.
+// parseKeys reads a list of topology keys. Of one that was there before, errs are also what is wrong with its entries
+// if there are too many.
 func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.KeyErrors) {
 	keys, err := policy.ParseKeys(text)
 	if errors.As(err, &errs) && wasThere {
@@ -63,11 +64,12 @@ func keyError(wrong policy.KeyError, count int, path *field.Path) *field.Error {
 
 func countKeys(text string) int { return strings.Count(text, ",") + 1 }
 
-// maxExamined is how many entries of a list that is too long are looked at: many times what a person writes, and quick.
+// maxExamined is how many entries of a list that is too long are looked at: many times what a person writes, and
+// quick.
 const maxExamined = 512
 
-// inLongList is what is wrong with the entries of a list that is too long. The parser does not look at them; but a change that only makes
-// such a list shorter has not brought in what is wrong with them.
+// inLongList is what is wrong with the entries of a list that is too long. The parser does not look at them; but a
+// change that only makes such a list shorter has not brought in what is wrong with them.
 func inLongList(text string) (errs policy.KeyErrors) {
 	if countKeys(text) <= policy.MaxKeys {
 		return nil

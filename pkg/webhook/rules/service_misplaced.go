@@ -17,8 +17,8 @@ var topologySettings = []string{policy.TopologyModeAnnotation, policy.TopologyKe
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own domain have a rule
-// that denies.
+// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own
+// domain have a rule that denies.
 func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
@@ -47,7 +47,8 @@ func misspelt(path *field.Path, key, value, detail string) Violation {
 	return found
 }
 
-// isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, or within a slip.
+// isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, or
+// within a slip.
 func isMisspelt(key string) bool {
 	if isTopologySetting(key) || strings.HasPrefix(key, policy.Domain) || len(key) > maxKey {
 		return false

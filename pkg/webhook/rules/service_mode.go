@@ -32,8 +32,8 @@ func misspeltMode(s *subject) []Violation {
 	})
 }
 
-// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. One with a domain before it passes: Kubernetes leaves
-// those to others.
+// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. One with a domain before it
+// passes: Kubernetes leaves those to others.
 func unknownMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
 		vendor, name, isVendors := strings.Cut(value, "/")

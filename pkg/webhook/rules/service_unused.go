@@ -8,7 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// setting is a topology setting that asks for something. A mode of Disabled is not among them: nobody misses what it does not do.
+// setting is a topology setting that asks for something. A mode of Disabled is not among them: nobody misses what it
+// does not do.
 type setting struct{ name, value string }
 
 func (s *subject) settings() []setting {
@@ -44,7 +45,8 @@ func settingsOfHeadless(s *subject) []Violation {
 		" on headless Services (DNS returns every endpoint); remove ")
 }
 
-// unused is one violation by all settings that have no effect for the same reason, which ends in what to do about them.
+// unused is one violation by all settings that have no effect for the same reason, which ends in what to do about
+// them.
 func unused(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {
 		return nil
@@ -81,8 +83,8 @@ func inputsOf(settings []setting) []string {
 	return inputs
 }
 
-// hintsWithoutSelector: settings that work through hints, for which there must be a controller. It passes over Services without a selector,
-// and those that mirror Endpoints set no hints.
+// hintsWithoutSelector: settings that work through hints, for which there must be a controller. It passes over
+// Services without a selector, and those that mirror Endpoints set no hints.
 func hintsWithoutSelector(s *subject) []Violation {
 	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
 		return nil
@@ -96,7 +98,8 @@ func hintsWithoutSelector(s *subject) []Violation {
 	return single(field.Required(field.NewPath("spec", "selector"), detail), "", value, s.mode.Annotation, s.mode.Value)
 }
 
-// settingsBesideInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for clients outside.
+// settingsBesideInternalLocal: topology settings that internalTrafficPolicy: Local overrides. Some still count for
+// clients outside.
 func settingsBesideInternalLocal(s *subject) []Violation {
 	settings := s.settings()
 	if len(settings) == 0 || s.Spec.InternalTrafficPolicy != localPolicy || s.isExternalName() || s.isHeadless() {

@@ -1,7 +1,7 @@
 package rules
 
-// Settings are what a cluster's administrator decides; package config reads them from a file. The zero value is the default:
-// every rule with its own action, and no default for any Service.
+// Settings are what a cluster's administrator decides; package config reads them from a file. The zero value is the
+// default: every rule with its own action, and no default for any Service.
 type Settings struct {
 	// Actions replace those of single rules.
 	Actions map[ID]Action
@@ -9,8 +9,8 @@ type Settings struct {
 	Strict bool
 	// Default is for Services of Namespaces that say nothing; nil for none.
 	Default *Default
-	// DefaultOnUpdate: updates are given defaults too, and not only creates. A change of a default then moves live Services at their next
-	// unrelated edit.
+	// DefaultOnUpdate: updates are given defaults too, and not only creates. A change of a default then moves live
+	// Services at their next unrelated edit.
 	DefaultOnUpdate bool
 	// DefaultWithAffinity: Services with sessionAffinity: ClientIP are given defaults too.
 	DefaultWithAffinity bool

@@ -19,8 +19,8 @@ type Violation struct {
 	value string
 	// inputs is all the rest on which the violation depends. If it changes, the author is warned, and not denied.
 	inputs string
-	// advice ends the error's detail; nil if that has its end. It is asked for only if the violation is reported: an object has room for a
-	// hundred thousand of them, and to look for what was meant is most of the work.
+	// advice ends the error's detail; nil if that has its end. It is asked for only if the violation is reported: an
+	// object has room for a hundred thousand of them, and to look for what was meant is most of the work.
 	advice func() string
 }
 
@@ -59,8 +59,8 @@ func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *fiel
 	return &field.Error{Type: kind, Field: path.String(), BadValue: shown(value), Detail: detail}
 }
 
-// Message is what a user reads: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do, with the kind
-// of error and the bad value. That of a warning does not: API servers cut warnings that are long.
+// Message is what a user reads: `<path>: <reason>; <fix> [SVC006]`. The text of a denial begins as Kubernetes' own do,
+// with the kind of error and the bad value. That of a warning does not: API servers cut warnings that are long.
 func (v Violation) Message() string {
 	text := v.Error.ErrorBody()
 	if rule, _ := RuleOf(v.Rule); rule.Default == Warn {
@@ -78,8 +78,8 @@ const maxKey = 253 + 1 + 63
 // shown is a value as messages repeat it.
 func shown(value string) string { return Cut(value, maxShown) }
 
-// annotation and label are the paths of an object's. Whoever reads a file may have keys there that an API server would refuse, so
-// what is not printable does not get into the path.
+// annotation and label are the paths of an object's. Whoever reads a file may have keys there that an API server would
+// refuse, so what is not printable does not get into the path.
 func annotation(key string) *field.Path {
 	return field.NewPath("metadata", "annotations").Key(printable(key))
 }
@@ -96,7 +96,8 @@ func printable(key string) string {
 	return strings.Map(isShown, Cut(key, maxKey))
 }
 
-// Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two characters.
+// Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two
+// characters.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -17,7 +17,8 @@ type vocabulary struct {
 	annotations []string
 	// hasSettings: topology settings that are labels have a rule of their own.
 	hasSettings bool
-	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if none is.
+	// elsewhere are annotations that objects of other kinds have, and which of those here is probably meant; empty if
+	// none is.
 	elsewhere map[string]string
 	otherKind string
 }
@@ -83,8 +84,9 @@ func ours(all map[string]string) []string {
 	return keys
 }
 
-// refuse is the violation of a key that means nothing, whatever its value is. An object has room for a hundred thousand of them, so that
-// each has no more of its own than it needs: field.Path would be several allocations more, and a detail that is put together another.
+// refuse is the violation of a key that means nothing, whatever its value is. An object has room for a hundred
+// thousand of them, so that each has no more of its own than it needs: field.Path would be several allocations more,
+// and a detail that is put together another.
 func (v *vocabulary) refuse(in, key, value string) Violation {
 	return violationOf(&field.Error{
 		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,

@@ -59,8 +59,8 @@ func consumed(t testing.TB) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// BenchmarkReviewsOverTLS has eight connections that are kept. reviews/s/core is what one core does, clients included; it is counted
-// by processor time, so that it is the same on a machine that does something else besides.
+// BenchmarkReviewsOverTLS has eight connections that are kept. reviews/s/core is what one core does, clients included;
+// it is counted by processor time, so that it is the same on a machine that does something else besides.
 func BenchmarkReviewsOverTLS(b *testing.B) {
 	wrong := service(annotated(policy.TopologyKeysAnnotation, "a b,zone,zone"))
 	zone := service(annotated(policy.TopologyKeysAnnotation, "topology.kubernetes.io/zone,*"))

@@ -19,12 +19,12 @@ func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }
 
-// Knowledge is what is known besides the review itself. Each function is called anew for each review and from many goroutines at once,
-// and what it returns must not change any more.
+// Knowledge is what is known besides the review itself. Each function is called anew for each review and from many
+// goroutines at once, and what it returns must not change any more.
 //
-// A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for a fraction of a
-// second and for much fewer reviews than may be in flight: then those whose Namespace is known still find a place, however many come
-// about others.
+// A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for
+// a fraction of a second and for much fewer reviews than may be in flight: then those whose Namespace is known still
+// find a place, however many come about others.
 type Knowledge struct {
 	Settings  func() *rules.Settings
 	Cluster   func() rules.Cluster

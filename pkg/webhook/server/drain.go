@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Drain returns the context for the manager that runs the server. When stop ends, the server begins to drain; the context ends only
-// when the delay is over. controller-runtime's manager ends all that it runs when its context does, and a server that still answers
-// needs its caches:
+// Drain returns the context for the manager that runs the server. When stop ends, the server begins to drain; the
+// context ends only when the delay is over. controller-runtime's manager ends all that it runs when its context does,
+// and a server that still answers needs its caches:
 //
 //	manager.Start(server.Drain(signals))
 func (s *Server) Drain(stop context.Context) context.Context {
@@ -23,8 +23,8 @@ func (s *Server) Drain(stop context.Context) context.Context {
 
 // drain begins draining if that has not begun yet. The channel is closed when the delay is over.
 //
-// net/http's own SetKeepAlivesEnabled(false) is not used: it closes the connections that idle at once, and with them the reviews that
-// are just being sent on them.
+// net/http's own SetKeepAlivesEnabled(false) is not used: it closes the connections that idle at once, and with them
+// the reviews that are just being sent on them.
 func (s *Server) drain() <-chan struct{} {
 	s.drainOnce.Do(func() {
 		close(s.draining)
@@ -43,8 +43,9 @@ func (s *Server) isDraining() bool {
 	}
 }
 
-// closesConnections asks the client of each answer that is written while draining to close its connection. The next one that it opens
-// goes to a server that stays. It asks so too while there are too many connections (see maxConnections).
+// closesConnections asks the client of each answer that is written while draining to close its connection. The next
+// one that it opens goes to a server that stays. It asks so too while there are too many connections (see
+// maxConnections).
 func (s *Server) closesConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&farewell{ResponseWriter: w, server: s}, r)

@@ -21,10 +21,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// FuzzAdmissionReview sends bytes to every path: whatever they are, the answer is JSON, nothing fails inside, the API server accepts
-// what is a 200, and nobody is denied without a rule.
+// FuzzAdmissionReview sends bytes to every path: whatever they are, the answer is JSON, nothing fails inside, the API
+// server accepts what is a 200, and nobody is denied without a rule.
 //
-// Its seeds are small, for it changes and runs them again and again: what is large, or nested deep, is in ordinary tests of this package.
+// Its seeds are small, for it changes and runs them again and again: what is large, or nested deep, is in ordinary
+// tests of this package.
 func FuzzAdmissionReview(f *testing.F) {
 	for _, body := range oddBodies(f) {
 		if len(body.body) <= 16*kibibyte {

@@ -46,8 +46,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
 }
 
-// retryAfter is for answers that a moment later would be others, in seconds. The API server waits no longer than timeoutSeconds for
-// them, which is 2 in our manifests.
+// retryAfter is for answers that a moment later would be others, in seconds. The API server waits no longer than
+// timeoutSeconds for them, which is 2 in our manifests.
 const retryAfter = 1
 
 func write(w http.ResponseWriter, answer reply) {
@@ -66,8 +66,8 @@ func write(w http.ResponseWriter, answer reply) {
 	_, _ = w.Write(answer.body)
 }
 
-// answer never panics: what net/http makes of a panic is a connection that closes, and with it the reviews that would have come next.
-// What it returns beside the answer is to be called once that is written.
+// answer never panics: what net/http makes of a panic is a connection that closes, and with it the reviews that would
+// have come next. What it returns beside the answer is to be called once that is written.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, release func()) {
 	release = func() {}
 	defer func() {
@@ -109,8 +109,8 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	return reply{Allowed, http.StatusOK, text}
 }
 
-// refused answers a request that gets no verdict. Refusals are logged at Debug only: anybody who can reach the server can cause them,
-// and the API server logs those that are its own.
+// refused answers a request that gets no verdict. Refusals are logged at Debug only: anybody who can reach the server
+// can cause them, and the API server logs those that are its own.
 func (h *handler) refused(err error) reply {
 	refusal, ok := errors.AsType[*refusal](err)
 	if !ok {

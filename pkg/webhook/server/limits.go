@@ -12,7 +12,8 @@ import (
 type Limits struct {
 	// Body is of a single body.
 	Body int64
-	// Bodies is of all bodies that are held at the same moment, as far as they have arrived; of large ones it is their first largeBytes.
+	// Bodies is of all bodies that are held at the same moment, as far as they have arrived; of large ones it is their
+	// first largeBytes.
 	Bodies int64
 	// LargeBodies is of the rest of large bodies, so that these leave room for the others however many they are.
 	LargeBodies int64
@@ -29,19 +30,19 @@ const (
 	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
 	envelopeBytes = mebibyte / 2
 
-	// announcedBytes is how much room a body is given before any of it has arrived, if so much is announced. It is not counted among
-	// those that are held, for connections are bounded.
+	// announcedBytes is how much room a body is given before any of it has arrived, if so much is announced. It is not
+	// counted among those that are held, for connections are bounded.
 	announcedBytes = 16 * kibibyte
 
-	// largeBytes is what the body of a large review has more than. To decode one of nothing but short labels that mean nothing, and to
-	// say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are worked on one after the other.
-	// The others together have hardly more than one of the largest, even if 64 are worked on at the same moment. A Service with 270 ports
-	// is not large.
+	// largeBytes is what the body of a large review has more than. To decode one of nothing but short labels that mean
+	// nothing, and to say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are
+	// worked on one after the other. The others together have hardly more than one of the largest, even if 64 are worked
+	// on at the same moment. A Service with 270 ports is not large.
 	largeBytes = 128 * kibibyte
 )
 
-// DefaultLimits let the largest review pass that an API server can write, and a few of these wait. Typical reviews have some kilobytes.
-// There is room for the beginnings of as many as there may be connections.
+// DefaultLimits let the largest review pass that an API server can write, and a few of these wait. Typical reviews
+// have some kilobytes. There is room for the beginnings of as many as there may be connections.
 func DefaultLimits() Limits {
 	const largest = 2*objectBytes + envelopeBytes // the object, and the old one
 	return Limits{Body: largest, Bodies: maxConnections * announcedBytes, LargeBodies: 4 * largest, InFlight: 64}
@@ -63,7 +64,8 @@ func newAdmitted(limits Limits) *admitted {
 	}
 }
 
-// counted reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds none.
+// counted reads a body, or a part of it, and takes room for it as it arrives: a body that is only announced holds
+// none.
 type counted struct {
 	io.Reader
 	room *semaphore.Weighted
@@ -79,10 +81,11 @@ func (c *counted) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// enter returns once a review with a body of that size may be worked on, and what to call at its end. Errors are refusals.
+// enter returns once a review with a body of that size may be worked on, and what to call at its end. Errors are
+// refusals.
 //
-// A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait take no place of
-// others. They are not many: their bodies are held.
+// A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait
+// take no place of others. They are not many: their bodies are held.
 func (a *admitted) enter(ctx context.Context, size int) (leave func(), err error) {
 	endTurn := func() {}
 	if size > largeBytes {

@@ -44,7 +44,8 @@ func (h *handler) logVerdict(ctx context.Context, v *verdict) {
 }
 
 const (
-	// maxLogged is how many bytes the log repeats of what a caller writes, which need not be an API server: no name is longer in Kubernetes.
+	// maxLogged is how many bytes the log repeats of what a caller writes, which need not be an API server: no name is
+	// longer in Kubernetes.
 	maxLogged = 253
 	// maxLoggedError is of an error's text, which may repeat several of these.
 	maxLoggedError = 1024
@@ -68,8 +69,8 @@ func (v *verdict) outcome() []slog.Attr {
 	return attributes
 }
 
-// connectionLog takes what net/http says of single connections. A client that connects and says nothing, as a load balancer's
-// check does, is not worth a line; a handshake that fails is, for a caBundle that does not fit shows here.
+// connectionLog takes what net/http says of single connections. A client that connects and says nothing, as a load
+// balancer's check does, is not worth a line; a handshake that fails is, for a caBundle that does not fit shows here.
 type connectionLog struct{ log *slog.Logger }
 
 func (c connectionLog) Write(line []byte) (int, error) {

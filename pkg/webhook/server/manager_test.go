@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestTheManagersPartsLastAsLongAsReviewsAreAnswered runs the server as cmd/webhook does. The manager's other parts, caches among them,
-// end only when the delay is over, and then everything ends.
+// TestTheManagersPartsLastAsLongAsReviewsAreAnswered runs the server as cmd/webhook does. The manager's other parts,
+// caches among them, end only when the delay is over, and then everything ends.
 func TestTheManagersPartsLastAsLongAsReviewsAreAnswered(t *testing.T) {
 	const delay = 700 * time.Millisecond
 	var listen net.ListenConfig

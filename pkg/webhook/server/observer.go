@@ -2,20 +2,24 @@ package server
 
 import "time"
 
-// Observer is told what happens; it is called from many goroutines at once. Its words are plain strings, so that who counts them need
-// not know who says them.
+// Observer is told what happens; it is called from many goroutines at once. Its words are plain strings, so that who
+// counts them need not know who says them.
 type Observer interface {
-	// Reviewed: a request was answered. The outcome is one of Outcomes. It took that long from its headers to the last byte of the answer.
+	// Reviewed: a request was answered. The outcome is one of Outcomes. It took that long from its headers to the last
+	// byte of the answer.
 	Reviewed(path, outcome string, took time.Duration)
 	// Decided: a rule was broken, and what followed from it: an admission.ID and an admission.Action, never Off.
 	Decided(rule, action string)
-	// Defaulted: it was decided about a Service's default: an admission.Source and an admission.Setting, empty if nothing was added.
+	// Defaulted: it was decided about a Service's default: an admission.Source and an admission.Setting, empty if nothing
+	// was added.
 	Defaulted(source, setting string)
 	// Failed: something went wrong inside, and the answer is a 500. The reason is one of Failures.
 	Failed(reason string)
-	// Refused: the request is one that cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of Refusals.
+	// Refused: the request is one that cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of
+	// Refusals.
 	Refused(reason string)
-	// InFlight: so many reviews more, or fewer, are being worked on. What arrives slowly is not among them before it is whole.
+	// InFlight: so many reviews more, or fewer, are being worked on. What arrives slowly is not among them before it is
+	// whole.
 	InFlight(delta int)
 }
 

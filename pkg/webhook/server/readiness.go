@@ -38,8 +38,8 @@ func (r readiness) check(now time.Time) error {
 	return nil
 }
 
-// Ready is why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new process would have the
-// same certificate and know less.
+// Ready is why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new process
+// would have the same certificate and know less.
 func (s *Server) Ready() error { return s.readiness().check(time.Now()) }
 
 // readiness is what Ready judges.

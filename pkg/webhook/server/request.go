@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The types here have the fields of admission.k8s.io/v1 that are used, so that what a later Kubernetes adds changes nothing, and so
-// that nothing is made of an object's managedFields.
+// The types here have the fields of admission.k8s.io/v1 that are used, so that what a later Kubernetes adds changes
+// nothing, and so that nothing is made of an object's managedFields.
 
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 
@@ -68,8 +68,8 @@ type user struct {
 	Name string `json:"username"`
 }
 
-// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook is a namespace that
-// never goes.
+// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook is a
+// namespace that never goes.
 const create, update = "CREATE", "UPDATE"
 
 // target is what a path is asked about.
@@ -107,10 +107,12 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	return read.Request, nil
 }
 
-// goStructField is what the decoder says of a field before its path, and is of no use to people who do not know our types.
+// goStructField is what the decoder says of a field before its path, and is of no use to people who do not know our
+// types.
 var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 
-// decodeService reads a review of a Service. The objects then know their Namespace, whatever they say: it is the request's.
+// decodeService reads a review of a Service. The objects then know their Namespace, whatever they say: it is the
+// request's.
 func decodeService(body []byte) (*request[rules.Service], error) {
 	read, err := decode[rules.Service](body, services)
 	if err != nil {

@@ -97,7 +97,8 @@ func typed(object runtime.Object, kind schema.GroupVersionKind) admission.LazyOb
 	return admission.NewLazyObject(object)
 }
 
-// service is a Service as an API server hands it on: its defaults filled in, and with the entries of two field managers.
+// service is a Service as an API server hands it on: its defaults filled in, and with the entries of two field
+// managers.
 func service(change ...func(*corev1.Service)) *corev1.Service {
 	cluster, policy := corev1.ServiceInternalTrafficPolicyCluster, corev1.IPFamilyPolicySingleStack
 	s := &corev1.Service{

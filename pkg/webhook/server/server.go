@@ -21,18 +21,18 @@ const (
 	headerTimeout = 5 * time.Second // of a TLS handshake too
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 10 * time.Second
-	// idleTimeout is longer than the 90 seconds after which an API server's client closes a connection that idles. If the server were
-	// the first to close one, a review that is just being sent on it would be lost: a POST is not sent again.
+	// idleTimeout is longer than the 90 seconds after which an API server's client closes a connection that idles. If the
+	// server were the first to close one, a review that is just being sent on it would be lost: a POST is not sent again.
 	idleTimeout = 150 * time.Second
 	headerBytes = 16 << 10
 
-	// maxConnections is how many there are at the same moment; each takes some 30 KB. More wait in the kernel, unanswered, until one of
-	// them closes: the API server gives up after timeoutSeconds, and goes by failurePolicy. An API server keeps 25 connections that idle
-	// (MaxIdleConnsPerHost of its client).
+	// maxConnections is how many there are at the same moment; each takes some 30 KB. More wait in the kernel,
+	// unanswered, until one of them closes: the API server gives up after timeoutSeconds, and goes by failurePolicy. An
+	// API server keeps 25 connections that idle (MaxIdleConnsPerHost of its client).
 	//
-	// If connections could idle for as long as idleTimeout up to that number, whoever opens so many would shut out all others for as
-	// long. So answers ask for their connection to be closed while there are more than keptConnections of them, and what is beyond
-	// that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
+	// If connections could idle for as long as idleTimeout up to that number, whoever opens so many would shut out all
+	// others for as long. So answers ask for their connection to be closed while there are more than keptConnections of
+	// them, and what is beyond that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
 	maxConnections  = 1000
 	keptConnections = maxConnections / 2
 
@@ -40,8 +40,8 @@ const (
 	shutdownTimeout = readTimeout + 2*time.Second
 )
 
-// DefaultShutdownDelay is how long a server that is about to end still answers everybody: a cluster's proxies need some seconds until
-// they know that it is not ready any more.
+// DefaultShutdownDelay is how long a server that is about to end still answers everybody: a cluster's proxies need
+// some seconds until they know that it is not ready any more.
 const DefaultShutdownDelay = 10 * time.Second
 
 // Options are what a Server needs.
@@ -59,8 +59,8 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// Server serves HTTPS to API servers. It is controller-runtime's webhook.Server, whose own one closes its listener at the first sign of
-// an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
+// Server serves HTTPS to API servers. It is controller-runtime's webhook.Server, whose own one closes its listener at
+// the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
 type Server struct {
 	options Options
 	mux     *http.ServeMux
@@ -110,7 +110,8 @@ func tlsConfig(options Options) *tls.Config {
 	}
 }
 
-// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and others should not.
+// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and others should
+// not.
 func onlyHTTP1() *http.Protocols {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -134,7 +135,8 @@ func (s *Server) isCrowded() bool { return s.connections.Load() > keptConnection
 // NeedLeaderElection is part of webhook.Server: every replica answers.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if somebody answers them already.
+// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if somebody answers them
+// already.
 func (s *Server) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
 
 // WebhookMux is part of webhook.Server.
@@ -150,8 +152,8 @@ func (s *Server) StartedChecker() healthz.Checker {
 	}
 }
 
-// Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end of ctx is not
-// an error. It is called once.
+// Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end
+// of ctx is not an error. It is called once.
 func (s *Server) Start(ctx context.Context) error {
 	address := s.options.Listener.Addr().String()
 	ended := make(chan error, 1)

@@ -70,8 +70,8 @@ func (v *verdict) status() *metav1.Status {
 	return &status
 }
 
-// audit is what the API server's audit log keeps. The keys are names without a prefix, for the API server puts the webhook's before
-// them; it drops what would not be a label key then.
+// audit is what the API server's audit log keeps. The keys are names without a prefix, for the API server puts the
+// webhook's before them; it drops what would not be a label key then.
 func (v *verdict) audit() map[string]string {
 	said := map[string]string{}
 	if violations := v.violations(); violations != "" {

@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that the lab's Corefile names. CoreDNS' own program has all its plugins, and with them the
-// clients of every cloud.
+// Command coredns is CoreDNS with the plugins that the lab's Corefile names. CoreDNS' own program has all its plugins,
+// and with them the clients of every cloud.
 package main
 
 import (

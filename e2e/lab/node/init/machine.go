@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// join moves the process to the node's cgroups, makes these the roots of a new cgroup namespace, and executes the next stage. It
-// returns only on error.
+// join moves the process to the node's cgroups, makes these the roots of a new cgroup namespace, and executes the next
+// stage. It returns only on error.
 func join(plan node.Plan, next []string) error {
 	runtime.LockOSThread()
 	for _, group := range plan.Groups {

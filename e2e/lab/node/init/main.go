@@ -1,5 +1,5 @@
-// Command init is the first process of a node. It runs in new mount, UTS, IPC and PID namespaces and in the node's network
-// namespace, makes a machine of them as a plan says, starts the node's programs and collects the orphans.
+// Command init is the first process of a node. It runs in new mount, UTS, IPC and PID namespaces and in the node's
+// network namespace, makes a machine of them as a plan says, starts the node's programs and collects the orphans.
 //
 // When it is killed, the kernel kills everything on the node, and its mounts are gone.
 package main
@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
-// The stages: a process sees the cgroup namespace that it made only after it was executed anew, because the kernel moves one thread
-// and not the process.
+// The stages: a process sees the cgroup namespace that it made only after it was executed anew, because the kernel
+// moves one thread and not the process.
 const (
 	stageJoin = "join"
 	stageRun  = "run"

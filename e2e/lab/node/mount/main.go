@@ -1,5 +1,5 @@
-// Command mount is what kubelet calls to mount and unmount volumes: mount(8) and umount(8), by the name it is called with, with the
-// options that kubelet uses. A node needs no other program of a Linux distribution.
+// Command mount is what kubelet calls to mount and unmount volumes: mount(8) and umount(8), by the name it is called
+// with, with the options that kubelet uses. A node needs no other program of a Linux distribution.
 package main
 
 import (

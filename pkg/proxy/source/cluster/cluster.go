@@ -12,8 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// serviceCIDRPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a role of
-// before Kubernetes 1.33 does not name. Without them only the addresses of no Service are treated otherwise.
+// serviceCIDRPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs,
+// which a role of before Kubernetes 1.33 does not name. Without them only the addresses of no Service are treated
+// otherwise.
 const serviceCIDRPatience = 10 * time.Second
 
 // Options say whose view of the cluster is wanted.
@@ -21,9 +22,9 @@ type Options struct {
 	convert.View
 	// Log is told about outages, and what else an operator should know.
 	Log *slog.Logger
-	// Interrupted is called when the API server stops to tell about a resource, with the time and the reason, and Resumed when it tells
-	// about it again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node) or "nodes" (the others). What was told last
-	// stays in force meanwhile. Both may be nil, and return at once.
+	// Interrupted is called when the API server stops to tell about a resource, with the time and the reason, and Resumed
+	// when it tells about it again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node) or "nodes"
+	// (the others). What was told last stays in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 }
@@ -37,7 +38,8 @@ type Cluster struct {
 
 	mu    sync.Mutex
 	state *state
-	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone out of it.
+	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone
+	// out of it.
 	fresh, need chan struct{}
 }
 
@@ -69,13 +71,14 @@ func newCluster(listWatches listWatches, options Options) *Cluster {
 	return c
 }
 
-// Run delivers the complete state as the first update as soon as every list is complete, and then what changes until the context
-// ends. It returns nil then, at once, and nothing is delivered or told about outages any more. While the API server is away, what it
-// said last stays in force. Run may be called once.
+// Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
+// the context ends. It returns nil then, at once, and nothing is delivered or told about outages any more. While the
+// API server is away, what it said last stays in force. Run may be called once.
 //
 // ServiceCIDRs that the API server forbids to list are waited for only for a while, and taken up when they come.
 //
-// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after it.
+// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after
+// it.
 func (c *Cluster) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer c.outages.settleAll()
@@ -119,8 +122,8 @@ func (c *Cluster) awaitAll(ctx context.Context) bool {
 	return true
 }
 
-// next returns what is to be delivered now, and whether there is anything. The first update is the complete state, even if that is
-// empty: it waits until no Service is held back any more.
+// next returns what is to be delivered now, and whether there is anything. The first update is the complete state,
+// even if that is empty: it waits until no Service is held back any more.
 func (c *Cluster) next(started bool) (convert.Update, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

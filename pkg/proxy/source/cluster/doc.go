@@ -8,20 +8,21 @@
 //	decide    deliver, refuse or hold back               state.go, state_services.go, state_nodes.go (pure)
 //	deliver   what came together                         cluster.go; load.go: once
 //
-// Whether the API server tells anything just now is in outage.go; how soon it is asked again when it does not answer is in retry.go.
+// Whether the API server tells anything just now is in outage.go; how soon it is asked again when it does not answer
+// is in retry.go.
 //
 // # Nodes
 //
-// This node is followed in full. Other nodes are followed only while a Service names a topology key that EndpointSlices do not
-// answer (they answer the hostname and the zone), and only their metadata, with all of their labels; nodes.go follows what the
-// state asks for. A Service that names such a key before all nodes are listed is held back until they are, or have been waited for
-// long enough, and its last version stays in force.
+// This node is followed in full. Other nodes are followed only while a Service names a topology key that
+// EndpointSlices do not answer (they answer the hostname and the zone), and only their metadata, with all of their
+// labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
+// held back until they are, or have been waited for long enough, and its last version stays in force.
 //
 // # What nodes cost
 //
-// Bytes that one proxy receives in an hour in which each of 1,000 kubelets writes its node's status 12 times and nothing else
-// happens, as it comes over the wire, with TLS (nodes with 50 images and 25 labels, 13 kB as protobuf). Kubernetes 1.37 compresses
-// what a watch sends (k8s.io/apiserver v0.37, endpoints/handlers/watch.go):
+// Bytes that one proxy receives in an hour in which each of 1,000 kubelets writes its node's status 12 times and
+// nothing else happens, as it comes over the wire, with TLS (nodes with 50 images and 25 labels, 13 kB as protobuf).
+// Kubernetes 1.37 compresses what a watch sends (k8s.io/apiserver v0.37, endpoints/handlers/watch.go):
 //
 //	                                                Kubernetes 1.36    1.37
 //	this node only, while no Service needs others       0.17 MB        0.03 MB
@@ -32,6 +33,6 @@
 //
 // # What the cache costs
 //
-// 10,000 Services with ten endpoints each take 2.2 kB a Service; 1.1 kB of it are the endpoints, which are the very values that
-// the proxy works with. To measure again: go test ./pkg/proxy/source/cluster -run Cache -v
+// 10,000 Services with ten endpoints each take 2.2 kB a Service; 1.1 kB of it are the endpoints, which are the very
+// values that the proxy works with. To measure again: go test ./pkg/proxy/source/cluster -run Cache -v
 package cluster

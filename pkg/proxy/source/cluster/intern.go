@@ -6,12 +6,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in; a cluster that
-// brings more and more of them starts anew and loses little.
+// maxInterned bounds the table of an interner. The names of nodes, zones and ports of a large cluster fit in; a
+// cluster that brings more and more of them starts anew and loses little.
 const maxInterned = 1 << 16
 
-// interner lets equal strings share their bytes. Each object that arrives has strings of its own, and 100,000 endpoints name the
-// same thousand nodes. It is for one goroutine.
+// interner lets equal strings share their bytes. Each object that arrives has strings of its own, and 100,000
+// endpoints name the same thousand nodes. It is for one goroutine.
 type interner struct {
 	strings map[string]string
 	lists   map[string][]string

@@ -21,8 +21,8 @@ const (
 	AllNodes
 )
 
-// Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error names what
-// could not be listed.
+// Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error
+// names what could not be listed.
 func (c *Cluster) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
 	s := newState()
 	for _, stream := range c.streams {

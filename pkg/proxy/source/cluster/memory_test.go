@@ -28,7 +28,8 @@ const (
 	memoryNodes     = 1000
 )
 
-// maxBytesAService is promised: the cache with a Service, its slice and ten endpoints. Most of it are the endpoints themselves.
+// maxBytesAService is promised: the cache with a Service, its slice and ten endpoints. Most of it are the endpoints
+// themselves.
 const maxBytesAService = 3000
 
 // serve returns a ListWatch of a server with a list that never changes. Each list is decoded anew, as from a real one.

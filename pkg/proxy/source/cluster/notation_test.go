@@ -63,7 +63,8 @@ func (w *world) other(name string, labels map[string]string) {
 // list hands over the complete list of the other nodes.
 func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 
-// delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is gone.
+// delivered takes what is new and writes it in words, sorted: "service/web:80", "node/n1{rack=1}", "-" before what is
+// gone.
 func (w *world) delivered() string {
 	update, _ := w.take()
 	var words []string

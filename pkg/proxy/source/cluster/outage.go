@@ -21,13 +21,13 @@ type outage struct {
 	err   error     // why that one failed
 }
 
-// A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends in order, and
-// after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as they begin, they let up to a
-// minute pass, and no request that fails tells of it (client-go v0.37, tools/cache/reflector.go). What is not answered at all never
-// makes them wait so long: see untilAnswered.
+// A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends
+// in order, and after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as
+// they begin, they let up to a minute pass, and no request that fails tells of it (client-go v0.37,
+// tools/cache/reflector.go). What is not answered at all never makes them wait so long: see untilAnswered.
 //
-// A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is answered, and told
-// so as its first event (410). Clients then list anew, after the same pause.
+// A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is
+// answered, and told so as its first event (410). Clients then list anew, after the same pause.
 const (
 	unnoticed = 2 * time.Second
 	lasting   = time.Second
@@ -36,8 +36,8 @@ const (
 // errWatchEnded is why nothing is heard while clients wait before they watch anew.
 var errWatchEnded = errors.New("the watch ended, and no other has begun since")
 
-// outages are the outages of now, each of which is logged when it begins and when it ends, however often clients try again meanwhile.
-// One client at a time asks for a resource.
+// outages are the outages of now, each of which is logged when it begins and when it ends, however often clients try
+// again meanwhile. One client at a time asks for a resource.
 type outages struct {
 	log         *slog.Logger
 	interrupted func(resource string, since time.Time, err error)
@@ -60,9 +60,9 @@ func newOutages(options Options) *outages {
 	return o
 }
 
-// observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins with a request
-// that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list alone would leave us deaf. An
-// error that isExpected is no outage.
+// observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins
+// with a request that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list
+// alone would leave us deaf. An error that isExpected is no outage.
 func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -90,7 +90,8 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 	}
 }
 
-// observed is a watch that tells when nobody listens to it any more. Reflectors stop each watch, also one that ended by itself.
+// observed is a watch that tells when nobody listens to it any more. Reflectors stop each watch, also one that ended
+// by itself.
 type observed struct {
 	watch.Interface
 	stopped func()
@@ -108,7 +109,8 @@ var errNoAnswer = errors.New("the connection ended before an answer came")
 // unanswered is the type of the watch that rest.Request.Watch returns in that case instead of an error.
 var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
 
-// answered makes such a watch the error that it is. Taken for a watch it would end an outage, and reflectors would log each one.
+// answered makes such a watch the error that it is. Taken for a watch it would end an outage, and reflectors would log
+// each one.
 func answered(watched watch.Interface, err error) (watch.Interface, error) {
 	if err == nil && reflect.TypeOf(watched) == unanswered {
 		return nil, errNoAnswer
@@ -116,14 +118,14 @@ func answered(watched watch.Interface, err error) (watch.Interface, error) {
 	return watched, err
 }
 
-// isOutage reports whether a request failed for a reason that lasts. A version that expired (410) makes clients list anew, which
-// is how they are meant to be used.
+// isOutage reports whether a request failed for a reason that lasts. A version that expired (410) makes clients list
+// anew, which is how they are meant to be used.
 func isOutage(err error) bool {
 	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
 
-// isListNext reports whether a client lists after this answer to its attempt to list by watching: the API server is too old for
-// that, or has no such resource.
+// isListNext reports whether a client lists after this answer to its attempt to list by watching: the API server is
+// too old for that, or has no such resource.
 func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
 }
@@ -191,7 +193,8 @@ func (o *outages) watchEnded(ctx context.Context, resource string) {
 	})
 }
 
-// unless calls then after a while, unless something happens to the resource before. It is for who holds the lock, and so is then.
+// unless calls then after a while, unless something happens to the resource before. It is for who holds the lock, and
+// so is then.
 func (o *outages) unless(resource string, after time.Duration, then func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(after, func() {
@@ -213,7 +216,8 @@ func (o *outages) settle(resource string) {
 	}
 }
 
-// settleAll stops what unless would do for any resource. If the contexts of all requests have ended, nothing is told behind it.
+// settleAll stops what unless would do for any resource. If the contexts of all requests have ended, nothing is told
+// behind it.
 func (o *outages) settleAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

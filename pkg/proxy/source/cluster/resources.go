@@ -24,7 +24,8 @@ type listWatches struct {
 	others, allNodes *cache.ListWatch
 }
 
-// newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the process.
+// newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
+// process.
 func newListWatches(config *rest.Config, view convert.View) (listWatches, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

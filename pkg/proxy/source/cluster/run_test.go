@@ -163,8 +163,8 @@ func (r *running) logged(text string) int {
 	return strings.Count(r.log.String(), text)
 }
 
-// end ends the Cluster, wants that Run returns before any time has passed and that nothing comes behind it, and lets client-go's
-// goroutines end.
+// end ends the Cluster, wants that Run returns before any time has passed and that nothing comes behind it, and lets
+// client-go's goroutines end.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

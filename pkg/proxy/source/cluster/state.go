@@ -8,20 +8,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of other nodes
-// are known. It knows no API server and no clock, and is for one goroutine at a time.
+// state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
+// other nodes are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
 	// objects are those that exist.
 	objects map[*convert.Kind]map[model.ObjectName]kept
 
 	// change is what was not delivered yet.
 	change model.Change
-	// refused are the problems of the refused objects, and judged those that were delivered last of the objects of which they are
-	// others now.
+	// refused are the problems of the refused objects, and judged those that were delivered last of the objects of which
+	// they are others now.
 	refused, judged map[convert.ObjectKey][]convert.Problem
 
-	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and held those
-	// versions that wait for nodes.
+	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and
+	// held those versions that wait for nodes.
 	keys map[model.ObjectName][]policy.Key
 	uses map[policy.Key]int
 	held map[model.ObjectName]*model.Service
@@ -35,8 +35,8 @@ type state struct {
 // kept is what is kept of an object.
 type kept struct {
 	uid string
-	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it is, so nobody
-	// changes it.
+	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it
+	// is, so nobody changes it.
 	value any
 }
 

@@ -11,8 +11,8 @@ import (
 // needsOthers reports whether a Service names a label for which the other nodes must be known.
 func (s *state) needsOthers() bool { return len(s.keys) > 0 }
 
-// waitNoLonger delivers the Services that wait for the other nodes, and returns how many. Until the nodes are listed, or dropped, no
-// other one waits.
+// waitNoLonger delivers the Services that wait for the other nodes, and returns how many. Until the nodes are listed,
+// or dropped, no other one waits.
 func (s *state) waitNoLonger() int {
 	s.isOverdue = true
 	return s.serveHeld()
@@ -30,8 +30,8 @@ func (s *state) dropOthers() bool {
 	return true
 }
 
-// decideNode delivers a node with the labels in use, if that differs from what was delivered. A label that went out of use may be
-// old until it is used again.
+// decideNode delivers a node with the labels in use, if that differs from what was delivered. A label that went out of
+// use may be old until it is used again.
 func (s *state) decideNode(kind *convert.Kind, name model.ObjectName, node *model.Node) {
 	if node == nil {
 		delete(s.nodes, name.Name)

@@ -73,8 +73,8 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	)
 }
 
-// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of somebody else waiting, takes
-// no memory, and makes nobody look at nodes that do not have the label.
+// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of somebody
+// else waiting, takes no memory, and makes nobody look at nodes that do not have the label.
 func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	w := newWorld()
 	w.service("attacker", 80, "evil.example/first")

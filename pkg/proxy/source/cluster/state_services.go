@@ -20,8 +20,9 @@ func nodeKeys(service *model.Service) []policy.Key {
 	return keys
 }
 
-// decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes: with unknown
-// nodes a hard key would refuse all connections for a moment, and a soft one lead them far away. Its last version stays in force.
+// decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes:
+// with unknown nodes a hard key would refuse all connections for a moment, and a soft one lead them far away. Its last
+// version stays in force.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	keys := nodeKeys(service)
 	s.use(name, keys)

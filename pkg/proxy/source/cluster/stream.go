@@ -16,15 +16,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew: those of
-// client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). What is not answered at all never comes so far: see
-// untilAnswered.
+// refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew:
+// those of client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). What is not answered at all
+// never comes so far: see untilAnswered.
 var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 
 const refusalReset = 2 * time.Minute
 
-// askAgain is how long after a resource was found missing it is asked for again, and up to twice that: the API server may have been
-// upgraded. A watch lasts as long.
+// askAgain is how long after a resource was found missing it is asked for again, and up to twice that: the API server
+// may have been upgraded. A watch lasts as long.
 const askAgain = 5 * time.Minute
 
 // object is what is made of an object as soon as it arrives.
@@ -35,7 +35,8 @@ type object struct {
 	refused []convert.Problem // why the object is refused; none if it is not
 }
 
-// stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is its store.
+// stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
+// its store.
 type stream struct {
 	cluster   *Cluster
 	kind      *convert.Kind
@@ -61,9 +62,9 @@ func (c *Cluster) newStream(kind *convert.Kind, resource string, listWatch *cach
 	return s
 }
 
-// follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass because the API
-// server has too many requests notices it only afterwards, up to a minute later (client-go v0.37, watchList in reflector.go).
-// Until then it asks nothing, and what it hands over is not taken.
+// follow begins to follow until the context ends, and does not wait for the end: a Reflector that lets time pass
+// because the API server has too many requests notices it only afterwards, up to a minute later (client-go v0.37,
+// watchList in reflector.go). Until then it asks nothing, and what it hands over is not taken.
 func (s *stream) follow(ctx context.Context) {
 	s.done = ctx.Done()
 	observed := s.cluster.outages.observe(s.resource, s.listWatch, s.isMissing)
@@ -96,8 +97,9 @@ func (s *stream) failed(ctx context.Context, err error) {
 	}
 }
 
-// isMissing reports whether an error says that the cluster has no such resource, which it need not have. Once the resource was there
-// it is an error like any other: one API server of several may be an older one, and what the others said stays in force.
+// isMissing reports whether an error says that the cluster has no such resource, which it need not have. Once the
+// resource was there it is an error like any other: one API server of several may be an older one, and what the others
+// said stays in force.
 func (s *stream) isMissing(err error) bool {
 	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
 }
@@ -113,8 +115,8 @@ func (s *stream) takeMissing() {
 	}
 }
 
-// strip makes of an object what is kept of it. The Reflector asks for that as soon as an object of a long list arrives, and hands
-// the result over; then it passes through.
+// strip makes of an object what is kept of it. The Reflector asks for that as soon as an object of a long list
+// arrives, and hands the result over; then it passes through.
 func (s *stream) strip(sent any) *object {
 	if stripped, isDone := sent.(*object); isDone {
 		return stripped
@@ -126,7 +128,8 @@ func (s *stream) strip(sent any) *object {
 	return &object{name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs)}
 }
 
-// Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of what is kept.
+// Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of
+// what is kept.
 func (s *stream) Transformer() cache.TransformFunc {
 	return func(sent any) (any, error) { return s.strip(sent), nil }
 }
@@ -185,8 +188,8 @@ func (s *stream) await(ctx context.Context) bool {
 	}
 }
 
-// awaitOptional is await for a resource that may be forbidden: a role that is older than the resource does not name it. Then it waits
-// no longer than patience.
+// awaitOptional is await for a resource that may be forbidden: a role that is older than the resource does not name
+// it. Then it waits no longer than patience.
 func (s *stream) awaitOptional(ctx context.Context, patience time.Duration) bool {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

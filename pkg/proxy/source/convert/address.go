@@ -10,9 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than today's
-// validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into IPv6. Everybody on
-// the node must read them alike, or this proxy would serve another address than the one it replaces.
+// readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than
+// today's validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into
+// IPv6. Everybody on the node must read them alike, or this proxy would serve another address than the one it
+// replaces.
 func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
 	if !ok {
@@ -24,9 +25,9 @@ func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 // broadcast is dialled by DHCP clients, among others.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
-// readUnicast reads an address that names one machine, as a ClusterIP, an external IP and an endpoint's address must. A loopback
-// endpoint would lead every pod to the node's own private services, and a Service with a loopback, multicast or broadcast
-// address would take over what nodes say to themselves and to each other.
+// readUnicast reads an address that names one machine, as a ClusterIP, an external IP and an endpoint's address must.
+// A loopback endpoint would lead every pod to the node's own private services, and a Service with a loopback,
+// multicast or broadcast address would take over what nodes say to themselves and to each other.
 func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, errs := readAddress(path, text)
 	if len(errs) > 0 {
@@ -50,7 +51,8 @@ func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	return netip.Addr{}, field.ErrorList{field.Invalid(path, text, reason)}
 }
 
-// readPrefix reads a range in CIDR notation as sloppily as readAddress, and returns it without the bits behind its length.
+// readPrefix reads a range in CIDR notation as sloppily as readAddress, and returns it without the bits behind its
+// length.
 func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	_, network, err := netutils.ParseCIDRSloppy(text)
 	if err != nil {

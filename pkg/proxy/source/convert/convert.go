@@ -34,8 +34,8 @@ func readProtocol(path *field.Path, name corev1.Protocol) (model.Protocol, field
 	return protocol, nil
 }
 
-// readPort reads a port number. The API server accepts any number in a hand-made EndpointSlice; cut to 16 bits, 70000 would
-// quietly become 4464.
+// readPort reads a port number. The API server accepts any number in a hand-made EndpointSlice; cut to 16 bits, 70000
+// would quietly become 4464.
 func readPort(path *field.Path, number int32) (uint16, field.ErrorList) {
 	return uint16(number), invalid(path, number, validation.IsValidPortNum(int(number)))
 }

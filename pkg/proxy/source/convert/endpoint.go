@@ -24,8 +24,8 @@ func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.
 	return endpoints
 }
 
-// readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the others would
-// be the same endpoint by another name).
+// readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the
+// others would be the same endpoint by another name).
 func readEndpointAddress(path *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
 	if len(texts) == 0 {
 		return netip.Addr{}, field.ErrorList{field.Required(path, "must contain at least 1 address")}
@@ -37,8 +37,8 @@ func readEndpointAddress(path *field.Path, family model.Family, texts []string) 
 	return addr, errs
 }
 
-// readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can have is
-// unknown, and a hint for one is no hint: the endpoint itself serves.
+// readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can
+// have is unknown, and a hint for one is no hint: the endpoint itself serves.
 func readEndpoint(path *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
 	endpoint := model.Endpoint{
 		Node:        readPlace(path.Child("nodeName"), entry.NodeName, validation.IsDNS1123Subdomain, left),
@@ -61,8 +61,8 @@ func isTrue(condition *bool, unset bool) bool {
 	return *condition
 }
 
-// readPlace reads the name of an endpoint's node or zone; empty if it is not told, or is none. The API server checks the name of
-// a node only while the endpoints change, and that of a zone never.
+// readPlace reads the name of an endpoint's node or zone; empty if it is not told, or is none. The API server checks
+// the name of a node only while the endpoints change, and that of a zone never.
 func readPlace(path *field.Path, name *string, rule func(string) []string, left *leftOut) string {
 	if name == nil || *name == "" {
 		return ""
@@ -74,8 +74,8 @@ func readPlace(path *field.Path, name *string, rule func(string) []string, left 
 	return *name
 }
 
-// readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means the nodes
-// that have no zone, as in kube-proxy.
+// readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means
+// the nodes that have no zone, as in kube-proxy.
 func readHints(path *field.Path, hints *discoveryv1.EndpointHints, left *leftOut) (forNodes, forZones []string) {
 	nodes := make([]string, 0, len(hints.ForNodes))
 	for _, hint := range hints.ForNodes {

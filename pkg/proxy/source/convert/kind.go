@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Kind describes a kind of object that the proxy reads: how an API server is asked for it, what becomes of an object, and where
-// that stands in a change. Both sources read it here. kinds.go lists the kinds.
+// Kind describes a kind of object that the proxy reads: how an API server is asked for it, what becomes of an object,
+// and where that stands in a change. Both sources read it here. kinds.go lists the kinds.
 type Kind struct {
 	Name            string // as in a manifest and in a Problem: "Service"
 	Group           schema.GroupVersion
@@ -26,14 +26,16 @@ type Kind struct {
 	Select func(View) Selector
 	// IsMetadataOnly: an API server is asked for the metadata of the objects.
 	IsMetadataOnly bool
-	// Optional says what it means that the API server has no such resource, or forbids to list it. Nil: then there is no start.
+	// Optional says what it means that the API server has no such resource, or forbids to list it. Nil: then there is no
+	// start.
 	Optional *Optional
 
 	// New returns an empty object of the kind's Kubernetes type.
 	New func() Object
 	// Complete fills in what the API server fills in when it takes an object. It may be nil.
 	Complete func(Object)
-	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it is refused.
+	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it
+	// is refused.
 	Convert func(Object, View) (any, field.ErrorList)
 	// IsSame reports whether two values mean the same to whoever gets them. Either may be nil.
 	IsSame func(a, b any) bool
@@ -51,8 +53,8 @@ type Object interface {
 type View struct {
 	// Node is the name of this node.
 	Node string
-	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves the Services
-	// without that label.
+	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves
+	// the Services without that label.
 	ServiceProxyName string
 }
 
@@ -62,8 +64,8 @@ type Selector struct{ Labels, Fields string }
 // Optional are sentences for the log about a kind that the start does not wait for at any price.
 type Optional struct{ Missing, Forbidden string }
 
-// describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change returns the place
-// of such values in a change, by key.
+// describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change
+// returns the place of such values in a change, by key.
 func describe[From any, To any, Key comparable, P interface {
 	*From
 	Object

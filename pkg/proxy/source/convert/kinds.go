@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has a function
-// that converts it, and a place in model.Change and model.Cluster.
+// Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has
+// a function that converts it, and a place in model.Change and model.Cluster.
 var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes}
 
 // Services are those of this proxy that have a ClusterIP.
@@ -78,7 +78,8 @@ var Nodes = describe(
 	func(node *corev1.Node, _ View) (*model.Node, field.ErrorList) { return Node(node) }, nodesOf, plainName,
 )
 
-// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and they are only compared.
+// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and they are only
+// compared.
 var OtherNodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
@@ -94,8 +95,8 @@ var OtherNodes = describe(
 
 func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }
 
-// namePorts names ports as the API server does: a port without a name has the empty one, and belongs to the Service port without
-// a name.
+// namePorts names ports as the API server does: a port without a name has the empty one, and belongs to the Service
+// port without a name.
 func namePorts(slice *discoveryv1.EndpointSlice) {
 	for i := range slice.Ports {
 		if slice.Ports[i].Name == nil {

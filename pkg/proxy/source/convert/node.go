@@ -12,14 +12,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do not matter.
+// toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do
+// not matter.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-// Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and whether it is
-// leaving.
+// Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
+// whether it is leaving.
 //
-// It refuses what the API server would refuse in these. The API server takes any text for an address, so what is none is passed
-// over, as in kube-proxy.
+// It refuses what the API server would refuse in these. The API server takes any text for an address, so what is none
+// is passed over, as in kube-proxy.
 func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")
 	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
@@ -39,7 +40,8 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}, nil
 }
 
-// readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if they need not.
+// readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if
+// they need not.
 func readLeaving(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -52,8 +54,8 @@ func readLeaving(node *corev1.Node) string {
 	return ""
 }
 
-// readNodeAddresses returns the first address of each family, internal ones before external ones. The first of all is of the
-// node's primary family.
+// readNodeAddresses returns the first address of each family, internal ones before external ones. The first of all is
+// of the node's primary family.
 func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
 	var addrs []netip.Addr
 	for _, typ := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
@@ -70,7 +72,8 @@ func readNodeAddresses(entries []corev1.NodeAddress) []netip.Addr {
 	return firstOfEach(addrs, model.FamilyOf)
 }
 
-// readPodCIDRs reads spec.podCIDRs, or spec.podCIDR where there is only that, and returns the first range of each family.
+// readPodCIDRs reads spec.podCIDRs, or spec.podCIDR where there is only that, and returns the first range of each
+// family.
 func readPodCIDRs(spec *field.Path, node *corev1.NodeSpec) ([]netip.Prefix, field.ErrorList) {
 	texts, pathOf := node.PodCIDRs, spec.Child("podCIDRs").Index
 	if len(texts) == 0 && node.PodCIDR != "" {

@@ -24,7 +24,8 @@ type Problem struct {
 	Reason string
 }
 
-// Object returns the object as people call it: "Service default/web", "Node node-1". It is empty if there is none to name.
+// Object returns the object as people call it: "Service default/web", "Node node-1". It is empty if there is none to
+// name.
 func (p Problem) Object() string {
 	switch {
 	case p.Kind == "":
@@ -37,7 +38,8 @@ func (p Problem) Object() string {
 	return p.Kind + " " + manifest.Printable(p.Name.String())
 }
 
-// String returns the problem as one line: "services.yaml: Service default/web: spec.ports[0].port: Invalid value: 70000: ...".
+// String returns the problem as one line: "services.yaml: Service default/web: spec.ports[0].port: Invalid value:
+// 70000: ...".
 func (p Problem) String() string {
 	var parts []string
 	for _, part := range []string{p.File, p.Object(), p.Field, p.Reason} {
@@ -80,8 +82,8 @@ func (k ObjectKey) Problem(file, field, reason string) Problem {
 	return Problem{File: file, Kind: k.Kind.Name, Name: k.Name, Field: field, Reason: reason}.Printable()
 }
 
-// Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name stays as it
-// is, for whoever looks the object up.
+// Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name
+// stays as it is, for whoever looks the object up.
 func (p Problem) Printable() Problem {
 	p.File, p.Field, p.Reason = manifest.Printable(p.File), manifest.Printable(p.Field), manifest.Printable(p.Reason)
 	return p

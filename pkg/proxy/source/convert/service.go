@@ -9,12 +9,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to serve:
-// one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is the name of ours
-// in policy.ServiceProxyNameLabel; empty if it has none.
+// Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to
+// serve: one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is
+// the name of ours in policy.ServiceProxyNameLabel; empty if it has none.
 //
-// It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the Service, and
-// would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
+// It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the
+// Service, and would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
 func Service(service *corev1.Service, proxyName string) (*model.Service, field.ErrorList) {
 	if !isProxied(service, proxyName) {
 		return nil, nil

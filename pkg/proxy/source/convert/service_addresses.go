@@ -39,8 +39,8 @@ func readClusterIPs(spec *field.Path, service *corev1.ServiceSpec) ([]netip.Addr
 	return addrs, errs
 }
 
-// checkClusterIPFamily refuses a ClusterIP after the earlier ones that shares a family with one of them, or is not of the family
-// that spec.ipFamilies names at its place.
+// checkClusterIPFamily refuses a ClusterIP after the earlier ones that shares a family with one of them, or is not of
+// the family that spec.ipFamilies names at its place.
 func checkClusterIPFamily(
 	spec, path *field.Path, names []corev1.IPFamily, earlier []netip.Addr, addr netip.Addr,
 ) field.ErrorList {
@@ -61,8 +61,8 @@ func checkClusterIPFamily(
 	return wrongFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", place))
 }
 
-// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is passed over in silence as in
-// kube-proxy.
+// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is passed over in silence
+// as in kube-proxy.
 func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
 	var addrs []netip.Addr
 	for i, text := range texts {
@@ -75,8 +75,8 @@ func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, 
 
 // readIngress reads the load balancers' addresses that are served here, whatever the Service's type, as in kube-proxy.
 //
-// A load balancer without an IP is reached by a name, which is none of our business; one in mode Proxy wants its packets to
-// come to it from everywhere, so its address must not be served here (KEP-1860).
+// A load balancer without an IP is reached by a name, which is none of our business; one in mode Proxy wants its
+// packets to come to it from everywhere, so its address must not be served here (KEP-1860).
 func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
 	var addrs []netip.Addr
 	list := field.NewPath("status", "loadBalancer", "ingress")
@@ -98,9 +98,9 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 	return addrs
 }
 
-// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. One that cannot be is left out and
-// said to be; one of a family without a ClusterIP is not used and nothing is said, as in kube-proxy: on a Service of one
-// family in a cluster of two, load balancers with addresses of both are ordinary.
+// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. One that cannot be is left
+// out and said to be; one of a family without a ClusterIP is not used and nothing is said, as in kube-proxy: on a
+// Service of one family in a cluster of two, load balancers with addresses of both are ordinary.
 func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
 	addr, refused := readUnicast(path, text)
 	left.add(refused)

@@ -10,11 +10,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// ServiceCIDR returns the ranges of a networking.k8s.io/v1 ServiceCIDR: one or two, each of a family of its own. It refuses what
-// the API server would refuse in its name and in spec.cidrs, and a range of all addresses.
+// ServiceCIDR returns the ranges of a networking.k8s.io/v1 ServiceCIDR: one or two, each of a family of its own. It
+// refuses what the API server would refuse in its name and in spec.cidrs, and a range of all addresses.
 //
-// As in kube-proxy, the ranges hold as long as the object exists, be it ready or about to be deleted: the API server keeps it
-// until the last of its ClusterIPs is free.
+// As in kube-proxy, the ranges hold as long as the object exists, be it ready or about to be deleted: the API server
+// keeps it until the last of its ClusterIPs is free.
 func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorList) {
 	metadata, path := field.NewPath("metadata"), field.NewPath("spec", "cidrs")
 	errs := checkName(metadata.Child("name"), object.Name, validation.IsDNS1123Subdomain)
@@ -40,8 +40,9 @@ func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorL
 	return prefixes, nil
 }
 
-// readServiceCIDR reads a range in the canonical form that the API server has asked of this kind since it exists. It takes a
-// range of all addresses, too; but what is no ClusterIP in a range is dropped, and that would cut the node off.
+// readServiceCIDR reads a range in the canonical form that the API server has asked of this kind since it exists. It
+// takes a range of all addresses, too; but what is no ClusterIP in a range is dropped, and that would cut the node
+// off.
 func readServiceCIDR(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	if errs := validation.IsValidCIDR(path, text); len(errs) > 0 {
 		return netip.Prefix{}, errs

@@ -51,8 +51,8 @@ func readInternalPolicy(path *field.Path, set *corev1.ServiceInternalTrafficPoli
 		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal})}
 }
 
-// readExternalPolicy reports whether traffic from outside stays on the node. The policy means nothing on a Service that its
-// type makes unreachable from outside; the API server refuses it there.
+// readExternalPolicy reports whether traffic from outside stays on the node. The policy means nothing on a Service
+// that its type makes unreachable from outside; the API server refuses it there.
 func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field.ErrorList) {
 	set := spec.ExternalTrafficPolicy
 	if set == "" {
@@ -76,8 +76,9 @@ func externallyAccessible(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer || spec.Type == corev1.ServiceTypeNodePort || len(spec.ExternalIPs) > 0
 }
 
-// readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the port away
-// when a Service stops having a use for it. In a manifest it may linger, which is no reason to stop serving the Service.
+// readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the
+// port away when a Service stops having a use for it. In a manifest it may linger, which is no reason to stop serving
+// the Service.
 func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, left *leftOut) uint16 {
 	if spec.HealthCheckNodePort == 0 {
 		return 0

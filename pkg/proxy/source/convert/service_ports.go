@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// readServicePorts reads spec.ports. Each port needs its own name and its own frontends. One number for several protocols is
-// legal, of a node port too.
+// readServicePorts reads spec.ports. Each port needs its own name and its own frontends. One number for several
+// protocols is legal, of a node port too.
 func readServicePorts(path *field.Path, spec *corev1.ServiceSpec) ([]model.ServicePort, field.ErrorList) {
 	if len(spec.Ports) == 0 {
 		return nil, field.ErrorList{field.Required(path, "")}

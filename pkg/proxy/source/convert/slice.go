@@ -19,13 +19,14 @@ const (
 	maxEndpointHints  = 8
 )
 
-// EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice that
-// is not ours to serve: one of a headless Service, of no Service, or with names instead of addresses.
+// EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice
+// that is not ours to serve: one of a headless Service, of no Service, or with names instead of addresses.
 //
-// It refuses a slice that does not say whose it is or of what family. A port or an endpoint that cannot be is left out alone, with
-// a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a slice that is refused for
-// one of many goes on sending connections to endpoints that left long ago. But a slice that names ports or endpoints of which
-// none is left is refused, too. It would take all connections from a Service that worked until somebody made a mistake.
+// It refuses a slice that does not say whose it is or of what family. A port or an endpoint that cannot be is left out
+// alone, with a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
+// slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
+// names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
+// worked until somebody made a mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, field.ErrorList) {
 	service, serves := servedService(slice)
 	if !serves {
@@ -61,8 +62,9 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, fiel
 	return read, nil
 }
 
-// readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this version. It is
-// zero without that annotation, as on a slice that somebody else wrote, and if it holds no time: nothing depends on it but a metric.
+// readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this
+// version. It is zero without that annotation, as on a slice that somebody else wrote, and if it holds no time:
+// nothing depends on it but a metric.
 func readTriggeredAt(annotations map[string]string) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
 	if err != nil {
@@ -93,7 +95,8 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 	return family, nil
 }
 
-// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, one without a name or a number is none, nor is number 0.
+// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, one without a name or a number is none, nor
+// is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
 	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
 	names := make(map[string]bool, len(entries))

@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// types are the types of the objects that the proxy reads, and kindOf the kinds of those. Others are none of its business.
+// types are the types of the objects that the proxy reads, and kindOf the kinds of those. Others are none of its
+// business.
 var types, kindOf = typesOf(convert.Kinds)
 
 func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert.Kind) {
@@ -47,8 +48,8 @@ type decoder struct {
 	out  contents
 }
 
-// unreadable records that something in the file could not be told: from now on, an object's absence from the file proves
-// nothing.
+// unreadable records that something in the file could not be told: from now on, an object's absence from the file
+// proves nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
 	problem := convert.Problem{File: d.file, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {

@@ -12,12 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the resolution of
-// a file system's clock (up to two seconds) leave the same stamp.
+// settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the
+// resolution of a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
-// errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the file in
-// "kubectl get ... > file" before kubectl has asked for anything.
+// errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the
+// file in "kubectl get ... > file" before kubectl has asked for anything.
 var errEmptied = errors.New("it is empty, as a file is that somebody begins to write; delete it to remove its objects")
 
 // stamp tells one state of a file from another without reading it.

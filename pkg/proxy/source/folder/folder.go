@@ -19,11 +19,11 @@ type Folder struct {
 	problems []convert.Problem
 }
 
-// Load reads what changed in the folder since the last load, and returns what that makes different. The first load returns
-// everything.
+// Load reads what changed in the folder since the last load, and returns what that makes different. The first load
+// returns everything.
 //
-// It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in force
-// until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
+// It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in
+// force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
 func (f *Folder) Load(dir string) (convert.Update, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {

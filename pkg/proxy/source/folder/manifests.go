@@ -24,10 +24,11 @@ func (m *Manifests) Load() (convert.Update, error) {
 	return m.folder.Load(m.dir)
 }
 
-// Run loads the folder, delivers all of it as the first update, and then delivers what changes until the context ends. It
-// returns nil then, and an error only if the folder cannot be read at the start.
+// Run loads the folder, delivers all of it as the first update, and then delivers what changes until the context ends.
+// It returns nil then, and an error only if the folder cannot be read at the start.
 //
-// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after it.
+// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after
+// it.
 func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
 	watch := newWatch(m.dir, m.log)
 	defer watch.close()

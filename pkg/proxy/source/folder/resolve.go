@@ -100,7 +100,8 @@ func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *c
 	return entry{file: chosen.file}, chosen.claim
 }
 
-// choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first good one.
+// choose returns the good claim that equals what is in force, for a file that claims an object twice, or the first
+// good one.
 func choose(candidates []placedClaim, current any) placedClaim {
 	var first placedClaim
 	for _, c := range candidates {
@@ -117,7 +118,8 @@ func choose(candidates []placedClaim, current any) placedClaim {
 	return first
 }
 
-// duplicates returns a problem for each good claim of an object that is in force by another. A bad one has problems enough.
+// duplicates returns a problem for each good claim of an object that is in force by another. A bad one has problems
+// enough.
 func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []convert.Problem {
 	var problems []convert.Problem
 	for _, c := range candidates {
@@ -155,8 +157,8 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 	return problems
 }
 
-// changeBetween returns what is different after, for those who look at what is served: an object that is not ours to serve is
-// as good as gone.
+// changeBetween returns what is different after, for those who look at what is served: an object that is not ours to
+// serve is as good as gone.
 func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
 	var change model.Change
 	for key, was := range before {

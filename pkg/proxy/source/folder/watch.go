@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that a folder that never
-// rests is read nonetheless.
+// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that a folder that
+// never rests is read nonetheless.
 const (
 	quietTime = 50 * time.Millisecond
 	burstTime = 500 * time.Millisecond
@@ -26,8 +26,8 @@ const (
 // pollInterval is how often the folder is looked at where the kernel cannot tell of changes.
 const pollInterval = 2 * time.Second
 
-// followAttempts bounds how often a tree is walked again because it changed while it was being watched. The next change
-// walks it anyway.
+// followAttempts bounds how often a tree is walked again because it changed while it was being watched. The next
+// change walks it anyway.
 const followAttempts = 10
 
 // watch waits for changes below a directory.
@@ -42,7 +42,8 @@ type watch struct {
 	isBlind bool
 }
 
-// newWatch returns a watch that watches nothing yet. Without inotify (each user may have 128 instances by default) it polls.
+// newWatch returns a watch that watches nothing yet. Without inotify (each user may have 128 instances by default) it
+// polls.
 func newWatch(dir string, log *slog.Logger) *watch {
 	if absolute, err := filepath.Abs(dir); err == nil {
 		dir = absolute // fails only without a working directory, and then a relative folder cannot be read either
@@ -74,8 +75,8 @@ func (w *watch) close() {
 	}
 }
 
-// follow watches every directory of the tree as it is now. A directory that appeared before its parent was watched is found
-// by walking again, until a walk finds nothing new.
+// follow watches every directory of the tree as it is now. A directory that appeared before its parent was watched is
+// found by walking again, until a walk finds nothing new.
 func (w *watch) follow() {
 	var watched []string
 	for range followAttempts {
@@ -97,8 +98,8 @@ func (w *watch) follow() {
 	}
 }
 
-// withParent adds the directory that the folder itself is in: the folder may be a link that is turned to another folder, or be
-// deleted and created again.
+// withParent adds the directory that the folder itself is in: the folder may be a link that is turned to another
+// folder, or be deleted and created again.
 func (w *watch) withParent(dirs []string) []string {
 	parent := filepath.Dir(w.dir)
 	w.neighbours = parent
@@ -109,8 +110,8 @@ func (w *watch) withParent(dirs []string) []string {
 	return append([]string{parent}, dirs...)
 }
 
-// add watches one directory, and reports whether the watch goes on. A directory that is watched already is watched anew: it
-// may be another one by the same name.
+// add watches one directory, and reports whether the watch goes on. A directory that is watched already is watched
+// anew: it may be another one by the same name.
 func (w *watch) add(dir string) bool {
 	err := w.watcher.Add(dir)
 	if err == nil {

@@ -121,7 +121,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 		}
 		pauses := retries
 		for r.isWaiting() {
-			if limit.Wait(ctx) != nil {
+			if !pause(ctx, limit.Reserve().Delay()) {
 				return nil
 			}
 			if r.createNext(ctx) {

@@ -33,12 +33,14 @@ type Metric[C prometheus.Collector] struct {
 	build func() C
 }
 
-// The kinds of metrics that are observed by their rows.
-type (
-	Counter   = *Metric[*prometheus.CounterVec]
-	Gauge     = *Metric[*prometheus.GaugeVec]
-	Histogram = *Metric[*prometheus.HistogramVec]
-)
+// Counter is a row that Recorder.Add observes.
+type Counter = *Metric[*prometheus.CounterVec]
+
+// Gauge is a row that Recorder.Set observes.
+type Gauge = *Metric[*prometheus.GaugeVec]
+
+// Histogram is a row that Recorder.Observe observes.
+type Histogram = *Metric[*prometheus.HistogramVec]
 
 func declare[C prometheus.Collector](kind string, r row, build func() C) *Metric[C] {
 	r.kind = kind

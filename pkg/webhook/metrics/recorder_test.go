@@ -139,8 +139,8 @@ func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
 	for _, c := range moves {
 		t.Run(c.name, func(t *testing.T) {
 			r, registry := newRecorder(t)
+			want := gather(t, registry)
 			c.tell(r)
-			want := atStart()
 			maps.Copy(want, c.want)
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 				t.Errorf("series (-want +got):\n%s", diff)

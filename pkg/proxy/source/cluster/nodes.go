@@ -82,12 +82,19 @@ func (c *Cluster) followNodes(ctx context.Context) {
 func (c *Cluster) waitNoLonger() {
 	var services int
 	var keys []string
+	isListed := false
 	c.change(func(s *state) {
+		if isListed = s.knowsOthers; isListed { // just now
+			return
+		}
 		for _, key := range slices.Sorted(maps.Keys(s.uses)) {
 			keys = append(keys, string(key))
 		}
 		services = s.waitNoLonger()
 	})
+	if isListed {
+		return
+	}
 	c.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
 		"keys", keys, "services", services, "after", nodePatience)
 }

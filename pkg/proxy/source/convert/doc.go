@@ -4,5 +4,5 @@
 // What cannot be true is refused, object by object, as a Problem that names the field; everything else goes on. A part
 // of an object is left out alone if that keeps connections away from where they do not belong and lets the rest serve
 // (left_out.go): one of many endpoints, ports and addresses. An Update is what the sources hand over: what changed,
-// and all problems there are.
+// what is newly refused, and what was put right. The kinds that are read are described in kinds.go.
 package convert

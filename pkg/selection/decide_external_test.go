@@ -78,7 +78,7 @@ func TestDecideAsksOfEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 					owned = append(owned, frontend.String())
 				}
 				for _, frontend := range decision.Lost {
-					lost = append(lost, frontend.Frontend.String())
+					lost = append(lost, frontend.String())
 				}
 				short.Owned, short.Lost = strings.Join(owned, " "), strings.Join(lost, " ")
 				got = append(got, short)

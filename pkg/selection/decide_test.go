@@ -101,7 +101,7 @@ func inShort(decision Decision) decided {
 		short.Owned += frontend.String()
 	}
 	for _, lost := range decision.Lost {
-		short.Lost += lost.Frontend.String() + " to " + lost.Owner.Name
+		short.Lost += lost.String() + " to " + lost.Owner.Name
 	}
 	return short
 }

@@ -46,8 +46,10 @@ var rules = []rule{
 		why: "one package speaks nftables",
 	},
 	{
-		who: []string{"..."}, but: []string{"pkg/testkit/...", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"}, never: []string{"pkg/testkit/..."},
-		why: "only tests import it; no program has it",
+		who:   []string{"..."},
+		but:   []string{"pkg/testkit/...", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"},
+		never: []string{"pkg/testkit/..."},
+		why:   "only tests import it; no program has it",
 	},
 	{
 		who: []string{"e2e/lab/...", "e2e/probe/..."}, never: []string{"pkg/..."},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
@@ -8,9 +9,13 @@ import (
 )
 
 // newCertificate returns the certificate of --cert-source.
-func newCertificate(connection kube.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger) (certs.Source, error) {
+func newCertificate(
+	ctx context.Context, connection kube.Connection, flags *runFlags, observer certs.Observer, log *slog.Logger,
+) (certs.Source, error) {
 	if flags.certSource == files {
-		return certs.NewFiles(certs.FilesSettings{Certificate: flags.certFile, Key: flags.keyFile, Log: log, Observer: observer})
+		return certs.NewFiles(ctx, certs.FilesSettings{
+			Certificate: flags.certFile, Key: flags.keyFile, Log: log, Observer: observer,
+		})
 	}
 	config, err := connection.Config()
 	if err != nil {

@@ -80,7 +80,7 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 		return nil, err
 	}
 	connection := kube.Connection{Kubeconfig: flags.kubeconfig}
-	if s.certificate, err = newCertificate(connection, flags, certObserver{s.recorder}, log); err != nil {
+	if s.certificate, err = newCertificate(ctx, connection, flags, certObserver{s.recorder}, log); err != nil {
 		return nil, err
 	}
 	if s.https, err = s.listen(ctx); err != nil {

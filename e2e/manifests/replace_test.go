@@ -204,7 +204,8 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	}
 	change("current-context: default", "current-context: missing")
 	wait.Within(t, kubeletPatience, "all proxies say that the kubeconfig is wrong", func() bool {
-		return strings.Count(c.logs(t), "a configuration file was updated and cannot be used; what it said before stays in force") == len(realNodes)
+		const refused = "a configuration file was updated and cannot be used; what it said before stays in force"
+		return strings.Count(c.logs(t), refused) == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {
 		t.Errorf("the proxies were started %s times anew because of a kubeconfig that is wrong", restarts)

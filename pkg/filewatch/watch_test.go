@@ -20,10 +20,11 @@ type mounted struct {
 	t *testing.T
 }
 
-func mount(t *testing.T, text string) mounted {
+// mount returns a file with the text "one".
+func mount(t *testing.T) mounted {
 	t.Helper()
 	file := mounted{volume.New(t), t}
-	file.write(text)
+	file.write("one")
 	return file
 }
 
@@ -67,7 +68,7 @@ func end(t *testing.T, ended <-chan error) error {
 }
 
 func TestANewTextEndsTheWatch(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	_, ended, _ := watchIt(t, file.path())
 
 	file.write("two")
@@ -77,7 +78,7 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 }
 
 func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	log, ended, _ := watchIt(t, file.path())
 
 	file.write("wrong")
@@ -94,7 +95,7 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 }
 
 func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	read := readIt(t, file.path())
 	reported := make(chan error, 100)
 	read.Failed = func(err error) { reported <- err }
@@ -116,7 +117,7 @@ func TestWhyAFileCannotBeUsedIsReportedOnceAndSoIsThatItCanBe(t *testing.T) {
 }
 
 func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	read := readIt(t, file.path())
 	file.write("two")
 	if err := read.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, ErrUpdated) {
@@ -125,7 +126,7 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 }
 
 func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	read := readIt(t, file.path())
 	file.write("one")
 	if changed, err := read.look(); changed || err != nil {
@@ -134,7 +135,7 @@ func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
 }
 
 func TestAFileThatIsAwayIsNoChangeAndOneThatCannotBeReadIsReported(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	read := readIt(t, file.path())
 	if err := os.Remove(file.path()); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestAFileThatIsNotThereCannotBeRead(t *testing.T) {
 }
 
 func TestTheWatchEndsWithItsContext(t *testing.T) {
-	file := mount(t, "one")
+	file := mount(t)
 	_, ended, stop := watchIt(t, file.path())
 	stop()
 	if err := end(t, ended); err != nil {

@@ -85,7 +85,10 @@ func (d *daemon) connect() error {
 		return err
 	}
 	d.recorder.EventsDropped(recorder.Dropped)
-	d.objects, d.reporter = cluster, &eventReporter{node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster}
+	d.objects = cluster
+	d.reporter = &eventReporter{
+		node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster,
+	}
 	return nil
 }
 

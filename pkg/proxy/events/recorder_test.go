@@ -378,7 +378,8 @@ func TestWhatIsReportedWhileTheAPIServerIsAwayIsCreatedLater(t *testing.T) {
 		end()
 		after(2*time.Minute + sentences*interval)
 		if len(api.events()) != sentences || r.Dropped() != 0 || len(remembered(r)) != sentences {
-			t.Errorf("%d created, %d dropped, %d remembered, want %d, none, %d", len(api.events()), r.Dropped(), len(remembered(r)), sentences, sentences)
+			t.Errorf("%d created, %d dropped, %d remembered, want %d, none, %d",
+				len(api.events()), r.Dropped(), len(remembered(r)), sentences, sentences)
 		}
 	})
 }

@@ -146,7 +146,9 @@ type watched struct {
 // run runs a watch until the test ends.
 func (n network) run(w *watch) watched {
 	ctx, cancel := context.WithCancel(n.t.Context())
-	running := watched{t: n.t, deliveries: make(chan []netip.Addr, 1000), log: logs.New(n.t, "the watch"), end: cancel, ended: make(chan error, 1)}
+	running := watched{
+		t: n.t, deliveries: make(chan []netip.Addr, 1000), log: logs.New(n.t, "the watch"), end: cancel, ended: make(chan error, 1),
+	}
 	w.log = running.log.Logger()
 	before := w.deliver
 	w.deliver = func(addrs []netip.Addr) {

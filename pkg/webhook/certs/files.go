@@ -38,7 +38,7 @@ type Files struct {
 
 // NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served all the same,
 // for there is no better one.
-func NewFiles(settings FilesSettings) (*Files, error) {
+func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
 	if settings.Log == nil || settings.Observer == nil {
 		return nil, errors.New("certificates need a log and an observer")
 	}
@@ -46,7 +46,7 @@ func NewFiles(settings FilesSettings) (*Files, error) {
 		settings.Interval = DefaultFilesInterval
 	}
 	f := &Files{settings: settings, failures: failures{log: settings.Log, observer: settings.Observer}}
-	if err := f.read(context.Background()); err != nil && f.certificate == nil {
+	if err := f.read(ctx); err != nil && f.certificate == nil {
 		return nil, err
 	}
 	return f, nil

@@ -115,7 +115,7 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	first, certificate, key := pair(t, time.Now())
 	folder.update(certificate, key)
 	reported := &observed{}
-	files, err := NewFiles(FilesSettings{
+	files, err := NewFiles(t.Context(), FilesSettings{
 		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Interval: 100 * time.Millisecond, Log: quietLog(), Observer: reported,
 	})
 	must(t, err)
@@ -168,7 +168,9 @@ func TestFilesThatCannotBeServedAreRefusedAtTheStart(t *testing.T) {
 	folder.update(certificate, key)
 	for name, path := range map[string]string{"that do not fit": folder.path("tls.crt"), "that do not exist": folder.path("none")} {
 		t.Run(name, func(t *testing.T) {
-			_, err := NewFiles(FilesSettings{Certificate: path, Key: folder.path("tls.key"), Log: quietLog(), Observer: &observed{}})
+			_, err := NewFiles(t.Context(), FilesSettings{
+				Certificate: path, Key: folder.path("tls.key"), Log: quietLog(), Observer: &observed{},
+			})
 			if err == nil {
 				t.Error("no error")
 			}
@@ -181,7 +183,7 @@ func TestFilesThatHaveExpiredAreServedAtTheStartAndReported(t *testing.T) {
 	_, certificate, key := pair(t, time.Now().Add(-100*someDays))
 	folder.update(certificate, key)
 	reported := &observed{}
-	files, err := NewFiles(FilesSettings{
+	files, err := NewFiles(t.Context(), FilesSettings{
 		Certificate: folder.path("tls.crt"), Key: folder.path("tls.key"), Log: quietLog(), Observer: reported,
 	})
 	must(t, err)

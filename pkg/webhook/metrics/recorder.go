@@ -82,19 +82,19 @@ func (r *Recorder) Refused(reason string) { r.count(refusedRequests, reason) }
 // InFlight adds to the reviews that are being worked on: 1 when one begins, -1 when it ends.
 func (r *Recorder) InFlight(delta int) { r.gauges[inFlight].WithLabelValues().Add(float64(delta)) }
 
-// CertificateExpires: the certificate that is served from now on is valid until then.
+// CertificateExpires records that the certificate that is served from now on is valid until then.
 func (r *Recorder) CertificateExpires(at time.Time) { r.setTime(certificateExpiry, at) }
 
-// AuthorityExpires: the authority that signed it is valid until then.
+// AuthorityExpires records that the authority that signed it is valid until then.
 func (r *Recorder) AuthorityExpires(at time.Time) { r.setTime(authorityExpiry, at) }
 
-// ConfigurationUpdated: what the configuration file says is in force from now on, or the default if there is no file.
+// ConfigurationUpdated records that what the configuration file says is in force from now on, or the default if there is no file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
 	r.set(configurationValid, 1)
 	r.setTime(configurationSuccess, now)
 }
 
-// ConfigurationFailed: the configuration file was changed to something that cannot be used.
+// ConfigurationFailed records that the configuration file was changed to something that cannot be used.
 func (r *Recorder) ConfigurationFailed() {
 	r.set(configurationValid, 0)
 	r.count(configurationFailures)

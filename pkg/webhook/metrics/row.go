@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // kind is a type of metrics.
 type kind int
@@ -64,6 +68,6 @@ func each(labels [][]string, chosen []string, call func(values ...string)) {
 		return
 	}
 	for _, value := range labels[0] {
-		each(labels[1:], append(chosen[:len(chosen):len(chosen)], value), call)
+		each(labels[1:], append(slices.Clip(chosen), value), call)
 	}
 }

@@ -272,7 +272,7 @@ var rules = []rule{
 // places are those of all rules in the table, by their ids.
 var places = map[ID]int{}
 
-func init() {
+func init() { //nolint:gochecknoinits // the table's functions look here, so that no expression of the table may
 	for place, rule := range rules {
 		places[rule.ID] = place
 	}

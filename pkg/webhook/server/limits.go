@@ -96,7 +96,8 @@ func (a *admitted) enter(ctx context.Context, size int) (leave func(), err error
 	}
 	if !a.inFlight.TryAcquire(1) {
 		endTurn()
-		return nil, refuse(http.StatusServiceUnavailable, Busy, "%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
+		return nil, refuse(http.StatusServiceUnavailable, Busy,
+			"%d reviews are being worked on already, and no more are taken", a.limits.InFlight)
 	}
 	return func() {
 		a.inFlight.Release(1)

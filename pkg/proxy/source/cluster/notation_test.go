@@ -55,9 +55,9 @@ func nodeObject(name string, labels map[string]string) *object {
 	return &object{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
 }
 
-// other puts a version of another node.
-func (w *world) other(name string, labels map[string]string) {
-	w.put(convert.OtherNodes, nodeObject(name, labels))
+// other puts a version of another node, n1.
+func (w *world) other(labels map[string]string) {
+	w.put(convert.OtherNodes, nodeObject("n1", labels))
 }
 
 // list hands over the complete list of the other nodes.

@@ -22,7 +22,7 @@ func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
 		step{"all nodes are listed", func(w *world) { w.list(n1, n2) }, "node/n1{rack=1} node/n2{rack=2} service/web:83"},
 		step{"another Service need not wait", func(w *world) { w.service("shop", 80, rack) }, "service/shop:80"},
 		step{"nor one with another key", func(w *world) { w.service("shop", 81, rack, row) }, "node/n2{rack=2,row=3} service/shop:81"},
-		step{"the nodes are followed", func(w *world) { w.other("n1", map[string]string{rack: "9"}) }, "node/n1{rack=9}"},
+		step{"the nodes are followed", func(w *world) { w.other(map[string]string{rack: "9"}) }, "node/n1{rack=9}"},
 		step{"a version without keys does not wait", func(w *world) { w.service("shop", 82) }, "service/shop:82"},
 		step{"the nodes stay while a Service needs them", func(w *world) { wantDropped(t, w, false) }, ""},
 		step{"the last one that needs them goes", func(w *world) { w.deleteService("web") }, "-service/web"},
@@ -48,12 +48,15 @@ func TestNodesAreDeliveredWhenALabelInUseChanges(t *testing.T) {
 			w.service("b", 80, row)
 			w.list(nodeObject("n1", labels("1", "1")))
 		}, "node/n1{rack=1,row=1} service/a:80 service/b:80"},
-		step{"nothing of it changes", func(w *world) { w.other("n1", labels("1", "1")) }, ""},
-		step{"a label changes", func(w *world) { w.other("n1", labels("2", "1")) }, "node/n1{rack=2,row=1}"},
+		step{"nothing of it changes", func(w *world) { w.other(labels("1", "1")) }, ""},
+		step{"a label changes", func(w *world) { w.other(labels("2", "1")) }, "node/n1{rack=2,row=1}"},
 		step{"a key goes out of use", func(w *world) { w.deleteService("b") }, "-service/b"},
-		step{"its label changes", func(w *world) { w.other("n1", labels("2", "2")) }, ""},
+		step{"its label changes", func(w *world) { w.other(labels("2", "2")) }, ""},
 		step{"it comes into use again", func(w *world) { w.service("b", 81, row) }, "node/n1{rack=2,row=2} service/b:81"},
-		step{"it goes and comes back, and its label is the same", func(w *world) { w.deleteService("b"); w.service("b", 82, row) }, "service/b:82"},
+		step{"it goes and comes back, and its label is the same", func(w *world) {
+			w.deleteService("b")
+			w.service("b", 82, row)
+		}, "service/b:82"},
 		step{"after an outage", func(w *world) { w.list(nodeObject("n2", labels("2", "2"))) }, "-node/n1 node/n2{rack=2,row=2}"},
 		step{"a node goes", func(w *world) { w.remove(convert.OtherNodes, model.ObjectName{Name: "n2"}) }, "-node/n2"},
 	)

@@ -68,7 +68,9 @@ func (c *Cluster) newStream(kind *convert.Kind, resource string, listWatch *cach
 func (s *stream) follow(ctx context.Context) {
 	s.done = ctx.Done()
 	observed := s.cluster.outages.observe(s.resource, s.listWatch, s.isMissing)
-	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{Name: s.resource, TypeDescription: s.resource})
+	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{
+		Name: s.resource, TypeDescription: s.resource,
+	})
 	pauses := refusals.DelayWithReset(clock.RealClock{}, refusalReset)
 	go func() {
 		// Not RunWithContext: it logs each attempt that fails, and the operator is told of each outage once.

@@ -81,7 +81,8 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 		}},
 		{key: convert.ObjectKey{Kind: convert.ServiceCIDRs, Name: model.ObjectName{Name: "kubernetes"}}, value: serviceCIDRs},
 	}}
-	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}), cmp.Comparer(func(a, b *convert.Kind) bool { return a == b })}
+	sameKind := cmp.Comparer(func(a, b *convert.Kind) bool { return a == b })
+	options := cmp.Options{equateValues, cmp.AllowUnexported(contents{}, claim{}), sameKind}
 	if diff := cmp.Diff(want, got, options); diff != "" {
 		t.Errorf("decode() (-want +got):\n%s", diff)
 	}

@@ -60,8 +60,8 @@ type Proxy struct {
 	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
 	taken    Changes
 	triggers triggers
-	// synced: at least once.
-	synced bool
+	// synced: at least once. untouched: the kernel had no table of ours before that.
+	synced, untouched bool
 }
 
 // A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures
@@ -158,6 +158,10 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	if err != nil {
 		return Report{Complete: true}, err
 	}
+	p.untouched = true
+	for _, objects := range found {
+		p.untouched = p.untouched && !objects.Table
+	}
 	names := p.cluster.ServiceNames()
 	unrecalled := p.recall(ctx, found)
 	decided := p.decide(names)
@@ -173,7 +177,10 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	}
 	mirror, plan := ruleset.Resync(config, decided.owned, p.surroundings(), found)
 	if err := p.commit(ctx, plan, true); err != nil {
-		if _, refused := errors.AsType[*servicesRefused](err); !refused && !isShortage(err) {
+		switch _, refused := errors.AsType[*servicesRefused](err); {
+		case refused: // without them the tables may do as they are
+			p.failures = 0
+		case !isShortage(err):
 			p.failures++
 		}
 		return Report{Complete: true}, err

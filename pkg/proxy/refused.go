@@ -71,10 +71,24 @@ func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 		return err
 	}
 	owners, all := plan.Owners(refused.Refusals)
-	if !all || len(owners) > manyRefused && p.failures <= rebuildAfter {
+	if !all || complete && !p.mayBlame(owners) {
 		return err
 	}
 	return &servicesRefused{err, owners}
+}
+
+// mayBlame reports whether Services can be the reason that a complete sync was refused. If the kernel took them before as they are, or
+// nothing is known of them, the reason may be what another process did to the tables: they are made anew first.
+func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
+	if p.failures > rebuildAfter {
+		return true
+	}
+	for name := range owners {
+		if p.refused[name] == nil && !(p.dirty[name] && (p.synced || p.untouched)) {
+			return false
+		}
+	}
+	return len(owners) <= manyRefused
 }
 
 // setAside has the Services that the kernel refused keep the version that it took last or, if that is what it refused,

@@ -459,6 +459,36 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	})
 }
 
+// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: a chain of ours that it made into something else refuses the rules of Services
+// that the kernel took before.
+func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
+	everything := motley(20)
+	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {
+		t.Run(title, func(t *testing.T) {
+			kernel := &pickyKernel{refused: map[thing]bool{}}
+			p := starting(kernel)
+			p.Apply(everything)
+			mustSync(t, p)
+			if restarted {
+				p = starting(kernel)
+				p.Apply(everything)
+			}
+			kernel.refused[thing{family: model.IPv4, name: "lb-2"}] = true
+			p.Distrust()
+			for range 2 {
+				if _, err := p.Sync(t.Context()); err == nil {
+					t.Fatal("a sync succeeds though a chain is in the way")
+				}
+			}
+			clear(kernel.refused) // which goes when the tables are made anew
+			kernel.batches = nil
+			if report := mustSync(t, p); report.RefusedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
+				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RefusedTotal)
+			}
+		})
+	}
+}
+
 // TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses what is new
 // in it.
 func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {

@@ -84,7 +84,8 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 		return true
 	}
 	for name := range owners {
-		if p.refused[name] == nil && !(p.dirty[name] && (p.synced || p.untouched)) {
+		changed := p.dirty[name] && (p.synced || p.untouched)
+		if p.refused[name] == nil && !changed {
 			return false
 		}
 	}

@@ -77,8 +77,9 @@ func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 	return &servicesRefused{err, owners}
 }
 
-// mayBlame reports whether Services can be the reason that a complete sync was refused. If the kernel took them before as they are, or
-// nothing is known of them, the reason may be what another process did to the tables: they are made anew first.
+// mayBlame reports whether Services can be the reason that a complete sync was refused. If the kernel took them before
+// as they are, or nothing is known of them, the reason may be what another process did to the tables: they are made
+// anew first.
 func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 	if p.failures > rebuildAfter {
 		return true

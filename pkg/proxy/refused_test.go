@@ -459,8 +459,8 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	})
 }
 
-// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: a chain of ours that it made into something else refuses the rules of Services
-// that the kernel took before.
+// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: a chain of ours that it made into something else refuses
+// the rules of Services that the kernel took before.
 func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	everything := motley(20)
 	for title, restarted := range map[string]bool{"while the proxy runs": false, "while none runs": true} {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -404,13 +405,13 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	name := model.ObjectName{Namespace: "default", Name: "service-1"}
 	bad := lastSlot(everything, name, 1)
 	running(t, func(t *testing.T, r *run) {
-		tries, others := 0, 0
+		var tries, others atomic.Int64
 		r.refuse(func(batch ruleset.Batch) error {
 			for _, op := range batch.Ops {
 				var refusal error
 				eachThing(op, func(this thing, element *ruleset.Element) {
 					if this == bad && op.Verb == ruleset.Add {
-						tries++
+						tries.Add(1)
 						refusal = &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Op: op, Element: element, Err: syscall.EINVAL}}}
 					}
 				})
@@ -418,18 +419,18 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 					return refusal
 				}
 			}
-			others++
+			others.Add(1)
 			return nil
 		})
 		r.changes <- everything
 		r.later(0)
 		at, pause := time.Duration(0), 100*time.Millisecond
-		for try := 1; try < 14; try++ {
-			if tries != try {
-				t.Fatalf("after %s it was tried %d times, want %d", at, tries, try)
+		for try := int64(1); try < 14; try++ {
+			if n := tries.Load(); n != try {
+				t.Fatalf("after %s it was tried %d times, want %d", at, n, try)
 			}
 			r.later(pause - time.Nanosecond)
-			if tries != try {
+			if tries.Load() != try {
 				t.Fatalf("it was tried before its pause of %s was over", pause)
 			}
 			r.later(time.Nanosecond)
@@ -437,18 +438,19 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		}
 		r.take()
 
-		before := tries
+		before := tries.Load()
 		r.changes <- answers(endpointsOf(name, model.IPv6, 3, 1))
 		r.later(proxy.SyncInterval)
-		if tries != before+1 {
-			t.Errorf("when it changed it was tried %d times, want once", tries-before)
+		if n := tries.Load() - before; n != 1 {
+			t.Errorf("when it changed it was tried %d times, want once", n)
 		}
-		tries, others = 0, 0
+		tries.Store(0)
+		others.Store(0)
 		for i := range 10 {
 			r.changes <- answers(endpointsOf(model.ObjectName{Namespace: "default", Name: "service-2"}, model.IPv4, 1+i%2, 2))
 			r.later(proxy.SyncInterval)
 		}
-		if tries != 0 || others < 10 {
+		if tries, others := tries.Load(), others.Load(); tries != 0 || others < 10 {
 			t.Errorf("while another Service changed 10 times, it was tried %d times, and %d other batches were written", tries, others)
 		}
 		for _, sync := range r.take() {

@@ -88,16 +88,22 @@ func (f File) report(reason error) {
 // look reports whether the file says something else now that can be used. It says why it cannot.
 func (f File) look() (changed bool, err error) {
 	content, err := os.ReadFile(f.Path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return false, nil // it is being replaced
-	case err != nil:
-		return false, fmt.Errorf("read a configuration file: %w", err)
-	case bytes.Equal(content, f.Content):
-		return false, nil
+	for {
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return false, nil // it is being replaced
+		case err != nil:
+			return false, fmt.Errorf("read a configuration file: %w", err)
+		case bytes.Equal(content, f.Content):
+			return false, nil
+		}
+		unusable := f.Check()
+		checked := content
+		// The check reads the file itself. If that changed meanwhile, its answer may be about another text.
+		if content, err = os.ReadFile(f.Path); err == nil && bytes.Equal(content, checked) {
+			return unusable == nil, unusable
+		}
 	}
-	err = f.Check()
-	return err == nil, err
 }
 
 // signals come when something in a directory may have changed.

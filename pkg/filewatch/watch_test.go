@@ -125,6 +125,21 @@ func TestATextThatWasChangedBeforeTheWatchBeganCounts(t *testing.T) {
 	}
 }
 
+// TestATextThatIsTakenBackWhileItIsCheckedIsNoChange: the check reads the file itself, and finds the old text usable.
+func TestATextThatIsTakenBackWhileItIsCheckedIsNoChange(t *testing.T) {
+	file := mount(t)
+	read := readIt(t, file.path())
+	file.write("wrong")
+	check := read.Check
+	read.Check = func() error {
+		file.write("one")
+		return check()
+	}
+	if changed, err := read.look(); changed || err != nil {
+		t.Errorf("changed %v, error %v", changed, err)
+	}
+}
+
 func TestTheSameTextInANewFileIsNoChange(t *testing.T) {
 	file := mount(t)
 	read := readIt(t, file.path())

@@ -1,88 +1,55 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	yamlv2 "go.yaml.in/yaml/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
-
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// singleDocument converts a file to JSON. The YAML library would not even look at what stands behind the first
-// document.
-func singleDocument(text []byte) ([]byte, error) {
-	documents := yamlv2.NewDecoder(bytes.NewReader(text))
-	filled := 0
-	for {
-		var document any
-		err := documents.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-		if document != nil {
-			filled++
-		}
-	}
-	if filled != 1 {
-		return nil, fmt.Errorf("the file holds %d documents, and must hold one", filled)
-	}
-	return yaml.YAMLToJSONStrict(text)
-}
+// wanted is the type of the one document.
+var wanted = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
-// checkType refuses what is no configuration of kube-proxy, and knows what people take for one.
-func checkType(document []byte) error {
-	var is metav1.TypeMeta
-	if err := json.Unmarshal(document, &is); err != nil {
-		return fmt.Errorf("the file does not hold an object: %w", err)
+// singleDocument returns the one document of a file, and refuses what is no configuration of kube-proxy.
+func singleDocument(text []byte) (*manifest.Part, error) {
+	parts := slices.Collect(manifest.Parts(manifest.YAML, text, wanted))
+	if len(parts) != 1 {
+		return nil, fmt.Errorf("the file holds %d documents, and must hold one", len(parts))
 	}
-	switch {
-	case is.Kind == "ConfigMap":
-		return errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it that mounts it")
-	case is.APIVersion != APIVersion || is.Kind != kind:
-		return fmt.Errorf("apiVersion %q and kind %q are not %s and %s", is.APIVersion, is.Kind, APIVersion, kind)
+	part := &parts[0]
+	switch fault := part.Fault; {
+	case fault != nil && fault.Line > 0:
+		return nil, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
+	case part.Type.Kind == "ConfigMap":
+		return nil, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it that mounts it")
+	case part.Type != wanted:
+		return nil, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
+	case fault != nil:
+		return nil, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
 	}
-	return nil
-}
-
-// strictError is what sigs.k8s.io/json returns for a field that is unknown or set twice.
-type strictError interface {
-	error
-	FieldPath() string
+	return part, nil
 }
 
 // decode reads a document, and returns a note for each field that an older kube-proxy had. Everything else that is
 // unknown, set twice or of the wrong type is an error.
-func decode(document []byte, into *Configuration) (outdated []string, err error) {
-	strict, err := kjson.UnmarshalStrict(document, into)
-	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("%s: must be %s, not %s", mistyped.Field, mistyped.Type, mistyped.Value)
-	}
-	errs := []error{err}
-	for _, one := range strict {
-		wrong, ok := errors.AsType[strictError](one)
-		if !ok {
-			errs = append(errs, one)
-			continue
-		}
-		path := wrong.FieldPath()
+func decode(document *manifest.Part, into *Configuration) (outdated []string, err error) {
+	var errs []error
+	for _, fault := range document.Decode(into) {
+		path, text := fault.Field, fault.Reason
 		if why, ok := former[path]; ok {
 			outdated = append(outdated, path+": "+why)
 			continue
 		}
-		reason, _, _ := strings.Cut(wrong.Error(), ` "`)
-		errs = append(errs, fmt.Errorf("%s: %s%s", path, reason, suggestion(path)))
+		if path != "" {
+			text = path + ": " + text
+		}
+		if fault.Reason == manifest.UnknownField {
+			text += suggestion(path)
+		}
+		errs = append(errs, errors.New(text))
 	}
 	return outdated, errors.Join(errs...)
 }
@@ -90,9 +57,6 @@ func decode(document []byte, into *Configuration) (outdated []string, err error)
 // suggestion names the field that was probably meant: the same name in another place, or one that differs by a slip.
 func suggestion(path string) string {
 	known := paths(true)
-	if slices.Contains(known, path) {
-		return "" // it is set twice, and right
-	}
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },
 		func(other string) bool { return policy.IsSlip(path, other) },

@@ -55,9 +55,6 @@ func parse(text []byte) (*Configuration, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkType(document); err != nil {
-		return nil, nil, err
-	}
 	var c Configuration
 	outdated, err := decode(document, &c)
 	if err != nil {

@@ -148,9 +148,8 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 	}{
 		"nothing":       {"# nothing\n", "the file holds 0 documents, and must hold one"},
 		"two documents": {header + "---\n" + header, "the file holds 2 documents, and must hold one"},
-		"a list": {
-			"[]", "the file does not hold an object: json: cannot unmarshal array into Go value of type v1.TypeMeta",
-		},
+		"a list":        {"[]", `apiVersion "" and kind "" are not ` + APIVersion + " and " + kind},
+		"not YAML":      {header + "mode: [\n", "line 4: did not find expected node content"},
 		"an unknown version": {
 			"apiVersion: v1\nkind: Pod\n", `apiVersion "v1" and kind "Pod" are not ` + APIVersion + " and " + kind,
 		},
@@ -168,10 +167,10 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		"the wrong section":  {header + "tcpBeLiberal: true\n", "tcpBeLiberal: unknown field; did you mean conntrack.tcpBeLiberal?"},
 		"nothing near":       {header + "frobnicate: true\n", "frobnicate: unknown field"},
 		"a field twice": {
-			header + "mode: ipvs\nmode: nftables\n", `yaml: unmarshal errors:|  line 4: key "mode" already set in map`,
+			header + "iptables: {masqueradeBit: 1, masqueradeBit: 2}\n", "iptables.masqueradeBit: duplicate field",
 		},
 		"a field twice, as JSON": {
-			`{"kind": "KubeProxyConfiguration", "kind": "x"}`, `yaml: unmarshal errors:|  line 1: key "kind" already set in map`,
+			`{"apiVersion": "` + APIVersion + `", "kind": "` + kind + `", "mode": "ipvs", "mode": "x"}`, "mode: duplicate field",
 		},
 		"a text for a number": {header + "oomScoreAdj: low\n", "oomScoreAdj: must be int32, not string"},
 		"no duration":         {header + "configSyncPeriod: soon\n", `time: invalid duration "soon"`},

@@ -46,6 +46,7 @@ type table struct {
 type filledSet struct {
 	Set
 	elements map[Tuple]Element
+	shared   bool // with the tables as they were before the batch
 }
 
 // Apply does what a batch says, whole or not at all. The error is a *RefusedError with the first operation that cannot
@@ -88,12 +89,13 @@ func (t *Tables) Elements(family model.Family, set Set) ([]Element, error) {
 	return filled.sorted(), nil
 }
 
+// clone returns the tables for a batch to change. Elements are shared until the batch changes their set.
 func (t *Tables) clone() *Tables {
 	next := &Tables{tables: map[model.Family]*table{}}
 	for family, original := range t.tables {
 		copied := &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
 		for name, set := range original.sets {
-			copied.sets[name] = &filledSet{Set: set.Set, elements: maps.Clone(set.elements)}
+			copied.sets[name] = &filledSet{Set: set.Set, elements: set.elements, shared: true}
 		}
 		for name, chain := range original.chains {
 			copiedChain := *chain
@@ -103,6 +105,13 @@ func (t *Tables) clone() *Tables {
 		next.tables[family] = copied
 	}
 	return next
+}
+
+// own makes the elements of the set its own.
+func (s *filledSet) own() {
+	if s.shared {
+		s.elements, s.shared = maps.Clone(s.elements), false
+	}
 }
 
 // apply returns the element at fault with the error, if it is about one.
@@ -151,7 +160,7 @@ func (t *Tables) applySet(op Op, set Set) error {
 	case !exists:
 		return fmt.Errorf("set %s: %w", set.Name, ErrNotExist)
 	case op.Verb == Flush:
-		clear(filled.elements)
+		filled.elements, filled.shared = map[Tuple]Element{}, false
 	case table.usesSet(set.Name):
 		return fmt.Errorf("delete set %s: %w", set.Name, ErrBusy)
 	default:
@@ -211,6 +220,7 @@ func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, 
 	if err != nil {
 		return nil, err
 	}
+	filled.own()
 	for element := range object.Elements {
 		existing, exists := filled.elements[element.Key]
 		switch {

@@ -34,6 +34,9 @@ func (t *table) usesSet(name string) bool {
 // usesChain reports whether a rule or an element leads to the chain.
 func (t *table) usesChain(name string) bool {
 	for _, filled := range t.sets {
+		if !filled.IsMap() || filled.Value[0] != TypeVerdict {
+			continue
+		}
 		for _, element := range filled.elements {
 			if element.Verdict.target() == name {
 				return true

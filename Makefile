@@ -22,9 +22,11 @@ build: ## Build bin/proxy and bin/webhook
 	$(BUILD) -o bin/proxy ./cmd/proxy
 	$(BUILD) -o bin/webhook ./cmd/webhook
 
-# What tests run. They compile nothing themselves.
+# What tests run. They compile nothing themselves. To link promtool takes 1.8 GB.
 programs: build
 	$(BUILD) -o bin/lab ./e2e/lab
+	$(BUILD) -o bin/pause ./e2e/lab/image/pause
+	go build -modfile=.lint/go.mod -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
 
 # The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
 WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo

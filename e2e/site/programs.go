@@ -54,6 +54,7 @@ var builtFrom = map[string][]string{
 	"proxy":   {"cmd/proxy", "pkg"},
 	"webhook": {"cmd/webhook", "pkg"},
 	"lab":     {"e2e/lab", "e2e/fabric"},
+	"pause":   {"e2e/lab/image/pause"},
 }
 
 type source struct {

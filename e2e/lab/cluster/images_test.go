@@ -18,21 +18,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // root is the repository's top folder, seen from this package.
 const root = "../../.."
 
-// anyProgram builds a static program, which stands for one of ours with that name. It is none of them, for those take
-// long.
+// anyProgram returns a small static program that stands for one of ours with that name.
 func anyProgram(t *testing.T, name string) string {
 	t.Helper()
+	text, err := os.ReadFile(site.Program(t, "pause"))
+	must.Succeed(t, err)
 	path := filepath.Join(t.TempDir(), name)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../image/pause")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, output)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o700))
 	return path
 }
 

@@ -16,25 +16,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
-
-// program builds a static program that is called proxy.
-func program(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "proxy")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, "./pause")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", build, err, output)
-	}
-	return path
-}
 
 // written writes an image of a program and reads it back.
 func written(t *testing.T, user string) v1.Image {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "images.tar")
-	if err := image.Write(file, image.Image{Name: "vicinity-proxy:lab", Program: program(t), User: user}); err != nil {
+	if err := image.Write(file, image.Image{Name: "vicinity-proxy:lab", Program: site.Program(t, "pause"), User: user}); err != nil {
 		t.Fatal(err)
 	}
 	tag, err := name.NewTag("vicinity-proxy:lab")
@@ -66,7 +55,7 @@ func TestAnImageIsOneProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header.Name != "proxy" || header.Mode != 0o755 || header.Uid != 0 {
+	if header.Name != "pause" || header.Mode != 0o755 || header.Uid != 0 {
 		t.Errorf("the layer holds %+v", header)
 	}
 	if _, err := archive.Next(); !errors.Is(err, io.EOF) {
@@ -96,7 +85,7 @@ func TestAnImageStartsItsProgramAsItsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"/proxy"}, config.Config.Entrypoint); diff != "" {
+	if diff := cmp.Diff([]string{"/pause"}, config.Config.Entrypoint); diff != "" {
 		t.Errorf("entry point (-want +got):\n%s", diff)
 	}
 	if config.Config.User != "65535:65535" || config.OS != "linux" {

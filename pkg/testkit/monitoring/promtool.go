@@ -23,12 +23,11 @@ func read(t *testing.T, file string) string {
 	return string(text)
 }
 
-// promtool runs Prometheus' own tool, which Go builds first if need be: some minutes on a machine that has never done
-// it.
+// promtool runs Prometheus' own tool, as `make programs` builds it.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	arguments := append([]string{"tool", "-modfile=" + filepath.Join(root, ".lint", "go.mod"), "promtool"}, args...)
-	if output, err := exec.CommandContext(t.Context(), "go", arguments...).CombinedOutput(); err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, output)
+	program := filepath.Join(root, "bin", "promtool")
+	if output, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Errorf("promtool %s: %v (make programs builds it)\n%s", strings.Join(args, " "), err, output)
 	}
 }

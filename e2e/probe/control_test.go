@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -92,19 +94,15 @@ func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
 
 func TestDiallingTellsARefusalFromSilence(t *testing.T) {
 	c := newTestControl(t)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
+	closed := freeAddress(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody says anything
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
 	for _, test := range []struct{ network, address, timeout, want string }{
-		{"tcp", closed.Addr().String(), "1m", "connection refused"},
-		{"udp", closed.Addr().String(), "1m", "connection refused"},
+		{"tcp", closed, "1m", "connection refused"},
+		{"udp", closed, "1m", "connection refused"},
 		{"tcp", silent.Addr().String(), "50ms", "timeout"},
 	} {
 		query := url.Values{"network": {test.network}, "address": {test.address}, "count": {"3"}, "timeout": {test.timeout}}
@@ -124,23 +122,12 @@ func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		query := url.Values{
-			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"}, "source_port": {freePort(t)},
+			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"}, "source_port": {strconv.Itoa(int(netip.MustParseAddrPort(freeAddress(t)).Port()))},
 		}
 		if got := c.dial(query); got.Answers["web-1"] != 3 {
 			t.Errorf("%s: %+v", network, got)
 		}
 	}
-}
-
-// freePort finds a port that nobody has.
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
 func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
@@ -238,4 +225,14 @@ func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 			t.Errorf("%s afterwards: status %d", method, status)
 		}
 	}
+}
+
+// freeAddress is one on which nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := process.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }

@@ -16,9 +16,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
@@ -121,6 +123,7 @@ func (s *Site) start(ctx context.Context) (err error) {
 	if s.Admin, err = kubernetes.NewForConfig(admin); err != nil {
 		return err
 	}
+	log.SetLogger(logr.Discard()) // else it prints where it was first used
 	s.objects, err = client.New(admin, client.Options{})
 	return err
 }

@@ -3,7 +3,6 @@ package webhook_test
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,11 +122,10 @@ func (s *webhook) await(t testing.TB, what string, condition func() error) {
 	})
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one on which nobody listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress()
 	must.Succeed(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
+	return address
 }

@@ -32,7 +32,7 @@ func (f *stateFlags) connection() kube.Connection {
 }
 
 // connect returns the cluster. Nothing is asked yet.
-func (f *stateFlags) connect(log *slog.Logger) (*cluster.Cluster, error) {
+func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, error) {
 	config, err := f.connection().Config()
 	if err != nil {
 		return nil, err

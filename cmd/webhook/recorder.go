@@ -17,8 +17,8 @@ func newRecorder() (*metrics.Recorder, error) {
 	for _, rule := range rules.Rules() {
 		words.Rules = append(words.Rules, string(rule.ID))
 	}
-	for _, source := range rules.Sources() {
-		words.Sources = append(words.Sources, string(source))
+	for _, origin := range rules.Origins() {
+		words.Sources = append(words.Sources, string(origin))
 	}
 	for _, setting := range rules.DefaultSettings() {
 		words.Settings = append(words.Settings, string(setting))

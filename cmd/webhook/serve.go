@@ -35,7 +35,7 @@ type webhook struct {
 	recorder    *metrics.Recorder
 	settings    *settings
 	certificate certs.Source
-	cluster     *cluster.Cluster
+	cluster     *cluster.Follower
 	manager     manager.Manager
 	https       *server.Server
 	unready     atomic.Pointer[string] // why, when somebody last asked; empty if it was ready
@@ -157,8 +157,8 @@ func (s *webhook) listen(ctx context.Context) (*server.Server, error) {
 func (s *webhook) register() error {
 	knowledge := server.Knowledge{
 		Settings: s.settings.current,
-		Cluster: func() rules.Cluster {
-			return rules.Cluster{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
+		Facts: func() rules.Facts {
+			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
 		},
 		Namespace: s.cluster.Namespace,
 	}

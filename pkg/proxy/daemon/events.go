@@ -19,7 +19,7 @@ type eventReporter struct {
 	node     string
 	version  string // of this program
 	recorder *events.Recorder
-	cluster  *cluster.Cluster
+	cluster  *cluster.Watcher
 }
 
 func (r *eventReporter) run(ctx context.Context) error {

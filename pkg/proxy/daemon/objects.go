@@ -28,7 +28,7 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 }
 
 // connect returns the cluster, and a recorder of Events for it. Nothing is asked yet.
-func (o *Options) connect(options cluster.Options) (*cluster.Cluster, *events.Recorder, error) {
+func (o *Options) connect(options cluster.Options) (*cluster.Watcher, *events.Recorder, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)

@@ -78,7 +78,7 @@ type Namespace struct {
 type Default struct {
 	Setting rules.Setting `json:"setting,omitempty"`
 	Value   string        `json:"value,omitempty"`
-	Source  rules.Source  `json:"source"`
+	Source  rules.Origin  `json:"source"`
 	// Reason is a part of the reason why nothing is given.
 	Reason string `json:"reason,omitempty"`
 }
@@ -145,17 +145,17 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 }
 
 // Cluster is what a case knows of the cluster.
-func (c Case) Cluster() rules.Cluster {
-	cluster := rules.Cluster{Kubernetes: version.MajorMinor(1, 36)}
+func (c Case) Facts() rules.Facts {
+	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36)}
 	if c.Nodes == nil {
-		return cluster
+		return facts
 	}
 	nodes := rules.NewNodeLabels()
 	for i, labels := range c.Nodes {
 		nodes.Put("node-"+string(rune('a'+i)), labels)
 	}
-	cluster.Nodes = nodes
-	return cluster
+	facts.Nodes = nodes
+	return facts
 }
 
 // Admission is the settings of the webhook.

@@ -47,13 +47,13 @@ type summary struct {
 // Judge judges all objects that were read.
 func (c *Files) Judge(settings *rules.Settings) Report {
 	report := Report{Findings: c.findings, Summary: summary{PassedOver: c.passedOver, Errors: len(c.findings)}}
-	cluster := rules.Cluster{Nodes: c.nodes}
+	facts := rules.Facts{Nodes: c.nodes}
 	for i := range c.objects {
 		if c.isExempt(&c.objects[i]) {
 			report.Summary.PassedOver++
 			continue
 		}
-		report.add(&c.objects[i], c.objects[i].judge(cluster, settings))
+		report.add(&c.objects[i], c.objects[i].judge(facts, settings))
 	}
 	report.sort(c.files)
 	return report
@@ -69,11 +69,11 @@ func (c *Files) isExempt(o *object) bool {
 }
 
 // judge judges the object as one that is new.
-func (o *object) judge(cluster rules.Cluster, settings *rules.Settings) rules.Judgement {
+func (o *object) judge(facts rules.Facts, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	return rules.ReviewService(nil, o.service, cluster, settings)
+	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
 // add takes in what was judged of an object.

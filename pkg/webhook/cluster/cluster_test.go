@@ -24,7 +24,7 @@ import (
 
 // told is a cluster whose informers a test speaks for.
 type told struct {
-	*Cluster
+	*Follower
 	namespaces, nodes *controllertest.FakeInformer
 }
 
@@ -106,7 +106,7 @@ func TestNamespacesAloneAreNotEverything(t *testing.T) {
 
 func TestANamespaceOfAnIncompleteListIsKnown(t *testing.T) {
 	c := newTold(t)
-	c.Cluster.namespaces.patience = time.Hour // nobody waits before the list is complete
+	c.Follower.namespaces.patience = time.Hour // nobody waits before the list is complete
 	c.namespaces.Add(object("Namespace", "shop"))
 	if !c.Namespace("shop").Known || c.Namespace("other").Known {
 		t.Errorf("shop %v, other %v", c.Namespace("shop"), c.Namespace("other"))
@@ -136,7 +136,7 @@ func TestANamespaceIsKnownFromItsCreationToItsDeletion(t *testing.T) {
 
 func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 	c := listed(t)
-	c.Cluster.namespaces.patience = time.Minute
+	c.Follower.namespaces.patience = time.Minute
 	go func() {
 		c.namespaces.Add(object("Namespace", "other"))
 		c.namespaces.Add(object("Namespace", "shop"))
@@ -148,7 +148,7 @@ func TestANamespaceThatWasMadeAMomentAgoIsWaitedFor(t *testing.T) {
 
 func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 	c := listed(t)
-	c.Cluster.namespaces.patience = 20 * time.Millisecond
+	c.Follower.namespaces.patience = 20 * time.Millisecond
 	start := time.Now()
 	if got := c.Namespace("shop"); got.Known {
 		t.Errorf("it is known: %v", got)
@@ -160,8 +160,8 @@ func TestANamespaceThatDoesNotComeIsNotWaitedForLong(t *testing.T) {
 
 func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	c := listed(t)
-	c.Cluster.namespaces.patience = time.Hour
-	waiting, answers := c.Cluster.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
+	c.Follower.namespaces.patience = time.Hour
+	waiting, answers := c.Follower.namespaces.waiting, make(chan rules.NamespaceDefaults, maxWaiting)
 	for range maxWaiting {
 		go func() { answers <- c.Namespace("shop") }()
 	}
@@ -216,7 +216,7 @@ func TestAChangeThatIsNoneOfLabelsMakesNothingNew(t *testing.T) {
 	if c.Nodes() != counted {
 		t.Error("the labels were counted anew")
 	}
-	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Cluster.nodes.put(heartbeat) }); allocations > 0 {
+	if allocations := testing.AllocsPerRun(100, func() { c.Nodes(); c.Follower.nodes.put(heartbeat) }); allocations > 0 {
 		t.Errorf("%v allocations for a heartbeat and a look", allocations)
 	}
 }

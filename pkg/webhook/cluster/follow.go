@@ -13,9 +13,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Cluster is what is known of a cluster's Namespaces and Nodes, and its version. Its methods may be called at the same
-// time from several goroutines.
-type Cluster struct {
+// Cluster is the former name of Follower. Only e2e/metadata still uses it.
+type Cluster = Follower
+
+// Follower knows a cluster's Namespaces and Nodes, and its version, and keeps them up to date. Its methods may be called
+// from several goroutines at the same time.
+type Follower struct {
 	namespaces namespaces
 	nodes      nodes
 	version    atomic.Pointer[version.Version]
@@ -23,16 +26,16 @@ type Cluster struct {
 
 // Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made
 // with ByObject. It does not wait for anything.
-func Follow(ctx context.Context, informers cache.Informers) (*Cluster, error) {
-	c := &Cluster{namespaces: newNamespaces(), nodes: newNodes()}
+func Follow(ctx context.Context, informers cache.Informers) (*Follower, error) {
+	f := &Follower{namespaces: newNamespaces(), nodes: newNodes()}
 	var err error
-	if c.namespaces.listed, err = follow(ctx, informers, "Namespace", c.namespaces.put, c.namespaces.gone); err != nil {
+	if f.namespaces.listed, err = follow(ctx, informers, "Namespace", f.namespaces.put, f.namespaces.gone); err != nil {
 		return nil, err
 	}
-	if c.nodes.listed, err = follow(ctx, informers, "Node", c.nodes.put, c.nodes.gone); err != nil {
+	if f.nodes.listed, err = follow(ctx, informers, "Node", f.nodes.put, f.nodes.gone); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return f, nil
 }
 
 // follow hands over the objects of a kind one by one. The result tells whether all of them have been handed over that
@@ -75,12 +78,12 @@ func ifMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 
 // HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force
 // while the API server is not heard.
-func (c *Cluster) HasSynced() bool { return c.namespaces.listed() && c.nodes.listed() }
+func (f *Follower) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
 
 // Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a
 // little, unless many wait already.
-func (c *Cluster) Namespace(name string) rules.NamespaceDefaults { return c.namespaces.find(name) }
+func (f *Follower) Namespace(name string) rules.NamespaceDefaults { return f.namespaces.find(name) }
 
 // Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to
 // read, and never changes.
-func (c *Cluster) Nodes() *rules.NodeLabels { return c.nodes.snapshot() }
+func (f *Follower) Nodes() *rules.NodeLabels { return f.nodes.snapshot() }

@@ -22,7 +22,7 @@ const (
 
 // FollowVersion asks an API server for its version now and then, until the context ends. What was known stays known
 // while it does not answer.
-func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
+func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *slog.Logger) error {
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
@@ -33,13 +33,13 @@ func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *s
 		switch {
 		case err == nil:
 			told = ""
-			c.version.Store(found)
+			f.version.Store(found)
 		case err.Error() != told && ctx.Err() == nil: // once, and not with every question
 			told = err.Error()
-			c.warn(log, err)
+			f.warn(log, err)
 		}
 		interval := versionInterval
-		if c.Version() == nil {
+		if f.Version() == nil {
 			interval = firstInterval
 		}
 		select {
@@ -50,8 +50,8 @@ func (c *Cluster) FollowVersion(ctx context.Context, config *rest.Config, log *s
 	}
 }
 
-func (c *Cluster) warn(log *slog.Logger, err error) {
-	if known := c.Version(); known != nil {
+func (f *Follower) warn(log *slog.Logger, err error) {
+	if known := f.Version(); known != nil {
 		log.Warn("the version of Kubernetes cannot be asked for; it is taken to be what it was", "known", known.String(), "error", err)
 		return
 	}
@@ -86,4 +86,4 @@ func behavesAs(answer apiversion.Info) (*version.Version, error) {
 }
 
 // Version returns the version as which the API server behaves; nil as long as it is not known.
-func (c *Cluster) Version() *version.Version { return c.version.Load() }
+func (f *Follower) Version() *version.Version { return f.version.Load() }

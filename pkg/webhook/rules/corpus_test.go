@@ -35,9 +35,9 @@ func TestDefaultsAreWhatTheCasesSay(t *testing.T) {
 		count++
 		t.Run(c.Name, func(t *testing.T) {
 			service := rulecases.Service(t, c.Object)
-			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Cluster(), c.Settings.Admission(), c.Old != nil)
-			if got.Source != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
-				t.Errorf("source %s, reason %q; want %s, %q", got.Source, got.Reason, c.Default.Source, c.Default.Reason)
+			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Facts(), c.Settings.Admission(), c.Old != nil)
+			if got.Origin != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
+				t.Errorf("origin %s, reason %q; want %s, %q", got.Origin, got.Reason, c.Default.Source, c.Default.Reason)
 			}
 			var want *rules.Default
 			if c.Default.Setting != "" {
@@ -143,7 +143,7 @@ func judge(t *testing.T, c rulecases.Case) rules.Judgement {
 		return rules.ReviewNamespace(before, now, c.Settings.Admission())
 	}
 	before, now := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
-	return rules.ReviewService(before, now, c.Cluster(), c.Settings.Admission())
+	return rules.ReviewService(before, now, c.Facts(), c.Settings.Admission())
 }
 
 func wantOf(judgement rules.Judgement) []rulecases.Want {

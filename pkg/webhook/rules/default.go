@@ -16,25 +16,25 @@ const (
 	TopologyKeys        Setting = "topology-keys"        // annotation vicinity.dev/topology-keys
 )
 
-// Source is what decided about a Service's default.
-type Source string
+// Origin is what decided about a Service's default.
+type Origin string
 
-// The sources, the most specific first. The first one that says anything decides, also if it says "none".
+// The origins, the most specific first. The first one that says anything decides, also if it says "none".
 const (
-	FromService   Source = "service"   // the Service says something itself
-	FromOptOut    Source = "opt-out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
-	FromNamespace Source = "namespace" // an annotation of the Namespace
-	FromCluster   Source = "cluster"   // Settings.Default
-	FromNobody    Source = "none"
+	FromService   Origin = "service"   // the Service says something itself
+	FromOptOut    Origin = "opt-out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
+	FromNamespace Origin = "namespace" // an annotation of the Namespace
+	FromCluster   Origin = "cluster"   // Settings.Default
+	FromNone      Origin = "none"
 )
 
 // DefaultDecision is what a Service is given, and why.
 type DefaultDecision struct {
 	// Add is what the Service is given; nil for nothing.
 	Add *Default
-	// Source is who decided, also if it decided that nothing is added.
-	Source Source
-	// Reason is why nothing is added although a source has a default, or which Service setting stands in the way; a few
+	// Origin is who decided, also if it decided that nothing is added.
+	Origin Origin
+	// Reason is why nothing is added although an origin has a default, or which Service setting stands in the way; a few
 	// words, such as "headless Services have no proxy". Empty if Add is set.
 	Reason string
 }
@@ -47,9 +47,9 @@ type NamespaceDefaults struct {
 	Annotations map[string]string
 }
 
-// Sources are all there are, for whoever counts them from the start.
-func Sources() []Source {
-	return []Source{FromService, FromOptOut, FromNamespace, FromCluster, FromNobody}
+// Origins returns every origin, so that metrics can count them from the start.
+func Origins() []Origin {
+	return []Origin{FromService, FromOptOut, FromNamespace, FromCluster, FromNone}
 }
 
 // DefaultSettings are all there are.

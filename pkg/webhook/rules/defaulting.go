@@ -18,36 +18,36 @@ import (
 // What they choose is then held against the Service (see standsInTheWay). isUpdate tells an update from a create.
 // Deciding again about a Service that was given its default adds nothing.
 func DecideDefault(
-	service *Service, namespace NamespaceDefaults, cluster Cluster, settings *Settings, isUpdate bool,
+	service *Service, namespace NamespaceDefaults, facts Facts, settings *Settings, isUpdate bool,
 ) DefaultDecision {
 	if settings == nil {
 		settings = &Settings{}
 	}
 	if service.Metadata.DeletionTimestamp != "" {
-		return DefaultDecision{Source: FromService, Reason: "it is being deleted"}
+		return DefaultDecision{Origin: FromService, Reason: "it is being deleted"}
 	}
 	if reason := explicitSetting(service); reason != "" {
-		return DefaultDecision{Source: FromService, Reason: reason}
+		return DefaultDecision{Origin: FromService, Reason: reason}
 	}
 	if reason := optedOut(service, namespace); reason != "" {
-		return DefaultDecision{Source: FromOptOut, Reason: reason}
+		return DefaultDecision{Origin: FromOptOut, Reason: reason}
 	}
 	if slices.Contains(settings.ExcludedNamespaces, service.Metadata.Namespace) {
-		return DefaultDecision{Source: FromCluster, Reason: "the configuration excludes this Namespace"}
+		return DefaultDecision{Origin: FromCluster, Reason: "the configuration excludes this Namespace"}
 	}
 	if !namespace.Known {
-		return DefaultDecision{Source: FromNobody, Reason: "the Namespace is not known yet"}
+		return DefaultDecision{Origin: FromNone, Reason: "the Namespace is not known yet"}
 	}
 	candidate := candidateOf(namespace, settings)
 	if candidate.Add == nil {
 		return candidate
 	}
-	situation := situation{service: service, cluster: cluster, settings: settings, isUpdate: isUpdate, setting: *candidate.Add}
+	situation := situation{service: service, facts: facts, settings: settings, isUpdate: isUpdate, setting: *candidate.Add}
 	if reason := situation.standsInTheWay(); reason != "" {
-		return DefaultDecision{Source: candidate.Source, Reason: reason}
+		return DefaultDecision{Origin: candidate.Origin, Reason: reason}
 	}
 	if rule := situation.deniedBy(); rule != "" {
-		return DefaultDecision{Source: candidate.Source, Reason: string(rule) + " would deny the Service with it"}
+		return DefaultDecision{Origin: candidate.Origin, Reason: string(rule) + " would deny the Service with it"}
 	}
 	return candidate
 }
@@ -90,11 +90,11 @@ func candidateOf(namespace NamespaceDefaults, settings *Settings) DefaultDecisio
 	case saysAnything:
 		return chosen
 	case settings.Default == nil:
-		return DefaultDecision{Source: FromNobody}
+		return DefaultDecision{Origin: FromNone}
 	}
 	if err := settings.Default.Check(); err != nil {
-		return DefaultDecision{Source: FromCluster, Reason: fmt.Sprintf("the configuration's default cannot be used: %s", err)}
+		return DefaultDecision{Origin: FromCluster, Reason: fmt.Sprintf("the configuration's default cannot be used: %s", err)}
 	}
 	add := *settings.Default
-	return DefaultDecision{Add: &add, Source: FromCluster}
+	return DefaultDecision{Add: &add, Origin: FromCluster}
 }

@@ -19,7 +19,7 @@ func (n NamespaceDefaults) choose() (chosen DefaultDecision, saysAnything bool) 
 	}
 	if len(present) > 1 {
 		return DefaultDecision{
-			Source: FromNamespace, Reason: "the Namespace has more than one default: " + strings.Join(present, ", "),
+			Origin: FromNamespace, Reason: "the Namespace has more than one default: " + strings.Join(present, ", "),
 		}, true
 	}
 	return chosen, len(present) == 1
@@ -42,11 +42,11 @@ var namespaceAnnotations = []namespaceAnnotation{
 // the key of a label: a Namespace that means no default must not get one that no Node answers.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
-		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}
+		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}
 	}
 	add := Default{Setting: a.setting, Value: value}
 	if err := add.Check(); err != nil {
-		return DefaultDecision{Source: FromNamespace, Reason: fmt.Sprintf("the Namespace's %s cannot be used: %s", a.key, err)}
+		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace's %s cannot be used: %s", a.key, err)}
 	}
-	return DefaultDecision{Add: &add, Source: FromNamespace}
+	return DefaultDecision{Add: &add, Origin: FromNamespace}
 }

@@ -100,7 +100,7 @@ func patched(t *testing.T, object []byte, operations []PatchOperation) []byte {
 type world struct {
 	object    map[string]any
 	namespace NamespaceDefaults
-	cluster   Cluster
+	facts     Facts
 	settings  *Settings
 	isUpdate  bool
 }
@@ -119,7 +119,7 @@ func randomWorld(random *rand.Rand) world {
 	return world{
 		object:    randomObject(random),
 		namespace: randomNamespace(random),
-		cluster:   one(random, Cluster{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
+		facts:     one(random, Facts{}, inZones("a"), inZones("a", "b"), inZones("a", "b", "c")),
 		settings:  randomSettings(random),
 		isUpdate:  random.IntN(4) == 0,
 	}
@@ -213,21 +213,21 @@ func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		service := decoded(t, before)
-		decision := DecideDefault(service, w.namespace, w.cluster, w.settings, w.isUpdate)
-		if (decision.Add != nil) == (decision.Reason != "") && decision.Source != FromNobody {
+		decision := DecideDefault(service, w.namespace, w.facts, w.settings, w.isUpdate)
+		if (decision.Add != nil) == (decision.Reason != "") && decision.Origin != FromNone {
 			t.Fatalf("round %d: added %v, and the reason is %q", round, decision.Add, decision.Reason)
 		}
 		if decision.Add == nil {
-			given["nothing, "+string(decision.Source)]++
+			given["nothing, "+string(decision.Origin)]++
 			continue
 		}
-		given[string(decision.Add.Setting)+", "+string(decision.Source)]++
+		given[string(decision.Add.Setting)+", "+string(decision.Origin)]++
 		after := patched(t, before, decision.Add.Patch(service))
 		if faults := w.faultsOf(t, before, after, decision); len(faults) > 0 {
 			t.Fatalf("round %d: %s\nbefore %s\nafter  %s", round, strings.Join(faults, "; "), before, after)
 		}
 	}
-	const ways = 5 + 2*3 // nothing from each source; each setting from a Namespace and the cluster
+	const ways = 5 + 2*3 // nothing from each origin; each setting from a Namespace and the cluster
 	if len(given) != ways {
 		t.Errorf("the random requests were too much alike: %v", given)
 	}
@@ -237,7 +237,7 @@ func TestDefaultsKeepTheirLawsWhateverTheServiceIs(t *testing.T) {
 func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDecision) (faults []string) {
 	t.Helper()
 	was, is := decoded(t, before), decoded(t, after)
-	if again := DecideDefault(is, w.namespace, w.cluster, w.settings, w.isUpdate); again.Add != nil {
+	if again := DecideDefault(is, w.namespace, w.facts, w.settings, w.isUpdate); again.Add != nil {
 		faults = append(faults, fmt.Sprintf("a second run adds %v", *again.Add))
 	}
 	if explicit := explicitSetting(was); explicit != "" {
@@ -250,8 +250,8 @@ func (w world) faultsOf(t *testing.T, before, after []byte, decision DefaultDeci
 	if hints, hasHints := is.Metadata.Annotations[policy.TopologyAwareHintsAnnotation]; hasMode && hasHints && mode != hints {
 		faults = append(faults, "the API server refuses the Service: two modes")
 	}
-	denied := ReviewService(nil, was, w.cluster, w.settings).Denied
-	for _, violation := range ReviewService(nil, is, w.cluster, w.settings).Denied {
+	denied := ReviewService(nil, was, w.facts, w.settings).Denied
+	for _, violation := range ReviewService(nil, is, w.facts, w.settings).Denied {
 		if !contains(denied, violation) {
 			faults = append(faults, fmt.Sprintf("%v is denied because of the default %v", violation.Error, *decision.Add))
 		}

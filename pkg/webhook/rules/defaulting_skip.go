@@ -20,7 +20,7 @@ const (
 // situation is a Service that a default has been chosen for, and all that may stand in the way.
 type situation struct {
 	service  *Service
-	cluster  Cluster
+	facts    Facts
 	settings *Settings
 	isUpdate bool
 	setting  Default
@@ -105,32 +105,32 @@ var knowsDistributions = version.MajorMinor(1, 34)
 
 // lacksVersion and isTooEarly: a default must never be why a Service is refused.
 func (s situation) lacksVersion() bool {
-	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes == nil
+	return s.setting.Setting == TrafficDistribution && s.facts.Kubernetes == nil
 }
 
 func (s situation) isTooEarly() bool {
-	return s.setting.Setting == TrafficDistribution && s.cluster.Kubernetes != nil && s.cluster.Kubernetes.LessThan(knowsDistributions)
+	return s.setting.Setting == TrafficDistribution && s.facts.Kubernetes != nil && s.facts.Kubernetes.LessThan(knowsDistributions)
 }
 
 // lacksNodes and lacksZones guard settings about zones alone. With a single zone, topology-mode=Auto makes the
 // EndpointSlice controller write an Event for each of these Services again and again, and neither setting does
 // anything; the others do neither.
-func (s situation) lacksNodes() bool { return s.setting.isAboutZones() && s.cluster.Nodes == nil }
+func (s situation) lacksNodes() bool { return s.setting.isAboutZones() && s.facts.Nodes == nil }
 
 func (s situation) lacksZones() bool {
 	const enough = 2
-	return s.setting.isAboutZones() && s.cluster.Nodes != nil && s.cluster.Nodes.Zones() < enough
+	return s.setting.isAboutZones() && s.facts.Nodes != nil && s.facts.Nodes.Zones() < enough
 }
 
 // deniedBy is the rule by which the Service would be refused because of its default: an administrator may have set one
 // to deny that defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is
 // none.
 func (s situation) deniedBy() ID {
-	with := ReviewService(nil, s.setting.on(s.service), s.cluster, s.settings)
+	with := ReviewService(nil, s.setting.on(s.service), s.facts, s.settings)
 	if len(with.Denied) == 0 { // nearly always
 		return ""
 	}
-	without := ReviewService(nil, s.service, s.cluster, s.settings)
+	without := ReviewService(nil, s.service, s.facts, s.settings)
 	for _, violation := range with.Denied {
 		isSame := func(other Violation) bool {
 			return other.Rule == violation.Rule && other.Error.Field == violation.Error.Field

@@ -47,12 +47,12 @@ func saying(keysAndValues ...string) NamespaceDefaults {
 }
 
 // inZones is a cluster of today with one Node in each zone.
-func inZones(zones ...string) Cluster {
+func inZones(zones ...string) Facts {
 	nodes := NewNodeLabels()
 	for _, zone := range zones {
 		nodes.Put("node-"+zone, map[string]string{string(policy.Zone): zone})
 	}
-	return Cluster{Nodes: nodes, Kubernetes: version.MustParseSemantic("v1.36.3")}
+	return Facts{Nodes: nodes, Kubernetes: version.MustParseSemantic("v1.36.3")}
 }
 
 var (
@@ -63,12 +63,12 @@ var (
 	zoneOrAny = Default{TopologyKeys, "topology.kubernetes.io/zone, *"}
 )
 
-func given(add Default, source Source) DefaultDecision {
-	return DefaultDecision{Add: &add, Source: source}
+func given(add Default, origin Origin) DefaultDecision {
+	return DefaultDecision{Add: &add, Origin: origin}
 }
 
-func nothing(source Source, reason string) DefaultDecision {
-	return DefaultDecision{Source: source, Reason: reason}
+func nothing(origin Origin, reason string) DefaultDecision {
+	return DefaultDecision{Origin: origin, Reason: reason}
 }
 
 func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
@@ -84,8 +84,8 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 		settings  *Settings
 		want      DefaultDecision
 	}{
-		"nobody says anything: a fresh install mutates nothing": {want: nothing(FromNobody, "")},
-		"no settings at all are those of a fresh install":       {settings: nil, want: nothing(FromNobody, "")},
+		"nobody says anything: a fresh install mutates nothing": {want: nothing(FromNone, "")},
+		"no settings at all are those of a fresh install":       {settings: nil, want: nothing(FromNone, "")},
 		"the cluster":                         {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
 		"the cluster, topology keys":          {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
 		"the Namespace":                       {namespace: saying(mode, "Auto"), want: given(auto, FromNamespace)},
@@ -199,7 +199,7 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 
 func TestNothingIsAddedWhileTheNamespaceIsNotKnown(t *testing.T) {
 	got := DecideDefault(plainService(), NamespaceDefaults{}, inZones("a", "b"), &Settings{Default: &auto}, false)
-	if diff := cmp.Diff(nothing(FromNobody, "the Namespace is not known yet"), got); diff != "" {
+	if diff := cmp.Diff(nothing(FromNone, "the Namespace is not known yet"), got); diff != "" {
 		t.Errorf("decision (-want +got):\n%s", diff)
 	}
 }
@@ -225,7 +225,7 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(*Service)
 		settings Settings
-		cluster  Cluster
+		facts    Facts
 		isUpdate bool
 		want     []string // the reason for each of everyDefault; empty where it is added
 	}{
@@ -261,30 +261,30 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 			isUpdate: true, settings: Settings{DefaultOnUpdate: true}, want: all(""),
 		},
 		"unknown Nodes": {
-			cluster: Cluster{Kubernetes: version.MustParseSemantic("v1.36.3")},
-			want:    []string{"the Nodes are not known yet", "", "the Nodes are not known yet", "", "", ""},
+			facts: Facts{Kubernetes: version.MustParseSemantic("v1.36.3")},
+			want:  []string{"the Nodes are not known yet", "", "the Nodes are not known yet", "", "", ""},
 		},
 		"unknown version": {
-			cluster: Cluster{Nodes: inZones("a", "b").Nodes}, want: []string{"", "", noVersion, noVersion, "", ""},
+			facts: Facts{Nodes: inZones("a", "b").Nodes}, want: []string{"", "", noVersion, noVersion, "", ""},
 		},
 		"the last version without PreferSameZone": {
-			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.33.12-vendor.1+2")},
-			want:    []string{"", "", tooEarly, tooEarly, "", ""},
+			facts: Facts{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.33.12-vendor.1+2")},
+			want:  []string{"", "", tooEarly, tooEarly, "", ""},
 		},
 		"the first version with it": {
-			cluster: Cluster{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.34.0-vendor.1")}, want: all(""),
+			facts: Facts{Nodes: inZones("a", "b").Nodes, Kubernetes: version.MustParseSemantic("v1.34.0-vendor.1")}, want: all(""),
 		},
-		"no Nodes": {cluster: inZones(), want: []string{oneZone, "", oneZone, "", "", ""}},
-		"one zone": {cluster: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},
+		"no Nodes": {facts: inZones(), want: []string{oneZone, "", oneZone, "", "", ""}},
+		"one zone": {facts: inZones("a"), want: []string{oneZone, "", oneZone, "", "", ""}},
 		"being deleted": {
 			change: func(s *Service) { s.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z" }, isUpdate: true,
 			settings: Settings{DefaultOnUpdate: true}, want: all("it is being deleted"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := c.cluster
-			if cluster.Nodes == nil && name != "unknown Nodes" {
-				cluster = inZones("a", "b")
+			facts := c.facts
+			if facts.Nodes == nil && name != "unknown Nodes" {
+				facts = inZones("a", "b")
 			}
 			for i, add := range everyDefault {
 				service, settings := plainService(), c.settings
@@ -292,7 +292,7 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 					c.change(service)
 				}
 				settings.Default = &add
-				got := DecideDefault(service, NamespaceDefaults{Known: true}, cluster, &settings, c.isUpdate)
+				got := DecideDefault(service, NamespaceDefaults{Known: true}, facts, &settings, c.isUpdate)
 				if got.Reason != c.want[i] || (got.Add == nil) == (c.want[i] == "") {
 					t.Errorf("%v: added %v, reason %q, want reason %q", add, got.Add, got.Reason, c.want[i])
 				}
@@ -303,11 +303,11 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 
 func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 	long := strings.Repeat("ä", 1000)
-	got := DecideDefault(plainService(), saying(policy.DefaultTopologyModeAnnotation, long), Cluster{}, &Settings{}, false)
+	got := DecideDefault(plainService(), saying(policy.DefaultTopologyModeAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 300 {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
 	}
-	got = DecideDefault(plainService(), saying(policy.DefaultTopologyKeysAnnotation, long), Cluster{}, &Settings{}, false)
+	got = DecideDefault(plainService(), saying(policy.DefaultTopologyKeysAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 2000 {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
 	}

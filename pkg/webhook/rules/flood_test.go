@@ -18,7 +18,7 @@ func flooded(mistakes int) *Service {
 }
 
 func TestAFloodOfMistakesIsToldInPart(t *testing.T) {
-	got := ReviewService(nil, flooded(10_000), Cluster{}, nil)
+	got := ReviewService(nil, flooded(10_000), Facts{}, nil)
 	if len(got.Denied) != MaxReported || len(got.Warned) != MaxReported {
 		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxReported)
 	}
@@ -35,11 +35,11 @@ func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
 	const mistakes = 10 * MaxReported
 	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
 	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
-		if got := ReviewService(before, now, Cluster{}, nil); len(got.Denied)+len(got.Warned) > 0 {
+		if got := ReviewService(before, now, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
 			t.Errorf("%s: it is told of %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
 		}
 	}
-	got := ReviewService(before, more, Cluster{}, nil)
+	got := ReviewService(before, more, Facts{}, nil)
 	if len(got.Denied) != 1 || len(got.Warned) != 1 || !strings.Contains(got.Denied[0].Error.Field, fmt.Sprintf("%05d", mistakes)) {
 		t.Errorf("one more of each: got %+v", got)
 	}

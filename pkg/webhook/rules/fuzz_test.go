@@ -36,10 +36,10 @@ func FuzzReviewService(f *testing.F) {
 		if json.Unmarshal(old, before) != nil {
 			before = nil
 		}
-		cluster := rules.Cluster{Nodes: nodes}
+		facts := rules.Facts{Nodes: nodes}
 		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
-			checkShown(t, rules.ReviewService(before, now, cluster, settings))
-			if same := rules.ReviewService(now, now, cluster, settings); len(same.Denied)+len(same.Warned) > 0 {
+			checkShown(t, rules.ReviewService(before, now, facts, settings))
+			if same := rules.ReviewService(now, now, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
 				t.Errorf("%s is told something about staying as it is: %v", object, same)
 			}
 			checkShown(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: now.Metadata}, settings))

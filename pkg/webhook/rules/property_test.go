@@ -124,7 +124,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 			continue
 		}
 		ignored++
-		judgement := rules.ReviewService(reviewed(before), reviewed(now), rules.Cluster{}, nil)
+		judgement := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, nil)
 		if len(judgement.Denied)+len(judgement.Warned) > 0 {
 			continue
 		}
@@ -147,7 +147,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	applied, ignored := 0, 0
 	for range 20_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
-		judgement := rules.ReviewService(nil, reviewed(service), rules.Cluster{}, &rules.Settings{ProxyName: proxyName})
+		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
 		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
 		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
 		served, errs := convert.Service(service, proxyName)
@@ -196,8 +196,8 @@ func TestLawsOfUpdates(t *testing.T) {
 	for range 10_000 {
 		before, now := reviewed(w.service()), reviewed(w.service())
 		settings := &rules.Settings{Strict: w.IntN(2) == 0, ProxyName: w.mostly("", "vicinity")}
-		created := rules.ReviewService(nil, now, rules.Cluster{}, settings)
-		updated := rules.ReviewService(before, now, rules.Cluster{}, settings)
+		created := rules.ReviewService(nil, now, rules.Facts{}, settings)
+		updated := rules.ReviewService(before, now, rules.Facts{}, settings)
 		if len(updated.Denied) > 0 {
 			denied++
 		}
@@ -206,10 +206,10 @@ func TestLawsOfUpdates(t *testing.T) {
 				t.Fatalf("an update of %v to %v is denied by %s, which would not deny a create", before, now, violation.Message())
 			}
 		}
-		if same := rules.ReviewService(now, now, rules.Cluster{}, settings); len(same.Denied)+len(same.Warned) > 0 {
+		if same := rules.ReviewService(now, now, rules.Facts{}, settings); len(same.Denied)+len(same.Warned) > 0 {
 			t.Fatalf("%v is told something about staying as it is: %v", now, same)
 		}
-		again := rules.ReviewService(before, now, rules.Cluster{}, settings)
+		again := rules.ReviewService(before, now, rules.Facts{}, settings)
 		if !slices.EqualFunc(again.Denied, updated.Denied, areSame) || !slices.EqualFunc(again.Warned, updated.Warned, areSame) {
 			t.Fatalf("the same review has two answers: %v and %v", updated, again)
 		}
@@ -269,7 +269,7 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 		if hadHints && !hasHints && policy.ModeOf(now.Annotations).IsAuto() {
 			continue // it has uncovered the other annotation, which now counts
 		}
-		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Cluster{}, &rules.Settings{Strict: true})
+		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
 		if len(got.Denied) > 0 {
 			t.Fatalf("%v is denied as %v: %s", before, now, got.Denied[0].Message())
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Cluster is what a judgement may know besides the object itself. The zero value knows nothing, and rules that would
+// Facts are what a judgement may know besides the object itself. The zero value knows nothing, and rules that would
 // need to know pass.
-type Cluster struct {
+type Facts struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
 	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
@@ -36,13 +36,13 @@ type Judgement struct {
 // violations. Of one that stays while something changes on which it depends, the author is warned. A Service that is
 // being deleted, or has the label vicinity.dev/admission: disabled, is not judged; of what is wrong when the label
 // goes its author is warned.
-func ReviewService(before, now *Service, cluster Cluster, settings *Settings) Judgement {
-	return review(kindService, before, now, cluster, settings)
+func ReviewService(before, now *Service, facts Facts, settings *Settings) Judgement {
+	return review(kindService, before, now, facts, settings)
 }
 
 // ReviewNamespace judges a Namespace, as ReviewService does a Service.
 func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
-	return review(kindNamespace, before.asService(), now.asService(), Cluster{}, settings)
+	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
 }
 
 // asService is the Namespace as rules see it: its metadata.
@@ -53,7 +53,7 @@ func (n *Namespace) asService() *Service {
 	return &Service{Metadata: n.Metadata}
 }
 
-func review(kind string, before, now *Service, cluster Cluster, settings *Settings) Judgement {
+func review(kind string, before, now *Service, facts Facts, settings *Settings) Judgement {
 	if isExempt(&now.Metadata) {
 		return Judgement{}
 	}
@@ -62,9 +62,9 @@ func review(kind string, before, now *Service, cluster Cluster, settings *Settin
 	}
 	var old past
 	if before != nil {
-		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, cluster, settings.ProxyName)))
+		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings.ProxyName)))
 	}
-	return judge(old, examine(kind, subjectOf(before, now, cluster, settings.ProxyName)), settings)
+	return judge(old, examine(kind, subjectOf(before, now, facts, settings.ProxyName)), settings)
 }
 
 // isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not

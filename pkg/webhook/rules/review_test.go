@@ -25,10 +25,10 @@ func idsOf(violations []Violation) []ID {
 func TestAListThatBecomesShortEnoughMayKeepItsMistakes(t *testing.T) {
 	const mistakes = "a b, *, rack, rack, , "
 	long := mistakes + manyKeys(policy.MaxKeys)
-	if got := ReviewService(withKeys(long), withKeys(mistakes+"zone"), Cluster{}, nil); len(got.Denied) > 0 {
+	if got := ReviewService(withKeys(long), withKeys(mistakes+"zone"), Facts{}, nil); len(got.Denied) > 0 {
 		t.Errorf("denied by %v", idsOf(got.Denied))
 	}
-	got := ReviewService(withKeys(long), withKeys("c d, "+mistakes+"zone"), Cluster{}, nil)
+	got := ReviewService(withKeys(long), withKeys("c d, "+mistakes+"zone"), Facts{}, nil)
 	if !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
 		t.Errorf("a new mistake is denied by %v", idsOf(got.Denied))
 	}
@@ -68,7 +68,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 		}
 		service.Spec.TrafficDistribution = &huge
 		service.Spec.TopologyKeys = []string{huge}
-		judgement := ReviewService(nil, service, Cluster{}, nil)
+		judgement := ReviewService(nil, service, Facts{}, nil)
 		namespace := &Namespace{Metadata: Metadata{Annotations: map[string]string{
 			policy.DefaultTopologyModeAnnotation: huge, policy.DefaultTopologyKeysAnnotation: huge,
 			policy.DefaultTrafficDistributionAnnotation: huge, policy.Domain + huge: huge,
@@ -90,17 +90,17 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 func TestHugeValuesThatDifferAtTheirEndsAreDifferentMistakes(t *testing.T) {
 	huge := strings.Repeat("x", 1000) + " "
 	before, now := withKeys(huge+"a"), withKeys(huge+"b")
-	if got := ReviewService(before, now, Cluster{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
+	if got := ReviewService(before, now, Facts{}, nil); !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
 		t.Errorf("denied by %v", idsOf(got.Denied))
 	}
-	if got := ReviewService(before, before, Cluster{}, nil); len(got.Denied) > 0 {
+	if got := ReviewService(before, before, Facts{}, nil); len(got.Denied) > 0 {
 		t.Errorf("denied by %v", idsOf(got.Denied))
 	}
 }
 
 func TestWithoutSettingsTheDefaultsCount(t *testing.T) {
 	service := withKeys("a b")
-	nothing, zero := ReviewService(nil, service, Cluster{}, nil), ReviewService(nil, service, Cluster{}, &Settings{})
+	nothing, zero := ReviewService(nil, service, Facts{}, nil), ReviewService(nil, service, Facts{}, &Settings{})
 	if !slices.Equal(idsOf(nothing.Denied), idsOf(zero.Denied)) || len(zero.Denied) == 0 {
 		t.Errorf("denied by %v and %v", idsOf(nothing.Denied), idsOf(zero.Denied))
 	}
@@ -125,7 +125,7 @@ func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
 		`make it an annotation`:                                           labelled(policy.TopologyKeysAnnotation, "rack"),
 		`did you mean vicinity.dev/admission?`:                            labelled("vicinity.dev/admision", "disabled"),
 	} {
-		judgement := ReviewService(nil, service, Cluster{}, nil)
+		judgement := ReviewService(nil, service, Facts{}, nil)
 		all := slices.Concat(judgement.Denied, judgement.Warned)
 		if len(all) != 1 || !strings.Contains(all[0].Message(), want) {
 			t.Errorf("want %q, got %v", want, all)

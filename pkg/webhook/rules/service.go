@@ -7,7 +7,7 @@ type subject struct {
 	*Service
 	// before is the object that this one replaces; nil if there is none. An object that was there before replaces itself.
 	before    *Service
-	cluster   Cluster
+	facts     Facts
 	proxyName string
 
 	keysText  string // of the annotation
@@ -17,9 +17,9 @@ type subject struct {
 	mode      policy.ModeSetting
 }
 
-func subjectOf(before, service *Service, cluster Cluster, proxyName string) *subject {
+func subjectOf(before, service *Service, facts Facts, proxyName string) *subject {
 	s := &subject{
-		Service: service, before: before, cluster: cluster, proxyName: proxyName, mode: policy.ModeOf(service.Metadata.Annotations),
+		Service: service, before: before, facts: facts, proxyName: proxyName, mode: policy.ModeOf(service.Metadata.Annotations),
 	}
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
 		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())

@@ -74,7 +74,7 @@ func deprecatedKeys(s *subject) (violations []Violation) {
 // uncarriedKeys: keys that no Node carries. The proxy knows a node's name whatever its labels. A cluster whose Nodes
 // have no labels at all says nothing about those that they will have.
 func uncarriedKeys(s *subject) (violations []Violation) {
-	nodes, keys := s.cluster.Nodes, s.obeyed()
+	nodes, keys := s.facts.Nodes, s.obeyed()
 	if nodes == nil || len(nodes.keys) == 0 {
 		return nil
 	}

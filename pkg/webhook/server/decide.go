@@ -27,7 +27,7 @@ func Paths() []string {
 // find a place, however many come about others.
 type Knowledge struct {
 	Settings  func() *rules.Settings
-	Cluster   func() rules.Cluster
+	Facts     func() rules.Facts
 	Namespace func(name string) rules.NamespaceDefaults
 }
 
@@ -50,7 +50,7 @@ func (k Knowledge) validateService(body []byte) (*verdict, error) {
 	return &verdict{
 		subject:   request.subject,
 		name:      nameOf(&request.Object.Metadata),
-		judgement: rules.ReviewService(request.before(), request.Object, k.Cluster(), k.Settings()),
+		judgement: rules.ReviewService(request.before(), request.Object, k.Facts(), k.Settings()),
 	}, nil
 }
 
@@ -72,7 +72,7 @@ func (k Knowledge) defaultService(body []byte) (*verdict, error) {
 		return nil, err
 	}
 	decision := rules.DecideDefault(
-		request.Object, k.Namespace(request.Namespace), k.Cluster(), k.Settings(), request.Operation == update,
+		request.Object, k.Namespace(request.Namespace), k.Facts(), k.Settings(), request.Operation == update,
 	)
 	patch, err := encodePatch(decision.Add, request.Object)
 	if err != nil {

@@ -30,8 +30,8 @@ func knowing(settings rules.Settings, annotations map[string]string) Knowledge {
 	nodes.Put("b", map[string]string{"kubernetes.io/hostname": "b", "topology.kubernetes.io/zone": "zone-b"})
 	return Knowledge{
 		Settings: func() *rules.Settings { return &settings },
-		Cluster: func() rules.Cluster {
-			return rules.Cluster{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)}
+		Facts: func() rules.Facts {
+			return rules.Facts{Nodes: nodes, Kubernetes: version.MajorMinor(1, 36)}
 		},
 		Namespace: func(string) rules.NamespaceDefaults {
 			return rules.NamespaceDefaults{Known: true, Annotations: annotations}
@@ -224,7 +224,7 @@ func judged(t *testing.T, object *corev1.Service) rules.Judgement {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	return rules.ReviewService(nil, &read, knowledge.Cluster(), knowledge.Settings())
+	return rules.ReviewService(nil, &read, knowledge.Facts(), knowledge.Settings())
 }
 
 func TestADenialReadsLikeOneOfTheAPIServers(t *testing.T) {
@@ -523,7 +523,7 @@ func TestTheLargestReviewPasses(t *testing.T) {
 
 func TestAPanicIsNoDenial(t *testing.T) {
 	knowledge := knowing(rules.Settings{}, nil)
-	knowledge.Cluster = func() rules.Cluster { panic("a cache that is broken") }
+	knowledge.Facts = func() rules.Facts { panic("a cache that is broken") }
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	var observer told
 	var lines bytes.Buffer

@@ -28,7 +28,7 @@ func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, knowledge := range map[string]Knowledge{
 		"a verdict": knowing(rules.Settings{}, nil),
-		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Cluster: func() (none rules.Cluster) { return none }},
+		"a panic":   {Settings: func() *rules.Settings { panic("of the test") }, Facts: func() (none rules.Facts) { return none }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			limits := Limits{Body: mebibyte, Bodies: int64(len(body)), InFlight: 64} // room for one

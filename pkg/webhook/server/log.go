@@ -22,7 +22,7 @@ func (h *handler) report(ctx context.Context, verdict *verdict) {
 		if decision.Add != nil {
 			setting = decision.Add.Setting
 		}
-		h.observer.Defaulted(string(decision.Source), string(setting))
+		h.observer.Defaulted(string(decision.Origin), string(setting))
 	}
 	h.logVerdict(ctx, verdict)
 }

@@ -10,7 +10,7 @@ type Observer interface {
 	Reviewed(path, outcome string, took time.Duration)
 	// Decided: a rule was broken, and what followed from it: an admission.ID and an admission.Action, never Off.
 	Decided(rule, action string)
-	// Defaulted: it was decided about a Service's default: an admission.Source and an admission.Setting, empty if nothing
+	// Defaulted: it was decided about a Service's default: an rules.Origin and an admission.Setting, empty if nothing
 	// was added.
 	Defaulted(source, setting string)
 	// Failed: something went wrong inside, and the answer is a 500. The reason is one of Failures.

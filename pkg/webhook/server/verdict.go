@@ -107,7 +107,7 @@ func describe(decision rules.DefaultDecision) string {
 	if decision.Add != nil {
 		given = fmt.Sprintf("%s=%s", decision.Add.Setting, decision.Add.Value)
 	}
-	said := fmt.Sprintf("%s; source: %s", given, decision.Source)
+	said := fmt.Sprintf("%s; source: %s", given, decision.Origin)
 	if decision.Reason != "" {
 		said += "; reason: " + decision.Reason
 	}

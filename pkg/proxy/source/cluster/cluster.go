@@ -29,8 +29,11 @@ type Options struct {
 	Resumed     func(resource string)
 }
 
-// Cluster is a Kubernetes cluster as a source of the proxy's state.
-type Cluster struct {
+// Cluster is the former name of Watcher. Only e2e/apiserver still uses it.
+type Cluster = Watcher
+
+// Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.
+type Watcher struct {
 	listWatches listWatches
 	options     Options
 	outages     *outages
@@ -43,17 +46,17 @@ type Cluster struct {
 	fresh, need chan struct{}
 }
 
-// New returns the cluster at an API server. It asks nothing yet.
-func New(config *rest.Config, options Options) (*Cluster, error) {
+// New returns a Watcher of the cluster at an API server. It sends no request yet.
+func New(config *rest.Config, options Options) (*Watcher, error) {
 	listWatches, err := newListWatches(config, options.View)
 	if err != nil {
 		return nil, err
 	}
-	return newCluster(listWatches, options), nil
+	return newWatcher(listWatches, options), nil
 }
 
-func newCluster(listWatches listWatches, options Options) *Cluster {
-	c := &Cluster{
+func newWatcher(listWatches listWatches, options Options) *Watcher {
+	w := &Watcher{
 		listWatches: listWatches,
 		options:     options,
 		outages:     newOutages(options),
@@ -66,9 +69,9 @@ func newCluster(listWatches listWatches, options Options) *Cluster {
 		if kind == convert.Nodes {
 			resource += "/" + options.Node
 		}
-		c.streams = append(c.streams, c.newStream(kind, resource, listWatches.of[kind]))
+		w.streams = append(w.streams, w.newStream(kind, resource, listWatches.of[kind]))
 	}
-	return c
+	return w
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
@@ -79,22 +82,22 @@ func newCluster(listWatches listWatches, options Options) *Cluster {
 //
 // deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after
 // it.
-func (c *Cluster) Run(ctx context.Context, deliver func(convert.Update)) error {
+func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer c.outages.settleAll()
+	defer w.outages.settleAll()
 	defer cancel()
-	for _, stream := range c.streams {
+	for _, stream := range w.streams {
 		stream.follow(ctx)
 	}
-	if !c.awaitAll(ctx) {
+	if !w.awaitAll(ctx) {
 		return nil
 	}
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { c.watchNodes(ctx) })
+	watching.Go(func() { w.watchNodes(ctx) })
 	for started := false; ; {
-		update, isNew := c.next(started)
+		update, isNew := w.next(started)
 		if isNew && ctx.Err() == nil {
 			deliver(update)
 			started = true
@@ -102,19 +105,19 @@ func (c *Cluster) Run(ctx context.Context, deliver func(convert.Update)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-c.fresh:
+		case <-w.fresh:
 		}
 	}
 }
 
 // awaitAll waits until all that must be listed is. It returns false if the context ended before.
-func (c *Cluster) awaitAll(ctx context.Context) bool {
-	for _, stream := range c.streams {
+func (w *Watcher) awaitAll(ctx context.Context) bool {
+	for _, stream := range w.streams {
 		if stream.kind.Optional == nil && !stream.await(ctx) {
 			return false
 		}
 	}
-	for _, stream := range c.streams {
+	for _, stream := range w.streams {
 		if stream.kind.Optional != nil && !stream.awaitOptional(ctx, serviceCIDRPatience) {
 			return false
 		}
@@ -124,27 +127,27 @@ func (c *Cluster) awaitAll(ctx context.Context) bool {
 
 // next returns what is to be delivered now, and whether there is anything. The first update is the complete state,
 // even if that is empty: it waits until no Service is held back any more.
-func (c *Cluster) next(started bool) (convert.Update, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !started && len(c.state.held) > 0 {
+func (w *Watcher) next(started bool) (convert.Update, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !started && len(w.state.held) > 0 {
 		return convert.Update{}, false
 	}
-	update, isNew := c.state.take()
+	update, isNew := w.state.take()
 	return update, isNew || !started
 }
 
 // change lets the state decide about something that happened, and wakes those whom the decision concerns.
-func (c *Cluster) change(decide func(*state)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	needed := c.state.needsOthers()
-	decide(c.state)
-	if c.state.mayHaveNews() {
-		wake(c.fresh)
+func (w *Watcher) change(decide func(*state)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	needed := w.state.needsOthers()
+	decide(w.state)
+	if w.state.mayHaveNews() {
+		wake(w.fresh)
 	}
-	if c.state.needsOthers() != needed {
-		wake(c.need)
+	if w.state.needsOthers() != needed {
+		wake(w.need)
 	}
 }
 
@@ -157,8 +160,8 @@ func wake(tokens chan<- struct{}) {
 }
 
 // UID returns the UID of an object of a kind, for references to it; empty if there is none.
-func (c *Cluster) UID(kind *convert.Kind, name model.ObjectName) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.objects[kind][name].uid
+func (w *Watcher) UID(kind *convert.Kind, name model.ObjectName) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.objects[kind][name].uid
 }

@@ -23,14 +23,14 @@ const (
 
 // Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error
 // names what could not be listed.
-func (c *Cluster) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
+func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
 	s := newState()
-	for _, stream := range c.streams {
+	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {
 			return convert.Update{}, err
 		}
 	}
-	if err := c.loadOthers(ctx, s, nodes); err != nil {
+	if err := w.loadOthers(ctx, s, nodes); err != nil {
 		return convert.Update{}, err
 	}
 	update, _ := s.take()
@@ -38,12 +38,12 @@ func (c *Cluster) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 }
 
 // loadOthers loads the other nodes as far as they are asked for or needed, after the Services.
-func (c *Cluster) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
-	others := c.newStream(convert.OtherNodes, otherNodes, c.listWatches.others)
+func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
+	others := w.newStream(convert.OtherNodes, otherNodes, w.listWatches.others)
 	switch {
 	case nodes == AllNodes:
 		// As this node is: whoever asks wants to see the cluster from each of them.
-		others = c.newStream(convert.Nodes, otherNodes, c.listWatches.allNodes)
+		others = w.newStream(convert.Nodes, otherNodes, w.listWatches.allNodes)
 	case !s.needsOthers():
 		return nil
 	}
@@ -65,7 +65,7 @@ func (s *stream) load(ctx context.Context, state *state) error {
 		return nil
 	})
 	if s.isMissing(err) {
-		s.cluster.options.Log.Info(s.kind.Optional.Missing)
+		s.watcher.options.Log.Info(s.kind.Optional.Missing)
 		return nil
 	}
 	if err != nil {

@@ -27,24 +27,24 @@ const (
 )
 
 // watchNodes follows the other nodes while a Service needs them, until the context ends.
-func (c *Cluster) watchNodes(ctx context.Context) {
+func (w *Watcher) watchNodes(ctx context.Context) {
 	for ctx.Err() == nil {
-		if c.needsOthers() {
-			c.followNodes(ctx)
+		if w.needsOthers() {
+			w.followNodes(ctx)
 			continue
 		}
 		select {
 		case <-ctx.Done():
-		case <-c.need:
+		case <-w.need:
 		}
 	}
 }
 
 // followNodes lists and watches the other nodes until no Service has needed them for a while.
-func (c *Cluster) followNodes(ctx context.Context) {
+func (w *Watcher) followNodes(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	others := c.newStream(convert.OtherNodes, otherNodes, c.listWatches.others)
+	others := w.newStream(convert.OtherNodes, otherNodes, w.listWatches.others)
 	others.follow(ctx)
 	patience, linger := time.NewTimer(nodePatience), time.NewTimer(nodeLinger)
 	defer patience.Stop()
@@ -58,20 +58,20 @@ func (c *Cluster) followNodes(ctx context.Context) {
 			patience.Stop()
 			listed = nil
 		case <-patience.C:
-			c.waitNoLonger()
-		case <-c.need:
-			if linger.Stop(); !c.needsOthers() {
+			w.waitNoLonger()
+		case <-w.need:
+			if linger.Stop(); !w.needsOthers() {
 				linger.Reset(nodeLinger)
 			}
 		case <-linger.C:
 			isDropped := false
-			c.change(func(s *state) {
+			w.change(func(s *state) {
 				if isDropped = s.dropOthers(); isDropped {
 					cancel() // what the Reflector hands over from now on is not taken
 				}
 			})
 			if isDropped {
-				c.outages.forget(otherNodes)
+				w.outages.forget(otherNodes)
 				return
 			}
 		}
@@ -79,11 +79,11 @@ func (c *Cluster) followNodes(ctx context.Context) {
 }
 
 // waitNoLonger serves the Services that wait for the other nodes, and says so.
-func (c *Cluster) waitNoLonger() {
+func (w *Watcher) waitNoLonger() {
 	var services int
 	var keys []string
 	isListed := false
-	c.change(func(s *state) {
+	w.change(func(s *state) {
 		if isListed = s.knowsOthers; isListed { // just now
 			return
 		}
@@ -95,12 +95,12 @@ func (c *Cluster) waitNoLonger() {
 	if isListed {
 		return
 	}
-	c.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
+	w.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
 		"keys", keys, "services", services, "after", nodePatience)
 }
 
-func (c *Cluster) needsOthers() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state.needsOthers()
+func (w *Watcher) needsOthers() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.needsOthers()
 }

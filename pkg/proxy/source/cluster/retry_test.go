@@ -171,7 +171,7 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 				if test.fromStart {
 					services.fail()
 				}
-				r := run(t, api.cluster)
+				r := run(t, api.watcher)
 				time.Sleep(time.Minute)
 				if got := r.delivers("before"); got == test.fromStart {
 					t.Fatalf("the state from before the outage was delivered: %v", got)

@@ -31,7 +31,7 @@ import (
 // longestPause is more than client-go lets pass between two attempts.
 const longestPause = 2 * time.Minute
 
-// api answers a Cluster in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
+// api answers a Watcher in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
 type api struct {
 	listWatches
 	services chan watch.Event // what the watch of Services tells
@@ -86,8 +86,8 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	return a
 }
 
-// cluster returns a Cluster that asks this API server.
-func (a *api) cluster(options Options) *Cluster { return newCluster(a.listWatches, options) }
+// watcher returns a Watcher that asks this API server.
+func (a *api) watcher(options Options) *Watcher { return newWatcher(a.listWatches, options) }
 
 // keyedService returns a version of a Service with topology keys.
 func keyedService(name string, version int, keys string) corev1.Service {
@@ -102,7 +102,7 @@ func keyedService(name string, version int, keys string) corev1.Service {
 	}
 }
 
-// running is a Cluster that runs.
+// running is a Watcher that runs.
 type running struct {
 	cancel   context.CancelFunc
 	returned chan error
@@ -112,11 +112,11 @@ type running struct {
 	log     strings.Builder
 }
 
-// run makes a Cluster and runs it until end.
-func run(t *testing.T, newCluster func(Options) *Cluster) *running {
+// run makes a Watcher and runs it until end.
+func run(t *testing.T, newWatcher func(Options) *Watcher) *running {
 	t.Helper()
 	r := &running{returned: make(chan error, 1)}
-	c := newCluster(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.NewTextHandler(r, nil))})
+	c := newWatcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.NewTextHandler(r, nil))})
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
 	go func() { r.returned <- c.Run(ctx, r.deliver) }()
@@ -163,7 +163,7 @@ func (r *running) logged(text string) int {
 	return strings.Count(r.log.String(), text)
 }
 
-// end ends the Cluster, wants that Run returns before any time has passed and that nothing comes behind it, and lets
+// end ends the Watcher, wants that Run returns before any time has passed and that nothing comes behind it, and lets
 // client-go's goroutines end.
 func (r *running) end(t *testing.T) {
 	t.Helper()
@@ -199,7 +199,7 @@ func TestAServiceThatIsEditedAllTheTimeMakesNobodyWaitLonger(t *testing.T) {
 
 func startDuringAttack(t *testing.T, takes time.Duration) {
 	api := newAPI(takes, keyedService("attacker", 1, "evil.example/1"))
-	r := run(t, api.cluster)
+	r := run(t, api.watcher)
 	version := 2
 	attack := func(duration time.Duration) {
 		for end := time.Now().Add(duration); time.Now().Before(end); version++ {
@@ -233,7 +233,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		r := run(t, api.cluster)
+		r := run(t, api.watcher)
 		version := 1
 		edit := func(keys string, pause time.Duration) {
 			version++
@@ -279,7 +279,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				r := run(t, func(options Options) *Cluster {
+				r := run(t, func(options Options) *Watcher {
 					c, err := New(&rest.Config{Host: listener.Addr().String()}, options)
 					if err != nil {
 						t.Fatal(err)
@@ -316,7 +316,7 @@ func TestServiceCIDRsThatAreForbiddenKeepNobodyFromStarting(t *testing.T) {
 				return granted.WatchWithContext(ctx, options)
 			},
 		}
-		r := run(t, api.cluster)
+		r := run(t, api.watcher)
 		time.Sleep(serviceCIDRPatience - tick)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
@@ -348,7 +348,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 		trouble := answers{list: apierrors.NewInternalError(context.DeadlineExceeded)}
 		trouble.watch = trouble.list
 		api.of[convert.ServiceCIDRs] = trouble.listWatch()
-		r := run(t, api.cluster)
+		r := run(t, api.watcher)
 		time.Sleep(10 * serviceCIDRPatience)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
@@ -361,7 +361,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Hour)
-		r := run(t, api.cluster)
+		r := run(t, api.watcher)
 		time.Sleep(time.Minute)
 		first, second := keyedService("first", 2, rack), keyedService("second", 3, row)
 		api.services <- watch.Event{Type: watch.Added, Object: &first}
@@ -411,7 +411,7 @@ func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 				return watch.NewProxyWatcher(watching), nil
 			},
 		}
-		running := run(t, api.cluster)
+		running := run(t, api.watcher)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := running.count(); got != 1 {
@@ -455,7 +455,7 @@ func TestPatienceOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
 			time.Sleep(others)
 			return list(ctx, options)
 		}
-		r := run(t, api.cluster)
+		r := run(t, api.watcher)
 		time.Sleep(others + nodes/2)
 		synctest.Wait()
 		if got := r.count(); got != 0 {

@@ -38,7 +38,7 @@ type object struct {
 // stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
 // its store.
 type stream struct {
-	cluster   *Cluster
+	watcher   *Watcher
 	kind      *convert.Kind
 	resource  string // in messages and outages
 	listWatch *cache.ListWatch
@@ -53,9 +53,9 @@ type stream struct {
 	closeListed, closeForbidden func()
 }
 
-func (c *Cluster) newStream(kind *convert.Kind, resource string, listWatch *cache.ListWatch) *stream {
+func (w *Watcher) newStream(kind *convert.Kind, resource string, listWatch *cache.ListWatch) *stream {
 	s := &stream{
-		cluster: c, kind: kind, resource: resource, listWatch: listWatch, listed: make(chan struct{}), forbidden: make(chan struct{}),
+		watcher: w, kind: kind, resource: resource, listWatch: listWatch, listed: make(chan struct{}), forbidden: make(chan struct{}),
 	}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
 	s.closeForbidden = sync.OnceFunc(func() { close(s.forbidden) })
@@ -67,7 +67,7 @@ func (c *Cluster) newStream(kind *convert.Kind, resource string, listWatch *cach
 // watchList in reflector.go). Until then it asks nothing, and what it hands over is not taken.
 func (s *stream) follow(ctx context.Context) {
 	s.done = ctx.Done()
-	observed := s.cluster.outages.observe(s.resource, s.listWatch, s.isMissing)
+	observed := s.watcher.outages.observe(s.resource, s.listWatch, s.isMissing)
 	reflector := cache.NewReflectorWithOptions(observed, s.kind.New(), s, cache.ReflectorOptions{
 		Name: s.resource, TypeDescription: s.resource,
 	})
@@ -85,7 +85,7 @@ func (s *stream) follow(ctx context.Context) {
 
 // failed takes in why the API server does not list, or watch.
 func (s *stream) failed(ctx context.Context, err error) {
-	s.cluster.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
+	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
 	if apierrors.IsForbidden(err) {
 		s.closeForbidden()
 	}
@@ -111,7 +111,7 @@ func (s *stream) takeMissing() {
 	select {
 	case <-s.listed:
 	default:
-		s.cluster.options.Log.Info(s.kind.Optional.Missing)
+		s.watcher.options.Log.Info(s.kind.Optional.Missing)
 		s.change(func(state *state) { state.replace(s.kind, nil) })
 		s.closeListed()
 	}
@@ -124,7 +124,7 @@ func (s *stream) strip(sent any) *object {
 		return stripped
 	}
 	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
-	value, errs := s.kind.Convert(from, s.cluster.options.View)
+	value, errs := s.kind.Convert(from, s.watcher.options.View)
 	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
 	uid := string(from.GetUID())
 	return &object{name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs)}
@@ -171,7 +171,7 @@ func (s *stream) Resync() error { return nil }
 
 // change lets the state decide about what came, unless the stream has ended.
 func (s *stream) change(decide func(*state)) {
-	s.cluster.change(func(state *state) {
+	s.watcher.change(func(state *state) {
 		select {
 		case <-s.done:
 		default:
@@ -204,7 +204,7 @@ func (s *stream) awaitOptional(ctx context.Context, patience time.Duration) bool
 	case <-s.listed:
 		return true
 	case <-s.forbidden:
-		s.cluster.options.Log.Warn(s.kind.Optional.Forbidden)
+		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
 		return true
 	}
 }

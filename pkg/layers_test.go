@@ -59,7 +59,7 @@ var rules = []rule{
 
 // impure are the packages of the standard library that a pure package does not import, and why.
 var impure = map[string]string{
-	"context":   "a function of values ends by itself; nobody needs to cancel it",
+	"context":   "a function of values ends by itself; no caller needs to cancel it",
 	"log":       "a decision returns its reason as a value, and others print it",
 	"log/slog":  "a decision returns its reason as a value, and others print it",
 	"math/rand": "the same input gives the same output, so that any outcome can be explained afterwards",

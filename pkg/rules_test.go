@@ -24,7 +24,7 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 		folder, imported string
 		allowed          bool
 	}{
-		"the standard library is everybody's":           {"pkg/proxy", "net/http", true},
+		"the standard library is for every package":     {"pkg/proxy", "net/http", true},
 		"the proxy has a source":                        {"pkg/proxy/daemon", module + "pkg/proxy/source/folder", true},
 		"the proxy does not know the webhook":           {"pkg/proxy/daemon", module + "pkg/webhook/rules", false},
 		"the webhook does not know the proxy":           {"pkg/webhook/server", module + "pkg/proxy/config", false},

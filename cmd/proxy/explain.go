@@ -29,8 +29,8 @@ that was left out with its own reason.
 
 The ClusterIP is governed by internalTrafficPolicy, everything external (load-balancer IPs, external IPs, and node ports,
 written *:30080) by externalTrafficPolicy. If that is Local, connections of this node and of pods go to endpoints on all
-nodes, and those from outside stay here. Pods are told from clients outside by --detect-local-mode; where it cannot, as
-in a family without --cluster-cidr, they count as outside. So give the same flags to 'explain' as to 'run'.
+nodes, and those from outside stay here. --detect-local-mode distinguishes pods from clients outside; where it cannot, as
+in a family without --cluster-cidr, pods count as outside. So give the same flags to 'explain' as to 'run'.
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.

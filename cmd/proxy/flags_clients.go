@@ -11,7 +11,7 @@ import (
 var clientSettings = []settingFlag{
 	{
 		"detect-local-mode", "detectLocalMode",
-		"`MODE` of telling pods from everybody else: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
+		"`MODE` of recognizing pods among clients: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
 			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that " +
 			"are no pod's are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
 	},

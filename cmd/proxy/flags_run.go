@@ -34,7 +34,7 @@ type runFlags struct {
 var serverSettings = []settingFlag{
 	{"healthz-bind-address", "healthzBindAddress", "`IP:PORT` that serves /healthz, /livez and /readyz"},
 	{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` that serves /metrics"},
-	{"bind-address-hard-fail", "bindAddressHardFail", "end if one of these addresses is taken by somebody else, instead of trying again"},
+	{"bind-address-hard-fail", "bindAddressHardFail", "end if one of these addresses is taken by another process, instead of trying again"},
 	{"profiling", "enableProfiling", "serve /debug/pprof beside /metrics"},
 	{
 		"sync-period", "nftables.syncPeriod",
@@ -85,7 +85,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
 	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
-		"`WHEN` to own our tables, so that nobody else can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
+		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")

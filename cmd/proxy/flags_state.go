@@ -50,7 +50,7 @@ func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
 func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless(), f.checkOrigin()) }
 
-// validateStateless is Validate for who does not need the state of a cluster.
+// validateStateless is Validate for commands that do not need the state of a cluster.
 func (f *stateFlags) validateStateless() error {
 	errs := []error{f.resolve()}
 	if err := config.CheckProxyName(f.serviceProxyName); err != nil {

@@ -28,7 +28,7 @@ them. Neither root nor a kernel with nftables is needed.
 There are no interfaces to look at. The node is taken to have the addresses that its Node object names, and no others;
 'run' knows all that its interfaces have. Where --nodeport-addresses picks some of them, node ports are shown on these.
 
-What is left out of the manifests is told on standard error; standard output holds nothing but the ruleset.`,
+What is left out of the manifests is reported on standard error; standard output holds nothing but the ruleset.`,
 		Example: `  proxy render --manifests state --node node-a1
 
   # what a change of the manifests changes in the kernel

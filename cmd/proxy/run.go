@@ -12,13 +12,13 @@ func newRun() *cobra.Command {
 	var flags runFlags
 	command := &cobra.Command{
 		Use:   "run [flags]",
-		Short: "Program the kernel, and follow every change until told to stop",
+		Short: "Program the kernel, and follow every change until stopped",
 		Long: `Take the state of the cluster from the API server, or from a folder of manifests, program nftables in the current network
 namespace, and follow every change. One line on standard output says when the first sync is in the kernel; the log goes to
 standard error.
 
 The configuration is kube-proxy's: its file, with --config, and its flags. A flag that is given beats the file. A setting that
-has no meaning here is accepted, and told once in the log. When the file or the kubeconfig changes the proxy ends, to be
+has no meaning here is accepted, and logged once. When the file or the kubeconfig changes the proxy ends, to be
 started again.
 
 An object that cannot be right is left out alone, and its last good version stays in force: the log and /healthz say

@@ -38,7 +38,7 @@ follows from it. The rules are listed by 'webhook rules'. The last line, on stan
 
 A finding (error) is something that could not be checked: text that is no YAML, a field that is set twice or of the wrong type, or a
 field that API servers do not know and would drop, if it looks as though it were to say something of topology. What API servers refuse
-by themselves is not told again.
+by themselves is not reported again.
 
 If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are passed over, as are those
 that carry the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that carries it.

@@ -214,7 +214,7 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsPlace(t *testing.T) {
 	}
 }
 
-// deepLists are more Lists in Lists than anybody has.
+// deepLists are more Lists in Lists than any real file has.
 var deepLists = strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 12) + strings.Repeat("]}", 12)
 
 func TestOddFilesAreReadAsTheyAre(t *testing.T) {
@@ -283,7 +283,7 @@ func TestFoldersFilesAndStandardInputAreReadInTheirOrderAndOnce(t *testing.T) {
 	wantEnd(t, got, 1, "5 objects checked, 5 denied, 0 warnings")
 }
 
-func TestWhatCannotBeReadIsToldAndTheRestIsChecked(t *testing.T) {
+func TestWhatCannotBeReadIsReportedAndTheRestIsChecked(t *testing.T) {
 	inFolder(t, map[string]string{
 		"good.yaml": serviceText("good", hardKeys), "empty/README.md": "", "links/a.yaml": serviceText("a", goodKeys),
 	})
@@ -360,7 +360,7 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	}
 }
 
-func TestAWrongCommandLineOfCheckIsToldWithItsUsage(t *testing.T) {
+func TestAWrongCommandLineOfCheckIsReportedWithItsUsage(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		want string
@@ -423,7 +423,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-func TestAConfigurationThatCannotBeUsedIsTold(t *testing.T) {
+func TestAConfigurationThatCannotBeUsedIsReported(t *testing.T) {
 	wrong := "apiVersion: vicinity.dev/v1alpha1\nkind: TopologyAdmissionConfiguration\nstrict: 1\nrule: {}\n"
 	inFolder(t, map[string]string{"wrong.yaml": wrong, "a.yaml": ""})
 	for name, want := range map[string][]string{

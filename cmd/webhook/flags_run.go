@@ -49,7 +49,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.webhookAddress, "webhook-bind-address", ":9443", "`[IP]:PORT` that serves admission reviews over HTTPS")
 	flags.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "`[IP]:PORT` that serves /healthz and /readyz; 0 for none")
 	flags.StringVar(&f.metricAddress, "metrics-bind-address", ":8080",
-		"`[IP]:PORT` that serves /metrics; 0 for none. Whoever reaches it reads them")
+		"`[IP]:PORT` that serves /metrics, without authentication; 0 for none")
 	flags.StringVar(&f.namespace, "namespace", "vicinity-system", "`NAMESPACE` of the webhook, whose Services are given no defaults")
 	flags.StringVar(&f.service, "service", "vicinity-webhook",
 		"`NAME` of the Service through which API servers call the webhook; the certificate is for it")
@@ -61,16 +61,16 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
 	flags.StringVar(&f.certSource, "cert-source", selfMade,
 		"`SOURCE` of the certificate: self, made and renewed here, and trusted by the configurations; files, of --tls-cert-file "+
-			"and --tls-private-key-file, renewed and trusted by somebody else")
+			"and --tls-private-key-file, renewed and trusted by other means")
 	flags.StringVar(&f.certFile, "tls-cert-file", "",
 		"`FILE` with the certificate, and those between it and its CA behind it; followed while running")
 	flags.StringVar(&f.keyFile, "tls-private-key-file", "", "`FILE` with its key")
 	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", server.DefaultShutdownDelay,
-		"`TIME` for which everybody is still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
+		"`TIME` for which all requests are still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
-		"`NUMBER` of reviews that are worked on at the same moment; more are told to come back in a second")
+		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")
 	flags.StringVar(&f.logLevel, "log-level", "info",
 		"least `LEVEL` that is logged: debug, info, warn or error. info has a line for each request that is denied")
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
@@ -100,7 +100,7 @@ func (f *runFlags) check() error {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)
 	}
 	if f.limits.InFlight < 1 {
-		wrong("--max-in-flight %d would let nobody in", f.limits.InFlight)
+		wrong("--max-in-flight %d would refuse every review", f.limits.InFlight)
 	}
 	if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
 		wrong("--log-level %q is none of debug, info, warn, error", f.logLevel)

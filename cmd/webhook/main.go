@@ -1,5 +1,5 @@
 // Command webhook judges the topology settings of Services and Namespaces: as an admission webhook of a cluster, or in
-// files before anybody applies them.
+// files before they are applied.
 package main
 
 import (

@@ -38,7 +38,7 @@ type webhook struct {
 	cluster     *cluster.Follower
 	manager     manager.Manager
 	https       *server.Server
-	unready     atomic.Pointer[string] // why, when somebody last asked; empty if it was ready
+	unready     atomic.Pointer[string] // why, at the last request for /readyz; empty if it was ready
 }
 
 // serve answers reviews until stop ends, and then drains.
@@ -52,7 +52,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	if err != nil {
 		return err
 	}
-	// The manager and all beside it end only when nobody is answered any more.
+	// The manager and all beside it end only when no request is left to answer.
 	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.runManager)
 	log.Info("ended")
 	return err
@@ -63,7 +63,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 // memory. GOMEMLIMIT holds all the same.
 const gcPercent = 400
 
-// saveTime trades a little memory for processor time, unless somebody has decided that already.
+// saveTime trades a little memory for processor time, unless the user has set GOGC.
 func saveTime() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -119,7 +119,7 @@ func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
-// runManager runs the manager until ctx ends. The manager does not hear of that while its cache waits for an API
+// runManager runs the manager until ctx ends. The manager does not notice that while its cache waits for an API
 // server that does not answer (its Start gives the cache another context), and is not waited for then: no review has
 // come to a process that was never ready.
 func (s *webhook) runManager(ctx context.Context) error {
@@ -136,7 +136,7 @@ func (s *webhook) runManager(ctx context.Context) error {
 	return <-ended
 }
 
-// listen takes the address now, so that one that is taken is told before anything else is begun.
+// listen takes the address now, so that one that is taken is reported before anything else begins.
 func (s *webhook) listen(ctx context.Context) (*server.Server, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
@@ -179,7 +179,7 @@ func (s *webhook) synced() error {
 	return nil
 }
 
-// ready is why no reviews should come here. controller-runtime keeps that from whoever asks for /readyz, so the log
+// ready is why no reviews should come here. controller-runtime leaves it out of its answer to /readyz, so the log
 // says it when it changes.
 func (s *webhook) ready() error {
 	err := s.https.Ready()

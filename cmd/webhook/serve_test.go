@@ -52,7 +52,7 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *testing.T) {
+func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte(away), 0o600); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *te
 		}
 	}
 	if s.synced() == nil {
-		t.Error("it knows a cluster that has told it nothing")
+		t.Error("it knows a cluster of which it has listed nothing")
 	}
 	for range 2 {
 		if s.ready() == nil {
@@ -101,7 +101,7 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWhenItIsTold(t *te
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
-	if told := strings.Count(log.String(), "it is still being made"); told != 1 {
-		t.Errorf("the log says %d times why it is not ready: %s", told, log.String())
+	if count := strings.Count(log.String(), "it is still being made"); count != 1 {
+		t.Errorf("the log says %d times why it is not ready: %s", count, log.String())
 	}
 }

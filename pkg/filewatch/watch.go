@@ -122,7 +122,7 @@ func follow(dir string, log *slog.Logger) signals {
 		err = watcher.Add(dir)
 	}
 	if err != nil {
-		log.Warn("cannot be told of changes of a configuration file; looking for them from time to time instead",
+		log.Warn("cannot watch a configuration file; looking for changes from time to time instead",
 			"interval", lookInterval, "error", err)
 	}
 	if watcher == nil {

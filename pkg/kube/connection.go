@@ -50,7 +50,7 @@ func (c Connection) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// address finds out where the API server is, and who we are to it.
+// address finds out where the API server is, and as which user we ask.
 func (c Connection) address() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()

@@ -2,7 +2,7 @@
 // them.
 //
 // What is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object
-// means is decided by who asked for it.
+// means is decided by the caller.
 //
 //	scan     which files a folder has                     scan.go
 //	read     the text of one, within bounds               file.go

@@ -11,7 +11,7 @@ func TestWhoHandlesAService(t *testing.T) {
 	}{
 		"no label is for the proxy without a name":             {none, "", true},
 		"no label is not for one with a name":                  {none, "x", false},
-		"an empty label is for nobody":                         {empty, "", false},
+		"an empty label names no proxy":                        {empty, "", false},
 		"an empty label is not for one with a name either":     {empty, "x", false},
 		"a name is for the proxy that has it":                  {other, "x", true},
 		"a name is not for another":                            {other, "y", false},

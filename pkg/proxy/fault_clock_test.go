@@ -43,7 +43,7 @@ func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	go starting(kernel).Run(ctx, changes, nil, seen)
 	moments := append(append(<-seen.queued, <-seen.failed...), append(<-seen.queued, <-seen.synced...)...)
 	for number, at := range moments {
-		if !strings.Contains(at.String(), " m=") { // nothing else tells it
+		if !strings.Contains(at.String(), " m=") { // nothing else shows it
 			t.Errorf("moment %d of %d, %s, has no reading of the monotonic clock", number+1, len(moments), at)
 		}
 		if number > 0 && at.Before(moments[number-1]) {

@@ -62,7 +62,7 @@ func (o *ordeal) step() {
 		o.sync()
 	}
 	o.faults.percent.Store(0)
-	if o.sabotaged { // the kernel always says in the end that something was not told
+	if o.sabotaged { // the kernel reports in the end that a notification was lost
 		o.running.Distrust()
 	}
 	o.mend()
@@ -108,7 +108,7 @@ func isDone(err error) bool {
 	return slices.ContainsFunc(commitFaults, func(fault fault) bool { return fault.done && errors.Is(err, fault.err) })
 }
 
-// takeAway removes something from the tables. The proxy hears of it, or not.
+// takeAway removes something from the tables. The proxy is notified of it, or not.
 func (o *ordeal) takeAway() {
 	o.t.Helper()
 	batch := ruleset.Batch{Ops: o.removal()}
@@ -154,9 +154,9 @@ func (o *ordeal) removal() []ruleset.Op {
 	return []ruleset.Op{of(ruleset.Delete, ruleset.ElementsObject{Set: set, Elements: slices.Values(one)})}
 }
 
-// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whoever takes something out of its
-// tables, the first sync after that mends what connections see. Meanwhile no endpoint is in force that no version of
-// the cluster allowed, and as long as nobody else changes the tables, whatever is drawn leads somewhere.
+// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whichever process takes something out
+// of its tables, the first sync after that mends what connections see. Meanwhile every endpoint in force is one that
+// some version of the cluster allowed. As long as no other process changes the tables, whatever is drawn leads somewhere.
 func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 	counts := map[string]int{}
 	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {

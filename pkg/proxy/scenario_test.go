@@ -21,19 +21,20 @@ var update = flag.Bool("update", false, "write what the scenarios print into the
 // testscript (cp, rm, cmp, stdout, …):
 //
 //	node NAME           sees the cluster from this node from now on, as a new proxy with the kernel as it is
-//	detector HOW [ARG]  recognizes pods in another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME, prefix NAME, none), as a
-//	                    new proxy
+//	detector HOW [ARG]  recognizes pods in another way from now on (clustercidr PREFIX…, nodecidr, bridge NAME,
+//	                    prefix NAME, none), as a new proxy
 //	nodeports WHERE     serves node ports on the addresses that WHERE says (all, primary, PREFIX…), as a new proxy
 //	masquerade-all      masquerades every connection to a ClusterIP, as a new proxy
 //	restart             starts a new proxy with the kernel as it is
 //	addresses ADDR…     gives this machine's interfaces these addresses, and no others
-//	sync                reads the folder manifests and syncs; prints what was refused and left out, what was written, and what
-//	                    else there is to know: frontends that several Services want, and health checks when they change
+//	sync                reads the folder manifests and syncs; prints what was refused and left out, what was written,
+//	                    and what else there is to know: frontends that several Services want, and health checks
+//	                    when they change
 //	tables [ip]         prints the tables, or only the one of IPv4
 //	elements [SET…]     prints the elements of these sets and maps, a line for each; without a name, of all of them
 //	chain NAME…         prints these chains
-//	flows               prints the UDP frontends whose flows were looked at since the last time, with who may answer; after a | who
-//	                    may answer clients outside, if those are others
+//	flows               prints the UDP frontends whose flows were looked at since the last time, with who may answer;
+//	                    after a | who may answer clients outside, if those are others
 //	explain [NAME]      prints the explanation of one Service, or of all
 //
 // After each sync the tables must be those of a fresh start.

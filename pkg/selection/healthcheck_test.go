@@ -111,7 +111,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 	}
 }
 
-func TestNobodyAsksAServiceWithoutAHealthCheckNodePort(t *testing.T) {
+func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
 	cluster := decideCluster()
 	for _, name := range []string{"web", "silent", "unknown"} {
 		if check, asked := HealthCheckOf(cluster, decideName(name)); asked || check.Port != 0 || check.Endpoints != nil {

@@ -33,8 +33,8 @@ func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
 }
 
 // takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is
-// programmed: who asked for something in one mode means it in the other. It returns a note for what only counts in
-// another mode.
+// programmed: a user who asked for something in one mode means it in the other. It returns a note for what only
+// counts in another mode.
 func takeModesSection(c *Configuration) []string {
 	if c.Mode == modeNFTables {
 		return nil

@@ -151,8 +151,8 @@ func (g *ground) rules(rules ...string) {
 		table, strings.ReplaceAll(chain, "ADDR", daddr)))
 }
 
-// to is the rule that sends what is dialled at an address to an endpoint.
-func (g *ground) to(dialled netip.Addr, port int, endpoint netip.Addr) string {
+// natRule is the rule that sends what is dialled at an address to an endpoint.
+func (g *ground) natRule(dialled netip.Addr, port int, endpoint netip.Addr) string {
 	return fmt.Sprintf("ADDR %s meta l4proto { tcp, udp } th dport %d dnat to %s", dialled, port, netip.AddrPortFrom(endpoint, endpointPort))
 }
 

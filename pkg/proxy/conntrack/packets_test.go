@@ -11,10 +11,10 @@ import (
 
 func TestAFlowWhoseEndpointLeftReachesAnotherWithItsNextPacket(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer(g.a.String(), "at first")
-		g.rules(g.to(g.service, servicePort, g.b))
+		g.rules(g.natRule(g.service, servicePort, g.b))
 		client.wantAnswer(g.a.String(), "new rules alone")
 
 		g.forget(1, g.flows(g.service, servicePort, g.b))
@@ -25,10 +25,10 @@ func TestAFlowWhoseEndpointLeftReachesAnotherWithItsNextPacket(t *testing.T) {
 
 func TestAFlowWhoseEndpointServesGoesOn(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer(g.a.String(), "at first")
-		g.rules(g.to(g.service, servicePort, g.b))
+		g.rules(g.natRule(g.service, servicePort, g.b))
 
 		g.forget(0, g.flows(g.service, servicePort, g.a, g.b))
 		client.wantAnswer(g.a.String(), "although new flows go elsewhere")
@@ -37,7 +37,7 @@ func TestAFlowWhoseEndpointServesGoesOn(t *testing.T) {
 
 func TestAFlowOfAServiceWithoutEndpointsIsRefusedAtItsNextPacket(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer(g.a.String(), "at first")
 		g.rules("ADDR " + g.service.String() + " drop") // a local sender learns of it
@@ -52,7 +52,7 @@ func TestAFlowOfAServiceWithoutEndpointsIsRefusedAtItsNextPacket(t *testing.T) {
 
 func TestAFlowOfADeletedServiceEndsAndThenIsNotOurs(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer(g.a.String(), "at first")
 		g.rules()
@@ -67,7 +67,7 @@ func TestAFlowThatBeganBeforeTheServiceHadEndpointsReachesOne(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer("connection refused", "before there are rules")
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		client.wantAnswer("connection refused", "new rules alone")
 
 		g.forget(1, g.flows(g.service, servicePort, g.a))
@@ -77,13 +77,13 @@ func TestAFlowThatBeganBeforeTheServiceHadEndpointsReachesOne(t *testing.T) {
 
 func TestFlowsToANodePortEndOnTheAddressesThatServeIt(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.ported, nodePort, g.a), g.to(g.portless, nodePort, g.a), g.to(g.ported, servicePort, g.a))
+		g.rules(g.natRule(g.ported, nodePort, g.a), g.natRule(g.portless, nodePort, g.a), g.natRule(g.ported, servicePort, g.a))
 		served, unserved := g.dial("udp", g.ported, nodePort), g.dial("udp", g.portless, nodePort)
 		otherPort := g.dial("udp", g.ported, servicePort)
 		for _, client := range []*client{served, unserved, otherPort} {
 			client.wantAnswer(g.a.String(), "at first")
 		}
-		g.rules(g.to(g.ported, nodePort, g.b), g.to(g.portless, nodePort, g.b), g.to(g.ported, servicePort, g.b))
+		g.rules(g.natRule(g.ported, nodePort, g.b), g.natRule(g.portless, nodePort, g.b), g.natRule(g.ported, servicePort, g.b))
 
 		g.forget(1, g.flows(model.AnyAddr(model.FamilyOf(g.ported)), nodePort, g.b))
 		served.wantAnswer(g.b.String(), "the node port")
@@ -94,11 +94,11 @@ func TestFlowsToANodePortEndOnTheAddressesThatServeIt(t *testing.T) {
 
 func TestConnectionsOfTCPStayOpen(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
-		g.rules(g.to(g.service, servicePort, g.a))
+		g.rules(g.natRule(g.service, servicePort, g.a))
 		connection, client := g.dial("tcp", g.service, servicePort), g.dial("udp", g.service, servicePort)
 		connection.wantAnswer(g.a.String(), "at first")
 		client.wantAnswer(g.a.String(), "at first")
-		g.rules(g.to(g.service, servicePort, g.b))
+		g.rules(g.natRule(g.service, servicePort, g.b))
 
 		tcp := g.flows(g.service, servicePort)[0]
 		tcp.Frontend.Protocol = model.TCP

@@ -73,7 +73,7 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	return d, nil
 }
 
-// connect finds where the objects come from, and who is to be told about them.
+// connect finds where the objects come from, and what reports Events about them.
 func (d *daemon) connect() error {
 	if d.options.Manifests != "" {
 		d.objects = manifests{folder.NewManifests(d.options.Manifests, d.log)}
@@ -92,8 +92,8 @@ func (d *daemon) connect() error {
 	return nil
 }
 
-// interrupted says that the API server does not tell about a resource. What it told last stays in force, so nothing is
-// wrong yet.
+// interrupted reports that the API server sends no changes of a resource. What it sent last stays in force, so nothing
+// is wrong yet.
 func (d *daemon) interrupted(resource string, since time.Time, err error) {
 	d.status.WatchInterrupted(resource, since, err.Error())
 	d.recorder.WatchInterrupted(resource, since)
@@ -142,7 +142,7 @@ func (d *daemon) run(ctx context.Context) error {
 	)
 }
 
-// repair asks for a complete sync after somebody else changed our tables.
+// repair asks for a complete sync after another process changed our tables.
 func (d *daemon) repair(change nft.ForeignChange) {
 	if change.Lost {
 		d.log.Warn("changes of nftables may have been missed; writing our tables anew")

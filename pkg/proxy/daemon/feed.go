@@ -29,7 +29,7 @@ type feed struct {
 	refused map[convert.Problem]bool // now
 	said    map[about][]string
 
-	// complete is for objects and interfaces, which are told by goroutines of their own.
+	// complete is for objects and interfaces, which come from goroutines of their own.
 	complete *completion
 }
 
@@ -59,9 +59,9 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.send(ctx, fromObjects, update.Change)
 }
 
-// judgeNode tells health whether load balancers may send connections through this node. No sync decides about that.
+// judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
-	if node, told := change.Nodes[f.node]; told || !f.started {
+	if node, changed := change.Nodes[f.node]; changed || !f.started {
 		f.status.NodeEligibility(eligibility(node))
 	}
 }

@@ -47,7 +47,7 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 		"an annotation is right":                    {[]model.Change{here, service(&model.Service{})}, nil},
 		"an annotation is wrong":                    {[]model.Change{here, service(ignored)}, []string{annotation}},
 		"a Service with a wrong annotation is gone": {[]model.Change{here, service(nil)}, nil},
-		"parts of a Service are left out, told once for as long as it is so": {
+		"parts of a Service are left out, logged once for as long as it is so": {
 			[]model.Change{here, service(half), {}, service(half), service(&model.Service{Name: name, LeftOut: []string{"that", "more"}})},
 			[]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that", leftOut + "service=shop/web part=more"},
 		},
@@ -68,7 +68,7 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 	}
 }
 
-func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
+func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 	const (
 		open   = "level=WARN msg=\"--nodeport-addresses has no IPv6 CIDR, so node ports are served on all IPv6 addresses of this node\""
 		noPort = "level=WARN msg=\"node ports are not served: --nodeport-addresses is primary, and the Node names no address\" node=node-a"
@@ -98,7 +98,7 @@ func TestSettingsThatDoWhatNobodyMeansAreLogged(t *testing.T) {
 		changes []model.Change
 		want    []string
 	}{
-		"CIDRs of one family only, told at the start":        {ipv4, []model.Change{bare, other, full}, []string{open}},
+		"CIDRs of one family only, logged at the start":      {ipv4, []model.Change{bare, other, full}, []string{open}},
 		"CIDRs of the only family there is":                  {onlyIPv4, []model.Change{bare}, nil},
 		"primary, and the Node has an address":               {primary, []model.Change{full}, nil},
 		"primary, and the Node has none":                     {primary, []model.Change{bare, other}, []string{noPort}},
@@ -140,8 +140,8 @@ func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsToldOnce, whatever else arrives meanwhile.
-func TestWhatIsRefusedIsToldOnce(t *testing.T) {
+// TestWhatIsRefusedIsLoggedOnce, whatever else arrives meanwhile.
+func TestWhatIsRefusedIsLoggedOnce(t *testing.T) {
 	var log strings.Builder
 	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
 	problem := func(name string) convert.Problem {
@@ -193,8 +193,8 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	gone := nodeChange(nil)
 	both := node.Then(model.Change{LocalAddrs: []netip.Addr{here}})
 	tests := map[string]struct {
-		told []func(*feed)
-		want []model.Change
+		calls []func(*feed)
+		want  []model.Change
 	}{
 		"manifests alone are not complete":      {[]func(*feed){manifests(node), manifests(gone)}, nil},
 		"interfaces alone are not complete":     {[]func(*feed){interfaces(here), interfaces()}, nil},
@@ -211,10 +211,10 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			changes := make(chan model.Change, len(test.told))
+			changes := make(chan model.Change, len(test.calls))
 			feed := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil)
-			for _, tell := range test.told {
-				tell(feed)
+			for _, call := range test.calls {
+				call(feed)
 			}
 			close(changes)
 			var got []model.Change

@@ -31,11 +31,11 @@ func (f *feed) warn(change model.Change) {
 	}
 }
 
-// warnOfNode tells what this node lacks; at the start also if nothing is told of it.
+// warnOfNode logs what this node lacks; at the start also if there is no Node.
 func (f *feed) warnOfNode(change model.Change) {
-	node, told := change.Nodes[f.node]
+	node, changed := change.Nodes[f.node]
 	switch {
-	case f.started && !told:
+	case f.started && !changed:
 		return
 	case f.started && node == nil:
 		f.log.Warn("the Node of this name is gone; what it said last stays in force", "node", f.node)
@@ -66,7 +66,7 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 	}
 }
 
-// warnOfLeftOut tells each part of an object that cannot be served, once for as long as it is so.
+// warnOfLeftOut logs each part of an object that cannot be served, once for as long as it is so.
 func (f *feed) warnOfLeftOut(kind string, name model.ObjectName, parts []string) {
 	parts = f.unsaid(about{kind, name}, parts)
 	for _, part := range parts {

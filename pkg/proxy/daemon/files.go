@@ -34,7 +34,7 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 	return append(files, kubeconfig), nil
 }
 
-// watchFiles ends the daemon when one of its configuration files changes, so that whoever has started it starts it
+// watchFiles ends the daemon when one of its configuration files changes, so that its supervisor starts it
 // anew. The rules stay.
 func (d *daemon) watchFiles(ctx context.Context) error {
 	var watches []func(context.Context) error

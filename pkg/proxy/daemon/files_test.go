@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeconfigText names an API server that nobody asks.
+// kubeconfigText names an API server to which no request is sent.
 const kubeconfigText = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://192.0.2.1:6443"}}]
@@ -79,7 +79,7 @@ func TestAKubeconfigWithWhichTheProxyCouldNotStartIsWrong(t *testing.T) {
 		t.Fatalf("files %v, error %v", files, err)
 	}
 	changed := func(old, new string) string { return strings.Replace(kubeconfigText, old, new, 1) }
-	for name, test := range map[string]struct{ text, told string }{
+	for name, test := range map[string]struct{ text, want string }{
 		"empty":             {"", "no configuration has been provided"},
 		"not YAML":          {"{", "error loading config file"},
 		"no such context":   {changed("current-context: x", "current-context: other"), "context was not found for specified context: other"},
@@ -93,8 +93,8 @@ func TestAKubeconfigWithWhichTheProxyCouldNotStartIsWrong(t *testing.T) {
 			if err := os.WriteFile(kubeconfig, []byte(test.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if err := files[0].Check(); err == nil || !strings.Contains(err.Error(), test.told) {
-				t.Errorf("Check() = %v, want an error with %s", err, test.told)
+			if err := files[0].Check(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("Check() = %v, want an error with %s", err, test.want)
 			}
 		})
 	}

@@ -54,7 +54,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.recorder.SweepFailed()
-		o.log.Warn("what nobody uses any more is still in the kernel; trying again", "error", report.Unswept)
+		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.Unswept)
 	}
 	if report.Unrecalled != nil {
 		o.log.Warn("UDP flows to Services that were deleted while no proxy ran may go on", "error", report.Unrecalled)

@@ -101,7 +101,7 @@ func (w *watch) followOne(ctx context.Context) error {
 			again = time.After(lookAgain)
 		}
 		if s.overflowed.Swap(false) {
-			w.log.Info("more addresses changed at once than the kernel could tell; listing them all")
+			w.log.Info("more addresses changed at once than the kernel could report; listing them all")
 		}
 		if err := w.look(s); err != nil {
 			return err

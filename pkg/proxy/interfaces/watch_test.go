@@ -211,12 +211,12 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 		deliver: func(addrs []netip.Addr) {
 			if len(addrs) == len(loopback("192.0.2.1")) {
 				becomeDeaf(t, <-f.subscriptions)
-				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // of which the watch hears nothing
+				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // of which the watch is not notified
 			}
 		},
 	})
 	w.next(loopback())
-	for range 2 { // the second comes although nothing was heard
+	for range 2 { // the second comes without a notification
 		wait.Receive(t, "the addresses are looked at twice", looks)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
@@ -224,7 +224,7 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 	w.next(loopback())
 }
 
-// becomeDeaf makes a subscription hear nothing any more, and not know it.
+// becomeDeaf makes a subscription receive nothing any more, and not notice it.
 func becomeDeaf(t *testing.T, s *subscription) {
 	t.Helper()
 	for _, group := range []int{unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {

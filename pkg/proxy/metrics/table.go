@@ -106,7 +106,7 @@ var (
 	})
 	cleanupFailures = counter(row{
 		name:   "kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total",
-		help:   "Sweeps of what nobody uses any more that the kernel did not take; the next sync tries again.",
+		help:   "Sweeps of unused entries that the kernel did not take; the next sync tries again.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
 	FlowsDuration = histogram(row{
@@ -181,7 +181,7 @@ var (
 	})
 	eventsDropped = counterFunc(row{
 		name: "vicinity_events_dropped_total",
-		help: "Kubernetes Events that were not told: too many were waiting, or the API server did not want them.",
+		help: "Kubernetes Events that were not sent: too many were waiting, or the API server did not want them.",
 	})
 	FrontendsContested = gauge(row{
 		name: "vicinity_frontends_contested",

@@ -20,7 +20,7 @@ import (
 )
 
 // from is the element that allows a prefix to dial a port of the load balancer.
-func from(prefix string, family model.Family, port uint16) ruleset.Element {
+func rangeElement(prefix string, family model.Family, port uint16) ruleset.Element {
 	allowed := netip.MustParsePrefix(prefix)
 	return ruleset.Element{Key: ruleset.Tuple{
 		Addr: addressesOf(family).balancer, Proto: model.TCP, Port: port, Source: allowed.Addr(), Bits: uint8(allowed.Bits()),
@@ -31,7 +31,7 @@ func from(prefix string, family model.Family, port uint16) ruleset.Element {
 func allowing(prefixes ...string) []ruleset.Element {
 	elements := make([]ruleset.Element, len(prefixes))
 	for i, prefix := range prefixes {
-		elements[i] = from(prefix, model.IPv4, 443)
+		elements[i] = rangeElement(prefix, model.IPv4, 443)
 	}
 	return elements
 }
@@ -52,7 +52,7 @@ func TestPrefixesOfEveryLengthAreReadBackAsTheyWereWritten(t *testing.T) {
 			for bits := range addr.BitLen() + 1 {
 				low := netip.PrefixFrom(addressesOf(family).client, bits).Masked()
 				high := netip.PrefixFrom(addr, bits).Masked()
-				want = append(want, from(low.String(), family, uint16(bits)), from(high.String(), family, uint16(1000+bits)))
+				want = append(want, rangeElement(low.String(), family, uint16(bits)), rangeElement(high.String(), family, uint16(1000+bits)))
 			}
 			c := dial(t, netns.New(t), Options{})
 			commit(t, c, emptyMaps(family, ruleset.AllowedSources))
@@ -159,7 +159,7 @@ func TestHundredsOfRangesArriveInOneBatchAndLeaveInAnother(t *testing.T) {
 				if family == model.IPv6 {
 					prefix = fmt.Sprintf("2001:db8:%x::/48", i)
 				}
-				want[i] = from(prefix, family, uint16(80+i%3))
+				want[i] = rangeElement(prefix, family, uint16(80+i%3))
 			}
 			c := dial(t, netns.New(t), Options{})
 			commit(t, c, emptyMaps(family, ruleset.AllowedSources))

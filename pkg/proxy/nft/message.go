@@ -28,7 +28,7 @@ func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {
 	m.b = binary.NativeEndian.AppendUint16(m.b, kind)
 	m.b = binary.NativeEndian.AppendUint16(m.b, unix.NLM_F_REQUEST|flags)
 	m.b = binary.NativeEndian.AppendUint32(m.b, m.sequence)
-	m.b = append(m.b, 0, 0, 0, 0) // the kernel knows who we are
+	m.b = append(m.b, 0, 0, 0, 0) // the kernel knows its sender
 	m.b = append(m.b, family, unix.NFNETLINK_V0)
 	m.b = binary.BigEndian.AppendUint16(m.b, resource)
 	m.sequence++

@@ -52,7 +52,7 @@ func everySet(family model.Family) []filled {
 		one(ruleset.ExternalLocal, balanced),
 		one(ruleset.NodePortLocal, nodePort),
 		one(ruleset.Restricted, balanced),
-		one(ruleset.AllowedSources, from(at.allowedRange.String(), family, 443).Key),
+		one(ruleset.AllowedSources, rangeElement(at.allowedRange.String(), family, 443).Key),
 		one(ruleset.ClusterIPs, ruleset.Tuple{Addr: at.service}),
 		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
 		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),

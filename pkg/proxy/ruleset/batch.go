@@ -16,8 +16,8 @@ type Verb uint8
 
 // The verbs. Each behaves as nftables does:
 //
-//   - Add of a table, set, chain or identical element that is there already does nothing; Add of an element with another value is
-//     an error (EEXIST). Add of a chain does not touch its rules, if it has any; Add of rules appends.
+//   - Add of a table, set, chain or identical element that is there already does nothing; Add of an element with
+//     another value is an error (EEXIST). Add of a chain does not touch its rules, if it has any; Add of rules appends.
 //   - Delete and Flush of what is not there are errors (ENOENT); Delete of a chain or set in use is one too (EBUSY).
 //   - Flush of a set removes its elements, of a chain its rules.
 const (

@@ -52,7 +52,7 @@ func serviceOf(ports ...ruleset.Port) ruleset.Service {
 func nothing(name string) ruleset.Service { return ruleset.Service{Name: named(name)} }
 
 // operations writes a batch in short, a line for each operation: "+ set name", "- services key key", "0 chain lb-2".
-// Families are told only where they are IPv6. The elements of an operation are sorted, since their order means
+// Families are written only where they are IPv6. The elements of an operation are sorted, since their order means
 // nothing.
 func operations(batch ruleset.Batch) []string {
 	var lines []string

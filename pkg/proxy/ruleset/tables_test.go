@@ -14,24 +14,24 @@ import (
 )
 
 // Short forms of operations on the IPv4 table.
-func on(verb ruleset.Verb, object ruleset.Object) ruleset.Op {
+func opOn(verb ruleset.Verb, object ruleset.Object) ruleset.Op {
 	return ruleset.Op{Verb: verb, Family: model.IPv4, Object: object}
 }
 
 func setOp(verb ruleset.Verb, set ruleset.Set) ruleset.Op {
-	return on(verb, ruleset.SetObject{Set: set})
+	return opOn(verb, ruleset.SetObject{Set: set})
 }
 
 func chainOp(verb ruleset.Verb, name string) ruleset.Op {
-	return on(verb, ruleset.ChainObject{Chain: ruleset.Chain{Name: name, Hook: ruleset.NoHook}})
+	return opOn(verb, ruleset.ChainObject{Chain: ruleset.Chain{Name: name, Hook: ruleset.NoHook}})
 }
 
 func ruleOp(chain string, statements ...ruleset.Statement) ruleset.Op {
-	return on(ruleset.Add, ruleset.RulesObject{Chain: ruleset.Chain{Name: chain, Rules: []ruleset.Rule{statements}}})
+	return opOn(ruleset.Add, ruleset.RulesObject{Chain: ruleset.Chain{Name: chain, Rules: []ruleset.Rule{statements}}})
 }
 
 func elementOp(verb ruleset.Verb, set ruleset.Set, elements ...ruleset.Element) ruleset.Op {
-	return on(verb, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
+	return opOn(verb, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
 }
 
 // leadingTo is the dispatch entry of a class.
@@ -48,7 +48,7 @@ func smallTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	tables := &ruleset.Tables{}
 	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{
-		on(ruleset.Add, ruleset.TableObject{}),
+		opOn(ruleset.Add, ruleset.TableObject{}),
 		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, ruleset.Affinity("unused")),
 		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
 		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs},
@@ -75,7 +75,7 @@ func TestErrorsOfApply(t *testing.T) {
 		err   error
 		names string // what the message says
 	}{
-		"delete a table that is not there":  {ip6(on(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"delete a table that is not there":  {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a set without a table":         {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a chain without a table":       {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a rule without a table":        {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
@@ -102,8 +102,8 @@ func TestErrorsOfApply(t *testing.T) {
 			elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")), ruleset.ErrExist, "0:2 : goto lonely",
 		},
 		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
-		"add a chain with another hook":      {on(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
-		"add a chain with another priority":  {on(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
+		"add a chain with another hook":      {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
+		"add a chain with another priority":  {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
 		"add a map with an interval":         {setOp(ruleset.Add, withInterval), ruleset.ErrExist, "set dispatch"},
 		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
 		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},
@@ -140,7 +140,7 @@ func TestWhatApplyTakes(t *testing.T) {
 		has, lost string // lines that are there afterwards, or no more
 	}{
 		"nothing":               {nil, true, "", ""},
-		"a table that is there": {[]ruleset.Op{on(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
+		"a table that is there": {[]ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}, true, "", ""},
 		"a set that is there":   {[]ruleset.Op{setOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"an identical element": {
 			[]ruleset.Op{elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Drop, ""))}, true, "", "",
@@ -169,7 +169,7 @@ func TestWhatApplyTakes(t *testing.T) {
 				elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Goto, "lonely")),
 			}, false, "0:2 : goto lonely", "drop",
 		},
-		"the table goes with all that is in it": {[]ruleset.Op{on(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
+		"the table goes with all that is in it": {[]ruleset.Op{opOn(ruleset.Delete, ruleset.TableObject{})}, false, "", "table"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -129,12 +129,12 @@ func (c statementCase) in(family model.Family) (want string, ok bool) {
 func tablesWith(t testing.TB, family model.Family, rule ruleset.Rule) *ruleset.Tables {
 	t.Helper()
 	tried := ruleset.Chain{Name: "tried", Hook: ruleset.NoHook, Rules: []ruleset.Rule{rule}}
-	batch := ruleset.Batch{Ops: []ruleset.Op{on(ruleset.Add, ruleset.TableObject{})}}
+	batch := ruleset.Batch{Ops: []ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}}
 	for _, set := range append([]ruleset.Set{ruleset.Affinity("clients")}, ruleset.StaticSets...) {
 		batch.Ops = append(batch.Ops, setOp(ruleset.Add, set))
 	}
 	batch.Ops = append(batch.Ops,
-		chainOp(ruleset.Add, "there"), chainOp(ruleset.Add, "tried"), on(ruleset.Add, ruleset.RulesObject{Chain: tried}))
+		chainOp(ruleset.Add, "there"), chainOp(ruleset.Add, "tried"), opOn(ruleset.Add, ruleset.RulesObject{Chain: tried}))
 	for i := range batch.Ops {
 		batch.Ops[i].Family = family
 	}

@@ -184,7 +184,7 @@ func TestReadinessIsSaidInASentence(t *testing.T) {
 	}
 }
 
-func TestStatusMayBeToldAndAskedAtTheSameTime(t *testing.T) {
+func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 	var status Status
 	var group sync.WaitGroup
 	for n := range 8 {

@@ -71,8 +71,8 @@ func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
 	}
 }
 
-// TestAReadOnlyTreeIsToldAndStays: a container without privileges sees /proc/sys like this.
-func TestAReadOnlyTreeIsToldAndStays(t *testing.T) {
+// TestAReadOnlyTreeIsReportedAndStays: a container without privileges sees /proc/sys like this.
+func TestAReadOnlyTreeIsReportedAndStays(t *testing.T) {
 	namespace := withConntrack(t)
 	want := Want{Name: udpTimeout, Value: 77}
 	var results []Result

@@ -55,7 +55,7 @@ func (f Files) alerts(t *testing.T) []alert {
 	return all
 }
 
-// check reads an alert as somebody does whom it wakes. The rule tests are those that should make it fire.
+// check tests what the person on call reads of an alert. The rule tests are those that should make it fire.
 func (a alert) check(t *testing.T, tests string) {
 	t.Helper()
 	if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 100 {
@@ -65,7 +65,7 @@ func (a alert) check(t *testing.T, tests string) {
 		t.Errorf("%s: severity %q", a.Alert, severity)
 	}
 	if a.For == "" {
-		t.Errorf("%s fires at once: one bad scrape wakes somebody", a.Alert)
+		t.Errorf("%s fires at once: one bad scrape wakes the person on call", a.Alert)
 	}
 	if !strings.Contains(tests, `"`+a.Alert+`", alertstate="firing", severity=`) && !strings.Contains(tests, "alertname: "+a.Alert+"\n") {
 		t.Errorf("%s: no rule test makes it fire", a.Alert)

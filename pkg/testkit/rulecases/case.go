@@ -67,8 +67,8 @@ type Setting struct {
 	Value   string        `json:"value"`
 }
 
-// Namespace is of the Namespace of a Service. An absent one is not known. One with mistakes was stored before anybody
-// judged it.
+// Namespace is of the Namespace of a Service. An absent one is not known. One with mistakes was stored before there
+// was a webhook.
 type Namespace struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`

@@ -28,7 +28,7 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
-	// The time tells one CA from the next for a person who reads a bundle.
+	// The time distinguishes CAs for a person who reads a bundle.
 	template.Subject = pkix.Name{CommonName: "Vicinity webhook CA", SerialNumber: now.UTC().Format(time.RFC3339)}
 	certificate, key, err := sign(&template, nil)
 	if err != nil {

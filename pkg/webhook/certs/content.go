@@ -38,7 +38,7 @@ type content struct {
 	errs []string
 }
 
-// readContent reads the data of the Secret, whoever wrote it.
+// readContent reads the data of the Secret, whichever program wrote it.
 func readContent(data map[string][]byte) *content {
 	c := &content{trusted: readBundle(data[bundleKey])}
 	if !bytes.Equal(bytes.TrimSpace(c.trusted.encode()), bytes.TrimSpace(data[bundleKey])) {

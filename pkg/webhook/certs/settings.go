@@ -22,7 +22,7 @@ type Settings struct {
 	// times as long as its certificates, or longer.
 	CA, Leaf time.Duration
 	// Settle is how long every configuration must have trusted a CA before a certificate of it is served, so that every
-	// API server has heard of it, however far behind.
+	// API server has received it, however far behind.
 	Settle time.Duration
 
 	Log      *slog.Logger

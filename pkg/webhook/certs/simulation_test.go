@@ -52,7 +52,7 @@ type simulatedConfiguration struct {
 type saying struct {
 	bundle  string
 	until   time.Time // zero: it still says so
-	foreign bool      // somebody else's: no promise holds for it
+	foreign bool      // another program's: no promise holds for it
 }
 
 func (c *simulatedConfiguration) says() string { return c.said[len(c.said)-1].bundle }
@@ -261,7 +261,7 @@ func (w *world) trusts(text string, r *replica) error {
 	return found.err
 }
 
-// settle lets everybody finish what is due, without trouble.
+// settle lets all replicas finish what is due, without trouble.
 func (w *world) settle() {
 	w.chances = chances{}
 	for _, r := range w.replicas {
@@ -280,7 +280,7 @@ func (w *world) settle() {
 
 func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 	for name, chances := range map[string]chances{
-		"nobody is disturbed":          {},
+		"nothing goes wrong":           {},
 		"replicas are killed":          {crash: 30},
 		"replicas stand still":         {standStill: 20},
 		"both, and resets by a GitOps": {crash: 20, standStill: 10, reset: 5},

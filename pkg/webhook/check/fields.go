@@ -61,14 +61,14 @@ func (c *Files) mistyped(at place, fault manifest.Fault) {
 	var values map[string]json.RawMessage
 	parent, name, _ := strings.Cut(fault.Field, ".")
 	if parent == "metadata" && json.Unmarshal(at.part.JSON, &object) == nil && json.Unmarshal(object.Metadata[name], &values) == nil {
-		isTold := false
+		isReported := false
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value != "null" && value[0] != '"' {
 				c.fail(at, fault.Field+"["+key+"]", fmt.Sprintf("must be a string, not %.40s; %s", value, asString(value)))
-				isTold = true
+				isReported = true
 			}
 		}
-		if isTold {
+		if isReported {
 			return
 		}
 	}

@@ -80,7 +80,7 @@ func (c *Files) readFile(name string, stdin io.Reader) {
 		return
 	}
 	if name == stdinName && len(bytes.TrimSpace(text)) == 0 {
-		// In a pipeline only the last command's exit status counts: whoever wrote into it may have failed.
+		// In a pipeline only the last command's exit status counts: the command before may have failed.
 		c.fail(place{file: name}, "", "there is nothing on standard input")
 		return
 	}
@@ -96,8 +96,8 @@ func (c *Files) cannotRead(name string, err error) {
 	c.fail(place{file: name}, "", "cannot be read: "+reason)
 }
 
-// formatOf tells the format of a file by its name, and if that says nothing by its beginning: JSON values may follow
-// one another, which YAML does not know.
+// formatOf recognizes the format of a file by its name, and if that says nothing by its beginning: JSON values may
+// follow one another, which YAML does not know.
 func formatOf(name string, text []byte) manifest.Format {
 	format, ok := manifest.FormatOf(name)
 	if ok || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {

@@ -66,7 +66,7 @@ func (c *Files) readText(name string, text []byte) {
 }
 
 // explainTemplate says why a text makes no sense if a template comes before the line that is complained about, or on
-// it, and names its line. A library that cannot tell where a document stops making sense names its first line.
+// it, and names its line. A library that does not know where a document stops making sense names its first line.
 func explainTemplate(fault *manifest.Fault, text []byte) {
 	if fault.Line == 0 {
 		return
@@ -164,7 +164,7 @@ func (c *Files) decode(at place, into any, known []word) bool {
 	return isReadable
 }
 
-// isNamed records an object without a name, or with one that somebody has yet to fill in.
+// isNamed records an object without a name, or with one that is yet to be filled in.
 func (c *Files) isNamed(at place, metadata *rules.Metadata) bool {
 	if metadata.Name == "" && metadata.GenerateName == "" {
 		c.fail(at, "metadata.name", "Required value")

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// told is a cluster whose informers a test speaks for.
-type told struct {
+// fakeCluster is a Follower and the informers through which a test reports objects to it.
+type fakeCluster struct {
 	*Follower
 	namespaces, nodes *controllertest.FakeInformer
 }
@@ -46,8 +46,8 @@ func (b byKind) GetInformer(_ context.Context, of client.Object, _ ...cache.Info
 
 var errNoInformer = errors.New("no such informer")
 
-// newTold returns a cluster whose objects have not been listed.
-func newTold(t *testing.T) told {
+// newFakeCluster returns a cluster whose objects have not been listed.
+func newFakeCluster(t *testing.T) fakeCluster {
 	t.Helper()
 	namespaces, nodes := controllertest.NewFakeInformer(), controllertest.NewFakeInformer()
 	c, err := Follow(t.Context(), byKind{informers: map[string]*controllertest.FakeInformer{"Namespace": namespaces, "Node": nodes}})
@@ -55,13 +55,13 @@ func newTold(t *testing.T) told {
 		t.Fatal(err)
 	}
 	c.namespaces.patience = 0
-	return told{c, namespaces, nodes}
+	return fakeCluster{c, namespaces, nodes}
 }
 
 // listed returns a cluster of which everything is known, which is nothing so far.
-func listed(t *testing.T) told {
+func listed(t *testing.T) fakeCluster {
 	t.Helper()
-	c := newTold(t)
+	c := newFakeCluster(t)
 	c.namespaces.Synced()
 	c.nodes.Synced()
 	return c
@@ -81,7 +81,7 @@ func inZone(name, zone string) *metav1.PartialObjectMetadata {
 }
 
 func TestNothingIsKnownBeforeEverythingIsListed(t *testing.T) {
-	c := newTold(t)
+	c := newFakeCluster(t)
 	c.nodes.Add(inZone("node-1", "a"))
 	if c.HasSynced() || c.Nodes() != nil || c.Namespace("shop").Known {
 		t.Errorf("synced %v, nodes %v, namespace %v", c.HasSynced(), c.Nodes(), c.Namespace("shop"))
@@ -97,7 +97,7 @@ func TestNothingIsKnownBeforeEverythingIsListed(t *testing.T) {
 }
 
 func TestNamespacesAloneAreNotEverything(t *testing.T) {
-	c := newTold(t)
+	c := newFakeCluster(t)
 	c.namespaces.Synced()
 	if c.HasSynced() || c.Nodes() != nil {
 		t.Errorf("synced %v, nodes %v", c.HasSynced(), c.Nodes())
@@ -105,8 +105,8 @@ func TestNamespacesAloneAreNotEverything(t *testing.T) {
 }
 
 func TestANamespaceOfAnIncompleteListIsKnown(t *testing.T) {
-	c := newTold(t)
-	c.Follower.namespaces.patience = time.Hour // nobody waits before the list is complete
+	c := newFakeCluster(t)
+	c.Follower.namespaces.patience = time.Hour // no review waits before the list is complete
 	c.namespaces.Add(object("Namespace", "shop"))
 	if !c.Namespace("shop").Known || c.Namespace("other").Known {
 		t.Errorf("shop %v, other %v", c.Namespace("shop"), c.Namespace("other"))
@@ -177,7 +177,7 @@ func TestAFloodOfUnknownNamespacesIsNotWaitedFor(t *testing.T) {
 	}
 	go c.namespaces.Add(object("Namespace", "other"))
 	if got := c.Namespace("other"); !got.Known {
-		t.Errorf("nobody waits any more, and yet it is not waited for: %v", got)
+		t.Errorf("no other review waits any more, and yet this one did not wait: %v", got)
 	}
 }
 

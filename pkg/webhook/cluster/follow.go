@@ -16,16 +16,16 @@ import (
 // Cluster is the former name of Follower. Only e2e/metadata still uses it.
 type Cluster = Follower
 
-// Follower knows a cluster's Namespaces and Nodes, and its version, and keeps them up to date. Its methods may be called
-// from several goroutines at the same time.
+// Follower knows a cluster's Namespaces and Nodes, and its version, and keeps them up to date. Several goroutines may
+// call its methods at the same time.
 type Follower struct {
 	namespaces namespaces
 	nodes      nodes
 	version    atomic.Pointer[version.Version]
 }
 
-// Follow begins to follow the Namespaces and Nodes through a cache, whoever starts it. The cache must have been made
-// with ByObject. It does not wait for anything.
+// Follow begins to follow the Namespaces and Nodes through a cache, which the caller starts. The cache must have been
+// made with ByObject. Follow does not wait for anything.
 func Follow(ctx context.Context, informers cache.Informers) (*Follower, error) {
 	f := &Follower{namespaces: newNamespaces(), nodes: newNodes()}
 	var err error
@@ -38,8 +38,8 @@ func Follow(ctx context.Context, informers cache.Informers) (*Follower, error) {
 	return f, nil
 }
 
-// follow hands over the objects of a kind one by one. The result tells whether all of them have been handed over that
-// there were at first.
+// follow hands over the objects of a kind one by one. The result reports whether those that there were at first have
+// all been handed over.
 func follow(
 	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
 ) (listed func() bool, err error) {
@@ -57,27 +57,27 @@ func follow(
 
 func handlerOf(put func(*metav1.PartialObjectMetadata), gone func(name string)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { ifMetadata(object, put) },
-		UpdateFunc: func(_, object any) { ifMetadata(object, put) },
+		AddFunc:    func(object any) { passMetadata(object, put) },
+		UpdateFunc: func(_, object any) { passMetadata(object, put) },
 		DeleteFunc: func(object any) {
-			// A deletion that was missed while nobody watched is told later, with the last that was known.
+			// A deletion that was missed between two watches is reported later, with the last known object.
 			if tombstone, missed := object.(toolscache.DeletedFinalStateUnknown); missed {
 				object = tombstone.Obj
 			}
-			ifMetadata(object, func(last *metav1.PartialObjectMetadata) { gone(last.Name) })
+			passMetadata(object, func(last *metav1.PartialObjectMetadata) { gone(last.Name) })
 		},
 	}
 }
 
-// ifMetadata hands over what strip has left. There is nothing else in the cache.
-func ifMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
+// passMetadata hands over what strip has left. There is nothing else in the cache.
+func passMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		take(metadata)
 	}
 }
 
 // HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force
-// while the API server is not heard.
+// while the API server does not answer.
 func (f *Follower) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
 
 // Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a

@@ -10,20 +10,20 @@ import (
 )
 
 // patience is how long a Namespace is waited for that is not known although the others are. Its Services are often
-// made in the same breath, before anybody could be told of it; the API server itself waits 50 ms for that reason
+// made right after it, before a watch could report it; the API server itself waits 50 ms for that reason
 // (missingNamespaceWait in k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
 const patience = 250 * time.Millisecond
 
-// maxWaiting is how many wait at the same moment; others are told at once that the Namespace is not known. The API
-// server asks only about Namespaces that exist, so they are few, unless no news comes from it, or somebody else asks:
-// then those who wait must not fill the places of all reviews (server.Limits.InFlight, 64 by default).
+// maxWaiting is how many reviews wait at the same moment; for others the Namespace is unknown at once. The API server
+// asks only about Namespaces that exist, so they are few, unless its watch is interrupted, or another client asks:
+// then reviews that wait must not fill the places of all reviews (server.Limits.InFlight, 64 by default).
 const maxWaiting = 16
 
 // namespaces are the Namespaces of a cluster.
 type namespaces struct {
 	listed   func() bool
 	patience time.Duration
-	waiting  chan struct{} // holds something for each who waits
+	waiting  chan struct{} // holds something for each review that waits
 
 	mu      sync.RWMutex
 	known   map[string]rules.NamespaceDefaults
@@ -57,8 +57,8 @@ func (n *namespaces) gone(name string) {
 	delete(n.known, name)
 }
 
-// find returns a Namespace at once if it is known, or if not all of them are listed yet: who waits for the list is not
-// served better by waiting here.
+// find returns a Namespace at once if it is known, or if not all of them are listed yet: a review that waits for the
+// list gains nothing by waiting here.
 func (n *namespaces) find(name string) rules.NamespaceDefaults {
 	found, _ := n.look(name)
 	if found.Known || !n.listed() {
@@ -89,7 +89,7 @@ func (n *namespaces) await(name string) rules.NamespaceDefaults {
 	return found
 }
 
-// look returns a Namespace, and what tells that others have arrived.
+// look returns a Namespace, and a channel that is closed when another one arrives.
 func (n *namespaces) look(name string) (found rules.NamespaceDefaults, arrival <-chan struct{}) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

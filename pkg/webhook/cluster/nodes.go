@@ -10,15 +10,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not when
-// somebody asks.
+// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not for
+// each reader.
 type nodes struct {
 	listed func() bool
 
 	mu      sync.Mutex
 	labels  map[string]map[string]string // by Node
 	counted *rules.NodeLabels
-	copied  atomic.Pointer[rules.NodeLabels] // nil until somebody asked when all were listed
+	copied  atomic.Pointer[rules.NodeLabels] // nil until the first snapshot after all were listed
 }
 
 func newNodes() nodes {

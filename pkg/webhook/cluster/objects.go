@@ -15,8 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// ByObject is what the cache must be told that Follow is given, as cache.Options.ByObject: what to keep of the
-// objects.
+// ByObject is the cache.Options.ByObject of the cache that is given to Follow: what to keep of the objects.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		metadataOf("Namespace"): {Transform: strip},
@@ -39,7 +38,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 }
 
 // strip leaves the name, the labels and our own annotations of an object. A Node's other annotations alone can be many
-// kilobytes. The version stays, for the informer tells a repetition from a change by it.
+// kilobytes. The version stays, because the informer recognizes a repetition by it.
 func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

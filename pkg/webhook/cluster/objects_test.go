@@ -24,6 +24,6 @@ func TestFollowingBeginsWhileNoAPIServerAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cluster.HasSynced() || cluster.Nodes() != nil || cluster.Namespace("shop").Known {
-		t.Error("it knows what nobody has told it")
+		t.Error("it knows what was never listed")
 	}
 }

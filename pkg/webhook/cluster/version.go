@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Whoever upgrades an API server has a new version after that. Nobody tells us.
+// An API server has a new version after an upgrade. No watch reports that, so it is asked again and again.
 const (
 	versionInterval = time.Minute
 	firstInterval   = time.Second // until it is known
@@ -27,15 +27,15 @@ func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
 	}
-	told := ""
+	logged := ""
 	for {
 		found, err := askVersion(ctx, client.RESTClient())
 		switch {
 		case err == nil:
-			told = ""
+			logged = ""
 			f.version.Store(found)
-		case err.Error() != told && ctx.Err() == nil: // once, and not with every question
-			told = err.Error()
+		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
+			logged = err.Error()
 			f.warn(log, err)
 		}
 		interval := versionInterval

@@ -27,7 +27,7 @@ func (v *versions) RoundTrip(r *http.Request) (*http.Response, error) {
 	v.asked.Add(1)
 	recorder := httptest.NewRecorder()
 	if answer := v.answer.Load(); r.URL.Path != "/version" || answer == nil {
-		http.Error(recorder, "nobody is here", http.StatusBadGateway)
+		http.Error(recorder, "no server is here", http.StatusBadGateway)
 	} else {
 		recorder.Header().Set("Content-Type", "application/json")
 		_, _ = recorder.WriteString(*answer)
@@ -39,7 +39,7 @@ func (v *versions) say(answer string) { v.answer.Store(&answer) }
 
 func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, server, log := newTold(t), &versions{}, &logs.Log{}
+		c, server, log := newFakeCluster(t), &versions{}, &logs.Log{}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		config, logger := &rest.Config{Host: "https://api.example", Transport: server}, log.Logger()
@@ -70,8 +70,8 @@ func TestTheVersionIsAskedForUntilItIsKnownAndFollowed(t *testing.T) {
 		if asked := server.asked.Load(); asked < 20 || asked > 60 {
 			t.Errorf("it was asked for %d times in half an hour", asked)
 		}
-		if told := strings.Count(log.String(), "cannot be asked for"); told != 3 {
-			t.Errorf("the log says %d times that it cannot be asked for, want once for each reason:\n%s", told, log)
+		if count := strings.Count(log.String(), "cannot be asked for"); count != 3 {
+			t.Errorf("the log says %d times that it cannot be asked for, want once for each reason:\n%s", count, log)
 		}
 		for _, known := range []string{"until it is known", "known=1.34.0"} {
 			if !strings.Contains(log.String(), known) {

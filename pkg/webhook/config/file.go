@@ -15,7 +15,7 @@ import (
 type File struct {
 	// Path is where it is.
 	Path string
-	// Settings are what it says. Nobody changes them.
+	// Settings are what it says. They are not changed.
 	Settings *rules.Settings
 
 	content []byte
@@ -38,10 +38,10 @@ func Read(path string) (*File, error) {
 // updated, and why a new text cannot be used to failed, each text once; also why the file cannot be read. Either may
 // be called although nothing differs, such as when a mistake is taken back.
 //
-// A file that is away is being replaced, as far as anybody can tell: nothing happens until it is back.
+// A file that is away is probably being replaced: nothing happens until it is back.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {
 	text, settings, wrong := f.content, f.Settings, error(nil)
-	tell := func(unreadable error) {
+	report := func(unreadable error) {
 		switch {
 		case unreadable != nil:
 			failed(unreadable)
@@ -53,7 +53,7 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules
 	}
 	for {
 		now := text
-		watched := filewatch.File{Path: f.Path, Content: text, Failed: tell, Check: func() (err error) {
+		watched := filewatch.File{Path: f.Path, Content: text, Failed: report, Check: func() (err error) {
 			now, err = os.ReadFile(f.Path)
 			return err
 		}}
@@ -66,6 +66,6 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules
 		} else {
 			log.Info("the configuration was updated", "file", f.Path)
 		}
-		tell(nil)
+		report(nil)
 	}
 }

@@ -35,7 +35,7 @@ func (m mounted) write(text string) {
 	m.Write(m.t, map[string][]byte{"config.yaml": []byte(text)})
 }
 
-// followed is a file that is followed, and what was told.
+// followed is a file that is followed, and what it reported.
 type followed struct {
 	mounted
 	updates  chan *rules.Settings
@@ -90,7 +90,7 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	}
 }
 
-func TestAChangeIsToldAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
+func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
 	f := follow(t, header)
 	f.write(header + "strict: true\n")
 	if got := next(t, f.updates); !got.Strict {
@@ -116,7 +116,7 @@ func TestAChangeIsToldAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T) {
 	}
 }
 
-func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
+func TestAMistakeThatIsTakenBackIsReported(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
 	f.write("nothing")
 	if err := next(t, f.failures); err == nil {
@@ -128,7 +128,7 @@ func TestAMistakeThatIsTakenBackIsTold(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeReadIsToldAndSoIsWhatItSaysAfterThat(t *testing.T) {
+func TestAFileThatCannotBeReadIsReportedAndSoIsWhatItSaysAfterThat(t *testing.T) {
 	f := follow(t, header+"strict: true\n")
 	version, err := os.Readlink(filepath.Join(f.Dir, "..data"))
 	if err != nil {
@@ -153,7 +153,7 @@ func TestAFileThatCannotBeReadIsToldAndSoIsWhatItSaysAfterThat(t *testing.T) {
 	}
 }
 
-func TestTheSameTextInANewFileIsNotTold(t *testing.T) {
+func TestTheSameTextInANewFileIsNotReported(t *testing.T) {
 	f := follow(t, header)
 	f.write(header)
 	f.write(header + "strict: true\n")
@@ -163,7 +163,7 @@ func TestTheSameTextInANewFileIsNotTold(t *testing.T) {
 	}
 }
 
-func TestAChangeBeforeTheFileIsFollowedIsTold(t *testing.T) {
+func TestAChangeBeforeTheFileIsFollowedIsReported(t *testing.T) {
 	file := mount(t, header)
 	read, err := Read(file.path())
 	if err != nil {

@@ -31,8 +31,8 @@ type problem struct {
 // member is a field that a mapping may have.
 type member struct {
 	name string
-	read func(at *field.Path, value *yaml.Node) // nil: somebody has read it
-	// within are the names of fields that it may have in turn, for who has put one of them in the wrong place.
+	read func(at *field.Path, value *yaml.Node) // nil: it has been read
+	// within are the names of fields that it may have in turn, for a message about one of them in the wrong place.
 	within []string
 }
 

@@ -67,7 +67,7 @@ func short(value string) string {
 // isNull reports whether nothing is written where a value could be.
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
 
-// kindOf says what is written, for who expected something else.
+// kindOf says what is written, for an error about a value of another kind.
 func kindOf(node *yaml.Node) string {
 	switch {
 	case node.Kind == yaml.MappingNode:

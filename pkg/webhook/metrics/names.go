@@ -17,7 +17,7 @@ var (
 	})
 	decisions = declare(row{
 		kind: counter, name: "vicinity_webhook_decisions_total", labels: []string{ruleLabel, actionLabel},
-		help:  "Violations of rules that users were told of, by what followed from them.",
+		help:  "Violations of rules that were reported to users, by what followed from them.",
 		start: func(w Words) [][]string { return [][]string{w.Rules, Actions} },
 	})
 	defaulted = declare(row{

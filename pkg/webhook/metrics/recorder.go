@@ -88,7 +88,8 @@ func (r *Recorder) CertificateExpires(at time.Time) { r.setTime(certificateExpir
 // AuthorityExpires records that the authority that signed it is valid until then.
 func (r *Recorder) AuthorityExpires(at time.Time) { r.setTime(authorityExpiry, at) }
 
-// ConfigurationUpdated records that what the configuration file says is in force from now on, or the default if there is no file.
+// ConfigurationUpdated records that what the configuration file says is in force from now on, or the default if there
+// is no file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
 	r.set(configurationValid, 1)
 	r.setTime(configurationSuccess, now)

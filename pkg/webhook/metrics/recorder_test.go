@@ -95,10 +95,10 @@ func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 	}
 }
 
-// moves are what is told, and which series it moves to what.
+// moves are the calls of a recorder, and which series each moves to what.
 var moves = []struct {
 	name string
-	tell func(r *Recorder)
+	call func(r *Recorder)
 	want map[string]float64
 }{
 	{
@@ -110,7 +110,7 @@ var moves = []struct {
 	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulted_total none cluster": 1}},
 	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
 	{"a refusal", func(r *Recorder) { r.Refused("too-big") }, map[string]float64{"refused_requests_total too-big": 1}},
-	{"a reason that nobody knew", func(r *Recorder) { r.Refused("new") }, map[string]float64{"refused_requests_total new": 1}},
+	{"a reason that was unknown", func(r *Recorder) { r.Refused("new") }, map[string]float64{"refused_requests_total new": 1}},
 	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"in_flight": 2}},
 	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"in_flight": 0}},
 	{
@@ -140,7 +140,7 @@ func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, registry := newRecorder(t)
 			want := gather(t, registry)
-			c.tell(r)
+			c.call(r)
 			maps.Copy(want, c.want)
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 				t.Errorf("series (-want +got):\n%s", diff)
@@ -149,12 +149,12 @@ func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
 	}
 }
 
-// told returns the registry of a recorder that has been told everything.
-func told(t *testing.T) *prometheus.Registry {
+// filled returns the registry of a recorder after all moves.
+func filled(t *testing.T) *prometheus.Registry {
 	t.Helper()
 	r, registry := newRecorder(t)
 	for _, c := range moves {
-		c.tell(r)
+		c.call(r)
 	}
 	return registry
 }
@@ -189,7 +189,7 @@ func documented(t *testing.T) map[string]string {
 }
 
 func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) {
-	families, err := told(t).Gather()
+	families, err := filled(t).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) 
 }
 
 func TestThePrometheusLinterHasNothingToSay(t *testing.T) {
-	problems, err := testutil.GatherAndLint(told(t))
+	problems, err := testutil.GatherAndLint(filled(t))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("problems %v, error %v", problems, err)
 	}

@@ -10,13 +10,13 @@ import (
 // DecideDefault chooses the topology setting that a Service is given because it has none. The first of these that says
 // anything decides, also if it says that nothing is added:
 //
-//	the Service   any topology setting of its own, even an empty or wrong one: what its owner meant is not for us to guess
+//	the Service   any topology setting of its own, even an empty or wrong one: we do not guess what its owner meant
 //	the opt-out   the label on the Service or its Namespace
 //	the Namespace its annotations
 //	the cluster   settings.Default
 //
-// What they choose is then held against the Service (see standsInTheWay). isUpdate tells an update from a create.
-// Deciding again about a Service that was given its default adds nothing.
+// What they choose is then held against the Service (see standsInTheWay). isUpdate says that the Service is
+// updated, not created. Deciding again about a Service that was given its default adds nothing.
 func DecideDefault(
 	service *Service, namespace NamespaceDefaults, facts Facts, settings *Settings, isUpdate bool,
 ) DefaultDecision {

@@ -41,8 +41,8 @@ func annotate(service *Service, key, value string) []PatchOperation {
 // escapePointer writes a name as a part of a JSON Pointer (RFC 6901).
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// on is a copy of a Service that has the default.
-func (d Default) on(service *Service) *Service {
+// applyTo returns a copy of a Service that has the default.
+func (d Default) applyTo(service *Service) *Service {
 	given := *service
 	given.Metadata.Annotations = maps.Clone(service.Metadata.Annotations)
 	if given.Metadata.Annotations == nil {

@@ -40,7 +40,7 @@ var obstacles = []obstacle{
 	{situation.isHeadless, "headless Services have no proxy"},
 	{situation.isAnothersToServe, "another proxy serves it"},
 	{situation.isLateUpdate, "only new Services are given defaults"},
-	{situation.lacksHints, "without a selector nobody writes EndpointSlice hints"},
+	{situation.lacksHints, "without a selector no controller writes EndpointSlice hints"},
 	{situation.staysOnItsNode, "internalTrafficPolicy=Local overrides it"},
 	{situation.contradictsExternalLocal, "topology keys may not be used with externalTrafficPolicy=Local"},
 	{situation.hasAffinity, "sessionAffinity=ClientIP would be kept within fewer endpoints"},
@@ -75,8 +75,8 @@ func (s situation) isAnothersToServe() bool {
 	return !policy.IsHandledBy(s.service.Metadata.Labels, s.settings.ProxyName)
 }
 
-// isLateUpdate: a change of a default must not move live connections at the next unrelated edit, unless somebody wants
-// that.
+// isLateUpdate: a change of a default must not move live connections at the next unrelated edit, unless the settings
+// ask for that.
 func (s situation) isLateUpdate() bool { return s.isUpdate && !s.settings.DefaultOnUpdate }
 
 func (s situation) lacksHints() bool {
@@ -126,7 +126,7 @@ func (s situation) lacksZones() bool {
 // to deny that defaults break, such as SVC030 where no Node has the rack of a Namespace's keys. Empty if there is
 // none.
 func (s situation) deniedBy() ID {
-	with := ReviewService(nil, s.setting.on(s.service), s.facts, s.settings)
+	with := ReviewService(nil, s.setting.applyTo(s.service), s.facts, s.settings)
 	if len(with.Denied) == 0 { // nearly always
 		return ""
 	}

@@ -84,8 +84,8 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 		settings  *Settings
 		want      DefaultDecision
 	}{
-		"nobody says anything: a fresh install mutates nothing": {want: nothing(FromNone, "")},
-		"no settings at all are those of a fresh install":       {settings: nil, want: nothing(FromNone, "")},
+		"no setting anywhere: a fresh install mutates nothing": {want: nothing(FromNone, "")},
+		"no settings at all are those of a fresh install":      {settings: nil, want: nothing(FromNone, "")},
 		"the cluster":                         {settings: &Settings{Default: &sameZone}, want: given(sameZone, FromCluster)},
 		"the cluster, topology keys":          {settings: &Settings{Default: &zoneOrAny}, want: given(zoneOrAny, FromCluster)},
 		"the Namespace":                       {namespace: saying(mode, "Auto"), want: given(auto, FromNamespace)},
@@ -213,7 +213,7 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 		noProxy       = "headless Services have no proxy"
 		overridden    = "internalTrafficPolicy=Local overrides it"
 		anothers      = "another proxy serves it"
-		noSelector    = "without a selector nobody writes EndpointSlice hints"
+		noSelector    = "without a selector no controller writes EndpointSlice hints"
 		notWithKeys   = "topology keys may not be used with externalTrafficPolicy=Local"
 		affinity      = "sessionAffinity=ClientIP would be kept within fewer endpoints"
 		noVersion     = "the version of Kubernetes is not known yet"
@@ -252,8 +252,8 @@ func TestServicesThatADefaultDoesNotSuitAreLeftAlone(t *testing.T) {
 		},
 		"another kubernetes": {change: func(s *Service) { s.Metadata.Name = "kubernetes" }, want: all("")},
 		"another in default": {change: func(s *Service) { s.Metadata.Namespace = "default" }, want: all("")},
-		"somebody else's":    {change: labelled(proxyName, "other"), want: all(anothers)},
-		"nobody's":           {change: labelled(proxyName, ""), want: all(anothers)},
+		"another proxy's":    {change: labelled(proxyName, "other"), want: all(anothers)},
+		"no proxy's":         {change: labelled(proxyName, ""), want: all(anothers)},
 		"ours by name":       {change: labelled(proxyName, "vicinity"), settings: Settings{ProxyName: "vicinity"}, want: all("")},
 		"without the name":   {settings: Settings{ProxyName: "vicinity"}, want: all(anothers)},
 		"an update":          {isUpdate: true, want: all("only new Services are given defaults")},

@@ -17,7 +17,7 @@ func flooded(mistakes int) *Service {
 	return service
 }
 
-func TestAFloodOfMistakesIsToldInPart(t *testing.T) {
+func TestAFloodOfMistakesIsReportedInPart(t *testing.T) {
 	got := ReviewService(nil, flooded(10_000), Facts{}, nil)
 	if len(got.Denied) != MaxReported || len(got.Warned) != MaxReported {
 		t.Fatalf("%d are denied and %d warned of, want %d of each", len(got.Denied), len(got.Warned), MaxReported)
@@ -36,7 +36,7 @@ func TestAFloodOfMistakesIsRatchetedInFull(t *testing.T) {
 	before, fewer, more := flooded(mistakes), flooded(mistakes-1), flooded(mistakes+1)
 	for name, now := range map[string]*Service{"as before": before, "one mended": fewer} {
 		if got := ReviewService(before, now, Facts{}, nil); len(got.Denied)+len(got.Warned) > 0 {
-			t.Errorf("%s: it is told of %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
+			t.Errorf("%s: there are %d denials and %d warnings", name, len(got.Denied), len(got.Warned))
 		}
 	}
 	got := ReviewService(before, more, Facts{}, nil)

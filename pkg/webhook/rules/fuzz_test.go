@@ -40,7 +40,7 @@ func FuzzReviewService(f *testing.F) {
 		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
 			checkShown(t, rules.ReviewService(before, now, facts, settings))
 			if same := rules.ReviewService(now, now, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
-				t.Errorf("%s is told something about staying as it is: %v", object, same)
+				t.Errorf("%s stays as it is, and yet something is reported: %v", object, same)
 			}
 			checkShown(t, rules.ReviewNamespace(nil, &rules.Namespace{Metadata: now.Metadata}, settings))
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// NodeLabels counts which labels the Nodes of a cluster carry. It is a plain value: who shares it between goroutines
-// guards it.
+// NodeLabels counts which labels the Nodes of a cluster carry. It is a plain value: a caller that shares it between
+// goroutines guards it.
 type NodeLabels struct {
 	nodes map[string]map[string]string // labels by Node
 	keys  map[string]int               // how many Nodes carry a key

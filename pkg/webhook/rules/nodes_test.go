@@ -22,7 +22,7 @@ func TestNodeLabelsKnowWhatSomeNodeCarries(t *testing.T) {
 	nodes.Put("b", map[string]string{"topology.kubernetes.io/zone": "zone-a"})
 	nodes.Delete("a")
 	nodes.Delete("a")
-	nodes.Delete("nobody")
+	nodes.Delete("unknown")
 	if nodes.Carries("rack") || nodes.Zones() != 1 {
 		t.Errorf("keys are %v, zones %v", nodes.keys, nodes.zones)
 	}

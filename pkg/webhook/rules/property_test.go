@@ -19,14 +19,14 @@ import (
 // world draws Services of everything that people write, right and wrong.
 type world struct{ *rand.Rand }
 
-func (w world) of(words ...string) string { return words[w.IntN(len(words))] }
+func (w world) pick(words ...string) string { return words[w.IntN(len(words))] }
 
 // mostly draws the first word more often than not.
 func (w world) mostly(usual string, others ...string) string {
 	if w.IntN(3) > 0 {
 		return usual
 	}
-	return w.of(others...)
+	return w.pick(others...)
 }
 
 const absent = "\x00"
@@ -34,7 +34,7 @@ const absent = "\x00"
 // keys draws a list, which is right about every second time.
 func (w world) keys() string {
 	if w.IntN(2) == 0 {
-		return w.of("kubernetes.io/hostname, ", "") + w.of("topology.kubernetes.io/zone, ", "example.com/rack,", "") + "*"
+		return w.pick("kubernetes.io/hostname, ", "") + w.pick("topology.kubernetes.io/zone, ", "example.com/rack,", "") + "*"
 	}
 	entries := []string{
 		"*", "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "kubernetes.io/hostname", "example.com/rack", "rack",
@@ -42,7 +42,7 @@ func (w world) keys() string {
 	}
 	var drawn []string
 	for range 1 + w.IntN(4) {
-		drawn = append(drawn, w.of(entries...))
+		drawn = append(drawn, w.pick(entries...))
 	}
 	if w.IntN(20) == 0 {
 		drawn = append(drawn, strings.Split(strings.Repeat("x,", 17), ",")...)
@@ -109,7 +109,7 @@ func reviewed(service *corev1.Service) *rules.Service {
 	return &rules.Service{Metadata: metadata, Spec: spec}
 }
 
-// An update that leaves the proxy ignoring keys is told of, unless somebody was told of just these before.
+// An update that leaves the proxy ignoring keys is reported, unless just these were reported before.
 func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 11))}
 	ignored, kept := 0, 0
@@ -130,10 +130,10 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		}
 		kept++
 		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
-			t.Fatalf("nobody is told that the proxy ignores the keys of %v, which were those of %v", now, before)
+			t.Fatalf("it is not reported that the proxy ignores the keys of %v, which were those of %v", now, before)
 		}
 		if served, _ := convert.Service(before, ""); served != nil && served.Topology.Ignored == "" {
-			t.Fatalf("nobody is told that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
+			t.Fatalf("it is not reported that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
 		}
 	}
 	if ignored < 1000 || kept < 100 {
@@ -141,7 +141,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 	}
 }
 
-// What is admitted without a word the proxy does as it is written; and what the proxy would not do somebody is told.
+// What is admitted without a word the proxy does as it is written. What the proxy would not do is reported.
 func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
@@ -157,7 +157,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 		case hasKeys && (served == nil || served.Topology.Ignored != ""):
 			ignored++
 			if isSilent {
-				t.Fatalf("nobody is told that the proxy ignores the keys of %v", service)
+				t.Fatalf("it is not reported that the proxy ignores the keys of %v", service)
 			}
 		case hasKeys && isSilent:
 			applied++
@@ -185,7 +185,7 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) 
 		return
 	}
 	if !isProxied || len(service.Spec.Selector) == 0 || mode.IsAuto() && isDistributed || isServed && hasKeys {
-		t.Fatalf("nobody is told of an idle setting of %v", service)
+		t.Fatalf("an idle setting is not reported of %v", service)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestLawsOfUpdates(t *testing.T) {
 			}
 		}
 		if same := rules.ReviewService(now, now, rules.Facts{}, settings); len(same.Denied)+len(same.Warned) > 0 {
-			t.Fatalf("%v is told something about staying as it is: %v", now, same)
+			t.Fatalf("%v stays as it is, and yet something is reported: %v", now, same)
 		}
 		again := rules.ReviewService(before, now, rules.Facts{}, settings)
 		if !slices.EqualFunc(again.Denied, updated.Denied, areSame) || !slices.EqualFunc(again.Warned, updated.Warned, areSame) {

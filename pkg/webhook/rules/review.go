@@ -18,7 +18,7 @@ type Facts struct {
 	Kubernetes *version.Version
 }
 
-// MaxReported is how many violations a list of a Judgement has at most: more than anybody reads. The others are
+// MaxReported is how many violations a list of a Judgement has at most: more than a user reads. The others are
 // reported once these are mended. An API server takes an object with a hundred thousand labels, and to write an answer
 // about each of them would keep it waiting for minutes.
 const MaxReported = 64

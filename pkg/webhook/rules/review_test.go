@@ -86,7 +86,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 	}
 }
 
-// Somebody's value is cut in messages; two values are the same all the same only if they are.
+// Values are cut in messages, but compared in full.
 func TestHugeValuesThatDifferAtTheirEndsAreDifferentMistakes(t *testing.T) {
 	huge := strings.Repeat("x", 1000) + " "
 	before, now := withKeys(huge+"a"), withKeys(huge+"b")

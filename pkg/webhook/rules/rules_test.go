@@ -34,7 +34,7 @@ func TestRulesAreInOrder(t *testing.T) {
 	}
 }
 
-func TestNobodyChangesTheRules(t *testing.T) {
+func TestCallersCannotChangeTheRules(t *testing.T) {
 	Rules()[0].Default = Off
 	if Rules()[0].Default != Deny {
 		t.Error("the caller's copy is the table itself")

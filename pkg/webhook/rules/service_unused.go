@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// setting is a topology setting that asks for something. A mode of Disabled is not among them: nobody misses what it
-// does not do.
+// setting is a topology setting that asks for something. A mode of Disabled is not among them: a user misses nothing
+// where it has no effect.
 type setting struct{ name, value string }
 
 func (s *subject) settings() []setting {

@@ -78,7 +78,7 @@ const maxKey = 253 + 1 + 63
 // shown is a value as messages repeat it.
 func shown(value string) string { return Cut(value, maxShown) }
 
-// annotation and label are the paths of an object's. Whoever reads a file may have keys there that an API server would
+// annotation and label are the paths of an object's. A file may have keys there that an API server would
 // refuse, so what is not printable does not get into the path.
 func annotation(key string) *field.Path {
 	return field.NewPath("metadata", "annotations").Key(printable(key))

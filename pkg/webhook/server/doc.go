@@ -3,7 +3,7 @@
 //	bytes ──► request ──► package rules ──► verdict ──► AdmissionReview with a response
 //	   └─────────┴── refusal: 4xx or 503 with a reason       failure: 500
 //
-// What the API server makes of an answer decides what may be answered. It takes allowed: false for somebody's
+// What the API server makes of an answer decides what may be answered. It takes allowed: false for a
 // decision, whatever the webhook's failurePolicy is; anything but a 200 is a failed call, for which the failurePolicy
 // decides. So allowed: false is said only with the rules that are broken, and a review that cannot be understood or
 // goes wrong inside is never denied. controller-runtime's own admission.Webhook denies both, and that is why its

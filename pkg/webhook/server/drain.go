@@ -28,7 +28,7 @@ func (s *Server) Drain(stop context.Context) context.Context {
 func (s *Server) drain() <-chan struct{} {
 	s.drainOnce.Do(func() {
 		close(s.draining)
-		s.options.Log.Info("draining: not ready any more, and everybody is still answered", "delay", s.options.ShutdownDelay)
+		s.options.Log.Info("draining: not ready any more, and all requests are still answered", "delay", s.options.ShutdownDelay)
 		time.AfterFunc(s.options.ShutdownDelay, func() { close(s.drained) })
 	})
 	return s.drained
@@ -48,31 +48,31 @@ func (s *Server) isDraining() bool {
 // maxConnections).
 func (s *Server) closesConnections(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(&farewell{ResponseWriter: w, server: s}, r)
+		next.ServeHTTP(&closingWriter{ResponseWriter: w, server: s}, r)
 	})
 }
 
-// farewell decides at the last moment, when the header is written.
-type farewell struct {
+// closingWriter decides at the last moment, when the header is written.
+type closingWriter struct {
 	http.ResponseWriter
 	server  *Server
 	decided bool
 }
 
-func (f *farewell) WriteHeader(code int) {
+func (f *closingWriter) WriteHeader(code int) {
 	f.decide()
 	f.ResponseWriter.WriteHeader(code)
 }
 
-func (f *farewell) Write(body []byte) (int, error) {
+func (f *closingWriter) Write(body []byte) (int, error) {
 	f.decide()
 	return f.ResponseWriter.Write(body)
 }
 
 // Unwrap is for http.ResponseController, and for http.MaxBytesReader.
-func (f *farewell) Unwrap() http.ResponseWriter { return f.ResponseWriter }
+func (f *closingWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 
-func (f *farewell) decide() {
+func (f *closingWriter) decide() {
 	if !f.decided && (f.server.isDraining() || f.server.isCrowded()) {
 		f.Header().Set("Connection", "close")
 	}

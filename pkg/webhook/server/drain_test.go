@@ -78,7 +78,7 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 		t.Errorf("readiness is %v", err)
 	}
 	if r.StartedChecker()(nil) != nil {
-		t.Error("the manager is told that the server has not started")
+		t.Error("StartedChecker reports that the server has not started")
 	}
 	open()
 	for name, answer := range map[string]*answered{
@@ -154,7 +154,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-cut; err == nil {
-		t.Error("the client got an answer that nobody gave")
+		t.Error("the client got an answer that no hook gave")
 	}
 	if !strings.Contains(r.log.String(), "cutting the connections") {
 		t.Errorf("the log does not say so: %s", r.log)

@@ -22,7 +22,7 @@ import (
 )
 
 // FuzzAdmissionReview sends bytes to every path: whatever they are, the answer is JSON, nothing fails inside, the API
-// server accepts what is a 200, and nobody is denied without a rule.
+// server accepts what is a 200, and no request is denied without a rule.
 //
 // Its seeds are small, for it changes and runs them again and again: what is large, or nested deep, is in ordinary
 // tests of this package.
@@ -76,11 +76,11 @@ func answerHolds(t *testing.T, path string, body []byte, recorded *httptest.Resp
 	if asked.Request == nil {
 		t.Fatalf("%s: a body without a request is answered", path)
 	}
-	var told admissionv1.AdmissionReview
-	if err := json.Unmarshal(answer, &told); err != nil {
+	var answered admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &answered); err != nil {
 		t.Fatal(err)
 	}
-	response, err := apirequest.VerifyAdmissionResponse(types.UID(asked.Request.UID), path == DefaultServicesPath, &told)
+	response, err := apirequest.VerifyAdmissionResponse(types.UID(asked.Request.UID), path == DefaultServicesPath, &answered)
 	if err != nil {
 		t.Fatalf("%s: the API server refuses the answer: %v", path, err)
 	}

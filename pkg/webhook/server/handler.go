@@ -62,7 +62,7 @@ func write(w http.ResponseWriter, answer reply) {
 		header.Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(answer.code)
-	// Only a client that has gone can make this fail, and then there is no one left to answer.
+	// Only a client that has gone can make this fail, and then there is no client left to answer.
 	_, _ = w.Write(answer.body)
 }
 
@@ -109,7 +109,7 @@ func (h *handler) review(ctx context.Context, body []byte) reply {
 	return reply{Allowed, http.StatusOK, text}
 }
 
-// refused answers a request that gets no verdict. Refusals are logged at Debug only: anybody who can reach the server
+// refused answers a request that gets no verdict. Refusals are logged at Debug only: any client that reaches the server
 // can cause them, and the API server logs those that are its own.
 func (h *handler) refused(err error) reply {
 	refusal, ok := errors.AsType[*refusal](err)

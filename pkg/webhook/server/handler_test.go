@@ -77,12 +77,12 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 		settings rules.Settings
 		defaults map[string]string // of the Namespace
 		want     answer
-		told     []string
+		observed []string
 	}{
 		"a Service that is right": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)},
-			want: answer{Allowed: true},
-			told: []string{"reviewed /validate-services allowed"},
+			want:     answer{Allowed: true},
+			observed: []string{"reviewed /validate-services allowed"},
 		},
 		"a Service with something to warn of": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(zoneAlone)},
@@ -90,12 +90,12 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				Allowed: true, Audit: map[string]string{"violations": "SVC027=warn"},
 				Warnings: []string{judged(t, service(zoneAlone)).Warned[0].Message()},
 			},
-			told: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
+			observed: []string{"decided SVC027 warn", "reviewed /validate-services allowed"},
 		},
 		"a Service that is wrong": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
-			want: answer{Audit: map[string]string{"violations": "SVC001=deny"}},
-			told: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
+			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
+			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
 		"a Service that was wrong before": {
 			path: ValidateServicesPath,
@@ -103,30 +103,30 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")),
 				old: service(annotated(policy.TopologyKeysAnnotation, "")),
 			},
-			want: answer{Allowed: true},
-			told: []string{"reviewed /validate-services allowed"},
+			want:     answer{Allowed: true},
+			observed: []string{"reviewed /validate-services allowed"},
 		},
 		"a Service that becomes wrong": {
 			path: ValidateServicesPath,
 			about: about{
 				operation: apiserver.Update, object: service(annotated(policy.TopologyKeysAnnotation, "")), old: service(), dryRun: true,
 			},
-			want: answer{Audit: map[string]string{"violations": "SVC001=deny"}},
-			told: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
+			want:     answer{Audit: map[string]string{"violations": "SVC001=deny"}},
+			observed: []string{"decided SVC001 deny", "reviewed /validate-services denied"},
 		},
 		"a rule that is switched off": {
 			path: ValidateServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			settings: rules.Settings{Actions: map[rules.ID]rules.Action{"SVC001": rules.Off}},
 			want:     answer{Allowed: true},
-			told:     []string{"reviewed /validate-services allowed"},
+			observed: []string{"reviewed /validate-services allowed"},
 		},
 		"a Namespace that is wrong": {
 			path: ValidateNamespacesPath,
 			about: about{
 				operation: apiserver.Create, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
 			},
-			want: answer{Audit: map[string]string{"violations": "NS001=deny"}},
-			told: []string{"decided NS001 deny", "reviewed /validate-namespaces denied"},
+			want:     answer{Audit: map[string]string{"violations": "NS001=deny"}},
+			observed: []string{"decided NS001 deny", "reviewed /validate-namespaces denied"},
 		},
 		"a Namespace that was wrong before": {
 			path: ValidateNamespacesPath,
@@ -134,8 +134,8 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				operation: apiserver.Update, object: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus", "x": "y"}),
 				old: namespace(map[string]string{policy.DefaultTopologyModeAnnotation: "bogus"}),
 			},
-			want: answer{Allowed: true},
-			told: []string{"reviewed /validate-namespaces allowed"},
+			want:     answer{Allowed: true},
+			observed: []string{"reviewed /validate-namespaces allowed"},
 		},
 		"a default of the Namespace": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()}, defaults: auto,
@@ -143,7 +143,7 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
 				Patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
 			},
-			told: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
+			observed: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
 		},
 		"a default of the cluster": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
@@ -152,26 +152,26 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				Allowed: true, Audit: map[string]string{"default": "traffic-distribution=PreferSameZone; source: cluster"},
 				Patch: `[{"op":"add","path":"/spec/trafficDistribution","value":"PreferSameZone"}]`,
 			},
-			told: []string{"defaulted cluster traffic-distribution", "reviewed /default-services allowed"},
+			observed: []string{"defaulted cluster traffic-distribution", "reviewed /default-services allowed"},
 		},
-		"nobody has a default": {
+		"there is no default": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service()},
-			want: answer{Allowed: true, Audit: map[string]string{"default": "none; source: none"}},
-			told: []string{"defaulted none ", "reviewed /default-services allowed"},
+			want:     answer{Allowed: true, Audit: map[string]string{"default": "none; source: none"}},
+			observed: []string{"defaulted none ", "reviewed /default-services allowed"},
 		},
 		"a Service that says something itself": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(zoneThenAny)}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
 			}},
-			told: []string{"defaulted service ", "reviewed /default-services allowed"},
+			observed: []string{"defaulted service ", "reviewed /default-services allowed"},
 		},
 		"an update is given no default": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: namespace; reason: only new Services are given defaults",
 			}},
-			told: []string{"defaulted namespace ", "reviewed /default-services allowed"},
+			observed: []string{"defaulted namespace ", "reviewed /default-services allowed"},
 		},
 		"unless it shall": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Update, object: service(), old: service()}, defaults: auto,
@@ -180,18 +180,18 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 				Allowed: true, Audit: map[string]string{"default": "topology-mode=Auto; source: namespace"},
 				Patch: `[{"op":"add","path":"/metadata/annotations/service.kubernetes.io~1topology-mode","value":"Auto"}]`,
 			},
-			told: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
+			observed: []string{"defaulted namespace topology-mode", "reviewed /default-services allowed"},
 		},
 		"the mutating path never denies": {
 			path: DefaultServicesPath, about: about{operation: apiserver.Create, object: service(annotated(policy.TopologyKeysAnnotation, ""))},
 			want: answer{Allowed: true, Audit: map[string]string{
 				"default": "none; source: service; reason: the annotation vicinity.dev/topology-keys is set",
 			}},
-			told: []string{"defaulted service ", "reviewed /default-services allowed"},
+			observed: []string{"defaulted service ", "reviewed /default-services allowed"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var observer told
+			var observer observations
 			asked := c.about.review(t, c.path)
 			recorded := serve(t, knowing(c.settings, c.defaults), &observer, io.Discard, c.path, post(asked.body))
 			if recorded.Code != http.StatusOK {
@@ -202,8 +202,8 @@ func TestAnAnswerSaysWhatWasDecided(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(c.told, observer.all()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff(c.observed, observer.all()); diff != "" {
+				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 			if now, most := observer.flying(); now != 0 || most != 1 {
 				t.Errorf("%d reviews are in flight afterwards and %d were at most, want 0 and 1", now, most)
@@ -399,11 +399,11 @@ func TestWhatNoAPIServerSendsIsRefusedWithAReason(t *testing.T) {
 	for name, c := range oddBodies(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, path := range []string{ValidateServicesPath, DefaultServicesPath} {
-				var observer told
+				var observer observations
 				recorded := serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, path, post(c.body))
 				refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
 				if lines := observer.all(); len(lines) != 2 || lines[1] != "reviewed "+path+" error" {
-					t.Errorf("told %q", lines)
+					t.Errorf("observed %q", lines)
 				}
 			}
 		})
@@ -466,7 +466,7 @@ func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 		change func(*http.Request)
 		code   int
 		want   string
-		told   string
+		reason string
 	}{
 		"a GET":           {func(r *http.Request) { r.Method = http.MethodGet }, 405, "the method is GET", WrongMethod},
 		"a PUT":           {func(r *http.Request) { r.Method = http.MethodPut }, 405, "the method is PUT", WrongMethod},
@@ -490,13 +490,13 @@ func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var observer told
+			var observer observations
 			r := post(body)
 			c.change(r)
 			answer := resultOf(t, serve(t, knowing(rules.Settings{}, nil), &observer, io.Discard, ValidateServicesPath, r))
 			refusedWith(t, answer, c.code, c.want)
-			if diff := cmp.Diff([]string{"refused " + c.told, "reviewed /validate-services error"}, observer.all()); diff != "" {
-				t.Errorf("told (-want +got):\n%s", diff)
+			if diff := cmp.Diff([]string{"refused " + c.reason, "reviewed /validate-services error"}, observer.all()); diff != "" {
+				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 			if allow := answer.Header.Get("Allow"); (allow == http.MethodPost) != (c.code == http.StatusMethodNotAllowed) {
 				t.Errorf("Allow is %q", allow)
@@ -525,15 +525,15 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	knowledge := knowing(rules.Settings{}, nil)
 	knowledge.Facts = func() rules.Facts { panic("a cache that is broken") }
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	var observer told
+	var observer observations
 	var lines bytes.Buffer
 	answer := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)))
 	refusedWith(t, answer, http.StatusInternalServerError, "failed inside")
 	if answer.Header.Get("Retry-After") != "" {
-		t.Error("the API server is told to ask again")
+		t.Error("the API server is asked to retry")
 	}
 	if diff := cmp.Diff([]string{"failed panic", "reviewed /validate-services error"}, observer.all()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 	if now, _ := observer.flying(); now != 0 {
 		t.Errorf("%d reviews are in flight still", now)
@@ -544,9 +544,9 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	}
 }
 
-func TestNobodyIsDeniedWithoutARule(t *testing.T) {
+func TestNoRequestIsDeniedWithoutARule(t *testing.T) {
 	denial := verdict{subject: subject{UID: "1"}, judgement: rules.Judgement{Denied: []rules.Violation{{Rule: "SVC999"}}}}
-	var observer told
+	var observer observations
 	h := handler{
 		path: "/", decide: func([]byte) (*verdict, error) { return &denial, nil }, admitted: newAdmitted(DefaultLimits()),
 		observer: &observer, log: slog.New(slog.DiscardHandler),
@@ -555,7 +555,7 @@ func TestNobodyIsDeniedWithoutARule(t *testing.T) {
 	h.ServeHTTP(recorded, post([]byte("{}")))
 	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "failed inside")
 	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 

@@ -39,7 +39,7 @@ func (r *running) slowSender(t testing.TB, announced int64, begin string) {
 	}
 }
 
-func TestWhoeverAnnouncesMuchAndSendsLittleIsInNobodysWay(t *testing.T) {
+func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	const senders = 100
 	limits := DefaultLimits()
 	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
@@ -197,7 +197,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreBoundedAndNobodyKeepsTheLastOnes(t *testing.T) {
+func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	for number := 1; number <= keptConnections; number++ {

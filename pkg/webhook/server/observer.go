@@ -2,8 +2,8 @@ package server
 
 import "time"
 
-// Observer is told what happens; it is called from many goroutines at once. Its words are plain strings, so that who
-// counts them need not know who says them.
+// Observer is notified of what happens; many goroutines call it at once. Its words are plain strings, so that a counter
+// does not depend on the packages that the words come from.
 type Observer interface {
 	// Reviewed: a request was answered. The outcome is one of Outcomes. It took that long from its headers to the last
 	// byte of the answer.
@@ -30,13 +30,13 @@ const (
 	Errored = "error" // it was refused, or failed
 )
 
-// Outcomes are all there are, for whoever counts them from the start.
+// Outcomes returns every outcome, so that metrics can count them from the start.
 func Outcomes() []string { return []string{Allowed, Denied, Errored} }
 
 // What goes wrong inside.
 const (
 	Panicked   = "panic"
-	NoSuchRule = "no-such-rule" // somebody wanted to deny without a rule of admission.Rules
+	NoSuchRule = "no-such-rule" // a denial without a rule of rules.Rules
 	Unwritable = "unwritable"   // an answer that has no JSON
 )
 

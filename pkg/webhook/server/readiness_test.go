@@ -61,7 +61,7 @@ func TestAServerIsReadyOnceItHasAllItNeeds(t *testing.T) {
 	}
 	expect(idle, "does not listen")
 	if idle.StartedChecker()(nil) == nil {
-		t.Error("the manager is told that the server has started")
+		t.Error("StartedChecker reports that the server has started")
 	}
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), func(_ *Server, options *Options) {
 		if options != nil {

@@ -94,7 +94,7 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
 		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
 	}
-	// The other error is a field of the wrong type, and decoding went on behind it. What the review is about tells more.
+	// The other error is a field of the wrong type, and decoding went on behind it. What the review is about says more.
 	if refused := read.check(want); refused != nil {
 		return nil, refused
 	}

@@ -30,9 +30,9 @@ const (
 	// unanswered, until one of them closes: the API server gives up after timeoutSeconds, and goes by failurePolicy. An
 	// API server keeps 25 connections that idle (MaxIdleConnsPerHost of its client).
 	//
-	// If connections could idle for as long as idleTimeout up to that number, whoever opens so many would shut out all
-	// others for as long. So answers ask for their connection to be closed while there are more than keptConnections of
-	// them, and what is beyond that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
+	// If connections could idle for as long as idleTimeout up to that number, a client that opens so many would shut out
+	// all others for as long. So answers ask for their connection to be closed while there are more than
+	// keptConnections of them. What is beyond that lasts no longer than headerTimeout, or readTimeout and writeTimeout.
 	maxConnections  = 1000
 	keptConnections = maxConnections / 2
 
@@ -40,7 +40,7 @@ const (
 	shutdownTimeout = readTimeout + 2*time.Second
 )
 
-// DefaultShutdownDelay is how long a server that is about to end still answers everybody: a cluster's proxies need
+// DefaultShutdownDelay is how long a server that is about to end still answers all requests: a cluster's proxies need
 // some seconds until they know that it is not ready any more.
 const DefaultShutdownDelay = 10 * time.Second
 
@@ -54,7 +54,7 @@ type Options struct {
 	MinTLSVersion uint16
 	// Synced is what is not known yet of the cluster; nil if nothing needs to be known. It must not wait.
 	Synced func() error
-	// ShutdownDelay is how long everybody is still answered while draining.
+	// ShutdownDelay is how long all requests are still answered while draining.
 	ShutdownDelay time.Duration
 	Log           *slog.Logger
 }
@@ -118,7 +118,7 @@ func onlyHTTP1() *http.Protocols {
 	return &protocols
 }
 
-// countConnection is told what becomes of each connection. The server hands none over to anybody.
+// countConnection is called at each change of a connection's state. The server hands no connection over (hijack).
 func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -135,7 +135,7 @@ func (s *Server) isCrowded() bool { return s.connections.Load() > keptConnection
 // NeedLeaderElection is part of webhook.Server: every replica answers.
 func (*Server) NeedLeaderElection() bool { return false }
 
-// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if somebody answers them
+// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if the path has a hook
 // already.
 func (s *Server) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
 
@@ -174,7 +174,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// untilDrained returns why serving ended by itself, or nil once there is nobody left to wait for.
+// untilDrained returns why serving ended by itself, or nil once no connection is left to wait for.
 func (s *Server) untilDrained(ctx context.Context, ended <-chan error) error {
 	select {
 	case err := <-ended:
@@ -195,7 +195,7 @@ func (s *Server) close(ctx context.Context) {
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
 		s.options.Log.Warn("cutting the connections that are left", "error", err)
-		// The program ends all the same, and nobody could do anything about an error here.
+		// The program ends all the same, and an error changes nothing here.
 		_ = s.http.Close()
 	}
 }

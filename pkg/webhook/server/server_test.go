@@ -37,7 +37,7 @@ type running struct {
 	*Server
 	url      string
 	pair     *tls.Certificate
-	observer *told
+	observer *observations
 	log      *lockedBuffer
 	stop     context.CancelFunc
 	done     chan error // what Start returned
@@ -83,7 +83,7 @@ func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server
 	}
 	pair := valid(t)
 	r := &running{
-		url: "https://" + listener.Addr().String(), pair: pair, observer: &told{}, log: &lockedBuffer{}, done: make(chan error, 1),
+		url: "https://" + listener.Addr().String(), pair: pair, observer: &observations{}, log: &lockedBuffer{}, done: make(chan error, 1),
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	options := Options{
@@ -371,7 +371,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// gate is knowledge that waits, as long as somebody wants.
+// gate is knowledge that waits, until the test opens it.
 func gate(t testing.TB) (knowledge Knowledge, open func()) {
 	wait := make(chan struct{})
 	knowledge = knowing(rules.Settings{}, nil)
@@ -417,7 +417,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 		}
 	}
 	if n := r.observer.count("refused " + Busy); n != extra {
-		t.Errorf("%d refusals were told, want %d", n, extra)
+		t.Errorf("%d refusals were observed, want %d", n, extra)
 	}
 	eventually(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
 }
@@ -488,7 +488,7 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 		return false
 	})
 	if r.observer.count("refused "+NoMemory) == asking {
-		t.Error("the observer was not told of the refusal")
+		t.Error("the observer was not notified of the refusal")
 	}
 	_ = connection.Close()
 	eventually(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })

@@ -20,11 +20,11 @@ const serviceCIDRPatience = 10 * time.Second
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
-	// Log is told about outages, and what else an operator should know.
+	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
-	// Interrupted is called when the API server stops to tell about a resource, with the time and the reason, and Resumed
-	// when it tells about it again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node) or "nodes"
-	// (the others). What was told last stays in force meanwhile. Both may be nil, and return at once.
+	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
+	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node) or "nodes" (the
+	// others). What was sent last stays in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 }
@@ -75,7 +75,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. It returns nil then, at once, and nothing is delivered or told about outages any more. While the
+// the context ends. It returns nil at once, and then delivers nothing and reports no outage. While the
 // API server is away, what it said last stays in force. Run may be called once.
 //
 // ServiceCIDRs that the API server forbids to list are waited for only for a while, and taken up when they come.

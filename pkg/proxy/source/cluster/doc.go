@@ -8,7 +8,7 @@
 //	decide    deliver, refuse or hold back               state.go, state_services.go, state_nodes.go (pure)
 //	deliver   what came together                         cluster.go; load.go: once
 //
-// Whether the API server tells anything just now is in outage.go; how soon it is asked again when it does not answer
+// Whether the API server sends changes just now is in outage.go; how soon it is asked again when it does not answer
 // is in retry.go.
 //
 // # Nodes

@@ -32,7 +32,7 @@ func (i *interner) string(text string) string {
 	return text
 }
 
-// list returns the list that stands for all that hold the same strings. Nobody may change it.
+// list returns the list that stands for all that hold the same strings. It must not be changed.
 func (i *interner) list(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (i *interner) list(texts []string) []string {
 	return texts
 }
 
-// value interns what many values have in common. Nobody else may know the value yet.
+// value interns what many values have in common. The caller must hold the only reference to the value.
 func (i *interner) value(value any) any {
 	switch value := value.(type) {
 	case *model.Service:

@@ -42,7 +42,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
 	others := w.newStream(convert.OtherNodes, otherNodes, w.listWatches.others)
 	switch {
 	case nodes == AllNodes:
-		// As this node is: whoever asks wants to see the cluster from each of them.
+		// Read in full, as this node is: the caller wants to see the cluster from each of them.
 		others = w.newStream(convert.Nodes, otherNodes, w.listWatches.allNodes)
 	case !s.needsOthers():
 		return nil

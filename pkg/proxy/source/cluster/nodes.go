@@ -15,11 +15,11 @@ const otherNodes = "nodes"
 // How long the other nodes are waited for, and followed.
 //
 // nodePatience is how long Services wait at most for the labels of the other nodes, from when those are asked for.
-// Usually it takes less than a second. If the list does not come at all, because nobody gave the proxy the right to
+// Usually it takes less than a second. If the list does not come at all, because the proxy lacks the permission to
 // list nodes, waiting would keep every change of those Services from their clients, and at the start every Service. So
 // after this time they are served with what is known: an endpoint on an unknown node matches only `*`.
 //
-// nodeLinger is how long the other nodes are followed after the last Service that needs them: whoever may edit a
+// nodeLinger is how long the other nodes are followed after the last Service that needs them: a user who may edit a
 // Service decides when they are listed, on every node, and a list is a large answer.
 const (
 	nodePatience = 10 * time.Second

@@ -24,7 +24,7 @@ type world struct{ *state }
 
 func newWorld() *world { return &world{newState()} }
 
-// service puts a version of a Service with topology keys; its port tells versions apart.
+// service puts a version of a Service with topology keys; its port distinguishes versions.
 func (w *world) service(name string, port uint16, keys ...policy.Key) {
 	w.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}, Topology: policy.Topology{Keys: keys},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// outage says that the API server does not tell about a resource just now.
+// outage is a time in which the API server sends no changes of a resource.
 type outage struct {
 	since time.Time // when the first request failed, or the last watch ended
 	err   error     // why that one failed
@@ -23,17 +23,17 @@ type outage struct {
 
 // A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends
 // in order, and after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as
-// they begin, they let up to a minute pass, and no request that fails tells of it (client-go v0.37,
+// they begin, they let up to a minute pass, and no request fails in that time (client-go v0.37,
 // tools/cache/reflector.go). What is not answered at all never makes them wait so long: see untilAnswered.
 //
 // A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is
-// answered, and told so as its first event (410). Clients then list anew, after the same pause.
+// answered, and its first event says so (410). Clients then list anew, after the same pause.
 const (
 	unnoticed = 2 * time.Second
 	lasting   = time.Second
 )
 
-// errWatchEnded is why nothing is heard while clients wait before they watch anew.
+// errWatchEnded is why nothing comes while clients wait before they watch anew.
 var errWatchEnded = errors.New("the watch ended, and no other has begun since")
 
 // outages are the outages of now, each of which is logged when it begins and when it ends, however often clients try
@@ -60,13 +60,13 @@ func newOutages(options Options) *outages {
 	return o
 }
 
-// observe returns a ListWatch that repeats requests until they are answered, and tells how they fare. An outage begins
+// observe returns a ListWatch that repeats requests until they are answered, and notes how they end. An outage begins
 // with a request that fails, or when no watch follows one that ended; and it ends with a watch that lasts: a list
-// alone would leave us deaf. An error that isExpected is no outage.
+// alone brings no changes. An error that isExpected is no outage.
 func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpected func(error) bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := untilAnswered(ctx, o.tellUnanswered(ctx, resource), func() (runtime.Object, error) {
+			list, err := untilAnswered(ctx, o.noteUnanswered(ctx, resource), func() (runtime.Object, error) {
 				return listWatch.ListWithContext(ctx, options)
 			})
 			if isOutage(err) && !isExpected(err) {
@@ -75,7 +75,7 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watched, err := untilAnswered(ctx, o.tellUnanswered(ctx, resource), func() (watch.Interface, error) {
+			watched, err := untilAnswered(ctx, o.noteUnanswered(ctx, resource), func() (watch.Interface, error) {
 				return answered(listWatch.WatchWithContext(ctx, options))
 			})
 			switch {
@@ -90,7 +90,7 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 	}
 }
 
-// observed is a watch that tells when nobody listens to it any more. Reflectors stop each watch, also one that ended
+// observed is a watch that calls stopped when its client stops it. Reflectors stop each watch, also one that ended
 // by itself.
 type observed struct {
 	watch.Interface
@@ -130,8 +130,8 @@ func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
 }
 
-// tellUnanswered returns what notes that a request was not answered and is made again.
-func (o *outages) tellUnanswered(ctx context.Context, resource string) func(error) {
+// noteUnanswered returns what notes that a request was not answered and is made again.
+func (o *outages) noteUnanswered(ctx context.Context, resource string) func(error) {
 	return func(err error) {
 		if ctx.Err() != nil {
 			return
@@ -141,7 +141,7 @@ func (o *outages) tellUnanswered(ctx context.Context, resource string) func(erro
 	}
 }
 
-// begin notes that a request failed. What its context ended is missed by nobody; so is all that happens later.
+// begin notes that a request failed. After its context has ended no failure matters.
 func (o *outages) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -150,7 +150,7 @@ func (o *outages) begin(ctx context.Context, resource string, err error) {
 	}
 }
 
-// beginSince is for who holds the lock.
+// beginSince begins an outage. The caller holds mu.
 func (o *outages) beginSince(resource string, since time.Time, err error) {
 	o.settle(resource)
 	if o.isOut(resource) {
@@ -170,7 +170,7 @@ func (o *outages) watchBegan(ctx context.Context, resource string) {
 	}
 	o.settle(resource)
 	if o.isOut(resource) {
-		o.unless(resource, lasting, func() { o.end(resource, "the API server tells about a resource again") })
+		o.schedule(resource, lasting, func() { o.end(resource, "the API server tells about a resource again") })
 	}
 }
 
@@ -186,16 +186,16 @@ func (o *outages) watchEnded(ctx context.Context, resource string) {
 		return
 	}
 	since := time.Now()
-	o.unless(resource, unnoticed, func() {
+	o.schedule(resource, unnoticed, func() {
 		if ctx.Err() == nil {
 			o.beginSince(resource, since, errWatchEnded)
 		}
 	})
 }
 
-// unless calls then after a while, unless something happens to the resource before. It is for who holds the lock, and
-// so is then.
-func (o *outages) unless(resource string, after time.Duration, then func()) {
+// schedule calls then after a while, unless something happens to the resource before. The caller holds mu, and so does
+// then.
+func (o *outages) schedule(resource string, after time.Duration, then func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(after, func() {
 		o.mu.Lock()
@@ -208,7 +208,7 @@ func (o *outages) unless(resource string, after time.Duration, then func()) {
 	o.pending[resource] = timer
 }
 
-// settle stops what unless would do. It is for who holds the lock.
+// settle cancels what is scheduled for a resource. The caller holds mu.
 func (o *outages) settle(resource string) {
 	if timer := o.pending[resource]; timer != nil {
 		timer.Stop()
@@ -216,8 +216,8 @@ func (o *outages) settle(resource string) {
 	}
 }
 
-// settleAll stops what unless would do for any resource. If the contexts of all requests have ended, nothing is told
-// behind it.
+// settleAll cancels what is scheduled for any resource. If the contexts of all requests have ended, nothing is reported
+// after it.
 func (o *outages) settleAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -226,10 +226,10 @@ func (o *outages) settleAll() {
 	}
 }
 
-// isOut reports whether there is an outage. It is for who holds the lock.
+// isOut reports whether there is an outage. The caller holds mu.
 func (o *outages) isOut(resource string) bool { _, isOut := o.now[resource]; return isOut }
 
-// end ends an outage, for which the log says why. It is for who holds the lock.
+// end ends an outage, for which the log says why. The caller holds mu.
 func (o *outages) end(resource, why string) {
 	outage := o.now[resource]
 	delete(o.now, resource)
@@ -237,12 +237,12 @@ func (o *outages) end(resource, why string) {
 	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
 }
 
-// forget ends the outage of a resource for which nobody asks any more. The context of whoever did has ended.
+// forget ends the outage of a resource that is no longer followed. The context of its requests has ended.
 func (o *outages) forget(resource string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.settle(resource)
 	if o.isOut(resource) {
-		o.end(resource, "nobody asks about a resource any more")
+		o.end(resource, "a resource is no longer followed")
 	}
 }

@@ -41,7 +41,7 @@ func (a *answers) listWatch() *cache.ListWatch {
 // never is of a resource that must be there.
 func never(error) bool { return false }
 
-// heard is what was told about outages.
+// heard records the calls of Interrupted and Resumed.
 type heard struct {
 	mu    sync.Mutex
 	calls []string // all of them
@@ -55,8 +55,8 @@ func (h *heard) now() map[string]outage {
 	return maps.Clone(h.known)
 }
 
-// told returns all calls.
-func (h *heard) told() []string {
+// all returns all calls.
+func (h *heard) all() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.calls)
@@ -156,13 +156,13 @@ func tellOutages(t *testing.T) {
 	synctest.Wait()
 
 	o.forget("services")
-	wants("nobody asks any more", nil)
+	wants("the resource is no longer followed", nil)
 
 	want := []string{
 		"interrupted: services: " + forbidden.Error(), "resumed: services",
 		"interrupted: services: " + errNoAnswer.Error(), "resumed: services",
 	}
-	if diff := cmp.Diff(want, hears.told()); diff != "" {
+	if diff := cmp.Diff(want, hears.all()); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 
@@ -176,7 +176,7 @@ func tellOutages(t *testing.T) {
 }
 
 func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
-	refused := apierrors.NewServiceUnavailable("later") // an answer, so that nobody asks again by himself
+	refused := apierrors.NewServiceUnavailable("later") // an answer, so that the request is not repeated
 	for name, test := range map[string]struct {
 		// follows is what comes a while after the end, and by how much.
 		follows func(forget func(), watch func(error), stop func())
@@ -199,7 +199,7 @@ func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
 		"another fails late": {
 			func(_ func(), watch func(error), _ func()) { watch(refused) }, unnoticed + 1, errWatchEnded, 0,
 		},
-		"nobody asks any more": {
+		"the resource is no longer followed": {
 			func(forget func(), _ func(error), _ func()) { forget() }, time.Second, nil, 0,
 		},
 		"the program ends": {
@@ -254,13 +254,13 @@ func TestAWatchThatWeEndIsNoOutage(t *testing.T) {
 		stop()
 		watched.Stop()
 		time.Sleep(time.Minute)
-		if len(hears.told()) > 0 {
-			t.Errorf("there is an outage: %v", hears.told())
+		if len(hears.all()) > 0 {
+			t.Errorf("there is an outage: %v", hears.all())
 		}
 	})
 }
 
-func TestNothingIsToldBehindTheEnd(t *testing.T) {
+func TestNothingIsReportedAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hears heard
 		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
@@ -280,7 +280,7 @@ func TestNothingIsToldBehindTheEnd(t *testing.T) {
 		api.watch = errors.New("no answer")
 		ask("endpointslices")
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.told()); diff != "" {
+		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.all()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})

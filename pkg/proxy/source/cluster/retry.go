@@ -17,7 +17,7 @@ const retryMax = 5 * time.Second
 // streams, for when the API server is back.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 10, Cap: retryMax / 2}
 
-// untilAnswered repeats a request until it is answered, whatever the answer says, or the context ends. tell is called
+// untilAnswered repeats a request until it is answered, whatever the answer says, or the context ends. failed is called
 // after each try that was not, with the reason.
 //
 // Reflectors would try again, too. But the pause between their tries grows to a minute, and they let it pass also when
@@ -28,7 +28,7 @@ var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 
 //
 // The request stays as it is, with the version from which a watch goes on. If the API server does not know that any
 // more, it says so (410), and the reflector lists anew.
-func untilAnswered[T any](ctx context.Context, tell func(error), request func() (T, error)) (T, error) {
+func untilAnswered[T any](ctx context.Context, failed func(error), request func() (T, error)) (T, error) {
 	var answer, none T
 	var refusal error
 	// Of a context that has ended this is the error, and not that of the last try: reflectors would wait after some of
@@ -38,7 +38,7 @@ func untilAnswered[T any](ctx context.Context, tell func(error), request func() 
 		if isAnswered(refusal) {
 			return true, nil
 		}
-		tell(refusal)
+		failed(refusal)
 		return false, nil
 	})
 	if err != nil {
@@ -48,8 +48,8 @@ func untilAnswered[T any](ctx context.Context, tell func(error), request func() 
 }
 
 // isAnswered reports whether the API server has answered a request that has this error, or none. All answers that
-// refuse have a status, also those of a proxy before the API server. No connection, a broken one, a certificate that
-// nobody trusts have none; nor has an answer that cannot be read.
+// refuse have a status, also those of a proxy before the API server. No connection, a broken one, an untrusted
+// certificate have none; nor has an answer that cannot be read.
 func isAnswered(err error) bool {
 	var status apierrors.APIStatus
 	return err == nil || errors.As(err, &status)

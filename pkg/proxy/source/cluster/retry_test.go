@@ -33,7 +33,7 @@ import (
 // asRequest returns an error as net/http does.
 func asRequest(err error) error { return &url.Error{Op: "Get", URL: "https://api", Err: err} }
 
-// connectionRefused is what clients are told while no API server runs. Reflectors wait by themselves when they see it.
+// connectionRefused is the error of clients while no API server runs. Reflectors wait by themselves when they see it.
 var connectionRefused = asRequest(&net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
 func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
@@ -42,39 +42,39 @@ func TestOnlyARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
 		err        error
 		isAnswered bool
 	}{
-		"no error":                             {nil, true},
-		"the connection is refused":            {connectionRefused, false},
-		"the connection is reset":              {asRequest(os.NewSyscallError("read", syscall.ECONNRESET)), false},
-		"the connection ends":                  {asRequest(io.EOF), false},
-		"no answer comes in time":              {asRequest(os.ErrDeadlineExceeded), false},
-		"the certificate is nobody's":          {asRequest(x509.UnknownAuthorityError{}), false},
-		"the name is unknown":                  {asRequest(&net.DNSError{Name: "api"}), false},
-		"client-go hides it in an empty watch": {errNoAnswer, false},
-		"the answer ends in the middle":        {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
-		"the version expired":                  {apierrors.NewResourceExpired("too old"), true},
-		"too many requests":                    {apierrors.NewTooManyRequests("later", 1), true},
-		"unavailable":                          {apierrors.NewServiceUnavailable("later"), true},
-		"a timeout that the API server tells":  {apierrors.NewTimeoutError("slow", 1), true},
-		"forbidden":                            {apierrors.NewForbidden(services, "", nil), true},
-		"missing":                              {apierrors.NewNotFound(services, ""), true},
-		"a load balancer's page":               {apierrors.NewGenericServerResponse(502, "get", services, "", "bad gateway", 0, true), true},
-		"an answer that somebody wrapped":      {fmt.Errorf("listing: %w", apierrors.NewServiceUnavailable("later")), true},
+		"no error":                              {nil, true},
+		"the connection is refused":             {connectionRefused, false},
+		"the connection is reset":               {asRequest(os.NewSyscallError("read", syscall.ECONNRESET)), false},
+		"the connection ends":                   {asRequest(io.EOF), false},
+		"no answer comes in time":               {asRequest(os.ErrDeadlineExceeded), false},
+		"the certificate is not trusted":        {asRequest(x509.UnknownAuthorityError{}), false},
+		"the name is unknown":                   {asRequest(&net.DNSError{Name: "api"}), false},
+		"client-go hides it in an empty watch":  {errNoAnswer, false},
+		"the answer ends in the middle":         {fmt.Errorf("reading the response's body: %w", io.ErrUnexpectedEOF), false},
+		"the version expired":                   {apierrors.NewResourceExpired("too old"), true},
+		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), true},
+		"unavailable":                           {apierrors.NewServiceUnavailable("later"), true},
+		"a timeout that the API server reports": {apierrors.NewTimeoutError("slow", 1), true},
+		"forbidden":                             {apierrors.NewForbidden(services, "", nil), true},
+		"missing":                               {apierrors.NewNotFound(services, ""), true},
+		"a load balancer's page":                {apierrors.NewGenericServerResponse(502, "get", services, "", "bad gateway", 0, true), true},
+		"an answer that is wrapped":             {fmt.Errorf("listing: %w", apierrors.NewServiceUnavailable("later")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				var told []error
-				answer, err := untilAnswered(t.Context(), func(err error) { told = append(told, err) }, func() (string, error) {
+				var failures []error
+				answer, err := untilAnswered(t.Context(), func(err error) { failures = append(failures, err) }, func() (string, error) {
 					if tries++; tries == 1 {
 						return "first", test.err
 					}
 					return "second", nil
 				})
-				if test.isAnswered && (answer != "first" || !errors.Is(err, test.err) || len(told) > 0) {
-					t.Errorf("got %q, %v after %v; want the first answer", answer, err, told)
+				if test.isAnswered && (answer != "first" || !errors.Is(err, test.err) || len(failures) > 0) {
+					t.Errorf("got %q, %v after %v; want the first answer", answer, err, failures)
 				}
-				if !test.isAnswered && (answer != "second" || err != nil || len(told) != 1 || !errors.Is(told[0], test.err)) {
-					t.Errorf("got %q, %v after %v; want the second answer", answer, err, told)
+				if !test.isAnswered && (answer != "second" || err != nil || len(failures) != 1 || !errors.Is(failures[0], test.err)) {
+					t.Errorf("got %q, %v after %v; want the second answer", answer, err, failures)
 				}
 			})
 		})
@@ -141,7 +141,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 				t.Error("a request goes on though its context has ended")
 			}
 		}
-		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, hears.told()); diff != "" {
+		if diff := cmp.Diff([]string{"interrupted: services: " + connectionRefused.Error()}, hears.all()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
 	})
@@ -207,7 +207,7 @@ func within(t *testing.T, atMost time.Duration, holds func() bool) {
 
 // flaky is an API server that has Services, is away at times, and remembers no version from before it was.
 type flaky struct {
-	expired error // what a watch from such a version is told; nil: it remembers them
+	expired error // the answer to a watch from such a version; nil: it remembers them
 	asEvent bool  // as the first event
 
 	mu       sync.Mutex

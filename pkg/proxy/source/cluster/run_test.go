@@ -34,7 +34,7 @@ const longestPause = 2 * time.Minute
 // api answers a Watcher in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
 type api struct {
 	listWatches
-	services chan watch.Event // what the watch of Services tells
+	services chan watch.Event // what the watch of Services sends
 	// nodeLists counts the lists of the other nodes that were begun; each takes a while.
 	nodeLists atomic.Int64
 	// nodeWatches counts the watches of them that are open.
@@ -146,7 +146,7 @@ func (r *running) delivered() []convert.Update {
 // count returns how many came.
 func (r *running) count() int { return len(r.delivered()) }
 
-// delivers reports whether an update so far told of a Service.
+// delivers reports whether an update so far had a Service.
 func (r *running) delivers(service string) bool {
 	for _, update := range r.delivered() {
 		if update.Change.Services[nameOf(service)] != nil {
@@ -189,7 +189,7 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
-func TestAServiceThatIsEditedAllTheTimeMakesNobodyWaitLonger(t *testing.T) {
+func TestAServiceThatIsEditedAllTheTimeMakesNoOtherWaitLonger(t *testing.T) {
 	for name, takes := range map[string]time.Duration{
 		"lists are quick": time.Millisecond, "lists take long": 4 * time.Second, "no list comes": time.Hour,
 	} {
@@ -205,7 +205,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 		for end := time.Now().Add(duration); time.Now().Before(end); version++ {
 			service := keyedService("attacker", version, fmt.Sprintf("evil.example/%d", version))
 			if version%2 == 0 {
-				service = keyedService("attacker", version, "*") // so that nobody needs the nodes any more
+				service = keyedService("attacker", version, "*") // so that no Service needs the nodes any more
 			}
 			api.services <- watch.Event{Type: watch.Modified, Object: &service}
 			time.Sleep(tick)
@@ -220,7 +220,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
 	attack(nodePatience + tick)
 	if !r.delivers("victim") {
-		t.Errorf("the Service of somebody else waits for more than %v", nodePatience)
+		t.Errorf("the Service of another user waits for more than %v", nodePatience)
 	}
 	attack(2 * nodeLinger)
 	if got := api.nodeLists.Load(); got != 1 {
@@ -296,7 +296,7 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 	}
 }
 
-func TestServiceCIDRsThatAreForbiddenKeepNobodyFromStarting(t *testing.T) {
+func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		granted := api.of[convert.ServiceCIDRs]

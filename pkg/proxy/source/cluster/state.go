@@ -28,7 +28,7 @@ type state struct {
 
 	// nodes are the nodes as they were delivered.
 	nodes map[string]*model.Node
-	// knowsOthers: all other nodes are listed. isOverdue: nobody waits for that any more.
+	// knowsOthers: all other nodes are listed. isOverdue: no Service waits for that any more.
 	knowsOthers, isOverdue bool
 }
 
@@ -36,7 +36,7 @@ type state struct {
 type kept struct {
 	uid string
 	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it
-	// is, so nobody changes it.
+	// is, so it must not change.
 	value any
 }
 

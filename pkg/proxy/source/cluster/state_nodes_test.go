@@ -70,14 +70,14 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 				t.Errorf("%d Services waited, want 2", got)
 			}
 		}, "service/shop:80 service/web:80"},
-		step{"nobody waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
+		step{"no Service waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
 		step{"whatever it names", func(w *world) { w.service("web", 82, "example.com/other") }, "service/web:82"},
 		step{"it comes", func(w *world) { w.list(nodeObject("n1", map[string]string{row: "1"})) }, "node/n1{row=1}"},
 	)
 }
 
-// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of somebody
-// else waiting, takes no memory, and makes nobody look at nodes that do not have the label.
+// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of another
+// user waiting, takes no memory, and causes no look at nodes that do not have the label.
 func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	w := newWorld()
 	w.service("attacker", 80, "evil.example/first")
@@ -94,7 +94,7 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	}
 	w.service("victim", 80, rack)
 	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {
-		t.Errorf("a Service of somebody else delivers %q, want %q", got, want)
+		t.Errorf("a Service of another user delivers %q, want %q", got, want)
 	}
 }
 

@@ -113,11 +113,11 @@ func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 	}
 	history(t,
 		step{"it comes", own(map[string]string{zone: "a", rack: "1", "x": "y"}), "node/self{zone=a}"},
-		step{"a label that nobody uses changes", own(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
+		step{"a label that no Service uses changes", own(map[string]string{zone: "a", rack: "2", "x": "z"}), ""},
 		step{"the zone changes", own(map[string]string{zone: "b", rack: "2"}), "node/self{zone=b}"},
 		step{"a Service names another label", func(w *world) { w.service("web", 80, rack); w.list() }, "node/self{rack=2,zone=b} service/web:80"},
 		step{"that label changes", own(map[string]string{zone: "b", rack: "3"}), "node/self{rack=3,zone=b}"},
-		step{"nobody names it any more", func(w *world) { w.service("web", 80) }, "service/web:80"},
+		step{"no Service names it any more", func(w *world) { w.service("web", 80) }, "service/web:80"},
 		step{"that label changes", own(map[string]string{zone: "b", rack: "4"}), ""},
 		step{"it is named again", func(w *world) { w.service("web", 80, rack) }, "node/self{rack=4,zone=b} service/web:80"},
 		step{"it goes", func(w *world) { w.remove(convert.Nodes, model.ObjectName{Name: "self"}) }, "-node/self"},
@@ -149,7 +149,7 @@ func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 	expect("the first one is put right", nil, problems{b})
 	w.remove(convert.Services, nameOf("a"))
 	w.putVersion("a", nil, a)
-	expect("one goes and comes back before anybody looks", nil, nil)
+	expect("one goes and comes back between two updates", nil, nil)
 	w.putVersion("a", nil)
 	w.deleteService("b")
 	expect("one is not ours any more, the other is gone", nil, problems{a, other})

@@ -73,7 +73,7 @@ func (s *stream) follow(ctx context.Context) {
 	})
 	pauses := refusals.DelayWithReset(clock.RealClock{}, refusalReset)
 	go func() {
-		// Not RunWithContext: it logs each attempt that fails, and the operator is told of each outage once.
+		// Not RunWithContext: it logs each attempt that fails, and each outage is logged once.
 		_ = pauses.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			if err := reflector.ListAndWatchWithContext(ctx); err != nil {
 				s.failed(ctx, err)

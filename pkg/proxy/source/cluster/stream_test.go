@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// streamOf returns a stream that asks nobody.
+// streamOf returns a stream that sends no requests.
 func streamOf(kind *convert.Kind) *stream {
 	return newWatcher(listWatches{}, Options{Log: slog.New(slog.DiscardHandler)}).newStream(kind, kind.Resource, nil)
 }

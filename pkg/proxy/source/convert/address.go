@@ -12,7 +12,7 @@ import (
 
 // readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than
 // today's validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into
-// IPv6. Everybody on the node must read them alike, or this proxy would serve another address than the one it
+// IPv6. All programs on the node must read them alike, or this proxy would serve another address than the one it
 // replaces.
 func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))

@@ -61,7 +61,7 @@ func isTrue(condition *bool, unset bool) bool {
 	return *condition
 }
 
-// readPlace reads the name of an endpoint's node or zone; empty if it is not told, or is none. The API server checks
+// readPlace reads the name of an endpoint's node or zone; empty if it is not set, or is none. The API server checks
 // the name of a node only while the endpoints change, and that of a zone never.
 func readPlace(path *field.Path, name *string, rule func(string) []string, left *leftOut) string {
 	if name == nil || *name == "" {

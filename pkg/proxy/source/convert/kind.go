@@ -37,7 +37,7 @@ type Kind struct {
 	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it
 	// is refused.
 	Convert func(Object, View) (any, field.ErrorList)
-	// IsSame reports whether two values mean the same to whoever gets them. Either may be nil.
+	// IsSame reports whether two values mean the same to their readers. Either may be nil.
 	IsSame func(a, b any) bool
 	// Note puts a value into a change. Nil: the object is gone, or not ours to serve any more.
 	Note func(change *model.Change, name model.ObjectName, value any)

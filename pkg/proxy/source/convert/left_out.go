@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and whoever has read a few knows.
+// maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
 const maxLeftOut = 20
 
 // leftOut collects why parts of an object are left out while the rest of it is served.

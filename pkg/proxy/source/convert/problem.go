@@ -83,7 +83,7 @@ func (k ObjectKey) Problem(file, field, reason string) Problem {
 }
 
 // Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name
-// stays as it is, for whoever looks the object up.
+// stays as it is, so that users can look the object up.
 func (p Problem) Printable() Problem {
 	p.File, p.Field, p.Reason = manifest.Printable(p.File), manifest.Printable(p.Field), manifest.Printable(p.Reason)
 	return p

@@ -86,7 +86,7 @@ func TestServiceAddresses(t *testing.T) {
 				corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPModeProxy)}),
 			func(*model.Service) {},
 		},
-		"ingress of a mode that nobody knows is left out": {
+		"ingress of an unknown mode is left out": {
 			ingress(corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPMode("vip"))}),
 			func(s *model.Service) {
 				s.LeftOut = []string{`status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`}

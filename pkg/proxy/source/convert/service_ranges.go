@@ -13,11 +13,11 @@ import (
 // readSourceRanges reads who may dial the load balancer's addresses: ranges of which no two overlap or adjoin, because
 // the kernel takes no overlapping intervals into a set. Validation allows white space around a range.
 //
-// A family whose ranges amount to all its addresses has none, and is open to everybody. kube-proxy says so of a single
-// /0; two halves of the Internet mean the same.
+// A family whose ranges amount to all its addresses has none, and is open to all clients. kube-proxy says so of a
+// single /0; two halves of the Internet mean the same.
 //
 // What is not a range refuses the Service as a whole, as the API server does: a list that is one range shorter keeps
-// somebody out, and an empty one lets everybody in. Neither is what its owner asked for. For the same reason ranges
+// clients out, and an empty one lets all clients in. Neither is what its owner asked for. For the same reason ranges
 // are not passed over on a Service of another type, whose status may still name a load balancer's address.
 func readSourceRanges(path *field.Path, spec *corev1.ServiceSpec) ([]netip.Prefix, field.ErrorList) {
 	if len(spec.LoadBalancerSourceRanges) == 0 {

@@ -143,7 +143,7 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 		"no label, and a proxy with one":          {nil, "vicinity", false},
 		"another proxy's label":                   {labelled("other"), "vicinity", false},
 		"this proxy's label":                      {labelled("vicinity"), "vicinity", true},
-		"an empty label is nobody's":              {labelled(""), "", false},
+		"an empty label names no proxy":           {labelled(""), "", false},
 		"an empty label, and a proxy with a name": {labelled(""), "vicinity", false},
 	} {
 		t.Run(name, func(t *testing.T) {

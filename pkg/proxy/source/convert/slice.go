@@ -26,7 +26,7 @@ const (
 // alone, with a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
 // slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
 // names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
-// worked until somebody made a mistake.
+// worked until its author made a mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, field.ErrorList) {
 	service, serves := servedService(slice)
 	if !serves {
@@ -63,7 +63,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, fiel
 }
 
 // readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this
-// version. It is zero without that annotation, as on a slice that somebody else wrote, and if it holds no time:
+// version. It is zero without that annotation, as on a slice that another client wrote, and if it holds no time:
 // nothing depends on it but a metric.
 func readTriggeredAt(annotations map[string]string) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])

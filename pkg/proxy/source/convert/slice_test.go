@@ -46,7 +46,7 @@ func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 	for name, change := range map[string]func(*discoveryv1.EndpointSlice){
 		"a headless Service's":           func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
-		"nobody's":                       func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
+		"one of no Service":              func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
 		"one with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
 		"one of names":                   func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN },
 	} {

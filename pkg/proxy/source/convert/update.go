@@ -15,14 +15,14 @@ type Update struct {
 
 // NewUpdate returns the update that leads from some problems to others.
 func NewUpdate(change model.Change, before, after []Problem) Update {
-	return Update{Change: change, Refused: without(after, before), PutRight: without(before, after)}
+	return Update{Change: change, Refused: subtract(after, before), PutRight: subtract(before, after)}
 }
 
 // IsEmpty reports whether nothing is different.
 func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Refused)+len(u.PutRight) == 0 }
 
-// without returns the problems that are not among others, sorted.
-func without(problems, others []Problem) []Problem {
+// subtract returns the problems that are not among others, sorted.
+func subtract(problems, others []Problem) []Problem {
 	isOther := make(map[Problem]bool, len(others))
 	for _, problem := range others {
 		isOther[problem] = true

@@ -48,7 +48,7 @@ type decoder struct {
 	out  contents
 }
 
-// unreadable records that something in the file could not be told: from now on, an object's absence from the file
+// unreadable records that something in the file could not be read: from now on, an object's absence from the file
 // proves nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
 	problem := convert.Problem{File: d.file, Field: part.Field(fault.Field), Reason: fault.Reason}

@@ -33,7 +33,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		got := decode(name, text)
 		if !got.isComplete && len(got.problems) == 0 {
-			t.Error("something was not read, and nobody is told")
+			t.Error("something was not read, and no problem is reported")
 		}
 		for _, c := range got.claims {
 			for _, problem := range c.problems {

@@ -18,9 +18,9 @@ const settleTime = 2 * time.Second
 
 // errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the
 // file in "kubectl get ... > file" before kubectl has asked for anything.
-var errEmptied = errors.New("it is empty, as a file is that somebody begins to write; delete it to remove its objects")
+var errEmptied = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
 
-// stamp tells one state of a file from another without reading it.
+// stamp distinguishes the states of a file without reading it.
 type stamp struct {
 	inode    manifest.Inode
 	size     int64
@@ -31,7 +31,7 @@ type stamp struct {
 // file is one file of the folder, as it was read last.
 type file struct {
 	stamp     stamp
-	isSettled bool // the stamp would tell if the file had changed since
+	isSettled bool // the stamp would differ if the file had changed since
 	sum       [sha256.Size]byte
 	contents  contents
 	// failure is why the file could not be read the last time; the contents are then those before.
@@ -61,7 +61,7 @@ func (f *file) read(dir, name string, now time.Time) *file {
 	return &updated
 }
 
-// mayHoldObjects reports whether the file held objects when it was read last, as far as that could be told.
+// mayHoldObjects reports whether the file held objects when it was read last, as far as that is known.
 func (f *file) mayHoldObjects() bool {
 	wasRead := f.sum != [sha256.Size]byte{}
 	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)

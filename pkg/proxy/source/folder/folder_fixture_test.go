@@ -18,7 +18,7 @@ type testFolder struct {
 	t        *testing.T
 	dir      string
 	folder   Folder
-	state    map[string]string // object -> what tells its versions apart
+	state    map[string]string // object -> what distinguishes its versions
 	problems []string
 }
 

@@ -27,7 +27,7 @@ type placedClaim struct {
 
 // resolve decides which version of each object is in force, from what was in force and from what the files say now.
 //
-//   - A file that brought an object keeps it as long as it claims it, and as long as it cannot be told whether it does.
+//   - A file that brought an object keeps it as long as it claims it, and as long as that is not known.
 //   - Otherwise the first good claim takes over, by file name, then by place.
 //   - While all that is claimed is bad, the last good version stays in force.
 func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []convert.Problem) {

@@ -23,7 +23,7 @@ const (
 	burstTime = 500 * time.Millisecond
 )
 
-// pollInterval is how often the folder is looked at where the kernel cannot tell of changes.
+// pollInterval is how often the folder is looked at where the kernel cannot report changes.
 const pollInterval = 2 * time.Second
 
 // followAttempts bounds how often a tree is walked again because it changed while it was being watched. The next
@@ -60,7 +60,7 @@ func newWatch(dir string, log *slog.Logger) *watch {
 
 // fallBack makes the watch poll from now on.
 func (w *watch) fallBack(err error) {
-	w.log.Warn("cannot be told of changes; looking for them from time to time instead",
+	w.log.Warn("cannot watch the folder; looking for changes from time to time instead",
 		"folder", w.dir, "interval", w.poll, "error", err)
 	w.close()
 	w.watcher = nil
@@ -117,7 +117,7 @@ func (w *watch) add(dir string) bool {
 	if err == nil {
 		return true
 	}
-	// What vanished or may not be read is no part of the tree; the watch on its parent tells when that changes.
+	// What vanished or may not be read is no part of the tree; the watch on its parent reports when that changes.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return true
 	}

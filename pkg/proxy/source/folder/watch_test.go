@@ -208,7 +208,7 @@ func TestRunFailsWhenTheFolderIsMissingAtTheStart(t *testing.T) {
 	}
 }
 
-// replace writes a file as careful editors do: beside it, then over it. Nobody can read half of it.
+// replace writes a file as careful editors do: beside it, then over it. No reader sees half of it.
 func (f *follower) replace(name, text string) {
 	f.t.Helper()
 	f.write("."+name+".swp", text)

@@ -11,8 +11,8 @@ import (
 
 var _ Observer = (*metrics.Recorder)(nil)
 
-// told is an Observer that remembers.
-type told struct {
+// observations is an Observer that records its calls.
+type observations struct {
 	mu       sync.Mutex
 	lines    []string
 	inFlight int
@@ -20,7 +20,7 @@ type told struct {
 	deaf     bool
 }
 
-func (o *told) add(format string, values ...any) {
+func (o *observations) add(format string, values ...any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.deaf {
@@ -28,28 +28,28 @@ func (o *told) add(format string, values ...any) {
 	}
 }
 
-func (o *told) Reviewed(path, outcome string, _ time.Duration) {
+func (o *observations) Reviewed(path, outcome string, _ time.Duration) {
 	o.add("reviewed %s %s", path, outcome)
 }
-func (o *told) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
-func (o *told) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
-func (o *told) Failed(reason string)             { o.add("failed %s", reason) }
-func (o *told) Refused(reason string)            { o.add("refused %s", reason) }
+func (o *observations) Decided(rule, action string)      { o.add("decided %s %s", rule, action) }
+func (o *observations) Defaulted(source, setting string) { o.add("defaulted %s %s", source, setting) }
+func (o *observations) Failed(reason string)             { o.add("failed %s", reason) }
+func (o *observations) Refused(reason string)            { o.add("refused %s", reason) }
 
-func (o *told) InFlight(delta int) {
+func (o *observations) InFlight(delta int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.inFlight += delta
 	o.most = max(o.most, o.inFlight)
 }
 
-func (o *told) all() []string {
+func (o *observations) all() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.lines)
 }
 
-func (o *told) count(line string) int {
+func (o *observations) count(line string) int {
 	n := 0
 	for _, other := range o.all() {
 		if other == line {
@@ -59,7 +59,7 @@ func (o *told) count(line string) int {
 	return n
 }
 
-func (o *told) flying() (now, most int) {
+func (o *observations) flying() (now, most int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.inFlight, o.most

@@ -70,7 +70,8 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 	return update, nil
 }
 
-// warnOfUnknownNode says why an answer for a node without a Node object may not be the one that was hoped for.
+// warnOfUnknownNode warns of a node without a Node object: its labels are unknown, so the answer may differ from that
+// of a proxy there.
 func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model.Node) {
 	if nodes[f.node] == nil {
 		fmt.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n", f.node, f.origin())

@@ -120,8 +120,8 @@ func (s *webhook) followVersion(ctx context.Context) error {
 }
 
 // runManager runs the manager until ctx ends. The manager does not notice that while its cache waits for an API
-// server that does not answer (its Start gives the cache another context), and is not waited for then: no review has
-// come to a process that was never ready.
+// server that does not answer (its Start gives the cache another context). Then runManager returns without it: a
+// process that was never ready has received no review.
 func (s *webhook) runManager(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- s.manager.Start(ctx) }()

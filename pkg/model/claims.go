@@ -9,7 +9,7 @@ import (
 // before any other kind: the API server gave it to one Service, while any owner may write any external IP. Then the
 // oldest Service, then the lexically smallest name.
 type claims struct {
-	of map[Frontend][]claim
+	byFrontend map[Frontend][]claim
 	// contested is the number of frontends that several Services want.
 	contested int
 }
@@ -30,12 +30,12 @@ func (c claim) compare(other claim) int {
 // claim enters a Service for all its frontends and marks every Service that loses one.
 func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 	for _, frontend := range allFrontends(service) {
-		claimants, wanted := c.of[frontend.Frontend], claim{service, frontend.Kind}
+		claimants, wanted := c.byFrontend[frontend.Frontend], claim{service, frontend.Kind}
 		at, _ := slices.BinarySearchFunc(claimants, wanted, claim.compare)
 		if at == 0 && len(claimants) > 0 {
 			dirty[claimants[0].service.Name] = true
 		}
-		c.of[frontend.Frontend] = slices.Insert(claimants, at, wanted)
+		c.byFrontend[frontend.Frontend] = slices.Insert(claimants, at, wanted)
 		if len(claimants) == 1 {
 			c.contested++
 		}
@@ -45,14 +45,14 @@ func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 // release takes a Service out and marks every Service that gains a frontend.
 func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
 	for _, frontend := range allFrontends(service) {
-		claimants := c.of[frontend.Frontend]
+		claimants := c.byFrontend[frontend.Frontend]
 		at := slices.Index(claimants, claim{service, frontend.Kind})
 		claimants = slices.Delete(claimants, at, at+1)
 		if len(claimants) == 0 {
-			delete(c.of, frontend.Frontend)
+			delete(c.byFrontend, frontend.Frontend)
 			continue
 		}
-		c.of[frontend.Frontend] = claimants
+		c.byFrontend[frontend.Frontend] = claimants
 		if len(claimants) == 1 {
 			c.contested--
 		}
@@ -87,7 +87,7 @@ type LostFrontend struct {
 // must be the one that the cluster has under its name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
-		first := c.claims.of[frontend.Frontend][0]
+		first := c.claims.byFrontend[frontend.Frontend][0]
 		if first.service.Name != service.Name {
 			lost = append(lost, LostFrontend{PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind})
 			continue
@@ -99,6 +99,6 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 
 // Owns reports whether a Service owns a frontend.
 func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
-	claimants := c.claims.of[frontend]
+	claimants := c.claims.byFrontend[frontend]
 	return len(claimants) > 0 && claimants[0].service.Name == service
 }

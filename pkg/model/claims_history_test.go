@@ -31,9 +31,9 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 		if diff := gocmp.Diff(owners(t, fresh), owners(t, cluster)); diff != "" {
 			t.Errorf("owners (-fresh +after a history):\n%s", diff)
 		}
-		if len(fresh.claims.of) != len(cluster.claims.of) || fresh.Contested() != cluster.Contested() {
+		if len(fresh.claims.byFrontend) != len(cluster.claims.byFrontend) || fresh.Contested() != cluster.Contested() {
 			t.Errorf("claims for %d frontends, %d of them contested, are left after a history; %d and %d are there afresh",
-				len(cluster.claims.of), cluster.Contested(), len(fresh.claims.of), fresh.Contested())
+				len(cluster.claims.byFrontend), cluster.Contested(), len(fresh.claims.byFrontend), fresh.Contested())
 		}
 		if t.Failed() {
 			return
@@ -54,8 +54,8 @@ func TestNothingIsContestedWhenAllHaveLeft(t *testing.T) {
 		leave.Services[name] = nil
 	}
 	cluster.Apply(leave)
-	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.of) != 0 {
-		t.Errorf("at most %d frontends were contested, %d still are, %d have claims", most, cluster.Contested(), len(cluster.claims.of))
+	if most < 3 || cluster.Contested() != 0 || len(cluster.claims.byFrontend) != 0 {
+		t.Errorf("at most %d frontends were contested, %d still are, %d have claims", most, cluster.Contested(), len(cluster.claims.byFrontend))
 	}
 }
 

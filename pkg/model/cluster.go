@@ -30,7 +30,7 @@ func NewCluster(self string) *Cluster {
 		slices:   map[ObjectName]*EndpointSlice{},
 		slicesOf: map[ObjectName][]*EndpointSlice{},
 		nodes:    map[string]*Node{},
-		claims:   claims{of: map[Frontend][]claim{}},
+		claims:   claims{byFrontend: map[Frontend][]claim{}},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}

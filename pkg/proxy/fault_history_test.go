@@ -156,7 +156,8 @@ func (o *ordeal) removal() []ruleset.Op {
 
 // TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whichever process takes something out
 // of its tables, the first sync after that mends what connections see. Meanwhile every endpoint in force is one that
-// some version of the cluster allowed. As long as no other process changes the tables, whatever is drawn leads somewhere.
+// some version of the cluster allowed. As long as no other process changes the tables, whatever is drawn leads
+// somewhere.
 func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 	counts := map[string]int{}
 	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {

@@ -17,21 +17,21 @@ type PortReason struct {
 // reasons counts the Service ports in force by reason, and knows what each Service counts for, so that a sync touches
 // only the counts of the Services that it decides.
 type reasons struct {
-	byReason map[PortReason]*int
-	of       map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
+	byReason  map[PortReason]*int
+	byService map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
 }
 
 func newReasons() reasons {
-	return reasons{byReason: map[PortReason]*int{}, of: map[model.ObjectName][]*int{}}
+	return reasons{byReason: map[PortReason]*int{}, byService: map[model.ObjectName][]*int{}}
 }
 
 // accept takes over what the kernel accepted for some Services. Those without ports are among them, with none.
 func (r *reasons) accept(decided map[model.ObjectName][]PortReason) {
 	for service, now := range decided {
-		for _, count := range r.of[service] {
+		for _, count := range r.byService[service] {
 			*count--
 		}
-		delete(r.of, service)
+		delete(r.byService, service)
 		if len(now) == 0 {
 			continue
 		}
@@ -45,7 +45,7 @@ func (r *reasons) accept(decided map[model.ObjectName][]PortReason) {
 			*count++
 			counts = append(counts, count)
 		}
-		r.of[service] = counts
+		r.byService[service] = counts
 	}
 }
 

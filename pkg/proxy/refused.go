@@ -43,7 +43,7 @@ const triesInASync = 10
 type refusal struct {
 	Refused
 	pause time.Duration
-	// held is the version in force. It has no ports if there is none.
+	// held is the version in force; without ports if there is none.
 	held ruleset.Service
 	// changed: the Service was decided anew since it was last tried.
 	changed bool

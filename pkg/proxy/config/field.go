@@ -96,7 +96,8 @@ func typeOf(path string) reflect.Type {
 	return t
 }
 
-// textOf writes a field's value as Set reads it, and what Set cannot read so that it is empty if nothing is set.
+// textOf writes a field's value as Set reads it. It also writes values that Set cannot read. The text of an unset
+// value is empty.
 func textOf(value reflect.Value) string {
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {

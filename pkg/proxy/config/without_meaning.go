@@ -107,8 +107,8 @@ func notes(c *Configuration) []string {
 	return lines
 }
 
-// IsChosen reports whether the field is set, and to something else than kube-proxy's default. A setting without field
-// is not.
+// IsChosen reports whether the field is set, and to something else than kube-proxy's default. It is false for a
+// setting without a field.
 func (m Meaningless) IsChosen(c *Configuration) bool {
 	if m.Field == "" {
 		return false

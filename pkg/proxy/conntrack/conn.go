@@ -76,8 +76,8 @@ func (c *Conn) Close() error {
 }
 
 // Forget ends the UDP flows of the given frontends whose endpoint may not answer them, and returns how many it ended.
-// Their next packet is the first of a new flow. Frontends of other protocols are passed over, and without any of UDP
-// nothing is read.
+// Their next packet is the first of a new flow. Frontends of other protocols are passed over. Conntrack is read
+// only if there is one of UDP.
 //
 // The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port
 // should come together with the frontends that have an address of their own, the node's, and the same port number:

@@ -5,9 +5,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Clients is what the settings say about the clients of Services. It changes neither an endpoint nor a reason, but for
-// whom they are and what the endpoint sees. The zero value recognizes pods in both families, and masquerades only
-// where it must.
+// Clients is what the settings say about the clients of Services. It decides which clients get which endpoints, and
+// what an endpoint sees of a client; the endpoints and the reasons stay the same. The zero value recognizes pods in both
+// families, and masquerades only where it must.
 type Clients struct {
 	// PodsUnknown holds the families in which pods are not recognized, and why that is so: what stands behind a
 	// "because", without a full stop. Pods count as clients outside there.

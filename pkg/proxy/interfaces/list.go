@@ -15,7 +15,7 @@ import (
 const listAttempts = 10
 
 // list returns the addresses of all interfaces, of both families and any scope, loopback included, sorted, each once.
-// An IPv6 link-local address is without its interface. The list is never nil, even if it is empty.
+// An IPv6 link-local address is without its interface. An empty list is not nil.
 //
 // The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether
 // it is tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early

@@ -55,7 +55,7 @@ func (r *Recorder) Handler() http.Handler {
 	return mux
 }
 
-// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named has none.
+// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named gets 0.
 func (r *Recorder) ObjectsRefused(byKind map[string]int) {
 	all := make(map[series]int, len(byKind))
 	for kind, n := range byKind {
@@ -67,7 +67,7 @@ func (r *Recorder) ObjectsRefused(byKind map[string]int) {
 // PortReason is why Service ports have the endpoints that they have: the values of three labels.
 type PortReason struct{ Family, TrafficPolicy, Reason string }
 
-// ServicePortsByReason records how many Service ports have which reason now. One that is no longer named has none.
+// ServicePortsByReason records how many Service ports have which reason now. A reason that is no longer named gets 0.
 func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
 	all := make(map[series]int, len(byReason))
 	for reason, n := range byReason {

@@ -22,8 +22,8 @@ const (
 	tableOwnerAttribute = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
-// wantedFlags are the flags with which our tables are added. Owner without persist is no choice: the table would go
-// with us.
+// wantedFlags are the flags with which our tables are added. They are owner and persist together: with owner alone
+// the table would go with us.
 func wantedFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist

@@ -40,8 +40,8 @@ type affinityView struct {
 	maps   []AffinityMap
 }
 
-// affinityViews returns the views that the port's frontends use, if it remembers its clients. A view without endpoints
-// is none.
+// affinityViews returns the views that the port's frontends use, if it remembers its clients: only views with
+// endpoints.
 func (p *Port) affinityViews() []affinityView {
 	if p.Affinity == 0 {
 		return nil

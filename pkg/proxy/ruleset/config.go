@@ -65,7 +65,7 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 // byInterface reports whether pods are recognized by the interface that their packets come by.
 func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
-// outside returns the tests that only packets pass that come neither from a pod nor from this node. It means the same
+// outside returns the tests that only packets from outside pass: from no pod, and not from this node. It means the same
 // in every hook, before the source is translated.
 func (c Config) outside(family model.Family) Rule {
 	return append(c.LocalTraffic.notFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})

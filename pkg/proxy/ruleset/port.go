@@ -140,7 +140,7 @@ func (p *Port) Chains(config Config) []Chain {
 }
 
 // objectName is the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package
-// convert lets no name through that is not a DNS label, so it stays below the kernel's 255 bytes and inside nft's
+// convert accepts only DNS labels as names, so it stays below the kernel's 255 bytes and inside nft's
 // alphabet.
 func (p *Port) objectName(prefix string) string {
 	return prefix + p.ID.Service.String() + "/" + strings.ToLower(p.ID.Protocol.String()) + "/" + p.ID.Port

@@ -16,9 +16,9 @@ type RefusedError struct{ Refusals []Refusal }
 
 // Refusal is an operation that was refused, and why.
 type Refusal struct {
-	// Op has no object if it is not known which operation it was.
+	// Op is without an object if the operation is unknown.
 	Op Op
-	// Element is the one that was refused, of an operation on elements; nil if it is not known which.
+	// Element is the one that was refused, of an operation on elements; nil if that is unknown.
 	Element *Element
 	// Err names the operation, its object and the cause.
 	Err error

@@ -12,11 +12,11 @@ import (
 // metricName is what looks like the name of a metric: ours, and those of others that a dashboard of ours may show.
 var metricName = regexp.MustCompile(`\b(kubeproxy|vicinity|apiserver_admission|rest_client|process|go)_[a-z0-9_]+`)
 
-// ofHistogram are the ends of a histogram's series.
-var ofHistogram = regexp.MustCompile(`_(bucket|sum|count)$`)
+// histogramSuffix are the ends of a histogram's series.
+var histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// CheckNames checks that no metric is named that is not gathered, and that each of those to be shown is in the
-// dashboard or an alert. The gatherer has a series of every metric.
+// CheckNames checks that each metric that is named is gathered, and that each of those to be shown is in the dashboard
+// or an alert. The gatherer has a series of every metric.
 func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []string) {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -30,7 +30,7 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 	named := map[string]bool{}
 	for _, file := range []string{f.Dashboard, f.Rules, f.RuleTests} {
 		for _, name := range metricName.FindAllString(read(t, file), -1) {
-			family := ofHistogram.ReplaceAllString(name, "")
+			family := histogramSuffix.ReplaceAllString(name, "")
 			if !exist[name] && !exist[family] {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}
@@ -52,11 +52,11 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 // matcher is a label with what it should be, or should match.
 var matcher = regexp.MustCompile(`\b([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 
-// ofPrometheus are the labels that Prometheus, its alerts or a histogram's buckets have.
-var ofPrometheus = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
+// prometheusLabels are the labels that Prometheus, its alerts or a histogram's buckets have.
+var prometheusLabels = []string{"job", "instance", "alertname", "alertstate", "severity", "le"}
 
-// CheckLabels checks that no label is asked for that nothing has, and no value that none has. The gatherer has a
-// series of every value. Alternatives may be separated by |, outside of all brackets.
+// CheckLabels checks that each label and each value that is asked for exists in some series. The gatherer has a series
+// of every value. Alternatives may be separated by |, outside of all brackets.
 func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 	t.Helper()
 	families, err := gatherer.Gather()
@@ -77,7 +77,7 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 			t.Errorf("%s asks for no label", file)
 		}
 		for _, label := range found {
-			if !slices.Contains(ofPrometheus, label[1]) && !allMatch(label[2], label[3], values[label[1]]) {
+			if !slices.Contains(prometheusLabels, label[1]) && !allMatch(label[2], label[3], values[label[1]]) {
 				t.Errorf("%s: no series has what %s asks for, or leaves out", file, label[0])
 			}
 		}

@@ -1,4 +1,4 @@
-// Package must ends a test at what it cannot go on without.
+// Package must ends a test when a step fails that the rest of it needs.
 package must
 
 import "testing"

@@ -58,7 +58,7 @@ func (f *Files) Run(ctx context.Context) error {
 	return nil
 }
 
-// read reads the files, and serves what they say from now on, unless it is not valid and what is served is.
+// read reads the files, and serves what they say from now on, unless it is invalid while the served pair is valid.
 func (f *Files) read(ctx context.Context) error {
 	object := f.settings.Certificate + " and " + f.settings.Key
 	pair, err := tls.LoadX509KeyPair(f.settings.Certificate, f.settings.Key)

@@ -79,9 +79,9 @@ type replica struct {
 }
 
 type simulatedView struct {
-	of      *simulatedConfiguration
-	version int
-	bundle  string
+	configuration *simulatedConfiguration
+	version       int
+	bundle        string
 }
 
 func newWorld(t *testing.T, seed uint64, sabotage sabotage, chances chances) *world {
@@ -168,7 +168,7 @@ func (w *world) decide(r *replica) {
 	r.read = w.secret
 	r.view = view{now: w.now}
 	for _, seen := range r.seen {
-		r.view.configurations = append(r.view.configurations, configuration{resource: seen.of.name, bundles: []string{seen.bundle}})
+		r.view.configurations = append(r.view.configurations, configuration{resource: seen.configuration.name, bundles: []string{seen.bundle}})
 	}
 	if r.read != nil {
 		r.view.content = readContent(r.read.data)
@@ -189,8 +189,8 @@ func (w *world) take(r *replica, step step) {
 	case pause:
 	case patchBundle:
 		for _, seen := range r.seen {
-			if seen.of.name == step.configuration.resource && (w.sabotage.unguarded || seen.version == seen.of.version) {
-				seen.of.say(w.now, string(r.view.content.trusted.encode()), false)
+			if seen.configuration.name == step.configuration.resource && (w.sabotage.unguarded || seen.version == seen.configuration.version) {
+				seen.configuration.say(w.now, string(r.view.content.trusted.encode()), false)
 			}
 		}
 	default:

@@ -28,7 +28,7 @@ var (
 type Observer interface {
 	// CertificateExpires: the certificate that is served from now on is valid until then.
 	CertificateExpires(at time.Time)
-	// AuthorityExpires: the CA behind it is valid until then. Not called for a CA that is not known.
+	// AuthorityExpires: the CA behind it is valid until then. Called only for a known CA.
 	AuthorityExpires(at time.Time)
 	// CertificateFailed: an operation failed, or found something unusable. The last good certificate stays in use, and
 	// the operation is tried again.

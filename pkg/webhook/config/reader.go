@@ -85,9 +85,9 @@ func (r *reader) document(text []byte) *yaml.Node {
 // syntaxError is what the YAML library says about a text that is none.
 var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// fromParser are the mistakes for which the library counts lines from zero (parser.fail in its decode.go), as it does
+// parserMistakes are those for which the library counts lines from zero (parser.fail in its decode.go), as it does
 // not for those that its scanner finds.
-var fromParser = regexp.MustCompile(`^did not find expected (key|node content|',' or '[\]}]'|'-' indicator|<document start>)`)
+var parserMistakes = regexp.MustCompile(`^did not find expected (key|node content|',' or '[\]}]'|'-' indicator|<document start>)`)
 
 func (r *reader) unreadable(err error) {
 	node, text := &yaml.Node{}, err.Error()
@@ -95,7 +95,7 @@ func (r *reader) unreadable(err error) {
 		node.Line, _ = strconv.Atoi(found[1]) // without a number it is the file as a whole
 		text = found[2]
 	}
-	if node.Line > 0 && fromParser.MatchString(text) {
+	if node.Line > 0 && parserMistakes.MatchString(text) {
 		node.Line++
 	}
 	r.wrong(node, "this is not YAML: %s", text)

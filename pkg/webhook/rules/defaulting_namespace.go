@@ -38,8 +38,8 @@ var namespaceAnnotations = []namespaceAnnotation{
 	{policy.DefaultTrafficDistributionAnnotation, TrafficDistribution},
 }
 
-// read reads the value of an annotation. None is none whatever the kind, also among lists of keys, where it could be
-// the key of a label: a Namespace that means no default must not get one that no Node answers.
+// read reads the value of an annotation. None means no default for every kind, also as a list of keys, although a
+// label may have that key: a Namespace that says None must not get a default that matches no Node.
 func (a namespaceAnnotation) read(value string) DefaultDecision {
 	if value == policy.None {
 		return DefaultDecision{Origin: FromNamespace, Reason: fmt.Sprintf("the Namespace says %s=%s", a.key, policy.None)}

@@ -27,7 +27,7 @@ func (n *NodeLabels) Put(name string, labels map[string]string) {
 	n.count(labels, 1)
 }
 
-// Delete forgets a Node. One that is not known is no mistake.
+// Delete forgets a Node. It does nothing if the Node is unknown.
 func (n *NodeLabels) Delete(name string) {
 	n.count(n.nodes[name], -1)
 	delete(n.nodes, name)

@@ -85,7 +85,7 @@ func removedField(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
 }
 
-// appliedKeys reads spec.topologyKeys in what a user applied. Whatever is no Service has none.
+// appliedKeys reads spec.topologyKeys in what a user applied. It returns nil if the text is no Service.
 func appliedKeys(text string) []string {
 	if !strings.Contains(text, "topologyKeys") { // most do not, and are not decoded
 		return nil

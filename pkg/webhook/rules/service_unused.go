@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// setting is a topology setting that asks for something. A mode of Disabled is not among them: a user misses nothing
-// where it has no effect.
+// setting is a topology setting that asks for something. A mode of Disabled is not among them: it asks for
+// nothing that a user could miss.
 type setting struct{ name, value string }
 
 func (s *subject) settings() []setting {

@@ -34,9 +34,9 @@ const (
 	// counted among those that are held, for connections are bounded.
 	announcedBytes = 16 * kibibyte
 
-	// largeBytes is what the body of a large review has more than. To decode one of nothing but short labels that mean
-	// nothing, and to say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are
-	// worked on one after the other. The others together have hardly more than one of the largest, even if 64 are worked
+	// largeBytes is what the body of a large review has more than. To decode one that consists of short unknown labels,
+	// and to say what is wrong with it, takes some 25 times as much memory as it has bytes; so large ones are worked on
+	// one after the other. The others together have hardly more than one of the largest, even if 64 are worked
 	// on at the same moment. A Service with 270 ports is not large.
 	largeBytes = 128 * kibibyte
 )

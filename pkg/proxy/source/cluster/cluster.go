@@ -13,8 +13,8 @@ import (
 )
 
 // serviceCIDRPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs,
-// which a role of before Kubernetes 1.33 does not name. Without them only the addresses of no Service are treated
-// otherwise.
+// which a role of before Kubernetes 1.33 does not name. They matter only for addresses inside them that belong to no
+// Service.
 const serviceCIDRPatience = 10 * time.Second
 
 // Options say whose view of the cluster is wanted.
@@ -69,14 +69,14 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		if kind == convert.Nodes {
 			resource += "/" + options.Node
 		}
-		w.streams = append(w.streams, w.newStream(kind, resource, listWatches.of[kind]))
+		w.streams = append(w.streams, w.newStream(kind, resource, listWatches.byKind[kind]))
 	}
 	return w
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. It returns nil at once, and then delivers nothing and reports no outage. While the
-// API server is away, what it said last stays in force. Run may be called once.
+// the context ends. Then it returns nil at once; nothing is delivered and no outage is reported after that. While the API
+// server is away, what it said last stays in force. Run may be called once.
 //
 // ServiceCIDRs that the API server forbids to list are waited for only for a while, and taken up when they come.
 //

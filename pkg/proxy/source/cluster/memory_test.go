@@ -107,7 +107,7 @@ func heap() int64 {
 func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 	none := func(list kruntime.Object) *cache.ListWatch { return serve(func() kruntime.Object { return list }) }
 	version := metav1.ListMeta{ResourceVersion: "1"}
-	c := newWatcher(listWatches{of: map[*convert.Kind]*cache.ListWatch{
+	c := newWatcher(listWatches{byKind: map[*convert.Kind]*cache.ListWatch{
 		convert.Services: serve(manyServices), convert.EndpointSlices: serve(manySlices),
 		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
 	}}, Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})

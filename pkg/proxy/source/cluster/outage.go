@@ -24,7 +24,7 @@ type outage struct {
 // A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends
 // in order, and after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as
 // they begin, they let up to a minute pass, and no request fails in that time (client-go v0.37,
-// tools/cache/reflector.go). What is not answered at all never makes them wait so long: see untilAnswered.
+// tools/cache/reflector.go). A request without an answer never makes them wait so long: see untilAnswered.
 //
 // A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is
 // answered, and its first event says so (410). Clients then list anew, after the same pause.

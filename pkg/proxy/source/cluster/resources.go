@@ -19,7 +19,7 @@ import (
 
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
-	of map[*convert.Kind]*cache.ListWatch
+	byKind map[*convert.Kind]*cache.ListWatch
 	// others has the metadata of the other nodes, allNodes all of all nodes.
 	others, allNodes *cache.ListWatch
 }
@@ -32,7 +32,7 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 		return listWatches{}, fmt.Errorf("making an HTTP client for %s: %w", config.Host, err)
 	}
 	clients := map[schema.GroupVersion]rest.Interface{}
-	all := listWatches{of: map[*convert.Kind]*cache.ListWatch{}}
+	all := listWatches{byKind: map[*convert.Kind]*cache.ListWatch{}}
 	for _, kind := range convert.Kinds {
 		if clients[kind.Group] == nil {
 			client, err := newClient(config, httpClient, kind.Group, kind.AddToScheme)
@@ -41,7 +41,7 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 			}
 			clients[kind.Group] = client
 		}
-		all.of[kind] = listWatch(clients[kind.Group], kind.Resource, selectorOf(kind, view))
+		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, selectorOf(kind, view))
 	}
 	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
 	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)

@@ -166,7 +166,7 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, services := newAPI(time.Millisecond), test.services
-				api.of[convert.Services] = services.listWatch()
+				api.byKind[convert.Services] = services.listWatch()
 				services.put(keyedService("before", 1, "*"))
 				if test.fromStart {
 					services.fail()

@@ -48,7 +48,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	always := func(list runtime.Object) *cache.ListWatch { return serve(func() runtime.Object { return list }) }
 	a := &api{services: make(chan watch.Event)}
-	a.of = map[*convert.Kind]*cache.ListWatch{
+	a.byKind = map[*convert.Kind]*cache.ListWatch{
 		convert.Services:       always(&corev1.ServiceList{ListMeta: version, Items: services}),
 		convert.EndpointSlices: always(&discoveryv1.EndpointSliceList{ListMeta: version}),
 		convert.ServiceCIDRs: always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
@@ -57,7 +57,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 		}}}),
 		convert.Nodes: always(&corev1.NodeList{ListMeta: version}),
 	}
-	a.of[convert.Services].WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	a.byKind[convert.Services].WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		if options.SendInitialEvents != nil {
 			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 		}
@@ -299,10 +299,10 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		granted := api.of[convert.ServiceCIDRs]
+		granted := api.byKind[convert.ServiceCIDRs]
 		var isGranted atomic.Bool
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "servicecidrs"}, "", nil)
-		api.of[convert.ServiceCIDRs] = &cache.ListWatch{
+		api.byKind[convert.ServiceCIDRs] = &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				if !isGranted.Load() {
 					return nil, forbidden
@@ -347,7 +347,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 		api := newAPI(time.Millisecond)
 		trouble := answers{list: apierrors.NewInternalError(context.DeadlineExceeded)}
 		trouble.watch = trouble.list
-		api.of[convert.ServiceCIDRs] = trouble.listWatch()
+		api.byKind[convert.ServiceCIDRs] = trouble.listWatch()
 		r := run(t, api.watcher)
 		time.Sleep(10 * serviceCIDRPatience)
 		synctest.Wait()
@@ -389,12 +389,12 @@ func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := newAPI(time.Millisecond)
-		there := api.of[convert.ServiceCIDRs]
+		there := api.byKind[convert.ServiceCIDRs]
 		missing := apierrors.NewNotFound(schema.GroupResource{Resource: "servicecidrs"}, "")
 		var isThere atomic.Bool
 		var lists atomic.Int64
 		watching := make(chan watch.Event)
-		api.of[convert.ServiceCIDRs] = &cache.ListWatch{
+		api.byKind[convert.ServiceCIDRs] = &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				if lists.Add(1); !isThere.Load() {
 					return nil, missing
@@ -450,8 +450,8 @@ func TestPatienceOfTheFirstUpdateBeginsWhenNodesCanBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const others, nodes = time.Minute, 3 * time.Second
 		api := newAPI(nodes, keyedService("web", 1, rack))
-		list := api.of[convert.EndpointSlices].ListWithContextFunc
-		api.of[convert.EndpointSlices].ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		list := api.byKind[convert.EndpointSlices].ListWithContextFunc
+		api.byKind[convert.EndpointSlices].ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			time.Sleep(others)
 			return list(ctx, options)
 		}

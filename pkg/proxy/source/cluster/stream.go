@@ -17,8 +17,8 @@ import (
 )
 
 // refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew:
-// those of client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). What is not answered at all
-// never comes so far: see untilAnswered.
+// those of client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). A request without an answer
+// never causes such a pause: see untilAnswered.
 var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 
 const refusalReset = 2 * time.Minute

@@ -64,7 +64,7 @@ func checkName(path *field.Path, name string, rule func(string) []string) field.
 	return invalid(path, name, rule(name))
 }
 
-// checkPortName refuses a port name that is neither empty nor a DNS label.
+// checkPortName accepts a port name that is empty or a DNS label.
 func checkPortName(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return nil

@@ -99,13 +99,13 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 }
 
 // appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. One that cannot be is left
-// out and said to be; one of a family without a ClusterIP is not used and nothing is said, as in kube-proxy: on a
+// out and reported. One of a family without a ClusterIP is left out silently, as in kube-proxy: on a
 // Service of one family in a cluster of two, load balancers with addresses of both are ordinary.
 func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
 	addr, refused := readUnicast(path, text)
 	left.add(refused)
-	ofFamily := func(clusterIP netip.Addr) bool { return model.FamilyOf(clusterIP) == model.FamilyOf(addr) }
-	if len(refused) > 0 || slices.Contains(addrs, addr) || !slices.ContainsFunc(clusterIPs, ofFamily) {
+	isSameFamily := func(clusterIP netip.Addr) bool { return model.FamilyOf(clusterIP) == model.FamilyOf(addr) }
+	if len(refused) > 0 || slices.Contains(addrs, addr) || !slices.ContainsFunc(clusterIPs, isSameFamily) {
 		return addrs
 	}
 	return append(addrs, addr)

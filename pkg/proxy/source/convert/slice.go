@@ -95,8 +95,8 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 	return family, nil
 }
 
-// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, one without a name or a number is none, nor
-// is number 0.
+// readSlicePorts reads the ports that the proxy can use. As in kube-proxy, those without a name or a number are
+// passed over, and so is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
 	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
 	names := make(map[string]bool, len(entries))

@@ -16,7 +16,7 @@ import (
 // resolution of a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
-// errEmptied is why a file that held objects and has no single byte any more is not believed: a shell truncates the
+// errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
 // file in "kubectl get ... > file" before kubectl has asked for anything.
 var errEmptied = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
 

@@ -16,6 +16,6 @@ type contents struct {
 	claims []claim
 	// problems are those of whole documents.
 	problems []convert.Problem
-	// isComplete: every document and object was recognized, so what is not among the claims is not in the file.
+	// isComplete: every document and object was recognized, so the claims are all that is in the file.
 	isComplete bool
 }

@@ -55,7 +55,7 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 	return after, convert.SortProblems(problems)
 }
 
-// isComplete reports whether what the file does not claim is known not to be in it.
+// isComplete reports whether the claims are all that is in the file.
 func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
 
 // collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
@@ -78,7 +78,7 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []con
 }
 
 // elect returns the entry that is in force from now on, and the claim that it is made of: nil if it is the last good
-// version. The entry has no file if the object is not in force at all.
+// version. The entry has no file if no version is in force.
 func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *claim) {
 	var own []placedClaim
 	for _, c := range candidates {

@@ -15,7 +15,7 @@ func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
 	node := w.node("self", zoneLabel+"=zone-a", "kubernetes.io/os=linux")
 	w.service("web")
 	w.service("headless", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
-	w.service("foreign", ofProxy("other"))
+	w.service("foreign", proxyLabel("other"))
 	w.slice("web-1", "web", "10.0.0.1", "10.0.0.2")
 	w.slice("headless-1", "headless", "10.0.0.3")
 	w.patchSlice("headless-1", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
@@ -70,12 +70,12 @@ func TestASliceFollowsItsLabelsAtOnce(t *testing.T) {
 	f.until("the first Service has lost it", endpointsAre(web))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": ""}}}`)
-	f.until("a headless slice is nobody's", endpointsAre(shop))
+	f.until("a headless slice belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"service.kubernetes.io/headless": null}}}`)
 	f.until("it is not headless any more", endpointsAre(shop, "10.0.0.1"))
 
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": null}}}`)
-	f.until("a slice without the label is nobody's", endpointsAre(shop))
+	f.until("a slice without the label belongs to no Service", endpointsAre(shop))
 	w.patchSlice("slice", `{"metadata": {"labels": {"kubernetes.io/service-name": "web"}}}`)
 	f.until("it is the first Service's again", endpointsAre(web, "10.0.0.1"))
 
@@ -114,7 +114,7 @@ func TestAServiceThatIsCreatedAnewIsAnotherOne(t *testing.T) {
 	}
 }
 
-func TestABadObjectHarmsNobodyAndItsLastGoodVersionStays(t *testing.T) {
+func TestABadObjectHarmsNoOtherAndItsLastGoodVersionStays(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()
 	web, shop := w.name("web"), w.name("shop")

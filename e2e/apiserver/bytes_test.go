@@ -22,7 +22,7 @@ import (
 )
 
 // The cluster of the measurement, and its hour. A kubelet writes its node's status every five minutes if nothing
-// changed (nodeStatusReportFrequency); its leases are not watched by anybody here.
+// changed (nodeStatusReportFrequency); no client here watches its leases.
 const (
 	measuredNodes = 1000
 	beatsAnHour   = 12
@@ -31,7 +31,7 @@ const (
 
 // The bounds that are promised. What is measured is far better; package cluster documents it.
 const (
-	ownShareOfFull      = 300 // this node's heartbeats cost less than a 300th of everybody's
+	ownShareOfFull      = 300 // this node's heartbeats cost less than a 300th of all nodes'
 	metadataShareOfFull = 2
 )
 
@@ -72,7 +72,7 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	var own, metadata, full counted
 	ownOnly := follow(t, own.client(), names[0], "").started()
 	withRacks := follow(t, metadata.client(), names[0], "racks").started()
-	w.service("racks", keyed(rackLabel+", *"), ofProxy("racks"))
+	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
 	withRacks.until("all nodes are known", func(state *model.Cluster) bool {
 		for _, name := range names {
 			if _, known := state.NodeLabels(name); !known {
@@ -108,7 +108,7 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	if ownBytes == 0 || metadataBytes < 100*ownBytes {
 		t.Errorf("metadata of %d nodes costs %d bytes and one full node %d: that cannot be", measuredNodes, metadataBytes, ownBytes)
 	}
-	// The two labels of the end, told to the follower of one node and to that of all.
+	// The two labels of the end, delivered to the follower of one node and to that of all.
 	if got := ownOnly.count() + withRacks.count() - updates; got > 3 {
 		t.Errorf("%d updates were delivered, want those of the 2 labels alone", got)
 	}

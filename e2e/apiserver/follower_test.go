@@ -31,7 +31,7 @@ type follower struct {
 	outages  map[string]outage        // those of now, by resource
 }
 
-// outage is what was told about one.
+// outage is what was reported about one.
 type outage struct {
 	since time.Time
 	err   error
@@ -91,7 +91,7 @@ func (f *follower) resumed(resource string) {
 	delete(f.outages, resource)
 }
 
-// outagesNow returns what the API server does not tell about just now, by resource.
+// outagesNow returns the outages that last now, by resource.
 func (f *follower) outagesNow() map[string]outage {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -46,7 +46,7 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1")
 	other := w.node("other", zoneLabel+"=zone-b", rackLabel+"=rack-2", "example.com/row=row-1")
-	for name, node := range map[string]string{"as a node": self, "as nobody": ""} {
+	for name, node := range map[string]string{"as a node": self, "as no node": ""} {
 		t.Run(name+" without keys", func(t *testing.T) {
 			got, err := load(t, admin(), node, cluster.AllNodes)
 			if err != nil {
@@ -75,7 +75,7 @@ func TestLoadReturnsAllNodesIfAsked(t *testing.T) {
 }
 
 func TestLoadSaysWhatItMayNotList(t *testing.T) {
-	_, err := load(t, api.User(t, "nobody-in-particular"), "none", cluster.OwnNode)
+	_, err := load(t, api.User(t, "user-without-rights"), "none", cluster.OwnNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
 	}

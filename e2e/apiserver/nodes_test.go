@@ -25,7 +25,7 @@ func TestThisNodeIsFollowedAtOnce(t *testing.T) {
 
 	count := f.count()
 	w.deleteNode(node)
-	wait.Until(t, "its deletion is told", func() bool {
+	wait.Until(t, "its deletion is reported", func() bool {
 		updates := f.since(count)
 		return len(updates) == 1 && len(updates[0].Change.Nodes) == 1 && updates[0].Change.Nodes[node] == nil
 	})
@@ -36,7 +36,7 @@ func TestThisNodeIsFollowedAtOnce(t *testing.T) {
 	f.until("a node that is created anew is known", labelsAre(node, zoneLabel+"=zone-c"))
 }
 
-func TestHeartbeatsAndLabelsThatNobodyUsesAreNotDelivered(t *testing.T) {
+func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self", zoneLabel+"=zone-a", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1", "example.com/row=row-1")
 	f := follow(t, admin(), self, "").started()
@@ -139,7 +139,7 @@ func TestAServiceWaitsForTheLabelsThatItNamesAndNothingElseDoes(t *testing.T) {
 	}
 }
 
-func TestServicesAreServedAfterAWhileIfNobodyMayListNodes(t *testing.T) {
+func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 	w := newWriter(t)
 	user := w.namespace + "-user"
 	config := api.User(t, user)

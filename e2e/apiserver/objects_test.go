@@ -76,8 +76,8 @@ func keyed(keys string) func(*corev1.Service) {
 	return objects.Annotated(policy.TopologyKeysAnnotation, keys)
 }
 
-// ofProxy labels a Service for a proxy.
-func ofProxy(name string) func(*corev1.Service) {
+// proxyLabel labels a Service for a proxy.
+func proxyLabel(name string) func(*corev1.Service) {
 	return objects.Labelled(policy.ServiceProxyNameLabel, name)
 }
 

@@ -29,7 +29,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	wire, config := newWire(t, admin())
 	expired := countExpired(config)
 	f := follow(t, config, self, "").started()
-	// The watches have told something, so that clients go on from there instead of listing anew.
+	// The watches have delivered something, so that clients go on from there instead of listing anew.
 	for _, name := range []string{"gone", "stays", "moved"} {
 		w.service(name, keyed(rackLabel))
 		w.slice(name+"-1", name, "10.0.0.1")

@@ -88,7 +88,8 @@ func (w *wire) add(conns ...net.Conn) bool {
 	return true
 }
 
-// swallow ends all connections, and from now on each one that comes, as a load balancer does that has nobody to ask.
+// swallow ends all connections, and from now on each one that comes, as a load balancer does that has no API server
+// behind it.
 func (w *wire) swallow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

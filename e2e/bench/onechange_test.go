@@ -51,9 +51,9 @@ func (e event) measure(b *testing.B, p *proxy.Proxy, s size, round int, found ma
 	p.Apply(change)
 	report := sync(b, p)
 	took := time.Since(started)
-	of := found[s.typeOf(number)]
-	of.times = append(of.times, took)
-	of.written = max(of.written, written(report))
+	entry := found[s.typeOf(number)]
+	entry.times = append(entry.times, took)
+	entry.written = max(entry.written, written(report))
 }
 
 func written(report proxy.Report) int { return report.Added[model.IPv4] + report.Deleted[model.IPv4] }

@@ -57,7 +57,7 @@ func BenchmarkOneConnection(b *testing.B) {
 }
 
 // takeTurns has every site make some connections by every path. Each turn begins with another site and path, so that
-// nobody always follows the same one.
+// no site always follows the same one.
 func takeTurns(b *testing.B, sites []*site, turn int) {
 	b.Helper()
 	for i := range sites {

@@ -63,7 +63,7 @@ func disagreement(node string, explanations []explanation, wanted []place) []str
 	for _, e := range explanations {
 		addrOf, known := families[e.Family]
 		if !known {
-			found = append(found, fmt.Sprintf("%s: explain tells of the family %q once more, or of one there is not", node, e.Family))
+			found = append(found, fmt.Sprintf("%s: explain names the family %q twice, or there is no such family", node, e.Family))
 			continue
 		}
 		delete(families, e.Family)

@@ -22,7 +22,7 @@ var acts = []act{
 	},
 	{
 		headline: "2. zone-b loses its web pods",
-		story:    "The endpoints of zone-b leave the EndpointSlices. Its clients should go to the other zones; nobody else should move.",
+		story:    "The endpoints of zone-b leave the EndpointSlices. Its clients should go to the other zones; the other clients should stay.",
 		emptied:  "zone-b",
 		changed:  "zone-b",
 	},
@@ -77,7 +77,7 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	return nil
 }
 
-// sayPlaces tells which pod is where, a line for each zone.
+// sayPlaces prints which pod is where, a line for each zone.
 func (s *stage) sayPlaces(p *page) {
 	for i, place := range s.places {
 		if i%nodesPerZone == 0 {

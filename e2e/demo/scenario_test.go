@@ -103,9 +103,9 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 	}{
 		"the wanted endpoints in any order agree": {[]explanation{ipv4, ipv6}, nil},
 		"a missing family does not":               {[]explanation{ipv4}, []string{"n: explain says nothing of IPv6"}},
-		"a family told twice does not": {
+		"a family named twice does not": {
 			[]explanation{ipv4, ipv6, ipv6},
-			[]string{`n: explain tells of the family "IPv6" once more, or of one there is not`},
+			[]string{`n: explain names the family "IPv6" twice, or there is no such family`},
 		},
 		"other endpoints do not": {[]explanation{ipv4, other}, []string{
 			"n: explain says IPv6 connections go to [[fd00:244::3]:8080], the owner asked for [[fd00:244::1]:8080 [fd00:244::2]:8080]",

@@ -66,7 +66,7 @@ func TestMistakesAreSentences(t *testing.T) {
 			row{node: "n", counts: []int{30, 29, 1}, wanted: []int{0, 1}},
 			[]string{"n: 1 of 60 connections went to web-b1, which the owner did not ask for"},
 		},
-		"a wanted pod that nobody reaches is one": {
+		"a wanted pod that no connection reaches is one": {
 			row{node: "n", counts: []int{60, 0, 0}, wanted: []int{0, 1}},
 			[]string{"n: no connection reached web-a2, which is as near as the others"},
 		},

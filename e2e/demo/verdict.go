@@ -7,8 +7,8 @@ import (
 
 // mistakes says of one client what went elsewhere than wanted, in sentences; none if all is well.
 //
-// With 60 connections, an endpoint in four that nobody reaches by chance is a matter of once in thirty million, so
-// that counts as a mistake too.
+// With 60 connections, chance passes over a given one of four endpoints once in thirty million times. So an endpoint
+// that no connection reached counts as a mistake too.
 func (r row) mistakes(pods []string) []string {
 	var found []string
 	for _, failure := range r.failures {

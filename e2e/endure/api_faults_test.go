@@ -70,9 +70,9 @@ func (s *storm) stopAPIServer() {
 	s.wire.heal()
 }
 
-// expire makes every watch one that goes on from a version that the API server does not know any more, until the proxy
-// was told so: an API server knows nothing of the versions before its start, and answers 410. Watches that had told
-// nothing yet when they ended are begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet:
+// expire makes every watch one that goes on from a version that the API server does not know any more, until the
+// proxy has got the answer 410: an API server knows no version from before its start. Watches that had delivered
+// nothing when they ended are begun anew instead. The proxy is a fresh one, whose watches no storm has broken yet:
 // client-go's pauses after that are still short.
 func (s *storm) expire() {
 	s.t.Helper()
@@ -123,9 +123,8 @@ func (s *storm) cut() {
 	}
 }
 
-// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Nobody can
-// know meanwhile that the API server is silent for a reason: client-go asks connections after half a minute of
-// silence.
+// blackHole carries nothing for some seconds. After that what has waited arrives, or all connections end. Meanwhile a
+// client cannot know why the API server is silent: client-go checks a connection after half a minute of silence.
 func (s *storm) blackHole() {
 	s.wire.freeze()
 	s.change()
@@ -177,7 +176,7 @@ func (s *storm) sabotage() {
 		_, err := s.run("nft", act.text)
 		switch {
 		case s.isOwned && err == nil:
-			s.t.Errorf("%s: somebody else could change owned tables", act.name)
+			s.t.Errorf("%s: another process could change owned tables", act.name)
 		case !s.isOwned && err != nil:
 			s.t.Errorf("%s: %v", act.name, err)
 		case !s.isOwned:

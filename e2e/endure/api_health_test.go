@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// healthAddress is where the proxy serves its health unless it is told otherwise.
+// healthAddress is where the proxy serves its health unless a flag names another.
 const healthAddress = "127.0.0.1:10256"
 
 // recovery is how long something may take that waits for client-go. An API server that does not answer is asked again
@@ -41,8 +41,8 @@ type deaf struct{ Healthz, Metrics []string }
 
 var interruptedSeries = regexp.MustCompile(`(?m)^vicinity_watch_interrupted_timestamp_seconds\{resource="([^"]+)"\} `)
 
-// deaf asks the page of health and the metrics. The page must call the proxy healthy; load balancers may be told no
-// for the Node's sake.
+// deaf asks the page of health and the metrics. The page must call the proxy healthy; load balancers may be sent
+// elsewhere, because of the Node.
 func (s *town) deaf() (now deaf) {
 	s.t.Helper()
 	var page struct {
@@ -57,7 +57,7 @@ func (s *town) deaf() (now deaf) {
 	}
 	for _, interruption := range page.Interruptions {
 		if interruption.Reason == "" {
-			s.t.Errorf("/healthz does not tell why nothing is heard about %s: %s", interruption.Resource, body)
+			s.t.Errorf("/healthz does not say why the watch of %s is interrupted: %s", interruption.Resource, body)
 		}
 		now.Healthz = append(now.Healthz, interruption.Resource)
 	}

@@ -38,7 +38,7 @@ type objects struct {
 	client kubernetes.Interface
 	random *rand.Rand
 	made   int             // changes
-	exists map[string]bool // Services that nobody dials, and ServiceCIDRs
+	exists map[string]bool // Services that no client dials, and ServiceCIDRs
 	reborn app
 	rack   string // this node's
 }
@@ -169,7 +169,7 @@ func (o *objects) deleteNode(name string) {
 	})
 }
 
-// beat writes a label that nobody asks for to another Node, as kubelets write to theirs.
+// beat writes a label that no topology key names to another Node, as kubelets write to theirs.
 func (o *objects) beat(node string) {
 	o.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {"example.com/beat": "%d"}}}`, o.made)

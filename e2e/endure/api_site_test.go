@@ -79,7 +79,7 @@ func (s *apiSite) follow(args ...string) *daemon {
 }
 
 // clusterTables returns the tables that `proxy render` prints for the cluster as it is now, as nft lists them once it
-// has loaded them, or why the API server has not told what the cluster is.
+// has loaded them, or why the API server did not return the cluster.
 func (s *apiSite) clusterTables() ([]string, error) {
 	s.t.Helper()
 	text, err := s.outside.Run(exec.Command(s.program, append([]string{"render"}, s.clusterState(s.api.AdminKubeconfig())...)...))

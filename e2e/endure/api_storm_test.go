@@ -22,21 +22,21 @@ type storm struct {
 	*apiSite
 	daemon *daemon
 	args   []string // of the proxy
-	// isOwned: nobody else can change the tables.
+	// isOwned: no other process can change the tables.
 	isOwned  bool
 	happened map[string]int
 }
 
-// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then everybody is served with what was known,
-// and health tells what is missing. Each storm has every kind of fault, and some of them again, in an order of its
-// own.
+// TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster and until then every client is served with what was
+// known, and health reports what is missing. Each storm has every kind of fault, and some of them again, in an order
+// of its own.
 func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
 	s := newAPISite(t)
 	happened := map[string]int{}
 	for _, run := range []struct {
 		name      string
 		ownTables string
-	}{{"owned tables", "auto"}, {"tables that anybody may change", "never"}} {
+	}{{"owned tables", "auto"}, {"tables that any process may change", "never"}} {
 		isOver := t.Run(run.name, func(t *testing.T) {
 			s.t, s.wire.t = t, t
 			storm := &storm{
@@ -140,9 +140,9 @@ func (s *storm) restart() {
 }
 
 // stop kills the proxy. Its kernel was well, so that no sync may have failed, with one exception: a change of the
-// cluster may come before a sabotage is heard of or repaired, and take away what somebody else has just taken away.
-// The sync after that one is complete and repairs all that was done until then, so that each such failure has a
-// foreign change of its own.
+// cluster may come before a sabotage is noticed or repaired, and delete what another process has just deleted. The
+// sync after that one is complete and repairs all that was done until then, so that each such failure has a foreign
+// change of its own.
 func (s *storm) stop() {
 	s.t.Helper()
 	failed, foreign := s.daemon.failedSyncs(), s.daemon.Log.Count("another process changed our tables")

@@ -23,8 +23,8 @@ type wire struct {
 	flows    chan struct{} // closed while bytes are let through
 }
 
-// wireAddress lies below the ports that the kernel gives to clients: one that dials it again and again while nobody
-// listens could be given that very port and connect to itself.
+// wireAddress lies below the ports that the kernel gives to clients: a client that dials it again and again while no
+// program listens could be given that very port and connect to itself.
 const wireAddress = "127.0.0.1:6443"
 
 func newWire(t *testing.T, node *fabric.Namespace, target string) *wire {

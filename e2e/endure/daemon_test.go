@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// metricsAddress is where the proxy serves its metrics unless it is told otherwise.
+// metricsAddress is where the proxy serves its metrics unless a flag names another.
 const metricsAddress = "127.0.0.1:10249"
 
 // daemon is one life of `proxy run` on the node.
@@ -55,7 +55,7 @@ func (d *daemon) kill() {
 	}
 }
 
-// failedSyncs returns the lines of the log that tell of failures.
+// failedSyncs returns the lines of the log that report failures.
 func (d *daemon) failedSyncs() []string { return d.Log.Lines("level=ERROR") }
 
 // metric returns the sum of the series of a metric with all of the given labels, such as operation="add".

@@ -17,13 +17,13 @@ import (
 )
 
 // transactions returns how many transactions have changed nftables on the node so far, without those that it makes
-// itself to learn it: the kernel numbers them, and tells the number to whoever listens.
+// itself to learn it: the kernel numbers them, and reports the number to listeners.
 func (s *town) transactions() int {
 	s.t.Helper()
 	listening := site.Start(s.t, s.node.Namespace, exec.Command("nft", "monitor"))
 	defer func() { _ = listening.Stop(patience) }()
 	number := 0
-	wait.Until(s.t, "the kernel tells the number of a transaction", func() bool {
+	wait.Until(s.t, "the kernel reports the number of a transaction", func() bool {
 		s.own++
 		own, err := s.node.Start(exec.Command("nft", "add table ip beacon; delete table ip beacon"))
 		must.Succeed(s.t, err)
@@ -50,7 +50,7 @@ func (d *daemon) written() written {
 // emptied and filled again at one moment. To look at what is there instead would take longer, as the kernel's time for
 // it grows with the square of the number.
 func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
-	for name, args := range map[string][]string{"owned tables": nil, "tables that anybody may change": {"--own-tables", "never"}} {
+	for name, args := range map[string][]string{"owned tables": nil, "tables that any process may change": {"--own-tables", "never"}} {
 		t.Run(name, func(t *testing.T) {
 			s := newTown(t)
 			s.write(web, "a", "b", "c")
@@ -112,7 +112,7 @@ func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
 func (s *town) awaitService(a app) {
 	s.t.Helper()
 	wait.Until(s.t, a.name+" is served", func() bool {
-		_, err := s.clients[0].Ask("tcp", a.ipv4(), time.Second) // what nobody translates is lost in silence
+		_, err := s.clients[0].Ask("tcp", a.ipv4(), time.Second) // an untranslated packet is lost in silence
 		return err == nil
 	})
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services come
-// and go that nobody dials. a and b always stay, c and d do not.
+// changes makes changes that no connection may notice: endpoints leave Services and go on serving, and Services that
+// no client dials come and go. a and b always stay, c and d do not.
 type changes struct {
 	town    *town
 	random  *rand.Rand
-	present map[string]bool // Services that nobody dials
+	present map[string]bool // Services that no client dials
 	made    int
 }
 
-// seeded returns random numbers, and tells how to get the same ones again.
+// seeded returns random numbers, and logs how to get the same ones again.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()
@@ -114,7 +114,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	d.awaitSync()
 	wait.Until(t, "so many connections that the kills say something", func() bool { return t.Failed() || f.dials.Load() >= enough })
 	stop()
-	t.Logf("%d kills, %d of them before the first sync was told; %d changes; %d new connections, %d of sticky clients, "+
+	t.Logf("%d kills, %d of them before the first sync was logged; %d changes; %d new connections, %d of sticky clients, "+
 		"%d answers on open ones, %d UDP queries, %d sent again", kills, amidFirstSync, changing.made, f.dials.Load(), f.sticky.Load(),
 		f.answers.Load(), f.datagrams.Load(), f.sentAgain.Load())
 	if amidFirstSync < kills/10 || amidFirstSync > kills*9/10 {
@@ -124,7 +124,7 @@ func TestNoConnectionIsLostWhileTheProxyIsKilledAHundredTimes(t *testing.T) {
 	s.likeAFreshStart()
 }
 
-// onceAtEnd returns a function that calls f, which the end of the test does unless somebody did before.
+// onceAtEnd returns a function that calls f, which the end of the test does unless the test did before.
 func onceAtEnd(t *testing.T, f func()) func() {
 	done := false
 	once := func() {

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// sabotage is what nft is told. What is in it of the tables is there when the Services web and sticky are.
+// sabotage is an input of nft. The parts of the tables that it names exist while the Services web and sticky do.
 type sabotage struct {
 	name, text string
 	// families whose table it touches.
@@ -62,7 +62,7 @@ var sabotages = []sabotage{
 // itsHandle stands for the handle of our first rule in nat-postrouting, which the kernel gives anew with every repair.
 const itsHandle = "HANDLE"
 
-// order returns what nft is told for a sabotage now.
+// order returns the input of nft for a sabotage of the tables as they are now.
 func (s *town) order(act sabotage) string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-a", "list", "chain", "ip", "vicinity", "nat-postrouting")
@@ -134,7 +134,7 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 			line := fmt.Sprintf("process=saboteur pid=%d families=", process.PID())
 			d.Log.Await(t, line)
 			if times := d.Log.Count(line); times != 1 {
-				t.Errorf("the log tells %d times of %s", times, line)
+				t.Errorf("the log has %d times %s", times, line)
 			}
 			s.goOn(all)
 		})
@@ -169,7 +169,7 @@ func (d *daemon) awaitForeignChange(act sabotage, before map[string]int) {
 	}
 }
 
-// TestWhatOthersDoToOwnedTablesIsRefused by the kernel, so that there is nothing to repair or to tell.
+// TestWhatOthersDoToOwnedTablesIsRefused by the kernel, so that there is nothing to repair or to report.
 func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
@@ -202,9 +202,9 @@ func TestWhatOthersDoToOwnedTablesIsRefused(t *testing.T) {
 	d.kill()
 }
 
-// TestChangesThatTheKernelCouldNotTellAreRepaired: while the proxy does not get to listen, others change so much that
-// the kernel throws notifications away. That there were some it does tell.
-func TestChangesThatTheKernelCouldNotTellAreRepaired(t *testing.T) {
+// TestChangesWhoseNotificationsWereLostAreRepaired: while the proxy is stopped, others change so much that the kernel
+// drops notifications. It does report that it dropped some.
+func TestChangesWhoseNotificationsWereLostAreRepaired(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b")
 	s.write(sticky, "a", "b")
@@ -224,7 +224,7 @@ func TestChangesThatTheKernelCouldNotTellAreRepaired(t *testing.T) {
 	d.kill()
 }
 
-// manyAddresses is a table of somebody else with a set of so many elements.
+// manyAddresses is a foreign table with a set of so many elements.
 func manyAddresses(number int) string {
 	var text strings.Builder
 	text.WriteString("table ip crowd {\n\tset addresses {\n\t\ttype ipv4_addr\n\t\telements = { ")

@@ -1,4 +1,4 @@
-// Package endure_test proves that the proxy keeps forwarding when it is killed and when somebody else changes its
+// Package endure_test proves that the proxy keeps forwarding when it is killed and when another process changes its
 // tables: the real program, a real kernel, real connections. It needs root, nft and Go.
 package endure_test
 
@@ -101,10 +101,10 @@ var (
 	sticky = app{name: "sticky", number: 11, affinity: "ClientIP"}
 )
 
-func (a app) ipv4() netip.AddrPort { return a.at(fmt.Sprintf("10.96.0.%d", a.number)) }
-func (a app) ipv6() netip.AddrPort { return a.at(fmt.Sprintf("fd00:96::%x", a.number)) }
+func (a app) ipv4() netip.AddrPort { return a.address(fmt.Sprintf("10.96.0.%d", a.number)) }
+func (a app) ipv6() netip.AddrPort { return a.address(fmt.Sprintf("fd00:96::%x", a.number)) }
 
-func (a app) at(addr string) netip.AddrPort {
+func (a app) address(addr string) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(addr), servicePort)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // TestAStormOfForeignChangesEndsInTheRightTables: a hundred, one after the other, while Services change and the proxy
-// is killed. Nobody is promised a connection meanwhile.
+// is killed. Connections may fail meanwhile.
 func TestAStormOfForeignChangesEndsInTheRightTables(t *testing.T) {
 	for name, acts := range map[string][]sabotage{
 		"flushes": sabotages[:1], // each of which works, whatever is there

@@ -26,15 +26,15 @@ func newCluster(t *testing.T) *cluster {
 	return &cluster{site.New(t, site.Config{}), t}
 }
 
-// teller returns a client that may create Events, and do nothing else.
-func (c *cluster) teller() *rest.Config {
+// eventCreator returns the configuration of a client that may create Events, and do nothing else.
+func (c *cluster) eventCreator() *rest.Config {
 	c.t.Helper()
-	return c.User(c.t, "teller", rbacv1.PolicyRule{
+	return c.User(c.t, "event-creator", rbacv1.PolicyRule{
 		APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"},
 	})
 }
 
-// createAll creates what is told about: the Service shop/web, a slice, a ServiceCIDR, and three Nodes.
+// createAll creates what the Events are about: the Service shop/web, a slice, a ServiceCIDR, and three Nodes.
 func (c *cluster) createAll() (service, slice, cidr events.Reference) {
 	c.t.Helper()
 	web := objects.Service("shop", "web")
@@ -50,8 +50,8 @@ func (c *cluster) createAll() (service, slice, cidr events.Reference) {
 		events.Reference{Kind: "ServiceCIDR", Name: "all", UID: string(all.UID)}
 }
 
-// of returns the proxies' Events for which a condition holds.
-func (c *cluster) of(holds func(eventsv1.Event) bool) []eventsv1.Event {
+// eventsWhere returns the proxies' Events for which a condition holds.
+func (c *cluster) eventsWhere(holds func(eventsv1.Event) bool) []eventsv1.Event {
 	c.t.Helper()
 	list, err := c.Admin.EventsV1().Events("").List(c.t.Context(), metav1.ListOptions{})
 	must.Succeed(c.t, err)
@@ -68,7 +68,7 @@ func (c *cluster) of(holds func(eventsv1.Event) bool) []eventsv1.Event {
 func (c *cluster) count() map[string]int {
 	c.t.Helper()
 	counts := map[string]int{}
-	for _, event := range c.of(func(eventsv1.Event) bool { return true }) {
+	for _, event := range c.eventsWhere(func(eventsv1.Event) bool { return true }) {
 		counts[event.Namespace+" "+event.Regarding.Kind+" "+event.Regarding.Name+" "+event.Reason]++
 	}
 	return counts

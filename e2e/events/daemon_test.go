@@ -16,23 +16,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// takenPort is the healthCheckNodePort of a Service on which somebody else listens on the node.
+// takenPort is the healthCheckNodePort of a Service on which another program listens on the node.
 const takenPort = 32001
 
-// told is what somebody finds who asks for the Events of one object, and for one reason.
-type told struct {
+// wantedEvent is what a user finds who asks for the Events of one object, and for one reason.
+type wantedEvent struct {
 	about  corev1.ObjectReference
 	reason string
 	kind   string // Normal or Warning
 	words  []string
 }
 
-// TestTheDaemonTells is about the real program on a node, with what manifests/access.yaml allows and nothing else.
+// TestTheDaemonReports is about the real program on a node, with what manifests/access.yaml allows and nothing else.
 // Each sentence that it has for users has its cause here.
-func TestTheDaemonTells(t *testing.T) {
+func TestTheDaemonReports(t *testing.T) {
 	n := newNode(t)
 	object := corev1.ObjectReference{Kind: "Node", Name: nodeName, UID: nodeName} // as kubectl describe asks for it
-	wants := map[string]told{
+	wants := map[string]wantedEvent{
 		"on the Node that it starts": {
 			object, "Starting", corev1.EventTypeNormal, []string{"Vicinity ", " starts to program this node's Services"},
 		},
@@ -55,14 +55,14 @@ func TestTheDaemonTells(t *testing.T) {
 			[]string{"192.0.2.77:80/TCP belongs to Service shop/first, which keeps it until it lets go"},
 		},
 		"on a Service that its health check cannot be served": {
-			n.checkedWhereSomebodyListens(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
+			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
 			[]string{"Load balancers take node " + nodeName, fmt.Sprintf(":%d: bind: address already in use", takenPort)},
 		},
 	}
 	n.startProxy()
 	n.proxy.Log.Await(t, "the first sync is in the kernel")
 	saboteur := n.sabotage()
-	wants["on the Node who changed the tables"] = told{
+	wants["on the Node who changed the tables"] = wantedEvent{
 		object, "TablesChanged", corev1.EventTypeWarning,
 		[]string{fmt.Sprintf(`Process "saboteur" (pid %d) changed the nftables tables`, saboteur)},
 	}
@@ -102,8 +102,8 @@ func (n *node) twoWithOneAddress() corev1.ObjectReference {
 	return n.service("second", wanting)
 }
 
-// checkedWhereSomebodyListens creates a Service whose health check another program on the node is in the way of.
-func (n *node) checkedWhereSomebodyListens() corev1.ObjectReference {
+// checkedOnATakenPort creates a Service whose health check's port another program on the node has.
+func (n *node) checkedOnATakenPort() corev1.ObjectReference {
 	n.t.Helper()
 	listener, err := n.Listen("tcp", net.JoinHostPort(n.IPv4.String(), fmt.Sprint(takenPort)))
 	must.Succeed(n.t, err)
@@ -125,7 +125,7 @@ func (n *node) sabotage() int {
 }
 
 // events returns the Events that a person finds with field selectors. kubectl describe asks for an object's Events so.
-func (n *node) events(want told) []corev1.Event {
+func (n *node) events(want wantedEvent) []corev1.Event {
 	n.t.Helper()
 	selectors := []string{
 		"involvedObject.kind=" + want.about.Kind, "involvedObject.namespace=" + want.about.Namespace,
@@ -136,7 +136,7 @@ func (n *node) events(want told) []corev1.Event {
 	return list.Items
 }
 
-// allEvents returns all that the proxy told, as text.
+// allEvents returns all Events of the proxy, as text.
 func (n *node) allEvents() []string {
 	n.t.Helper()
 	selector := metav1.ListOptions{FieldSelector: "reportingComponent=vicinity.dev/proxy"}

@@ -1,5 +1,5 @@
-// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events tells, and
-// what the whole program tells on a node. It needs root, nft and Go.
+// Package events_test asks a real API server, and kubectl, what becomes of the Events that package events creates,
+// and which of them the whole program creates on a node. It needs root, nft and Go.
 package events_test
 
 import (
@@ -42,13 +42,13 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 	return r
 }
 
-func TestWhatIsTold(t *testing.T) {
+func TestAnEvent(t *testing.T) {
 	c := newCluster(t)
-	teller := c.teller()
+	creator := c.eventCreator()
 	web, slice, cidr := c.createAll()
 
-	t.Run("is told by somebody who may do nothing else", func(t *testing.T) {
-		client, err := kubernetes.NewForConfig(teller)
+	t.Run("is created by a client that may do nothing else", func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(creator)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestWhatIsTold(t *testing.T) {
 	t.Run("is on every object that it is about, once if all nodes say the same", func(t *testing.T) {
 		nodes := []string{"node-1", "node-2", "node-3"}
 		for _, node := range nodes {
-			r := recorder(t, teller, node)
+			r := recorder(t, creator, node)
 			r.Report(events.Refused(web, "spec.ports[0].port: why not"))
 			r.Report(events.TopologyIgnored(web, "the list is empty"))
 			r.Report(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
@@ -121,13 +121,13 @@ func TestWhatIsTold(t *testing.T) {
 
 	t.Run("is taken however long and strange it is", func(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
-		r := recorder(t, teller, node)
+		r := recorder(t, creator, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
 		r.Report(events.Refused(web, strange))
 		r.Report(events.ForeignChange(node, strange, 1))
 		r.Report(events.Started(node, strange))
 		wait.Equal(t, "three Events of a node with a long name", 3, func() int {
-			return len(c.of(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") }))
+			return len(c.eventsWhere(func(event eventsv1.Event) bool { return strings.HasPrefix(event.ReportingInstance, "nnn") }))
 		})
 		if r.Dropped() != 0 {
 			t.Errorf("%d were dropped", r.Dropped())
@@ -136,7 +136,7 @@ func TestWhatIsTold(t *testing.T) {
 
 	t.Run("comes late if the API server is away meanwhile", func(t *testing.T) {
 		var refused atomic.Int32
-		impatient := rest.CopyConfig(teller)
+		impatient := rest.CopyConfig(creator)
 		impatient.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 			if err != nil {
@@ -160,7 +160,7 @@ func TestWhatIsTold(t *testing.T) {
 	})
 
 	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
-		r := recorder(t, teller, "node-1")
+		r := recorder(t, creator, "node-1")
 		r.Report(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
 		wait.Equal(t, "the loss is counted", 1, r.Dropped)
 	})

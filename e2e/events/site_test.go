@@ -52,8 +52,8 @@ func (n *node) service(name string, change func(*corev1.Service)) corev1.ObjectR
 	return corev1.ObjectReference{Kind: "Service", Namespace: namespace, Name: name, UID: service.UID}
 }
 
-// slice creates an EndpointSlice with some ports, as somebody may who writes it by hand: its port numbers are checked
-// by nobody.
+// slice creates an EndpointSlice with some ports, as a user may who writes it by hand: the API server does not check
+// its port numbers.
 func (n *node) slice(name string, ports ...int32) corev1.ObjectReference {
 	n.t.Helper()
 	slice := objects.Slice(namespace, name, "keyed", "10.244.0.10")

@@ -18,8 +18,8 @@ type Reply struct {
 	Node string `json:"node"`
 	// Client is the address and port from which the server saw the question come.
 	Client netip.AddrPort `json:"client"`
-	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if
-	// somebody on the way translated the source.
+	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if a
+	// machine on the way translated the source.
 	Own netip.AddrPort `json:"-"`
 }
 

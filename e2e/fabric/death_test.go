@@ -70,7 +70,7 @@ func TestAKilledFabricTakesItsProcessesWithIt(t *testing.T) {
 	wait.Until(t, "the program in the fabric has ended", func() bool { return hasEnded(pid) })
 }
 
-// hasEnded also counts a process that nobody has collected yet.
+// hasEnded also counts a process that its parent has not collected yet.
 func hasEnded(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return errors.Is(err, os.ErrNotExist) || strings.Contains(string(status), ") Z ")

@@ -108,7 +108,7 @@ func TestPing(t *testing.T) {
 		}
 	}
 	if _, err := town.client.Ping(netip.MustParseAddr("10.96.0.10"), 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("pinging nobody: got %v, want a timeout", err)
+		t.Errorf("pinging an unassigned address: got %v, want a timeout", err)
 	}
 	for addr, want := range map[string]Echo{
 		"203.0.113.9": {From: town.nodeA.IPv4, Type: 3, Code: 1},

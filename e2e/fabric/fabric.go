@@ -21,8 +21,8 @@ type Fabric struct {
 	servers    []*Server
 }
 
-// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that nobody translates
-// or routes ends there in silence.
+// The gateway's addresses are those of the bridge. It forwards nothing: a packet for an address that no node
+// translates or routes ends there in silence.
 var (
 	gatewayIPv4 = netip.MustParseAddr("172.30.0.254")
 	gatewayIPv6 = netip.MustParseAddr("fd00:30::fe")

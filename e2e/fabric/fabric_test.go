@@ -120,7 +120,7 @@ func TestEveryConnectionComesFromAFreshPort(t *testing.T) {
 func TestAServerThatIsNotThereRefusesAtOnce(t *testing.T) {
 	town := newTown(t)
 	for _, addr := range []netip.Addr{town.silent.IPv4, town.silent.IPv6} {
-		// Without SCTP in the kernel nobody in the pod knows the protocol: the refusals differ, the waiting does not.
+		// Without SCTP in the kernel the pod does not know the protocol: the refusals differ, the waiting is the same.
 		for network, want := range map[string][]error{
 			"tcp":  {syscall.ECONNREFUSED},
 			"udp":  {syscall.ECONNREFUSED},
@@ -143,7 +143,7 @@ func isAny(err error, targets []error) bool {
 	return false
 }
 
-func TestAnAddressOfNobodyGivesNoAnswer(t *testing.T) {
+func TestAnUnassignedAddressGivesNoAnswer(t *testing.T) {
 	town := newTown(t)
 	for _, from := range []*Namespace{town.client.Namespace, town.nodeA.Namespace, town.outside.Namespace} {
 		for _, addr := range []string{"10.96.0.10", "fd00:96::a"} {
@@ -247,9 +247,9 @@ func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
 	if _, err := town.client.dialStream(syscall.IPPROTO_TCP, addr, time.Now().Add(Patience)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dialling a closed server: got %v, want connection refused", err)
 	}
-	nobody := netip.AddrPortFrom(netip.MustParseAddr("10.96.0.10"), 80)
-	_, err := town.client.dialStream(syscall.IPPROTO_TCP, nobody, time.Now().Add(50*time.Millisecond))
+	unassigned := netip.AddrPortFrom(netip.MustParseAddr("10.96.0.10"), 80)
+	_, err := town.client.dialStream(syscall.IPPROTO_TCP, unassigned, time.Now().Add(50*time.Millisecond))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("dialling nobody: got %v, want a timeout", err)
+		t.Errorf("dialling an unassigned address: got %v, want a timeout", err)
 	}
 }

@@ -16,13 +16,13 @@ import (
 // Echo is what came back for an ICMP echo request.
 type Echo struct {
 	From netip.Addr
-	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that somebody on the
-	// way sent for the request.
+	// Type and Code are those of ICMP, or of ICMPv6 for an IPv6 address: an echo reply, or the error that a machine on
+	// the way sent for the request.
 	Type, Code int
 }
 
-// icmpOf is what differs between ICMP and ICMPv6.
-type icmpOf struct {
+// icmpFamily is what differs between ICMP and ICMPv6.
+type icmpFamily struct {
 	protocol          int
 	network, anywhere string
 	request, reply    icmp.Type
@@ -31,11 +31,11 @@ type icmpOf struct {
 }
 
 var (
-	icmpIPv4 = icmpOf{
+	icmpIPv4 = icmpFamily{
 		protocol: 1, network: "ip4:icmp", anywhere: "0.0.0.0", request: ipv4.ICMPTypeEcho, reply: ipv4.ICMPTypeEchoReply,
 		header: ipv4.HeaderLen, quotedType: int(ipv4.ICMPTypeEcho),
 	}
-	icmpIPv6 = icmpOf{
+	icmpIPv6 = icmpFamily{
 		protocol: 58, network: "ip6:ipv6-icmp", anywhere: "::", request: ipv6.ICMPTypeEchoRequest, reply: ipv6.ICMPTypeEchoReply,
 		header: ipv6.HeaderLen, quotedType: int(ipv6.ICMPTypeEchoRequest),
 	}
@@ -52,12 +52,12 @@ func (n *Namespace) Ping(addr netip.Addr, patience time.Duration) (Echo, error) 
 }
 
 func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
-	of := icmpIPv4
+	family := icmpIPv4
 	if addr.Is6() {
-		of = icmpIPv6
+		family = icmpIPv6
 	}
 	// Not connected: an error may come from any machine on the way.
-	conn, err := n.ListenPacket(of.network, of.anywhere)
+	conn, err := n.ListenPacket(family.network, family.anywhere)
 	if err != nil {
 		return Echo{}, err
 	}
@@ -66,7 +66,7 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 		return Echo{}, err
 	}
 	id := 1 + rand.IntN(1<<16-1)
-	request := icmp.Message{Type: of.request, Body: &icmp.Echo{ID: id, Seq: 1, Data: []byte("vicinity")}}
+	request := icmp.Message{Type: family.request, Body: &icmp.Echo{ID: id, Seq: 1, Data: []byte("vicinity")}}
 	packet, err := request.Marshal(nil) // the kernel writes the checksum of ICMPv6
 	if err != nil {
 		return Echo{}, err
@@ -74,20 +74,20 @@ func (n *Namespace) ping(addr netip.Addr, deadline time.Time) (Echo, error) {
 	if _, err := conn.WriteTo(packet, &net.IPAddr{IP: addr.AsSlice()}); err != nil {
 		return Echo{}, err
 	}
-	return of.await(conn, uint16(id))
+	return family.await(conn, uint16(id))
 }
 
 // await reads packets until one is about the echo request with an identifier. A raw socket sees all ICMP of its
 // namespace.
-func (of icmpOf) await(conn net.PacketConn, id uint16) (Echo, error) {
+func (family icmpFamily) await(conn net.PacketConn, id uint16) (Echo, error) {
 	buffer := make([]byte, 2*maxMessage)
 	for {
 		size, from, err := conn.ReadFrom(buffer)
 		if err != nil {
 			return Echo{}, err
 		}
-		message, err := icmp.ParseMessage(of.protocol, buffer[:size])
-		if err != nil || !of.isAbout(message, id) {
+		message, err := icmp.ParseMessage(family.protocol, buffer[:size])
+		if err != nil || !family.isAbout(message, id) {
 			continue
 		}
 		source, _ := netip.ParseAddr(from.String()) // the kernel's own words
@@ -95,14 +95,14 @@ func (of icmpOf) await(conn net.PacketConn, id uint16) (Echo, error) {
 	}
 }
 
-func (of icmpOf) isAbout(message *icmp.Message, id uint16) bool {
+func (family icmpFamily) isAbout(message *icmp.Message, id uint16) bool {
 	switch body := message.Body.(type) {
 	case *icmp.Echo:
-		return message.Type == of.reply && body.ID == int(id)
+		return message.Type == family.reply && body.ID == int(id)
 	case *icmp.DstUnreach:
 		quoted := body.Data
-		return len(quoted) >= of.header+8 && int(quoted[of.header]) == of.quotedType &&
-			binary.BigEndian.Uint16(quoted[of.header+4:]) == id
+		return len(quoted) >= family.header+8 && int(quoted[family.header]) == family.quotedType &&
+			binary.BigEndian.Uint16(quoted[family.header+4:]) == id
 	}
 	return false
 }

@@ -98,8 +98,8 @@ func (a *association) own() netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), a.from)
 }
 
-// Close ends the association, so that conntrack forgets it soon, and the socket. A server that is gone needs no
-// farewell.
+// Close ends the association, so that conntrack forgets it soon, and the socket. It does not matter if the server is
+// gone.
 func (a *association) Close() error {
 	a.deadline = time.Now().Add(resendAfter)
 	last := binary.BigEndian.AppendUint32(nil, a.sequence-1)

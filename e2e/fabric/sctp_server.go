@@ -33,7 +33,7 @@ func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
 	return nil
 }
 
-// serve answers packets until the socket is closed. What is not for us, or not SCTP, is somebody else's.
+// serve answers packets until the socket is closed. It passes over packets that are for other ports, or malformed.
 func (s *rawServer) serve() {
 	buffer := make([]byte, 2*maxMessage)
 	for {

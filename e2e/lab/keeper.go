@@ -25,7 +25,7 @@ import (
 // The keeper is this program once more, in the background: it starts the cluster and is the parent of everything in
 // it. It runs in a session and a mount namespace of its own.
 
-// report is the file descriptor on which the keeper tells its starter what happens, a JSON object a line.
+// report is the file descriptor on which the keeper reports to its starter what happens, a JSON object a line.
 const report = 3
 
 // message is one line of the report.
@@ -74,7 +74,7 @@ func follow(from io.Reader, progress io.Writer) (ready bool) {
 	for lines := bufio.NewScanner(from); lines.Scan(); {
 		var m message
 		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
-			m.Error = lines.Text() // nobody but the keeper writes here
+			m.Error = lines.Text() // only the keeper writes here
 		}
 		switch {
 		case m.Ready:
@@ -99,10 +99,10 @@ func newKeeper() *cobra.Command {
 				return fmt.Errorf("reading the lab's options: %w", err)
 			}
 			starter := json.NewEncoder(os.NewFile(report, "report"))
-			tell := func(m message) { _ = starter.Encode(m) } // a starter that is gone needs no report
-			err := keep(cmd.Context(), tell, options)
-			if err != nil && cmd.Context().Err() == nil { // whoever interrupted us knows why
-				tell(message{Error: err.Error()})
+			send := func(m message) { _ = starter.Encode(m) } // a starter that is gone needs no report
+			err := keep(cmd.Context(), send, options)
+			if err != nil && cmd.Context().Err() == nil { // the user who interrupted us knows why
+				send(message{Error: err.Error()})
 			}
 			return err
 		},
@@ -110,7 +110,7 @@ func newKeeper() *cobra.Command {
 }
 
 // keep runs a cluster until the context ends.
-func keep(ctx context.Context, tell func(message), options cluster.Options) error {
+func keep(ctx context.Context, send func(message), options cluster.Options) error {
 	if err := hold(options.Folder); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func keep(ctx context.Context, tell func(message), options cluster.Options) erro
 	}
 	start := time.Now()
 	step := func(format string, args ...any) {
-		tell(message{Step: fmt.Sprintf("%5.1fs  ", time.Since(start).Seconds()) + fmt.Sprintf(format, args...)})
+		send(message{Step: fmt.Sprintf("%5.1fs  ", time.Since(start).Seconds()) + fmt.Sprintf(format, args...)})
 	}
 	running, err := cluster.Start(ctx, cluster.Config{
 		Options: options, Programs: programs, Groups: groupsOf(options.Folder), Step: step,
@@ -128,7 +128,7 @@ func keep(ctx context.Context, tell func(message), options cluster.Options) erro
 	if err != nil {
 		return err
 	}
-	tell(message{Ready: true})
+	send(message{Ready: true})
 	<-ctx.Done()
 	return running.Close()
 }

@@ -130,7 +130,7 @@ func TestALabEndsWithItsKeeper(t *testing.T) {
 	}
 	wait.Until(t, "the first process of node-1 ("+node+") has ended with the keeper", func() bool {
 		status, err := os.ReadFile(filepath.Join("/proc", node, "stat"))
-		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if nobody waits for orphans here
+		return err != nil || strings.Contains(string(status), ") Z ") // a zombie, if no process waits for orphans here
 	})
 	var out, problems bytes.Buffer
 	if code := run(t.Context(), []string{"status", "--dir", string(folder)}, &out, &problems); code != exitFailure {

@@ -15,7 +15,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal, of somebody impatient, ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -52,7 +52,7 @@ It never touches the machine's own network, mounts, cgroups or kernel settings. 
 socket on 127.0.0.1, which leads to the API server.`
 
 const rootExample = `  lab up                                  three nodes in three zones, with Vicinity and its webhook
-  lab up --nodes 6 --install none         six nodes, and nobody who serves Services
+  lab up --nodes 6 --install none         six nodes without a service proxy
   lab up --kube-proxy --install manifests/beside-kube-proxy
   export KUBECONFIG=$PWD/bin/lab/kubeconfig
   lab status

@@ -114,7 +114,7 @@ func TestDownLeavesWhatIsNotTheLabs(t *testing.T) {
 		t.Errorf("the kubeconfig is still there: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(string(folder), "notes")); err != nil {
-		t.Errorf("somebody's notes: %v", err)
+		t.Errorf("the user's notes: %v", err)
 	}
 }
 

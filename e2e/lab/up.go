@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
 
-// nothing is what --install and --install-webhook are told if nothing should be installed.
+// nothing is the value of --install and --install-webhook that installs nothing.
 const nothing = "none"
 
 const maxNodes = 20
@@ -154,8 +154,8 @@ func launch(ctx context.Context, stderr io.Writer, options cluster.Options) erro
 	return startKeeper(ctx, stderr, options)
 }
 
-// retreat removes what a lab that did not come up left, but the logs. Whoever interrupted it needs no logs. It removes
-// nothing if another lab was faster.
+// retreat removes what a lab that did not come up left. It keeps the logs, unless the user interrupted the lab. It
+// removes nothing if another lab was faster.
 func retreat(ctx context.Context, folder cluster.Folder) error {
 	if err := vacant(folder); err != nil {
 		return err

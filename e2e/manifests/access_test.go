@@ -99,9 +99,9 @@ func outcomes(output string) map[string]int {
 
 // testServiceAccount compares what the API server lets the proxy do with what it lets any ServiceAccount do.
 func testServiceAccount(t *testing.T, api *site.Site) {
-	api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "nobody"}})
+	api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "without-rights"}})
 	got := rights(t, api, "vicinity-proxy")
-	for right := range rights(t, api, "nobody") {
+	for right := range rights(t, api, "without-rights") {
 		delete(got, right)
 	}
 	if diff := cmp.Diff(allowed, slices.Sorted(maps.Keys(got))); diff != "" {

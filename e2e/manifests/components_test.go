@@ -90,7 +90,7 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	named := map[string]bool{}
 	for _, rule := range policy.Spec.Ingress {
 		for _, port := range rule.Ports {
-			named[port.Port.StrVal] = len(rule.From) == 0 // for everybody
+			named[port.Port.StrVal] = len(rule.From) == 0 // for all clients
 		}
 	}
 	want := map[string]bool{}
@@ -98,7 +98,7 @@ func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 		want[port.Name] = port.Name != "metrics"
 	}
 	if diff := cmp.Diff(want, named); diff != "" {
-		t.Errorf("ports that are open, and whether they are so for everybody (-want +got):\n%s", diff)
+		t.Errorf("ports that are open, and whether they are so for all clients (-want +got):\n%s", diff)
 	}
 	chosen := policy.Spec.PodSelector.MatchLabels
 	for key, value := range chosen {
@@ -116,11 +116,11 @@ func theOnly(t *testing.T, text, kind string, into any) {
 	t.Helper()
 	found := 0
 	for document := range strings.SplitSeq(text, "\n---\n") {
-		var of metav1.TypeMeta
-		if err := yaml.Unmarshal([]byte(document), &of); err != nil {
+		var header metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(document), &header); err != nil {
 			t.Fatal(err)
 		}
-		if of.Kind != kind {
+		if header.Kind != kind {
 			continue
 		}
 		found++

@@ -21,7 +21,7 @@ var images = map[string]struct {
 	dockerfile, user string
 	pods             func(*testing.T) map[string]corev1.PodSpec
 }{
-	// Root, for its one capability, which Kubernetes gives to nobody else.
+	// Root, for its one capability, which Kubernetes gives to no other user.
 	"proxy":   {"Dockerfile.proxy", "0:0", ourPods},
 	"webhook": {"Dockerfile.webhook", "65532:65532", webhookPods},
 }

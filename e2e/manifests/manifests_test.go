@@ -60,11 +60,11 @@ func parse(t *testing.T, text []byte) documents {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var of metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &of); err != nil {
+		var header metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &header); err != nil {
 			t.Fatalf("%v in:\n%s", err, document)
 		}
-		switch of.APIVersion + " " + of.Kind {
+		switch header.APIVersion + " " + header.Kind {
 		case "v1 ServiceAccount":
 			put(t, all.ServiceAccounts, document)
 		case "rbac.authorization.k8s.io/v1 ClusterRole":
@@ -78,7 +78,7 @@ func parse(t *testing.T, text []byte) documents {
 		case "batch/v1 Job":
 			put(t, all.Jobs, document)
 		default:
-			t.Errorf("nobody checks a %s %s", of.APIVersion, of.Kind)
+			t.Errorf("no test checks a %s %s", header.APIVersion, header.Kind)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestOurPodsAreOnEveryNodeAndInItsNetwork(t *testing.T) {
 	}
 }
 
-func TestAChangeSlowsNobodyDown(t *testing.T) {
+func TestTheContainersHaveNoLimits(t *testing.T) {
 	for name, pod := range ourPods(t) {
 		if limits := pod.Containers[0].Resources.Limits; len(limits) > 0 {
 			t.Errorf("%s: limits %v", name, limits)
@@ -82,7 +82,7 @@ func TestTheImageIsNamedOnceForAll(t *testing.T) {
 	}
 }
 
-// Nobody who repairs a node at night should have to look for the log of a container that has ended.
+// kubectl describe must show the reason, so that the user need not look for the log of a container that has ended.
 func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
 	pods := ourPods(t)
 	for _, name := range []string{"full", "beside kube-proxy"} {

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// commands returns what the README tells its reader to type in a chapter, as one script.
+// commands returns the commands in a chapter of the README, as one script.
 func commands(t *testing.T, chapter string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
@@ -41,9 +41,9 @@ func commands(t *testing.T, chapter string) string {
 // shellBlock is a block of shell commands, which may be part of a list.
 var shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
 
-// realCluster is a lab, and somebody who goes by the README.
+// realCluster is a lab, and a user who follows the README.
 type realCluster struct {
-	// dir is where they have a copy of the manifests.
+	// dir is where the user has a copy of the manifests.
 	dir string
 	lab string
 	env []string
@@ -52,7 +52,7 @@ type realCluster struct {
 // realNodes are the nodes of the lab.
 var realNodes = []string{"node-1", "node-2"}
 
-// startCluster starts a lab with kube-proxy on all nodes. Vicinity's image is there, and nobody uses it yet.
+// startCluster starts a lab with kube-proxy on all nodes. Vicinity's image is there, and no pod uses it yet.
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	dir := t.TempDir()

@@ -103,7 +103,7 @@ func TestNamespacesAndNodesAreFollowedByTheirMetadataAlone(t *testing.T) {
 	}
 	c, start := follow(t, config)
 	if c.HasSynced() || c.Nodes() != nil || c.Namespace("default").Known {
-		t.Error("something is known before anybody was asked")
+		t.Error("something is known before the API server was asked")
 	}
 	start()
 	wait.Until(t, "everything is known", c.HasSynced)
@@ -190,9 +190,9 @@ func TestANamespaceIsKnownToWhoAsksAtOnce(t *testing.T) {
 		}
 		wait.Until(t, "a new Namespace is known", func() bool { return c.Namespace(name).Known })
 	}
-	// On a machine that has too much to do an event may take longer than anybody waits for it.
+	// On a machine that has too much to do an event may take longer than the test waits for it.
 	if atOnce < all/2 {
-		t.Errorf("%d of %d new Namespaces were known to who asked at once", atOnce, all)
+		t.Errorf("%d of %d new Namespaces were known at once", atOnce, all)
 	}
 }
 

@@ -27,15 +27,15 @@ func (c *cluster) interfaceAddrs(n *node) []netip.Addr {
 	return addrs
 }
 
-// tellAddrs tells a node's proxy which addresses its interfaces have now.
-func (c *cluster) tellAddrs(n *node) {
+// reportAddrs reports to a node's proxy which addresses its interfaces have now.
+func (c *cluster) reportAddrs(n *node) {
 	c.t.Helper()
 	n.local = c.interfaceAddrs(n)
 	n.proxy.Apply(model.Change{LocalAddrs: n.local})
 	c.sync(n)
 }
 
-// gain gives a node addresses, and tells nobody.
+// gain gives a node addresses, and reports them to no proxy.
 func (c *cluster) gain(n *node, addrs ...netip.Addr) {
 	c.t.Helper()
 	for _, addr := range addrs {

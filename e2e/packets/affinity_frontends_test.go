@@ -93,7 +93,7 @@ func TestAClientKeepsItsEndpointOnEveryFrontend(t *testing.T) {
 		}
 	}
 	c.apply(endpoints(left...))
-	check("endpoints of nobody left")
+	check("endpoints without clients left")
 	c.apply(endpoints(servers...))
 	check("endpoints came")
 	c.restart(node)

@@ -13,9 +13,9 @@ import (
 // full is how many clients the kernel lets a map remember that has no size of its own.
 const full = 65535
 
-// TestACrowdOfClientsDisturbsNobodyElse: when as many clients are remembered as the kernel allows, the Service goes on
+// TestACrowdOfClientsDisturbsNoOtherService: when as many clients are remembered as the kernel allows, the Service goes on
 // to balance new ones, only without affinity; and another Service remembers its clients as before.
-func TestACrowdOfClientsDisturbsNobodyElse(t *testing.T) {
+func TestACrowdOfClientsDisturbsNoOtherService(t *testing.T) {
 	t.Parallel()
 	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
 	node := c.nodes[0]
@@ -49,7 +49,7 @@ func TestACrowdOfClientsDisturbsNobodyElse(t *testing.T) {
 // affinity, and that all its other ports remember the client.
 func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full path) {
 	t.Helper()
-	for _, to := range toAddrs(servicePort, crowded.addrs(model.ClusterIP)...) {
+	for _, to := range pathsTo(servicePort, crowded.addrs(model.ClusterIP)...) {
 		if to.network != full.network || to.family() != full.family() {
 			sticks(t, client, to, localConnections)
 			continue

@@ -18,8 +18,8 @@ table inet witness {
 }
 `
 
-// withBridgeNetfilter runs a test with each detector that tells pods by their bridge, on a node where packets pass
-// netfilter on the bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
+// withBridgeNetfilter runs a test with each detector that recognizes pods by their bridge, on a node where packets
+// pass netfilter on the bridge already, as most nodes with a bridge are set up. It needs the kernel's br_netfilter.
 func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	t.Helper()
 	for name, traffic := range map[string]ruleset.LocalTraffic{
@@ -46,8 +46,8 @@ func withBridgeNetfilter(t *testing.T, test func(*testing.T, *town)) {
 	}
 }
 
-// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. Everybody else is: the
-// node, whose packets never come by an interface, and hosts.
+// TestPodsOnOneBridgeAreNotMasqueraded where br_netfilter hides the bridge from postrouting. All other clients are:
+// the node, whose packets never come by an interface, and hosts.
 func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {
@@ -62,7 +62,7 @@ func TestPodsOnOneBridgeAreNotMasqueraded(t *testing.T) {
 }
 
 // TestAPodKeepsAnEndpointOnItsBridge where br_netfilter hides the bridge from postrouting: it is remembered there as
-// the pod that it was when it dialled, and under externalTrafficPolicy Local not as somebody from outside.
+// the pod that it was when it dialled, and under externalTrafficPolicy Local not as a client from outside.
 func TestAPodKeepsAnEndpointOnItsBridge(t *testing.T) {
 	t.Parallel()
 	withBridgeNetfilter(t, func(t *testing.T, here *town) {

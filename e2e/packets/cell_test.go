@@ -33,8 +33,8 @@ const (
 	localConnections  = 8
 )
 
-// holds returns what expects a cell: near is the endpoint on the node through which everybody dials, far is the other
-// one.
+// holds returns what expects a cell: near is the endpoint on the node through which all clients dial, far is the
+// other one.
 func (c cell) holds(node *node, near, far *pod) expectation {
 	return func(from *fabric.Namespace, to path) error {
 		seen := map[string]bool{}
@@ -77,9 +77,9 @@ func (c cell) checkSource(reply fabric.Reply, node netip.Addr, fromNode bool) er
 	return nil
 }
 
-// checkPorts tells a masqueraded connection of the node itself from one that is not: both have the node's address.
-// Masquerading draws a port out of 64512 at random; without it a port changes only if conntrack has that very
-// connection already. So some port changes if they are masqueraded, and some port stays if they are not.
+// checkPorts distinguishes a masqueraded connection of the node itself from one that is not: both have the node's
+// address. Masquerading draws a port out of 64512 at random; without it a port changes only if conntrack has that
+// very connection already. So some port changes if they are masqueraded, and some port stays if they are not.
 func (c cell) checkPorts(kept, translated int) error {
 	if c.isMasqueraded() && translated == 0 {
 		return fmt.Errorf("all %d connections kept their source port, want them masqueraded", kept)

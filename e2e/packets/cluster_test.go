@@ -45,7 +45,7 @@ type node struct {
 	conn  *nft.Conn
 	flows *conntrack.Conn
 	proxy *proxy.Proxy
-	// local are the addresses of its interfaces, as its proxy was told last.
+	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
 }
 
@@ -77,7 +77,7 @@ func clusterCIDR() ruleset.Config {
 	}
 }
 
-// withoutDetector is a configuration in which nobody knows who is a pod.
+// withoutDetector is a configuration in which the proxy does not know who is a pod.
 func withoutDetector() ruleset.Config {
 	config := clusterCIDR()
 	config.LocalTraffic = ruleset.LocalTraffic{}
@@ -152,7 +152,7 @@ func (c *cluster) restart(n *node) {
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 
-// apply tells every proxy what changed, and waits until all kernels have it.
+// apply applies a change to every proxy, and waits until all kernels have it.
 func (c *cluster) apply(change model.Change) {
 	c.t.Helper()
 	c.everything = c.everything.Then(change)

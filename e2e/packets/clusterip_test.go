@@ -31,7 +31,7 @@ func newUnallocated(t *testing.T) (*cluster, []*fabric.Namespace) {
 func TestAnUnallocatedAddressOfAServiceCIDRIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)
-	to := toAddrs(servicePort, unallocated...)
+	to := pathsTo(servicePort, unallocated...)
 	c.apply(service().Then(endpoints(c.addServer(c.nodes[0], "server"))))
 	expect(t, "no ServiceCIDR is known", clients, to, answeredBy("elsewhere"))
 	open := converse(t, clients, only(to, "tcp", "sctp"))
@@ -78,8 +78,8 @@ func TestAnotherProxysServicesGoOn(t *testing.T) {
 	}
 	client := c.addPod(c.nodes[0], "client").Namespace
 	c.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
-	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, only(toAddrs(servicePort, unallocated...), "tcp")
-	expect(t, "nobody translates the address", clients, to, silent)
+	clients, to := []*fabric.Namespace{client, c.nodes[0].Namespace}, only(pathsTo(servicePort, unallocated...), "tcp")
+	expect(t, "no proxy translates the address", clients, to, silent)
 	runNFT(t, c.nodes[0], foreignProxy, "-f", "-")
 	expect(t, "another proxy translates the address", clients, to, answeredBy("server"))
 }
@@ -90,11 +90,11 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
-	r.tellAddrs(r.nodes[0])
+	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, web.addrs(model.ClusterIP)...)
 	r.apply(service().Then(endpoints(r.near)))
 	expect(t, "the Service's own port", r.clients(), paths, answeredBy("near"))
-	expect(t, "a port that the Service does not define", r.clients(), toAddrs(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
+	expect(t, "a port that the Service does not define", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
 }
 
 // TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and
@@ -103,7 +103,7 @@ func TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.gain(r.nodes[0], web.addrs(model.ClusterIP)...)
-	r.tellAddrs(r.nodes[0])
+	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, servicePort, web.addrs(model.ClusterIP)...)
 	expect(t, "no Service", r.clients(), paths, answeredBy(r.node.Name))
 	r.apply(service(internalLocal).Then(endpoints(r.far)))

@@ -42,7 +42,7 @@ func TestEstablishedConnectionsAreNeverTouched(t *testing.T) {
 		{"the endpoint left the selection, and nothing is there", endpoints()},
 		{"the endpoint terminates", web.slices([]*pod{near}, model.Endpoint{Serving: true, Terminating: true})},
 		{"session affinity was switched on", everything(affinity(anHour)).Then(endpoints(near, far))},
-		{"the source ranges exclude everybody", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
+		{"the source ranges exclude all clients", everything(sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"))},
 		{"the port was deleted", everything(withoutTCP)},
 		{"the node ports changed", everything(otherNodePorts)},
 		{"there is a ClusterIP only", service()},

@@ -49,7 +49,7 @@ func expect(t *testing.T, why string, clients []*fabric.Namespace, to []path, sh
 	}
 }
 
-// answered expects an answer, whoever gives it.
+// answered expects an answer, of any server.
 func answered(from *fabric.Namespace, to path) error {
 	_, err := from.Ask(to.network, to.addr, fabric.Patience)
 	return err
@@ -81,15 +81,15 @@ func seenAs(client *fabric.Namespace) expectation {
 // first answer.
 const atOnce = 500 * time.Millisecond
 
-// refused expects a refusal at once. A datagram socket on the node learns it from send itself, with EPERM, as the
-// kernel tells every sender whose packet a reject stops on the way out. ECONNREFUSED is what the kernel makes of a
-// reset, and of ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
+// refused expects a refusal at once. A datagram socket on the node learns it from send itself, with EPERM, which the
+// kernel returns to every sender whose packet a reject stops on the way out. ECONNREFUSED is what the kernel makes of
+// a reset, and of ICMP port unreachable (type 3 code 3, or type 1 code 4 for IPv6) and no other ICMP message.
 func refused(from *fabric.Namespace, to path) error {
 	started := time.Now()
 	_, err := from.Ask(to.network, to.addr, fabric.Patience)
 	took := time.Since(started)
-	told := errors.Is(err, syscall.EPERM) && to.network != "tcp" && isNode(from)
-	if !errors.Is(err, syscall.ECONNREFUSED) && !told || took > atOnce {
+	stopped := errors.Is(err, syscall.EPERM) && to.network != "tcp" && isNode(from)
+	if !errors.Is(err, syscall.ECONNREFUSED) && !stopped || took > atOnce {
 		return fmt.Errorf("%w after %s, want a refusal at once", orAnswer(err), took)
 	}
 	return nil
@@ -98,25 +98,25 @@ func refused(from *fabric.Namespace, to path) error {
 // shortly is long enough for an answer to arrive, if there is one.
 const shortly = 250 * time.Millisecond
 
-// silent expects no answer at all. What the node itself sends is stopped before it leaves, so that a datagram socket
-// is told.
+// silent expects no answer at all. What the node itself sends is stopped before it leaves, so that sending on
+// a datagram socket fails.
 func silent(from *fabric.Namespace, to path) error {
 	started := time.Now()
 	_, err := from.Ask(to.network, to.addr, shortly)
 	took := time.Since(started)
-	told := errors.Is(err, syscall.EPERM) && isNode(from)
+	stopped := errors.Is(err, syscall.EPERM) && isNode(from)
 	waited := errors.Is(err, os.ErrDeadlineExceeded) && took >= shortly
-	if !waited && !told {
+	if !waited && !stopped {
 		return fmt.Errorf("%w after %s, want silence", orAnswer(err), took)
 	}
 	return nil
 }
 
 // notServed expects that no endpoint answers: the packet goes where it would go without us, to a socket that is not
-// there or an address that is nobody's.
+// there or an address that no machine has.
 func notServed(from *fabric.Namespace, to path) error {
 	if reply, err := from.Ask(to.network, to.addr, shortly); err == nil {
-		return fmt.Errorf("%s answered, want nobody", reply.Pod)
+		return fmt.Errorf("%s answered, want no answer", reply.Pod)
 	} else if errors.Is(err, syscall.EPERM) {
 		return fmt.Errorf("the packet was stopped: %w", err)
 	}

@@ -72,7 +72,7 @@ func expectOnEveryNode(t *testing.T, c *cluster, share func(*model.Service), why
 }
 
 // TestAClusterIPIsNeverTakenByAnExternalIP, however old its Service is: the API server gave it to one Service, while
-// anybody may write any external IP.
+// any user may write any external IP.
 func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -84,7 +84,7 @@ func TestAClusterIPIsNeverTakenByAnExternalIP(t *testing.T) {
 	}
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace}
 	c.apply(elder.service(stealing, born(2001)).Then(elder.endpoints(thief)))
-	expect(t, "nobody has the ClusterIP yet", clients, paths, answeredBy("thief"))
+	expect(t, "no Service has the ClusterIP yet", clients, paths, answeredBy("thief"))
 	c.apply(service(born(2002)).Then(endpoints(owner)))
 	expect(t, "a Service has the ClusterIP", clients, paths, answeredBy("owner"))
 	c.apply(endpoints())
@@ -107,7 +107,7 @@ func TestTheSameExternalIPOnOtherPorts(t *testing.T) {
 	c.apply(other.service(web.withExternalIPs, onPort81).Then(other.endpoints(second)))
 	clients := []*fabric.Namespace{client, c.nodes[0].Namespace, host}
 	expect(t, "one port", clients, web.paths(c.nodes[0], model.ExternalIP), answeredBy("first"))
-	expect(t, "another port", clients, toAddrs(81, web.addrs(model.ExternalIP)...), answeredBy("second"))
+	expect(t, "another port", clients, pathsTo(81, web.addrs(model.ExternalIP)...), answeredBy("second"))
 }
 
 // TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored, as in kube-proxy.

@@ -50,8 +50,8 @@ func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 		for range 2 {
 			expect(t, why, here.clients(), append(clusterIPs, here.external...), there)
 			expect(t, why+": a pod keeps its source", here.pod, clusterIPs, seenAs(here.pod[0]))
-			expect(t, why+": nobody else does", here.host, clusterIPs, seenAs(here.node[0]))
-			expect(t, why+": nobody else does", append(here.pod, here.host...), here.external, seenAs(here.node[0]))
+			expect(t, why+": no other client does", here.host, clusterIPs, seenAs(here.node[0]))
+			expect(t, why+": no other client does", append(here.pod, here.host...), here.external, seenAs(here.node[0]))
 		}
 	}
 	here.apply(service(web.withEverything, externalLocal))

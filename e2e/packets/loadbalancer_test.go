@@ -17,7 +17,7 @@ func clientRanges(clients ...*fabric.Namespace) func(*model.Service) {
 	}
 }
 
-// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like everybody else. They do not concern other
+// TestSourceRangesSayWhoMayDialALoadBalancerIP: pods and the node like all other clients. They do not concern other
 // frontends.
 func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
 	t.Parallel()
@@ -37,9 +37,9 @@ func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
 		{"the pod and the node", clientRanges(r.pod, r.node), []*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
 		{"all pods, and a part of the machines", sourceRanges("10.244.0.0/16", "172.30.0.0/25", "fd00:244::/32", "fd00:30::/121"),
 			[]*fabric.Namespace{r.pod, r.node}, []*fabric.Namespace{r.host, stranger}},
-		{"everybody, in two halves", sourceRanges("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"),
+		{"all addresses, in two halves", sourceRanges("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"),
 			[]*fabric.Namespace{r.pod, r.node, r.host, stranger}, nil},
-		{"nobody here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, stranger}},
+		{"no client here", sourceRanges("192.0.2.0/24", "2001:db8:ffff::/48"), nil, []*fabric.Namespace{r.pod, r.node, r.host, stranger}},
 	} {
 		r.apply(service(web.withEverything, test.edit).Then(endpoints(r.near)))
 		expect(t, "in the ranges: "+test.why, test.allowed, balancer, answeredBy("near"))
@@ -90,7 +90,7 @@ func TestSourceRangesConcernTheirOwnPortsOnly(t *testing.T) {
 	r.apply(other.service(sameAddress).Then(other.endpoints(r.far)))
 	balancer := web.paths(r.nodes[0], model.LoadBalancerIP)
 	expect(t, "the port with ranges", []*fabric.Namespace{r.pod}, balancer, silent)
-	expect(t, "the other Service's port", r.clients(), toAddrs(81, web.addrs(model.LoadBalancerIP)...), answeredBy("far"))
+	expect(t, "the other Service's port", r.clients(), pathsTo(81, web.addrs(model.LoadBalancerIP)...), answeredBy("far"))
 }
 
 // TestAnExternalIPThatIsALoadBalancerIPTooIsFiltered: the source ranges hold for the address.
@@ -110,7 +110,7 @@ func TestANodeInTheRangesMaySendFromTheLoadBalancerIP(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.gain(r.nodes[0], web.addrs(model.LoadBalancerIP)...)
-	r.tellAddrs(r.nodes[0])
+	r.reportAddrs(r.nodes[0])
 	balancer, node := web.paths(r.nodes[0], model.LoadBalancerIP), []*fabric.Namespace{r.node}
 	r.apply(service(web.withEverything, clientRanges(r.host)).Then(endpoints(r.near)))
 	expect(t, "the node is not in the ranges", node, balancer, silent)
@@ -139,7 +139,7 @@ func TestPacketsToALoadBalancerIPNeverLeaveTheNode(t *testing.T) {
 	}
 	for _, addr := range web.addrs(model.LoadBalancerIP) {
 		if _, err := node.Ask("tcp", netip.AddrPortFrom(addr.Next(), servicePort), atOnce); err == nil {
-			t.Errorf("%s is nobody's, and answers", addr.Next())
+			t.Errorf("%s belongs to no Service, and answers", addr.Next())
 		}
 	}
 	if got := packets(t, node, "leaving"); got == "0" {

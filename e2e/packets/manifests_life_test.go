@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatIsNoneOfOursIsNotServed: every Service that another one serves, or nobody, loses all its frontends, and has
+// TestWhatIsNoneOfOursIsNotServed: every Service that another proxy or none serves loses all its frontends, and has
 // them again when it is ours again.
 func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 	t.Parallel()
@@ -72,7 +72,7 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	m := newManifests(t)
 	addrs := web.addrs(model.LoadBalancerIP)
 	m.machineWith("balancer", addrs...)
-	inside, to := []*fabric.Namespace{m.pod, m.node}, toAddrs(servicePort, addrs...)
+	inside, to := []*fabric.Namespace{m.pod, m.node}, pathsTo(servicePort, addrs...)
 	others := web.paths(m.nodes[0], model.ClusterIP, model.NodePort, model.ExternalIP)
 	for range 2 {
 		m.is(manifest{spec: everything.spec, ingress: proxied})
@@ -83,8 +83,8 @@ func TestALoadBalancerInModeProxyGetsItsPackets(t *testing.T) {
 	}
 }
 
-// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and everybody beside somebody. The set in the kernel
-// must hold them merged, for it overlooks a range around another one.
+// TestSourceRangesAsTheirOwnersWriteThem: one around another one, and all addresses beside a few. The set in the
+// kernel must hold them merged, for it overlooks a range around another one.
 func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 	t.Parallel()
 	m := newManifests(t)
@@ -96,10 +96,10 @@ func TestSourceRangesAsTheirOwnersWriteThem(t *testing.T) {
 		allowed, barred []*fabric.Namespace
 	}{
 		{"all pods", allPods, pods, hosts},
-		{"everybody", `0.0.0.0/0, "::/0"`, m.clients(), nil},
+		{"all addresses", `0.0.0.0/0, "::/0"`, m.clients(), nil},
 		{"a range around another one", `172.30.0.0/30, "fd00:30::/127", ` + allHosts, hosts, pods},
 		{"a range around another one, named first", allHosts + `, 172.30.0.0/30, "fd00:30::/127"`, hosts, pods},
-		{"everybody, and somebody", allPods + `, 0.0.0.0/0, "::/0", 172.30.0.0/30, "fd00:30::/127"`, m.clients(), nil},
+		{"all addresses, and a few", allPods + `, 0.0.0.0/0, "::/0", 172.30.0.0/30, "fd00:30::/127"`, m.clients(), nil},
 		{"the same range twice, and neighbours",
 			`172.30.0.0/17, 172.30.128.0/17, 172.30.0.0/17, "fd00:30::/33", "fd00:30:8000::/33"`, hosts, pods},
 	} {

@@ -7,13 +7,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// TestWhomTheServerSees: a pod's connection to a ClusterIP keeps its source; anybody else's comes from the node that
-// translated it, so that the answers pass there again.
+// TestWhomTheServerSees: a pod's connection to a ClusterIP keeps its source; that of any other client comes from the
+// node that translated it, so that the answers pass there again.
 func TestWhomTheServerSees(t *testing.T) {
 	c := newCluster(t, 2)
 	server := c.addServer(c.nodes[1], "server")
 	client := c.addPod(c.nodes[0], "client")
-	host, err := c.fabric.AddHost("outside", c.nodes[0].Node) // nobody else knows the way back through the node
+	host, err := c.fabric.AddHost("outside", c.nodes[0].Node) // no other machine knows the way back through the node
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // cni is a chain with which a CNI masquerades, in one family: what pods send to addresses that are no pod's, and what
-// anybody else sends to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there). The
-// kernel asks no chain any more once one has translated a connection's source (nf_nat_inet_fn).
+// all others send to pods of other nodes, as Flannel's iptables rules do (pkg/trafficmngr/iptables there). The kernel
+// asks no chain any more once one has translated a connection's source (nf_nat_inet_fn).
 const cni = `
 table %[1]s cni {
 	chain masquerading {
@@ -36,7 +36,7 @@ func newTownWithCNI(t *testing.T, cniFirst bool) *town {
 		here.restart(node)
 		here.sync(node)
 	}
-	expect(t, "the CNI masquerades", here.host, toAddrs(podPort, here.far.IPv4, here.far.IPv6), seenAs(node.Namespace))
+	expect(t, "the CNI masquerades", here.host, pathsTo(podPort, here.far.IPv4, here.far.IPv6), seenAs(node.Namespace))
 	return here
 }
 
@@ -77,7 +77,7 @@ func TestUnallocatedAddressesAreDroppedThoughACNIMasquerades(t *testing.T) {
 	t.Parallel()
 	eachOrder(t, func(t *testing.T, here *town) {
 		here.machineWith("elsewhere", unallocated...)
-		clients, to := slices.Concat(here.pod, here.node), toAddrs(servicePort, unallocated...)
+		clients, to := slices.Concat(here.pod, here.node), pathsTo(servicePort, unallocated...)
 		expect(t, "no ServiceCIDR is known: the CNI masquerades", clients, to, seenAs(here.node[0]))
 		here.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
 		expect(t, "the ServiceCIDR is there", clients, to, silent)

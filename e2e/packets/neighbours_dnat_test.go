@@ -37,7 +37,7 @@ func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 		for _, p := range to {
 			if p.family() == family {
 				rules = append(rules, fmt.Sprintf("%s daddr %s %s dport %d dnat to %s",
-					families[family], p.addr.Addr(), p.network, p.addr.Port(), netip.AddrPortFrom(ofFamily(server.Namespace, family), podPort)))
+					families[family], p.addr.Addr(), p.network, p.addr.Port(), netip.AddrPortFrom(addrOf(server.Namespace, family), podPort)))
 			}
 		}
 		input += fmt.Sprintf(intruder, families[family], strings.Join(rules, "\n\t\t"))
@@ -50,9 +50,9 @@ func intrude(t *testing.T, n *node, to []path, server *pod) func() {
 	}
 }
 
-// TestNobodyElsesTranslationIsRemembered: a connection that another table has led to a pod, over a frontend of a
+// TestForeignTranslationsAreNotRemembered: a connection that another table has led to a pod, over a frontend of a
 // Service with session affinity, says nothing about the Service's endpoints. The pod serves the port that they serve.
-func TestNobodyElsesTranslationIsRemembered(t *testing.T) {
+func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	for name, addresses := range map[string]model.NodePortAddresses{
 		"node ports on the node's own addresses": {Primary: true},
@@ -66,15 +66,15 @@ func TestNobodyElsesTranslationIsRemembered(t *testing.T) {
 				// Each has a Service of its own, for a client that is remembered already is not learned anew.
 				own := app{fmt.Sprintf("own-%d", number), byte(61 + number)}
 				n.apply(own.service(own.withEverything, affinity(anHour)).Then(own.endpoints(n.near, n.far)))
-				why, taken := "another address, with the node port's number", toAddrs(own.nodePort(), secondAddrs...)
+				why, taken := "another address, with the node port's number", pathsTo(own.nodePort(), secondAddrs...)
 				if number > 0 {
 					why, taken = kind.String(), own.paths(n.node, kind)
 				}
 				leave := intrude(t, n.node, taken, foreign)
-				expect(t, why+" is somebody else's", n.clients(), taken, answeredBy("foreign"))
+				expect(t, why+" is another table's", n.clients(), taken, answeredBy("foreign"))
 				leave()
 				for range 2 {
-					expect(t, why+" was somebody else's", n.clients(), own.paths(n.node, allKinds...), answeredByOneOf("near", "far"))
+					expect(t, why+" was another table's", n.clients(), own.paths(n.node, allKinds...), answeredByOneOf("near", "far"))
 				}
 			}
 		})

@@ -31,9 +31,9 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 				Then(namesake.endpoints(here.far)))
 			var external []path
 			for _, kind := range []model.FrontendKind{model.ExternalIP, model.LoadBalancerIP} {
-				external = append(external, toAddrs(web.nodePort(), namesake.addrs(kind)...)...)
+				external = append(external, pathsTo(web.nodePort(), namesake.addrs(kind)...)...)
 			}
-			internal := toAddrs(web.nodePort(), namesake.addrs(model.ClusterIP)...)
+			internal := pathsTo(web.nodePort(), namesake.addrs(model.ClusterIP)...)
 			for range 2 {
 				for _, clients := range [][]*fabric.Namespace{here.pod, here.node, here.host} {
 					expect(t, "the other Service's ClusterIP", clients, internal, answeredBy("far"))

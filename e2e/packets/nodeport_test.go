@@ -47,14 +47,14 @@ func (n *nodePorts) clients() []*fabric.Namespace {
 
 func (n *nodePorts) own() []path { return web.paths(n.node, model.NodePort) }
 
-var second = toAddrs(web.nodePort(), secondAddrs...)
+var second = pathsTo(web.nodePort(), secondAddrs...)
 
 // TestNodePortsAreServedOnTheNodesOwnAddressesByDefault, and on no other address that it has or gets.
 func TestNodePortsAreServedOnTheNodesOwnAddressesByDefault(t *testing.T) {
 	t.Parallel()
 	n := newNodePorts(t, model.NodePortAddresses{Primary: true})
 	n.gain(n.node, secondAddrs...)
-	n.tellAddrs(n.node)
+	n.reportAddrs(n.node)
 	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
 	expect(t, "another address of the node", n.clients(), second, notServed)
 	n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
@@ -75,7 +75,7 @@ func TestNodePortsFollowTheNodeObject(t *testing.T) {
 	expect(t, "an address that the node is not named after any more", n.clients(), n.own(), notServed)
 	expect(t, "an address that is on no interface", n.clients(), second, notServed)
 	n.gain(n.node, secondAddrs...)
-	n.tellAddrs(n.node)
+	n.reportAddrs(n.node)
 	expect(t, "the address has come up", n.clients(), second, answeredBy("near"))
 	rename(n.node.IPv4)
 	expect(t, "a family that the Node object does not name", n.clients(), n.own()[3:], notServed)
@@ -90,10 +90,10 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 	n := newNodePorts(t, model.NodePortAddresses{Prefixes: secondPrefixes})
 	expect(t, "an address outside the prefixes", n.clients(), n.own(), notServed)
 	for range 2 {
-		expect(t, "an address that nobody has", n.clients(), second, notServed)
+		expect(t, "an address that no interface has", n.clients(), second, notServed)
 		n.gain(n.node, secondAddrs...)
-		expect(t, "an address of which the proxy was not told", n.clients(), second, notServed)
-		n.tellAddrs(n.node)
+		expect(t, "an address that was not reported to the proxy", n.clients(), second, notServed)
+		n.reportAddrs(n.node)
 		expect(t, "an address inside the prefixes", n.clients(), second, answeredBy("near"))
 		n.restart(n.node)
 		n.sync(n.node)
@@ -103,7 +103,7 @@ func TestNodePortAddressesAppearAndVanish(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n.tellAddrs(n.node)
+		n.reportAddrs(n.node)
 	}
 	expect(t, "an address that is gone", n.clients(), second, notServed)
 }
@@ -116,7 +116,7 @@ func TestNodePortsOnAllAddresses(t *testing.T) {
 	expect(t, "the node's own address", n.clients(), n.own(), answeredBy("near"))
 	expect(t, "another address of the node", n.clients(), second, answeredBy("near"))
 	expect(t, "an address that the node does not have", n.clients(),
-		toAddrs(web.nodePort(), secondAddrs[0].Next(), secondAddrs[1].Next()), notServed)
+		pathsTo(web.nodePort(), secondAddrs[0].Next(), secondAddrs[1].Next()), notServed)
 	expectNotOnLoopback(t, n)
 }
 
@@ -135,9 +135,9 @@ func expectNotOnLoopback(t *testing.T, n *nodePorts) {
 	t.Helper()
 	loopback := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.IPv6Loopback()}
 	node := []*fabric.Namespace{n.node.Namespace}
-	expect(t, "loopback without a socket", node, toAddrs(web.nodePort(), loopback...), notServed)
+	expect(t, "loopback without a socket", node, pathsTo(web.nodePort(), loopback...), notServed)
 	n.serveOn(n.node.Namespace, web.nodePort(), loopback...)
-	expect(t, "a socket on loopback", node, toAddrs(web.nodePort(), loopback...), answeredBy(n.node.Name))
+	expect(t, "a socket on loopback", node, pathsTo(web.nodePort(), loopback...), answeredBy(n.node.Name))
 }
 
 // TestPrefixesOfOneFamilyLeaveTheOtherOnAllAddresses, as in kube-proxy.

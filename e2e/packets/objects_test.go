@@ -122,7 +122,7 @@ func (a app) gone() model.Change {
 	return model.Change{Services: map[model.ObjectName]*model.Service{a.object(): nil}}
 }
 
-// endpoints returns the slices that make the pods the Service's ready endpoints, and nobody else.
+// endpoints returns the slices that make the pods, and only them, the Service's ready endpoints.
 func (a app) endpoints(pods ...*pod) model.Change {
 	return a.slices(pods, model.Endpoint{Ready: true, Serving: true})
 }
@@ -144,7 +144,7 @@ func (a app) slices(pods []*pod, condition model.Endpoint) model.Change {
 		for _, p := range pods {
 			endpoint := condition
 			endpoint.Node, endpoint.Zone = p.Node.Name, p.zone
-			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: ofFamily(p.Namespace, family), Endpoint: endpoint})
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{Addr: addrOf(p.Namespace, family), Endpoint: endpoint})
 		}
 		change.Slices[slice.Name] = slice
 	}

@@ -27,10 +27,10 @@ type path struct {
 func (p path) String() string { return p.network + " " + p.addr.String() }
 
 // paths are all ways to dial web by its ClusterIPs: three protocols in two families.
-var paths = toAddrs(servicePort, web.addrs(model.ClusterIP)...)
+var paths = pathsTo(servicePort, web.addrs(model.ClusterIP)...)
 
-// toAddrs returns the paths to one port of some addresses, over all protocols.
-func toAddrs(port uint16, addrs ...netip.Addr) []path {
+// pathsTo returns the paths to one port of some addresses, over all protocols.
+func pathsTo(port uint16, addrs ...netip.Addr) []path {
 	var all []path
 	for _, addr := range addrs {
 		for _, network := range networks {
@@ -45,10 +45,10 @@ func (a app) paths(on *node, kinds ...model.FrontendKind) []path {
 	var all []path
 	for _, kind := range kinds {
 		if kind == model.NodePort {
-			all = append(all, toAddrs(a.nodePort(), on.IPv4, on.IPv6)...)
+			all = append(all, pathsTo(a.nodePort(), on.IPv4, on.IPv6)...)
 			continue
 		}
-		all = append(all, toAddrs(servicePort, a.addrs(kind)...)...)
+		all = append(all, pathsTo(servicePort, a.addrs(kind)...)...)
 	}
 	return all
 }
@@ -60,12 +60,12 @@ func (p path) family() model.Family { return model.FamilyOf(p.addr.Addr()) }
 func (p path) at(port uint16) path { return path{p.network, netip.AddrPortFrom(p.addr.Addr(), port)} }
 
 // own returns the client's own address in the family of a path.
-func (p path) own(client *fabric.Namespace) netip.Addr { return ofFamily(client, p.family()) }
+func (p path) own(client *fabric.Namespace) netip.Addr { return addrOf(client, p.family()) }
 
 // single is the prefix that holds one address only.
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
-func ofFamily(n *fabric.Namespace, family model.Family) netip.Addr {
+func addrOf(n *fabric.Namespace, family model.Family) netip.Addr {
 	if family == model.IPv4 {
 		return n.IPv4
 	}

@@ -33,7 +33,7 @@ func newTown(t *testing.T, config setup) *town {
 func (t *town) clients() []*fabric.Namespace { return slices.Concat(t.pod, t.node, t.host) }
 
 // TestExternalTrafficLocalWithoutALocalEndpoint: who is inside goes on to the endpoints elsewhere, a pod with its own
-// address and the node masqueraded; everybody else meets silence. Without a detector a pod counts as outside.
+// address and the node masqueraded; all other clients meet silence. Without a detector a pod counts as outside.
 func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestADatagramSenderIsToldOfARefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
+// TestADatagramSenderGetsTheRefusal: with ECONNREFUSED, the kernel's word for ICMP port unreachable, or with EPERM
 // on the node, where the datagram is stopped on its way out.
-func TestADatagramSenderIsToldOfARefusal(t *testing.T) {
+func TestADatagramSenderGetsTheRefusal(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.apply(service(web.withEverything))
@@ -33,7 +33,7 @@ func TestADatagramSenderIsToldOfARefusal(t *testing.T) {
 	}
 }
 
-// TestPingToAClusterIPIsAnsweredWithPortUnreachable; the node itself is told at once that its request was stopped.
+// TestPingToAClusterIPIsAnsweredWithPortUnreachable; on the node itself sending fails at once.
 func TestPingToAClusterIPIsAnsweredWithPortUnreachable(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -62,8 +62,7 @@ func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
 	return nil
 }
 
-// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. The node itself is told that its request
-// was stopped.
+// TestPingToAnUnallocatedClusterIPIsDropped: it would be answered if it left. On the node itself sending fails.
 func TestPingToAnUnallocatedClusterIPIsDropped(t *testing.T) {
 	t.Parallel()
 	c, clients := newUnallocated(t)

@@ -106,7 +106,7 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	r.gain(r.nodes[0], append(web.addrs(model.ExternalIP), web.addrs(model.LoadBalancerIP)...)...)
-	r.tellAddrs(r.nodes[0])
+	r.reportAddrs(r.nodes[0])
 	external := web.paths(r.nodes[0], externalKinds...)
 	r.apply(service(web.withEverything))
 	expect(t, "an external address of the node itself, no endpoint", r.clients(), external, refused)
@@ -117,7 +117,7 @@ func TestARefusalReachesClientsOfAnAddressThatTheNodeHasItself(t *testing.T) {
 	expect(t, "an external address of the node itself", r.clients(), external, answeredBy("near"))
 }
 
-// TestWhatAPolicyForbidsIsDroppedInSilence: others could answer, so nobody is refused.
+// TestWhatAPolicyForbidsIsDroppedInSilence: other endpoints could answer, so no client is refused.
 func TestWhatAPolicyForbidsIsDroppedInSilence(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
@@ -158,20 +158,21 @@ func TestUndefinedPortsOfAClusterIPAreRefused(t *testing.T) {
 	} {
 		r.apply(test.change)
 		expect(t, "a protocol that the Service does not define, "+test.why, r.clients(), only(paths, "udp", "sctp"), refused)
-		expect(t, "a port that the Service does not define, "+test.why, r.clients(), toAddrs(81, web.addrs(model.ClusterIP)...), refused)
+		expect(t, "a port that the Service does not define, "+test.why, r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), refused)
 	}
 }
 
-// TestUndefinedPortsOfExternalAddressesAreUntouched: such an address is somebody's, who may serve other things there.
+// TestUndefinedPortsOfExternalAddressesAreUntouched: such an address belongs to a machine that may serve other things
+// there.
 func TestUndefinedPortsOfExternalAddressesAreUntouched(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)
 	external := append(web.addrs(model.ExternalIP), web.addrs(model.LoadBalancerIP)...)
 	r.gain(r.nodes[0], external...)
-	r.tellAddrs(r.nodes[0])
+	r.reportAddrs(r.nodes[0])
 	r.serveOn(r.node, 81, external...)
 	r.apply(service(web.withEverything).Then(endpoints(r.near)))
-	expect(t, "another port of an external address", r.clients(), toAddrs(81, external...), answeredBy(r.node.Name))
+	expect(t, "another port of an external address", r.clients(), pathsTo(81, external...), answeredBy(r.node.Name))
 	for _, client := range r.clients() {
 		for _, addr := range external {
 			echo, err := client.Ping(addr, fabric.Patience)

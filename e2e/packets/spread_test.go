@@ -35,7 +35,7 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 // chiSquare compares counts with an even spread.
 func chiSquare(counts map[string]int, endpoints, connections int) float64 {
 	expected := float64(connections) / float64(endpoints)
-	chi := expected * float64(endpoints-len(counts)) // those that nobody reached
+	chi := expected * float64(endpoints-len(counts)) // those that no connection reached
 	for _, count := range counts {
 		chi += (float64(count) - expected) * (float64(count) - expected) / expected
 	}

@@ -56,7 +56,7 @@ func expectNext(t *testing.T, why string, open []*conversation, should func(fabr
 	}
 }
 
-func by(name string) func(fabric.Reply, error) error {
+func isAnsweredBy(name string) func(fabric.Reply, error) error {
 	return func(reply fabric.Reply, err error) error {
 		if err == nil && reply.Pod != name {
 			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
@@ -65,9 +65,9 @@ func by(name string) func(fabric.Reply, error) error {
 	}
 }
 
-func byNobody(reply fabric.Reply, err error) error {
+func isUnanswered(reply fabric.Reply, err error) error {
 	if err == nil {
-		return fmt.Errorf("%s answered, want nobody", reply.Pod)
+		return fmt.Errorf("%s answered, want no answer", reply.Pod)
 	}
 	return nil
 }
@@ -97,13 +97,13 @@ func TestAUDPFlowMovesWhenItsEndpointLeaves(t *testing.T) {
 	here.apply(endpoints(here.near, here.far))
 	expectGoesOn(t, "another endpoint came", flows.all())
 	here.apply(endpoints(here.far))
-	expectNext(t, "the endpoint left", flows.all(), by("far"))
+	expectNext(t, "the endpoint left", flows.all(), isAnsweredBy("far"))
 	here.apply(endpoints())
-	for range 2 { // a socket on the node is told twice: by send, and by an ICMP error that the next send returns
+	for range 2 { // a socket on the node gets the error twice: by send, and by an ICMP error that the next send returns
 		expectNext(t, "the last endpoint left", flows.all(), isRefused)
 	}
 	here.apply(endpoints(here.near))
-	expectNext(t, "an endpoint came", flows.all(), by("near"))
+	expectNext(t, "an endpoint came", flows.all(), isAnsweredBy("near"))
 }
 
 // TestAUDPFlowEndsWithItsService, and with its port or address.
@@ -124,10 +124,10 @@ func TestAUDPFlowEndsWithItsService(t *testing.T) {
 			flows := newUDPFlows(t, here)
 			here.apply(test.change)
 			ended, left := test.ends(flows.all())
-			expectNext(t, name, ended, byNobody)
+			expectNext(t, name, ended, isUnanswered)
 			expectGoesOn(t, name, left)
 			here.apply(service(web.withEverything))
-			expectNext(t, "everything is there again", flows.all(), by("near"))
+			expectNext(t, "everything is there again", flows.all(), isAnsweredBy("near"))
 		})
 	}
 }
@@ -140,7 +140,7 @@ func TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter(t *testing.T) {
 		change model.Change
 		should func(fabric.Reply, error) error
 	}{
-		"the Service was deleted": {web.gone(), byNobody},
+		"the Service was deleted": {web.gone(), isUnanswered},
 		"the endpoint left":       {endpoints(), isRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,9 +170,9 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 			open = append(open, &conversation{Conversation: opened, from: from, to: to})
 		}
 	}
-	expectNext(t, "before there is a Service", open, byNobody)
+	expectNext(t, "before there is a Service", open, isUnanswered)
 	here.apply(service(web.withEverything).Then(endpoints(here.near)))
-	expectNext(t, "the Service is there", open, by("near"))
+	expectNext(t, "the Service is there", open, isAnsweredBy("near"))
 }
 
 // TestAUDPFlowFollowsThePolicies: who may not be answered by its endpoint any more is answered by another one.
@@ -185,12 +185,12 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "a nearer endpoint came", flows.all())
 
 	here.apply(service(web.withEverything, externalLocal))
-	expectNext(t, "externalTrafficPolicy Local: outside clients leave the endpoint elsewhere", external(flows.outside, true), by("near"))
+	expectNext(t, "externalTrafficPolicy Local: outside clients leave the endpoint elsewhere", external(flows.outside, true), isAnsweredBy("near"))
 	expectGoesOn(t, "externalTrafficPolicy Local has no say inside", flows.inside)
 	expectGoesOn(t, "externalTrafficPolicy Local has no say over the ClusterIP", external(flows.outside, false))
 
 	here.apply(service(web.withEverything, internalLocal, externalLocal))
-	expectNext(t, "internalTrafficPolicy Local: all leave the endpoint elsewhere", external(flows.all(), false), by("near"))
+	expectNext(t, "internalTrafficPolicy Local: all leave the endpoint elsewhere", external(flows.all(), false), isAnsweredBy("near"))
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 
@@ -204,7 +204,7 @@ func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	here.apply(service(web.withEverything, topologyKeys(policy.Zone, policy.AnyNode)).Then(endpoints(here.near, here.far)))
 	expectGoesOn(t, "a soft key that prefers another endpoint", flows.all())
 	here.apply(service(web.withEverything, topologyKeys(policy.Zone)))
-	expectNext(t, "a hard key that forbids the endpoint", flows.all(), by("near"))
+	expectNext(t, "a hard key that forbids the endpoint", flows.all(), isAnsweredBy("near"))
 }
 
 // TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes.
@@ -226,7 +226,7 @@ func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 		terminating.Slices[slice.Name] = &serving
 	}
 	here.apply(terminating)
-	expectNext(t, "the endpoint has ended", flows.all(), by("far"))
+	expectNext(t, "the endpoint has ended", flows.all(), isAnsweredBy("far"))
 }
 
 // TestOtherFlowsAreLeftAlone: those of other Services, and those that are none of ours.
@@ -237,7 +237,7 @@ func TestOtherFlowsAreLeftAlone(t *testing.T) {
 	here.apply(other.service(other.withEverything).Then(other.endpoints(here.near, here.far)))
 	here.apply(service(web.withEverything).Then(endpoints(here.near)))
 	clients := append(append(here.pod, here.node...), here.host...)
-	direct := toAddrs(podPort, here.near.IPv4, here.far.IPv4, here.near.IPv6, here.far.IPv6)
+	direct := pathsTo(podPort, here.near.IPv4, here.far.IPv4, here.near.IPv6, here.far.IPv6)
 	open := converse(t, clients, append(only(other.paths(here.nodes[0], allKinds...), "udp"), only(direct, "udp")...))
 	for _, change := range []model.Change{endpoints(here.far), endpoints(), web.gone()} {
 		here.apply(change)

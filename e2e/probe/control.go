@@ -24,7 +24,7 @@ func newControl() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if unready.Load() {
-			http.Error(w, "told not to be ready", http.StatusServiceUnavailable)
+			http.Error(w, "set to not ready", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")

@@ -92,10 +92,10 @@ func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
 	}
 }
 
-func TestDiallingTellsARefusalFromSilence(t *testing.T) {
+func TestDiallingDistinguishesARefusalFromSilence(t *testing.T) {
 	c := newTestControl(t)
 	closed := freeAddress(t)
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody says anything
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestAProbeIsAsReadyAsItIsTold(t *testing.T) {
+func TestAProbeIsAsReadyAsRequested(t *testing.T) {
 	c := newTestControl(t)
 	for _, test := range []struct {
 		value string
@@ -167,7 +167,7 @@ func TestNamesAreLookedUp(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if status := c.ask(http.MethodGet, "/resolve", url.Values{"host": {"no such name"}}, nil); status != http.StatusBadGateway {
-		t.Errorf("a name that nobody has: status %d", status)
+		t.Errorf("an unknown name: status %d", status)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 	(<-connections).Close()
 	wait.Until(t, "the connection has ended", func() bool { return !report().Alive })
 	if s := report(); s.Error == "" {
-		t.Errorf("nobody says why: %+v", s)
+		t.Errorf("the reason is missing: %+v", s)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 	}
 }
 
-// freeAddress is one on which nobody listens.
+// freeAddress is one on which no program listens.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	address, err := process.FreeAddress()

@@ -29,7 +29,7 @@ func serveDial(w http.ResponseWriter, r *http.Request) {
 	answer(w, order.dial(r.Context()))
 }
 
-// dial connects as often as it was told to, one connection after the other.
+// dial connects as often as the order says, one connection after the other.
 func (o order) dial(ctx context.Context) answers {
 	a := answers{Answers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
 	for i := range o.count {

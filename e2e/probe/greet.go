@@ -11,8 +11,8 @@ func greeting(name string, client net.Addr) []byte {
 	return fmt.Appendf(nil, "%s %s\n", name, client)
 }
 
-// greetConnections greets everybody who connects, and then says back what they say, until they close. It returns when
-// the listener fails.
+// greetConnections greets every client that connects, and then sends back what it sends, until it closes. It returns
+// when the listener fails.
 func greetConnections(listener net.Listener, name string) error {
 	for {
 		conn, err := listener.Accept()

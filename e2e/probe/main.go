@@ -1,5 +1,5 @@
 // Command probe is what the pods of the end-to-end suites run. `probe serve` is a server that says who it is and whom
-// it sees, and a client that dials for whoever asks it to. `probe sabotage` changes Vicinity's tables behind its back.
+// it sees, and a client that dials on request. `probe sabotage` changes Vicinity's tables behind its back.
 package main
 
 import (

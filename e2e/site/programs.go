@@ -19,7 +19,8 @@ import (
 // Program returns the file of one of our programs, as `make programs` builds it: nothing is compiled inside a test.
 // The test ends if a file that the program is built from has changed since.
 //
-// To look at these also tells `go test` when not to repeat an old result: what another process reads it cannot know.
+// Reading these files also shows `go test` when an old result is out of date: it does not see what other processes
+// read.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path, err := program(name)
@@ -33,7 +34,7 @@ func program(name string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(root, "bin", name)
-	var built unix.Stat_t // package os would tell `go test`, and a program that is built again is another file each time
+	var built unix.Stat_t // not by package os, which `go test` watches: each build makes another file
 	if err := unix.Stat(path, &built); err != nil {
 		return "", fmt.Errorf("looking for %s: %w; run make programs", path, err)
 	}
@@ -85,7 +86,7 @@ func newestSource(root string) (newest source, err error) {
 	return newest, nil
 }
 
-// Saboteur returns nft under another name: the one that must be told.
+// Saboteur returns nft under another name: the one that must be reported.
 func Saboteur(t testing.TB) string {
 	t.Helper()
 	path, err := exec.LookPath("nft")

@@ -24,7 +24,7 @@ const (
 	passed outcomeOfCreate = "passed without the webhook"
 )
 
-// creates is clients that go on making Services, of which none is kept, until they are told to stop.
+// creates is clients that go on making Services, of which none is kept, until they are stopped.
 type creates struct {
 	stop   chan struct{}
 	making sync.WaitGroup
@@ -70,7 +70,7 @@ func createDry(ctx context.Context, namespace string, service *corev1.Service) (
 	return passed, nil
 }
 
-// isDenial tells the webhook's denial of mistakenKeys from all other errors.
+// isDenial distinguishes the webhook's denial of mistakenKeys from all other errors.
 func isDenial(err error) bool {
 	return apierrors.IsInvalid(err) && strings.HasSuffix(err.Error(), "[SVC005]")
 }

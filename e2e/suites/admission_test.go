@@ -104,7 +104,7 @@ var _ = Describe("The admission webhook", Label(needsWebhook), func() {
 		Expect(kube.failedOpen(ctx)).To(Equal(failedOpen), "requests that the API server says it decided without: %s", got)
 	})
 
-	It("stops nobody while all of it is gone, and judges again when it is back", Serial, func(ctx SpecContext) {
+	It("stops no request while all of it is gone, and judges again when it is back", Serial, func(ctx SpecContext) {
 		stream := startCreates(ctx)
 		before, failedOpen := webhookPods(ctx), kube.failedOpen(ctx)
 		Expect(before).To(HaveLen(replicas))

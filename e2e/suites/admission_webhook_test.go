@@ -104,7 +104,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// withWarnings returns another client, and what tells the warnings that came with its answers.
+// withWarnings returns another client, and a function that returns the warnings in its answers.
 func (c cluster) withWarnings() (client kubernetes.Interface, heard func() []string) {
 	GinkgoHelper()
 	config, kept := rest.CopyConfig(c.config), &warnings{}

@@ -29,11 +29,11 @@ var _ = Describe("A ClusterIP", func() {
 		expectAnswers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
 	})
 
-	It("is refused at once where nobody is ready, at a port that the Service lacks, and answered again afterwards", func(ctx SpecContext) {
+	It("is refused at once where no endpoint is ready, at a port that the Service lacks, and answered again afterwards", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)
-		expectAnswers(ctx, "everybody is ready", podClients, clusterIPs(service), servers)
+		expectAnswers(ctx, "all are ready", podClients, clusterIPs(service), servers)
 		var lacking []target
 		for _, address := range service.Spec.ClusterIPs {
 			lacking = append(lacking, overTCP(address, servicePort+1))
@@ -42,12 +42,12 @@ var _ = Describe("A ClusterIP", func() {
 		for _, server := range servers {
 			server.setReady(ctx, false)
 		}
-		expectRefusal(ctx, "nobody is ready", everyClient(), clusterIPs(service))
+		expectRefusal(ctx, "no endpoint is ready", everyClient(), clusterIPs(service))
 		servers[0].setReady(ctx, true)
 		expectAnswers(ctx, "one is ready again", podClients, clusterIPs(service), servers[:1])
 	})
 
-	It("is nobody's after its Service was deleted", func(ctx SpecContext) {
+	It("belongs to no Service after its own was deleted", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes[:1])...)
 		service := newService(ctx, namespace)

@@ -87,7 +87,7 @@ func sabotageOn(ctx context.Context, namespace string, on node, deed string) str
 	return string(said)
 }
 
-// restartsOn tells how often the proxy on a node began anew, by pod.
+// restartsOn returns how often the proxy on a node began anew, by pod.
 func restartsOn(ctx context.Context, on node) map[string]int32 {
 	GinkgoHelper()
 	restarts := map[string]int32{}

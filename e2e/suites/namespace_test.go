@@ -40,8 +40,8 @@ func (c cluster) makeNamespace(ctx context.Context, prefix string, options ...na
 	return made.Name
 }
 
-// deleteNamespace ends its pods at once, whatever grace they have, and lets go of the namespace. Nobody waits for its
-// end: names are never used twice.
+// deleteNamespace ends its pods at once, whatever grace they have, and lets go of the namespace. It does not wait for
+// its end: names are never used twice.
 func (c cluster) deleteNamespace(ctx SpecContext, name string) {
 	GinkgoHelper()
 	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}

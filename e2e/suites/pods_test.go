@@ -20,7 +20,7 @@ import (
 const (
 	// dataPort is where a probe answers with its name, over TCP and UDP.
 	dataPort = 8080
-	// controlPort is where a probe is told to dial.
+	// controlPort is where a probe takes orders to dial.
 	controlPort = 8081
 	// app labels the pods that the spec's Services select.
 	app = "app"
@@ -47,7 +47,7 @@ func newPod(name string, on node, options ...podOption) *corev1.Pod {
 func podSpec() corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: new(false),
-		// The end of a pod holds up nobody but the specs about it.
+		// The end of a pod holds up only the specs about it.
 		TerminationGracePeriodSeconds: new(int64(1)),
 		Containers: []corev1.Container{{
 			Name:            "probe",
@@ -76,8 +76,8 @@ func inNodeNetwork(pod *corev1.Pod) {
 	pod.Spec.DNSPolicy = corev1.DNSClusterFirstWithHostNet
 }
 
-// afterSIGTERM lets a pod go on serving and stay ready for so long after it was told to end. So its endpoint is
-// terminating and serving, and not ready, until then.
+// afterSIGTERM lets a pod go on serving and stay ready for so long after SIGTERM. So its endpoint is terminating and
+// serving, and not ready, until then.
 func afterSIGTERM(grace time.Duration) podOption {
 	return func(pod *corev1.Pod) { serveAfterSIGTERM(&pod.Spec, grace) }
 }
@@ -125,7 +125,7 @@ func isReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// deletePods ends pods. Nobody waits for it.
+// deletePods ends pods, and does not wait.
 func (c cluster) deletePods(ctx context.Context, pods ...probe) {
 	GinkgoHelper()
 	for _, pod := range pods {

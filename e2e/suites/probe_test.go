@@ -17,8 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probe is a running pod of e2e/probe. It is driven through the API server, so that whoever runs the suites needs no
-// way to the pods.
+// probe is a running pod of e2e/probe. It is driven through the API server, so that the machine that runs the suites
+// needs no way to the pods.
 type probe struct {
 	namespace, name string
 	node            node
@@ -108,7 +108,7 @@ func (a answers) failed() int { return sum(a.Errors) }
 // refused counts the connections that were refused.
 func (a answers) refused() int { return a.failedWith("connection refused") }
 
-// silent counts the connections that nobody answered in time.
+// silent counts the connections that were not answered in time.
 func (a answers) silent() int { return a.failedWith("timeout") + a.failedWith("deadline exceeded") }
 
 func (a answers) failedWith(words string) int {
@@ -121,8 +121,8 @@ func (a answers) failedWith(words string) int {
 	return count
 }
 
-// with adds up two reports.
-func (a answers) with(b answers) answers {
+// plus adds up two reports.
+func (a answers) plus(b answers) answers {
 	return answers{
 		Answers: added(a.Answers, b.Answers), Clients: added(a.Clients, b.Clients), Errors: added(a.Errors, b.Errors),
 		SlowestMS: max(a.SlowestMS, b.SlowestMS),

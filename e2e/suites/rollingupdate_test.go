@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// lingering is how long a server goes on after it was told to end. The news has to reach every node meanwhile.
+// lingering is how long a server goes on after SIGTERM. Meanwhile the change has to reach every node.
 const lingering = 15 * time.Second
 
 var _ = Describe("A rolling update", func() {
@@ -62,7 +62,7 @@ func makeDeployment(ctx context.Context, namespace string) {
 }
 
 // expectRolledOut waits until all pods of the Deployment are of its newest version, and returns those that are not
-// told to end.
+// terminating.
 func expectRolledOut(ctx context.Context, namespace string) probes {
 	GinkgoHelper()
 	expectDeployment(ctx, namespace, "web")

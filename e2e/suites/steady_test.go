@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// steady is clients that go on connecting until they are told to stop.
+// steady is clients that go on connecting until they are stopped.
 type steady struct {
 	stop    chan struct{}
 	dialing sync.WaitGroup
@@ -42,7 +42,7 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 		}
 		got, err := client.dial(ctx, to, dialling{count: 20, timeout: patient, interval: 10 * time.Millisecond})
 		s.mu.Lock()
-		s.total = s.total.with(got)
+		s.total = s.total.plus(got)
 		if err != nil {
 			s.broken = append(s.broken, err)
 		}
@@ -60,7 +60,7 @@ func (s *steady) end() (answers, []error) {
 	return s.total, s.broken
 }
 
-// expectNoneLost stops the clients and tells every connection that was not answered.
+// expectNoneLost stops the clients and reports every connection that was not answered.
 func (s *steady) expectNoneLost(why string) answers {
 	GinkgoHelper()
 	total, broken := s.end()

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// patience is how long anything may take to come true. It decides nothing but how late a failure is told.
+	// patience is how long anything may take to come true. It only decides how late a failure is reported.
 	patience = 2 * time.Minute
-	// glance is how often somebody looks whether it did.
+	// glance is the time between two looks whether it did.
 	glance = 200 * time.Millisecond
 )
 
@@ -35,7 +35,7 @@ func TestVicinityInACluster(t *testing.T) {
 	RunSpecs(t, "Vicinity in a cluster")
 }
 
-// What all specs share: nobody changes it after the suite has begun.
+// What all specs share. It does not change after the suite has begun.
 var (
 	kube cluster
 	// podClients and nodeClients are one probe on each node, in the order of kube.nodes: a pod, and one in the node's own

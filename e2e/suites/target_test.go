@@ -20,7 +20,7 @@ type target struct {
 
 func (t target) String() string { return t.network + " " + t.address }
 
-// isIPv6 tells the family of an address with or without a port.
+// isIPv6 says whether an address, with or without a port, is one of IPv6.
 func isIPv6(address string) bool {
 	if parsed, err := netip.ParseAddr(address); err == nil {
 		return parsed.Is6()

@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// dying is how long a server goes on after it was told to end: as long as the spec may take to look at it.
+// dying is how long a server goes on after SIGTERM: as long as the spec may take to look at it.
 const dying = 5 * time.Minute
 
 var _ = Describe("Terminating endpoints", func() {
-	It("answer as long as nobody else is ready", func(ctx SpecContext) {
+	It("answer as long as no other endpoint is ready", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone(), afterSIGTERM(dying))...)
 		service := newService(ctx, namespace)

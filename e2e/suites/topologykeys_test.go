@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("Topology keys", func() {
-	It("keep connections in the zone, and with * only as long as somebody is ready there", func(ctx SpecContext) {
+	It("keep connections in the zone, and with * only as long as an endpoint is ready there", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"))
@@ -23,7 +23,7 @@ var _ = Describe("Topology keys", func() {
 		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
 	})
 
-	It("refuse connections without *, where the zone has nobody, and nowhere else", func(ctx SpecContext) {
+	It("refuse connections without *, where the zone has no endpoint, and nowhere else", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, nodePort, topologyKeys(corev1.LabelTopologyZone))
@@ -42,7 +42,7 @@ var _ = Describe("Topology keys", func() {
 		expectEachInItsZone(ctx, "the zone is filled again", targets, servers)
 	})
 
-	It("are tried in order: the node, then the zone, then anybody", Label(sixNodes), func(ctx SpecContext) {
+	It("are tried in order: the node, then the zone, then any endpoint", Label(sixNodes), func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		pairs := kube.twoOfEachZone()
 		first, second := pairs[0], pairs[1] // of one zone
@@ -63,7 +63,7 @@ var _ = Describe("Topology keys", func() {
 	It("know any label of nodes, and follow it when it changes", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		nodes := kube.oneOfEachZone()
-		rack := "racks.vicinity.dev/" + namespace // a key of this spec's own, so that it disturbs nobody
+		rack := "racks.vicinity.dev/" + namespace // a key of this spec's own, so that it disturbs no other spec
 		one, other := nodes[0], nodes[1]
 		servers := kube.startPods(ctx, namespace, serversOn(nodes[:2])...)
 		service := newService(ctx, namespace, topologyKeys(rack))
@@ -83,7 +83,7 @@ var _ = Describe("Topology keys", func() {
 		expectAnswers(ctx, "an endpoint's node moved", podClients.on(one, other), targets, servers)
 		expectRefusal(ctx, "and left the client alone in its rack", podClients.on(mover), targets)
 		changeService(ctx, service, topologyKeys(rack+", *"))
-		expectAnswers(ctx, "anybody will do", podClients.on(mover), targets, servers)
+		expectAnswers(ctx, "any endpoint will do", podClients.on(mover), targets, servers)
 	})
 
 	It("follow a node whose zone changes", Serial, func(ctx SpecContext) {

@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("trafficDistribution", func() {
-	It("PreferSameZone keeps connections in the zone, and takes any where the zone has nobody", func(ctx SpecContext) {
+	It("PreferSameZone keeps connections in the zone, and takes any where the zone has no endpoint", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone))

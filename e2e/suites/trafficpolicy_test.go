@@ -65,7 +65,7 @@ var _ = Describe("externalTrafficPolicy", func() {
 		}
 	})
 
-	It("Local tells load balancers on the health check node port which nodes have endpoints that are ready", func(ctx SpecContext) {
+	It("Local reports to load balancers, on the health check node port, which nodes have ready endpoints", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		with, without := kube.nodes[0], kube.nodes[1]
 		servers := kube.startPods(ctx, namespace, serversOn([]node{with})...)

@@ -29,8 +29,8 @@ const (
 	healthAddress = "127.0.0.1:10256"
 	// patience is for a peer that takes half a minute for its first sync, on a busy machine.
 	patience = 5 * time.Minute
-	// dialPatience is for one connection. A SYN that nobody took is sent again after a second, and so is a new one
-	// sooner.
+	// dialPatience is for one connection. A SYN that no socket took is sent again after a second; a new connection
+	// tries sooner.
 	dialPatience = 100 * time.Millisecond
 )
 

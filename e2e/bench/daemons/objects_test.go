@@ -66,7 +66,7 @@ func (s *town) update(ctx context.Context, service string, endpoints ...netip.Ad
 
 func serviceName(number int) string { return fmt.Sprintf("service-%d", number) }
 
-// endpointsOf are addresses of nobody. The generation changes one of them.
+// endpointsOf are addresses that no machine has. The generation changes one of them.
 func endpointsOf(number, generation int) []netip.Addr {
 	addrs := make([]netip.Addr, 0, endpointsPerService)
 	for endpoint := range endpointsPerService {

@@ -33,19 +33,19 @@ func (s *webhook) answerTo(t *testing.T, asked review) answer {
 	if err := s.dial(t).ask(asked, &body); err != nil {
 		t.Fatal(err)
 	}
-	var told admissionv1.AdmissionReview
-	if err := json.Unmarshal(body.Bytes(), &told); err != nil {
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(body.Bytes(), &review); err != nil {
 		t.Fatal(err)
 	}
-	if told.Response == nil || told.Response.UID != reviewID {
+	if review.Response == nil || review.Response.UID != reviewID {
 		t.Fatalf("the answer is %s", &body)
 	}
-	got := answer{patched: len(told.Response.Patch) > 0}
-	if len(told.Response.Warnings) > 0 {
-		got.warned = ruleIn(told.Response.Warnings[0])
+	got := answer{patched: len(review.Response.Patch) > 0}
+	if len(review.Response.Warnings) > 0 {
+		got.warned = ruleIn(review.Response.Warnings[0])
 	}
-	if !told.Response.Allowed {
-		got.denied = ruleIn(told.Response.Result.Details.Causes[0].Message)
+	if !review.Response.Allowed {
+		got.denied = ruleIn(review.Response.Result.Details.Causes[0].Message)
 	}
 	return got
 }

@@ -129,7 +129,7 @@ func (s *webhook) steady(t testing.TB, kind kind, over time.Duration) steady {
 	t.Helper()
 	reviews := int(over.Seconds() * ratePerSecond)
 	measured := steady{times: make([]time.Duration, reviews), late: make([]time.Duration, reviews)}
-	due := make(chan due, reviews) // never full: the schedule waits for nobody
+	due := make(chan due, reviews) // never full: the schedule waits for no client
 	began := time.Now()
 	before := s.processorTime(t)
 	go keepSchedule(began.Add(50*time.Millisecond), due)

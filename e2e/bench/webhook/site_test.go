@@ -122,7 +122,7 @@ func (s *webhook) await(t testing.TB, what string, condition func() error) {
 	})
 }
 
-// freeAddress is one on which nobody listens.
+// freeAddress is one on which no program listens.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	address, err := process.FreeAddress()

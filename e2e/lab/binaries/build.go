@@ -94,7 +94,7 @@ func (b builder) build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if present(folder) { // somebody else built it while we waited
+	if present(folder) { // another process built it while we waited
 		return folder, nil
 	}
 	if err := b.module.missing(ctx); err != nil {

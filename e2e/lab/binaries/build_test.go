@@ -170,7 +170,7 @@ func TestEveryModuleNamesItsVersion(t *testing.T) {
 	}
 }
 
-func TestKubernetesIsToldItsVersionInParts(t *testing.T) {
+func TestKubernetesGetsItsVersionInParts(t *testing.T) {
 	stamps := fmt.Sprint(stampKubernetes("v1.36.3"))
 	for _, want := range []string{"version.gitVersion=v1.36.3", "version.gitMajor=1", "version.gitMinor=36"} {
 		if !strings.Contains(stamps, "k8s.io/component-base/"+want) {

@@ -46,7 +46,7 @@ func TestANodesGroupsTakeProcessesAndGoAway(t *testing.T) {
 		}
 	}
 
-	// Whoever is killed leaves its groups a moment later, and Remove waits for that.
+	// A killed process leaves its groups a moment later, and Remove waits for that.
 	if err := sleeper.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

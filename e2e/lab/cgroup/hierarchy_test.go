@@ -49,7 +49,7 @@ func TestHierarchiesAreFoundFromWhatTheKernelSays(t *testing.T) {
 	}
 }
 
-func TestAMachineWithoutCgroupsIsToldSo(t *testing.T) {
+func TestAMachineWithoutCgroupsIsAnError(t *testing.T) {
 	if _, err := parse("0::/\n", "25 24 0:21 / / rw - ext4 /dev/vda rw\n"); !errors.Is(err, errNoCgroups) {
 		t.Errorf("got error %v, want %v", err, errNoCgroups)
 	}

@@ -112,9 +112,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		Place:       c.host,
 		Address:     c.host.IPv4,
 		Controllers: true,
-		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless told to look up the endpoints
-		// itself, as clusters do whose control plane has no service proxy. Here it has routes to pods, and nobody who serves
-		// ClusterIPs.
+		// The API server calls webhooks. It dials the ClusterIPs of their Services, unless this flag makes it look up the
+		// endpoints itself, as in clusters whose control plane has no service proxy. Here it has routes to pods, and no
+		// service proxy.
 		APIServerFlags: []string{"--enable-aggregator-routing"},
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ type Options struct {
 	KubeProxy bool
 }
 
-// served says whether anybody serves Services. Without that, cluster DNS cannot work.
+// served says whether a proxy serves Services. Cluster DNS needs one.
 func (o Options) served() bool { return o.Manifests != "" || o.KubeProxy }
 
 // Config is everything that a cluster is made of.
@@ -32,7 +32,7 @@ type Config struct {
 	Programs binaries.Programs
 	// Groups is what the lab's cgroups are called. No two labs on a machine may share it.
 	Groups string
-	// Step is told what was done, in the past tense.
+	// Step reports what was done, in the past tense.
 	Step func(format string, args ...any)
 }
 

@@ -71,7 +71,7 @@ func recipeOf(text string) (imageRecipe, error) {
 func (r *imageRecipe) add(next instruction, arguments map[string]string) error {
 	switch next.name {
 	case "FROM":
-		return r.from(next.arguments, arguments)
+		return r.setBase(next.arguments, arguments)
 	case "COPY":
 		return r.copy(strings.Fields(next.arguments))
 	case "USER":
@@ -83,8 +83,8 @@ func (r *imageRecipe) add(next instruction, arguments map[string]string) error {
 	return fmt.Errorf("unknown instruction")
 }
 
-// from takes an image without options, which may be named by an argument.
-func (r *imageRecipe) from(image string, arguments map[string]string) error {
+// setBase takes an image without options, which may be named by an argument.
+func (r *imageRecipe) setBase(image string, arguments map[string]string) error {
 	r.Base = os.Expand(image, func(name string) string { return arguments[name] })
 	if r.Base == "" || strings.ContainsAny(r.Base, " \t") {
 		return fmt.Errorf("want the name of one image, got %q", r.Base)
@@ -126,7 +126,7 @@ ENTRYPOINT ["/p", "run"]
 }
 
 func TestWhatIsUnknownInTheLastStageIsAnError(t *testing.T) {
-	for line, told := range map[string]string{
+	for line, want := range map[string]string{
 		"ENV X=1":                         "unknown instruction",
 		"RUN touch /x":                    "unknown instruction",
 		"ADD x /x":                        "unknown instruction",
@@ -140,8 +140,8 @@ func TestWhatIsUnknownInTheLastStageIsAnError(t *testing.T) {
 		"FROM ${UNKNOWN}":                 "want the name of one image",
 	} {
 		_, err := recipeOf("FROM scratch\n" + line + "\n")
-		if err == nil || !strings.Contains(err.Error(), told) || !strings.Contains(err.Error(), line) {
-			t.Errorf("%s: error %v, want %s", line, err, told)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), line) {
+			t.Errorf("%s: error %v, want %s", line, err, want)
 		}
 	}
 	if _, err := recipeOf("RUN x\nFROM scratch\n"); err == nil {

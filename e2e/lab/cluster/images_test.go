@@ -53,7 +53,8 @@ func assembled(t *testing.T, recipe image.Image) v1.Image {
 	return read
 }
 
-// filesOf returns what all layers of an image hold. Anything but a file of root that everybody may run fails the test.
+// filesOf returns what all layers of an image hold. Anything but a file of root that all users may run fails the
+// test.
 func filesOf(t *testing.T, image v1.Image) map[string][]byte {
 	t.Helper()
 	layers, err := image.Layers()

@@ -75,7 +75,7 @@ func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKustomizationChangesTheImageAndWhatItIsToldTo(t *testing.T) {
+func TestAKustomizationChangesTheImageAndAddsThePatches(t *testing.T) {
 	type kustomization struct {
 		Resources []string
 		Images    []map[string]string

@@ -10,9 +10,9 @@ import (
 // rackLabel is a label that Kubernetes knows nothing of, as the owners of real racks have.
 const rackLabel = "example.com/rack"
 
-// labels are those of the node with the given number, from 1: three zones in turn, two nodes in each rack, one region.
-// Six nodes have every combination that topology keys can tell apart: two nodes of a zone are in different racks, and
-// nodes of a rack in different zones.
+// labels are those of the node with the given number, from 1: three zones in turn, two nodes in each rack, one
+// region. Six nodes have every combination that topology keys can distinguish: two nodes of a zone are in different
+// racks, and nodes of a rack in different zones.
 func labels(number int) map[string]string {
 	return map[string]string{
 		corev1.LabelTopologyRegion: "region-1",

@@ -14,7 +14,7 @@ import (
 const dialPatience = 10 * time.Second
 
 // makeNetworks makes the networks of all nodes and that of the control plane, from which pods are reached through
-// their nodes: the API server dials pods for whoever asks it to, and so it does webhooks.
+// their nodes: the API server dials pods for its clients, and webhooks for itself.
 func (c *Cluster) makeNetworks() (err error) {
 	if c.network, err = fabric.New(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *Cluster) makeNetworks() (err error) {
 }
 
 // forwarder accepts connections on the machine's loopback and leads them to one address inside a network namespace.
-// Whoever connects still has to prove who they are: what passes is TLS.
+// Clients still have to prove who they are: what passes is TLS.
 type forwarder struct {
 	listener net.Listener
 	from     *fabric.Host

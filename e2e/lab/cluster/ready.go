@@ -21,8 +21,7 @@ const (
 	pollInterval  = 100 * time.Millisecond
 )
 
-// awaitNodes waits until every node is ready, and tells the API server its pods' addresses as soon as it is known
-// there.
+// awaitNodes waits until every node is ready, and writes its pods' addresses into the Node as soon as there is one.
 func (c *Cluster) awaitNodes(ctx context.Context) error {
 	assigned := map[string]bool{}
 	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {

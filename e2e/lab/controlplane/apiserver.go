@@ -55,7 +55,7 @@ func (c *ControlPlane) KillAPIServer() {
 	c.apiServer = nil
 }
 
-// kill ends a process. What we started ourselves we may kill, so there is no error that anybody could act on.
+// kill ends a process. What we started ourselves we may kill, so there is no error to act on.
 func kill(p *process.Process) { _ = p.Kill() }
 
 // awaitReady asks /readyz until it says yes.

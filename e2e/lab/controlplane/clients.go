@@ -62,8 +62,8 @@ func (c *ControlPlane) anonymous() *rest.Config {
 // dialPatience is for a connection to the API server from a client of this process.
 const dialPatience = 10 * time.Second
 
-// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by names.
-// Nil, which is as everybody does, if that is here.
+// dialer returns how clients of this process connect: from the place of the API server, by addresses and not by
+// names. If that is here it is nil, for the default.
 func (c *ControlPlane) dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if c.config.Place == (process.Here{}) {
 		return nil

@@ -10,7 +10,7 @@ import (
 )
 
 // During runs etcd and a kube-apiserver on loopback for as long as use takes, and removes all of it. What is built
-// first is told to progress.
+// first is reported to progress.
 func During(ctx context.Context, progress io.Writer, use func(*ControlPlane) error) (err error) {
 	programs, err := binaries.Build(ctx, progress, binaries.Etcd, binaries.Kubernetes)
 	if err != nil {

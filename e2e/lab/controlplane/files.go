@@ -16,11 +16,11 @@ type files struct{ dir string }
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
 func (f files) data() string            { return f.path("etcd") }
 func (f files) ca() string              { return f.path("ca.crt") }
-func (f files) certificate(of string) string {
-	return f.path(of + ".crt")
+func (f files) certificate(owner string) string {
+	return f.path(owner + ".crt")
 }
-func (f files) key(of string) string        { return f.path(of + ".key") }
-func (f files) kubeconfig(of string) string { return f.path(of + ".kubeconfig") }
+func (f files) key(owner string) string        { return f.path(owner + ".key") }
+func (f files) kubeconfig(owner string) string { return f.path(owner + ".kubeconfig") }
 
 // What certificates are for.
 const (

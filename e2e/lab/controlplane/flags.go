@@ -54,7 +54,7 @@ func (c *ControlPlane) apiServerFlags() []string {
 		"--kubelet-certificate-authority=" + c.files.ca(),
 		"--kubelet-client-certificate=" + c.files.certificate(kubeletClient),
 		"--kubelet-client-key=" + c.files.key(kubeletClient),
-		// Nodes have names that nobody resolves.
+		// No name server resolves the names of nodes.
 		"--kubelet-preferred-address-types=InternalIP",
 	}
 	if c.config.Address.IsLoopback() {
@@ -64,7 +64,7 @@ func (c *ControlPlane) apiServerFlags() []string {
 	return append(flags, c.config.APIServerFlags...)
 }
 
-// controllerManagerFlags leave the choice of each node's pod addresses to whoever makes the node's network.
+// controllerManagerFlags leave the choice of each node's pod addresses to the code that makes the node's network.
 func (c *ControlPlane) controllerManagerFlags() []string {
 	kubeconfig := c.files.kubeconfig(controllerManager)
 	return []string{

@@ -35,7 +35,7 @@ type Store struct {
 func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 
 // Import takes the images of a file in, as Write makes it, and returns a containerd's root folder that holds them.
-// Nobody uses it any more then.
+// That containerd has ended by then.
 func (s Store) Import(ctx context.Context, file string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
 	// It starts no container, so any name will do for the image of a pod's first process.

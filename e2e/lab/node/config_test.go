@@ -40,11 +40,11 @@ func TestKubeletLeavesTheMachineAndTheRulesetAlone(t *testing.T) {
 	}
 	anonymous := got["authentication"].(map[string]any)["anonymous"]
 	if diff := cmp.Diff(map[string]any{"enabled": false}, anonymous); diff != "" {
-		t.Errorf("whoever says nothing about himself may talk to kubelet (-want +got):\n%s", diff)
+		t.Errorf("kubelet serves anonymous clients (-want +got):\n%s", diff)
 	}
 }
 
-func TestKubeletIsToldItsNodesNameLabelsAndAddresses(t *testing.T) {
+func TestKubeletGetsItsNodesNameLabelsAndAddresses(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")}
 	flags := kubeletFlags("node-1", addrs, map[string]string{"zone": "zone-a", "rack": "rack-1"})
 	for _, want := range []string{
@@ -70,7 +70,7 @@ func TestPodsGetAddressesOfEachFamilyAndLinksOfTheirOwn(t *testing.T) {
 		t.Errorf("plugin %v", plugin["type"])
 	}
 	if masquerades, ok := plugin["ipMasq"]; ok {
-		t.Errorf("ipMasq is %v: the service proxy masquerades, and nobody else", masquerades)
+		t.Errorf("ipMasq is %v: only the service proxy should masquerade", masquerades)
 	}
 	want := []any{
 		[]any{map[string]any{"subnet": "10.244.1.0/24"}},

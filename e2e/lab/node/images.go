@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// cloneImages gives a node the images of a containerd that has ended. Nobody writes to what an image was unpacked to,
-// so the files are shared; the databases are copied, because each containerd goes on with its own. Importing the
+// cloneImages gives a node the images of a containerd that has ended. No program writes to what an image was unpacked
+// to, so the files are shared; the databases are copied, because each containerd goes on with its own. Importing the
 // images anew would take seconds on every node.
 func cloneImages(from, to string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {

@@ -31,6 +31,6 @@ type Program struct {
 	Name      string
 	Path      string
 	Arguments []string
-	// Socket is the Unix socket by which others find the program. The next one starts when somebody listens there.
+	// Socket is the Unix socket by which others find the program. The next program starts when this one listens there.
 	Socket string
 }

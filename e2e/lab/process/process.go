@@ -22,7 +22,7 @@ type Place interface {
 // Here is the network namespace of the caller.
 type Here struct{}
 
-// Do calls f on a thread that nobody else uses.
+// Do calls f on a thread of its own.
 func (Here) Do(f func() error) error {
 	result := make(chan error, 1)
 	go func() {

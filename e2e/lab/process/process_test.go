@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gone says whether a process has ended. One that nobody waits for remains as a zombie.
+// gone says whether a process has ended. It remains as a zombie until its parent waits for it.
 func gone(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(status), ") Z ")
 }
 
-func TestAProgramDiesWithWhoeverStartedIt(t *testing.T) {
+func TestAProgramDiesWithTheProcessThatStartedIt(t *testing.T) {
 	starter := exec.Command(os.Args[0])
 	starter.Env = append(os.Environ(), asStarter+"="+t.TempDir())
 	output, err := starter.StdoutPipe()

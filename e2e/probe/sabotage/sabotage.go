@@ -59,7 +59,7 @@ func Run(name string, out io.Writer) error {
 	return nil
 }
 
-// outcomeOf tells what the kernel's answer means. Without the capability to change any table at all it answers as for
+// outcomeOf says what the kernel's answer means. Without the capability to change any table at all it answers as for
 // one that belongs to another process; so the caller has to have it.
 func outcomeOf(err error) (string, error) {
 	switch {

@@ -97,7 +97,7 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	must.Succeed(t, err)
 	s.underTraffic(func() {
 		wait.Success(t, "another CA", func() error {
-			// One that comes, and is killed at whatever it is doing. It serves nobody.
+			// A replica that comes, and is killed in the middle of its work. It answers no request.
 			other := s.launch(settings)
 			time.Sleep(time.Second)
 			other.stop()
@@ -110,7 +110,7 @@ func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
 	})
 }
 
-func TestACaBundleThatSomebodyResetsIsRepaired(t *testing.T) {
+func TestAResetCaBundleIsRepaired(t *testing.T) {
 	s := install(t)
 	s.start(settled)
 	s.configure()

@@ -145,7 +145,7 @@ func (s *installation) start(settings certs.Settings) {
 	s.replicas = append(s.replicas, s.launch(settings))
 }
 
-// launch starts a replica of which nobody knows yet.
+// launch starts a replica that no client knows yet.
 func (s *installation) launch(settings certs.Settings) *replica {
 	s.t.Helper()
 	config := s.accountConfig()

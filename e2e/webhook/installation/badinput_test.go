@@ -25,8 +25,8 @@ const rightReview = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionRev
 	"object": {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop",
 		"annotations": {"vicinity.dev/topology-keys": "a b"}}, "spec": {"type": "ClusterIP"}}, "oldObject": null, "dryRun": true}}`
 
-// TestNoBodyMakesTheProgramDenyOrEnd speaks to a replica as somebody who is no API server may.
-func TestNoBodyMakesTheProgramDenyOrEnd(t *testing.T) {
+// TestNoRequestBodyMakesTheProgramDenyOrEnd speaks to a replica as a client may that is no API server.
+func TestNoRequestBodyMakesTheProgramDenyOrEnd(t *testing.T) {
 	in := install(t, manifests, 1)
 	r := in.running()[0]
 	client := in.reviewer()

@@ -27,8 +27,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before anybody judged
-// it.
+// TestEveryCaseThroughAnAPIServer runs the corpus. What a case has as the old object was stored before the webhook
+// judged it.
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()
@@ -204,8 +204,8 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 	return fmt.Sprintf("# %d\n%s", number, text)
 }
 
-// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: a key that
-// nobody knows to be missing and one that is there are the same to the rules. It is in one zone.
+// everyKey is the labels of a Node that has every topology key of the cases that know nothing of Nodes: the rules
+// treat a key whose absence is unknown like one that is there. It is in one zone.
 func (c *corpus) everyKey() map[string]string {
 	labels := map[string]string{}
 	for _, one := range c.cases {
@@ -221,7 +221,7 @@ func (c *corpus) everyKey() map[string]string {
 }
 
 // replaceNodes makes the Nodes those of a group, and waits until the webhook knows. A label on the first of them
-// tells.
+// shows that.
 func (c *corpus) replaceNodes(labels []map[string]string) {
 	c.t.Helper()
 	nodes := c.Admin.CoreV1().Nodes()
@@ -331,8 +331,8 @@ func annotationsOf(object map[string]any) map[string]string {
 	return texts
 }
 
-// checkAudit looks for the decision about the default in the API server's audit log. Nobody decides where the match
-// conditions and selectors keep the API server from asking.
+// checkAudit looks for the decision about the default in the API server's audit log. There is no decision where the
+// match conditions and selectors keep the API server from asking.
 func (c *corpus) checkAudit(t *testing.T, one placedCase) {
 	t.Helper()
 	verb := "create"
@@ -385,10 +385,10 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 		must.Succeed(t, got.err)
 		c.checkStored(t, one, got.object)
 		must.Succeed(t, c.Admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestNobodyIsKeptFromDeleting
+	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestDeletingIsAlwaysAllowed
 	case strings.HasPrefix(reason, "it exists in every cluster"), strings.HasPrefix(reason, "every Namespace is known"):
 	default:
-		t.Errorf("nobody knows how to show that %s", reason)
+		t.Errorf("no test shows that %s", reason)
 	}
 }
 

@@ -34,7 +34,7 @@ func (in *installation) askedSince(before, want asked) (got asked) {
 	return got
 }
 
-// TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay counts calls. Each of them is time that somebody waits.
+// TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay counts calls. A client waits for each of them.
 func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 	in := install(t, manifests, 1)
 	in.namespace("asking", nil, nil)
@@ -84,7 +84,7 @@ func TestTheAPIServerAsksOnlyWhereThereIsSomethingToSay(t *testing.T) {
 		{"its deletion, with a finalizer", func() error { return services.Delete(t.Context(), "keyed", metav1.DeleteOptions{}) }, asked{}},
 		{"the end of its deletion", func() error { return patch("keyed", `{"metadata": {"finalizers": null}}`) }, asked{}},
 		{"a Service that opts out", func() error { return create("asking", labelled) }, asked{}},
-		// Whoever takes the label away is told what it has hidden.
+		// The answer to a user who takes the label away reports what it has hidden.
 		{"one that opts in again", func() error {
 			return patch("labelled", `{"metadata": {"labels": {"vicinity.dev/admission": null}}}`)
 		}, asked{services: 1}},

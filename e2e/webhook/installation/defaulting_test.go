@@ -75,12 +75,12 @@ func TestADefaultAndTheWaysToWriteAnObject(t *testing.T) {
 		}
 	}
 
-	t.Run("server-side apply again keeps it, and nobody owns it", func(t *testing.T) {
+	t.Run("server-side apply again keeps it, and no field manager owns it", func(t *testing.T) {
 		object := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "applied", "labels": {"round": "%d"}},
 			"spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}`
 		for round := range 3 {
 			applied, err := services.Patch(t.Context(), "applied", types.ApplyPatchType, fmt.Appendf(nil, object, round),
-				metav1.PatchOptions{FieldManager: "somebody"})
+				metav1.PatchOptions{FieldManager: "a-user"})
 			wantMode(t, applied, err, "Disabled")
 			for _, manager := range applied.ManagedFields {
 				if strings.Contains(manager.FieldsV1.GetRawString(), "topology-mode") {

@@ -20,12 +20,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestCertificateFilesThatSomebodyElseRenewsAreServed is about the overlay certificate-files. The test does what
+// TestCertificateFilesThatOthersRenewAreServed is about the overlay certificate-files. The test does what
 // cert-manager does: it issues certificates, keeps them in the Secret, and writes their authority into the
 // configurations.
-func TestCertificateFilesThatSomebodyElseRenewsAreServed(t *testing.T) {
+func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in := applyForFiles(t)
-	issuer, err := authority.New("somebody else's")
+	issuer, err := authority.New("another issuer")
 	must.Succeed(t, err)
 	first, trusted := serverPair(t, issuer), issuer.Certificate()
 	in.keep(first)
@@ -149,8 +149,8 @@ func (in *installation) wantUntouched(bundle []byte) {
 	}
 }
 
-// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that clients are told of a call that
-// fails.
+// failUnanswered changes failurePolicy, which the overlay leaves at Ignore, so that a call that fails is reported to
+// clients.
 func (in *installation) failUnanswered() {
 	in.t.Helper()
 	in.beGenerous()

@@ -131,7 +131,7 @@ func (in *installation) awaitPermission() {
 	}
 }
 
-// servesFiles says whether the Deployment leaves it to somebody else to make the certificate.
+// servesFiles says whether the Deployment leaves it to another program to make the certificate.
 func (in *installation) servesFiles() bool {
 	return slices.Contains(in.from.deployment.Spec.Template.Spec.Containers[0].Args, "--cert-source=files")
 }
@@ -267,7 +267,7 @@ func (in *installation) end() {
 	in.checkForbidden()
 }
 
-// removeConfigurations makes the API server ask nobody, and waits until it does.
+// removeConfigurations makes the API server ask no webhook, and waits until it does.
 func (in *installation) removeConfigurations() {
 	in.t.Helper()
 	ctx := context.Background()

@@ -20,8 +20,8 @@ import (
 // timeout is timeoutSeconds in the manifests.
 const timeout = 2 * time.Second
 
-// outages are the ways in which nobody answers. Each begins with a replica that works, while kubelet tells nothing
-// new.
+// outages are the ways in which no replica answers. Each begins with a replica that works, while kubelet reports
+// nothing new.
 var outages = map[string]func(t *testing.T, in *installation){
 	"the processes are gone": func(_ *testing.T, in *installation) {
 		for _, r := range in.running() {
@@ -50,7 +50,7 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 	wait.Success(t, "the API server has noticed", func() error {
 		judges, defaults, err := in.judges(t.Context())
 		if err == nil && (judges || defaults) {
-			err = errors.New("somebody answers")
+			err = errors.New("a replica answers")
 		}
 		if apierrors.IsInternalError(err) { // as the overlay enforce wants it
 			return nil
@@ -59,8 +59,8 @@ func (in *installation) breakDown(t *testing.T, begin func(t *testing.T, in *ins
 	})
 }
 
-// TestNobodyWaitsLongForAWebhookThatIsAway is about failurePolicy: Ignore, as shipped.
-func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
+// TestRequestsDoNotWaitLongForAWebhookThatIsAway is about failurePolicy: Ignore, as shipped.
+func TestRequestsDoNotWaitLongForAWebhookThatIsAway(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			in := install(t, manifests, 1)
@@ -85,8 +85,8 @@ func TestNobodyWaitsLongForAWebhookThatIsAway(t *testing.T) {
 	}
 }
 
-// TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced is about the overlay. Nothing else is held up.
-func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
+// TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced is about the overlay. Nothing else is held up.
+func TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced(t *testing.T) {
 	in := install(t, enforce, 1)
 	ctx, services := t.Context(), in.Admin.CoreV1().Services(probedNamespace)
 	_, err := services.Create(ctx, serviceOf("kept", map[string]string{keysAnnotation: "*"}), metav1.CreateOptions{})
@@ -112,7 +112,7 @@ func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
 	plain, err := services.Create(ctx, serviceOf("plain", nil), metav1.CreateOptions{})
 	must.Succeed(t, err)
 	if plain.Annotations[modeAnnotation] != "" {
-		t.Errorf("somebody gave it a default: %v", plain.Annotations)
+		t.Errorf("it was given a default: %v", plain.Annotations)
 	}
 	plain.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	_, err = services.Update(ctx, plain, metav1.UpdateOptions{})
@@ -135,7 +135,7 @@ func TestWhatIsCheckedIsRefusedWhileNobodyAnswersIfEnforced(t *testing.T) {
 	must.Succeed(t, services.Delete(ctx, "right", metav1.DeleteOptions{}))
 }
 
-// emergencyCommand is the one that the README has for who is in a hurry.
+// emergencyCommand is the one that the README has for emergencies.
 func emergencyCommand(t *testing.T) []string {
 	t.Helper()
 	readme, err := os.ReadFile(manifests + "/README.md")

@@ -59,7 +59,7 @@ func (p podOf) command(program string) *exec.Cmd {
 	return command
 }
 
-// run starts a replica in a pod where nobody is.
+// run starts a replica in a pod that has none.
 func (in *installation) run(from podOf) *replica {
 	in.t.Helper()
 	pod, err := in.freePod()

@@ -56,19 +56,19 @@ func ask(ctx context.Context, t *testing.T, request *rest.Request, object map[st
 	}
 	got.found = deniedBy(got.err)
 	for _, warning := range result.Warnings() {
-		if want, ours := toldIn(warning.Text, rules.Warn); ours {
+		if want, ours := warnedOf(warning.Text, rules.Warn); ours {
 			got.found = append(got.found, want)
 		}
 	}
 	return got
 }
 
-// told is how a message of ours ends. API servers have other warnings, and they are no concern of ours.
-var told = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
+// ruleID is how a message of ours ends. Other warnings of API servers do not matter here.
+var ruleID = regexp.MustCompile(`\[((?:SVC|NS)\d{3})\]$`)
 
-// toldIn reads a warning: `<path>: ... [SVC006]`.
-func toldIn(text string, action rules.Action) (want rulecases.Want, ours bool) {
-	rule := told.FindStringSubmatch(text)
+// warnedOf reads a warning: `<path>: ... [SVC006]`.
+func warnedOf(text string, action rules.Action) (want rulecases.Want, ours bool) {
+	rule := ruleID.FindStringSubmatch(text)
 	if rule == nil {
 		return want, false
 	}
@@ -84,7 +84,7 @@ func deniedBy(err error) []rulecases.Want {
 	}
 	var found []rulecases.Want
 	for _, cause := range status.ErrStatus.Details.Causes {
-		if rule := told.FindStringSubmatch(cause.Message); rule != nil {
+		if rule := ruleID.FindStringSubmatch(cause.Message); rule != nil {
 			found = append(found, rulecases.Want{Rule: rules.ID(rule[1]), Action: rules.Deny, Path: cause.Field})
 		}
 	}
@@ -149,7 +149,7 @@ func (in *installation) checkForbidden() {
 	}
 }
 
-// givenBy is what the audit log is told of a default.
+// givenBy is what the audit log says of a default.
 func givenBy(line site.Request) string {
 	return line.Annotations["default.services.vicinity.dev/default"]
 }

@@ -51,7 +51,7 @@ func TestARollingRestartFailsNoRequest(t *testing.T) {
 	}
 }
 
-// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call that nobody answers
+// beGenerous raises timeoutSeconds: the machine of a test may be slower than a cluster. A call without an answer
 // fails all the same.
 func (in *installation) beGenerous() {
 	in.t.Helper()

@@ -82,8 +82,8 @@ func (in *installation) shake(r *replica, bundle []byte, config *tls.Config) (tl
 	return connection.ConnectionState(), nil
 }
 
-// callEveryReplica makes requests at once until the API server has asked each replica: it opens a connection to any of
-// them when all it has are in use. With failurePolicy: Fail a call that fails would be told.
+// callEveryReplica makes requests at once until the API server has asked each replica: it opens a connection to any
+// of them when all it has are in use. With failurePolicy: Fail a call that fails would be reported.
 func (in *installation) callEveryReplica() {
 	in.t.Helper()
 	services := in.Admin.CoreV1().Services(probedNamespace)

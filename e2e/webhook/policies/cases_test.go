@@ -54,7 +54,7 @@ func (c placedCase) put(t *testing.T, object map[string]any) map[string]any {
 	return put
 }
 
-// storeOld makes the Namespaces and the old objects as long as nobody judges them.
+// storeOld makes the Namespaces and the old objects while no policy judges them.
 func (w *twin) storeOld(cases []placedCase) {
 	for _, c := range cases {
 		if c.Kind() == "Service" || c.Kind() == "EndpointSlice" {

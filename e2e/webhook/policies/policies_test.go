@@ -76,15 +76,15 @@ func (w *twin) do(t *testing.T, text string, changes ...string) (string, error) 
 	must.Succeed(t, err)
 	for _, block := range shellBlock.FindAllStringSubmatch(string(readme), -1) {
 		if strings.Contains(block[1], text) {
-			return w.Shell(t.Context(), strings.NewReplacer(changes...).Replace(w.ofRelease(block[1])))
+			return w.Shell(t.Context(), strings.NewReplacer(changes...).Replace(w.dropLaterCommands(block[1])))
 		}
 	}
 	t.Fatalf("the README has no commands with %q", text)
 	return "", nil
 }
 
-// ofRelease leaves out the commands of the README that say for which release they are, where that is a later one.
-func (w *twin) ofRelease(commands string) string {
+// dropLaterCommands leaves out the commands of the README that say for which release they are, where that is a later one.
+func (w *twin) dropLaterCommands(commands string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(commands) {
 		if w.IsAtLeast(release.HasMutatingPolicies) || !strings.Contains(line, fmt.Sprintf("1.%d and later", release.HasMutatingPolicies)) {
@@ -244,11 +244,11 @@ func annotated(key, value string) func(metadata, spec map[string]any) {
 }
 
 // namespace makes one with a case's labels and annotations.
-func (w *twin) namespace(t *testing.T, name string, of *rulecases.Namespace) {
+func (w *twin) namespace(t *testing.T, name string, content *rulecases.Namespace) {
 	t.Helper()
 	metadata := map[string]any{"name": name}
-	if of != nil {
-		metadata["labels"], metadata["annotations"] = of.Labels, of.Annotations
+	if content != nil {
+		metadata["labels"], metadata["annotations"] = content.Labels, content.Annotations
 	}
 	answer := w.create(t, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 	must.Succeed(t, answer.err)

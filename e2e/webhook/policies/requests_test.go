@@ -231,9 +231,9 @@ func (w *twin) testClusterDefaults(t *testing.T, cases []placedCase) {
 		t.Error("no case has a default of the cluster")
 	}
 	w.namespace(t, "without-default", nil)
-	for given, of := range byDefault {
+	for given, chosen := range byDefault {
 		w.giveDefault(t, given)
-		for _, c := range of {
+		for _, c := range chosen {
 			t.Run(c.Name, func(t *testing.T) { w.testCase(t, c) })
 		}
 	}

@@ -132,7 +132,7 @@ func (w *twin) testTypes(t *testing.T) {
 	}
 }
 
-// testNoExpressionFails: one that fails lets the object pass, so only the API server's metrics tell. They count no
+// testNoExpressionFails: one that fails lets the object pass, so only the API server's metrics show it. They count no
 // object that passes for another reason.
 func (w *twin) testNoExpressionFails(t *testing.T) {
 	metrics, err := w.Admin.RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())

@@ -109,8 +109,8 @@ func giveNoDistribution(c *rulecases.Case) {
 	}
 }
 
-// expectNoDistribution: nobody is asked about a field that the API server has dropped. It is the only setting of
-// Services without annotations, and there is nothing to say of Services without settings.
+// expectNoDistribution: the API server asks about no field that it has dropped. It is the only setting of Services
+// without annotations, and there is nothing to say of Services without settings.
 func expectNoDistribution(c *rulecases.Case) {
 	spec, _ := c.Object["spec"].(map[string]any)
 	metadata, _ := c.Object["metadata"].(map[string]any)

@@ -109,7 +109,7 @@ func start(program node.Program) (pid int, err error) {
 	return pid, nil
 }
 
-// await waits until somebody listens on the program's socket.
+// await waits until the program listens on its socket.
 func await(program node.Program, running map[int]string, orphans <-chan ended) error {
 	if program.Socket == "" {
 		return nil

@@ -1,15 +1,15 @@
-# Everything a person does with this repository. `make` alone explains itself.
+# All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
 .PHONY: help build programs check test demo lint bench e2e e2e-kind lab lab-down lab-build root
 
-# Debian keeps nft in /usr/sbin, which is not on everybody's PATH.
+# Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# Static binaries that run on any node. The version is handed in, so Go need not ask git for it, which it refuses to do when
-# the clone belongs to another user.
+# Static binaries that run on any node. The version is handed in, so Go need not ask git for it, which it refuses to
+# do when the clone belongs to another user.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 # The race detector needs cgo, which Go turns off where there is no C compiler. Without it the same tests run.
@@ -31,14 +31,15 @@ programs: build
 # The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
 WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
 
-# Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change are Go's cached ones.
+# Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change
+# are Go's cached ones.
 check: root programs ## Lint and run every test that needs no cluster (needs root): what to do before each commit
 	.ci/install
 	@status=0; $(MAKE) lint || status=1; \
 	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
 
 # Both parts always run here too.
-test: root programs ## Vet and run every test, the suites in the lab included (needs root: they work in network namespaces of their own)
+test: root programs ## Vet and run every test, the suites in the lab included (needs root)
 	.ci/install
 	go vet -tags e2e ./...
 	@status=0; $(MAKE) e2e || status=1; \
@@ -62,7 +63,7 @@ e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs roo
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || go run ./e2e/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	go run ./e2e/lab up --dir bin/e2e --nodes 6 && KUBECONFIG=bin/e2e/kubeconfig e2e/suites/run
 
-e2e-kind: ## Run the same suites in kind (needs docker, kind and kubectl; KIND_NODE_IMAGE and KIND_CLUSTER_CONFIG may be given)
+e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; settings: e2e/kind/run)
 	e2e/kind/run
 
 NODES ?= 3

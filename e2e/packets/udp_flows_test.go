@@ -185,12 +185,12 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "a nearer endpoint came", flows.all())
 
 	here.apply(service(web.withEverything, externalLocal))
-	expectNext(t, "externalTrafficPolicy Local: outside clients leave the endpoint elsewhere", external(flows.outside, true), isAnsweredBy("near"))
+	expectNext(t, "externalTrafficPolicy Local: outside clients leave the far endpoint", external(flows.outside, true), isAnsweredBy("near"))
 	expectGoesOn(t, "externalTrafficPolicy Local has no say inside", flows.inside)
 	expectGoesOn(t, "externalTrafficPolicy Local has no say over the ClusterIP", external(flows.outside, false))
 
 	here.apply(service(web.withEverything, internalLocal, externalLocal))
-	expectNext(t, "internalTrafficPolicy Local: all leave the endpoint elsewhere", external(flows.all(), false), isAnsweredBy("near"))
+	expectNext(t, "internalTrafficPolicy Local: all leave the far endpoint", external(flows.all(), false), isAnsweredBy("near"))
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 

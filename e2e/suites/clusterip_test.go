@@ -29,7 +29,7 @@ var _ = Describe("A ClusterIP", func() {
 		expectAnswers(ctx, "the endpoint dials itself", server, bothProtocols(clusterIPs(service)), server)
 	})
 
-	It("is refused at once where no endpoint is ready, at a port that the Service lacks, and answered again afterwards", func(ctx SpecContext) {
+	It("is refused at once where no endpoint is ready or the Service lacks the port, and answered again afterwards", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
 		service := newService(ctx, namespace)

@@ -17,9 +17,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// follower runs a Cluster and applies its updates, as the proxy does.
+// follower runs a Watcher and applies its updates, as the proxy does.
 type follower struct {
-	*cluster.Cluster
+	*cluster.Watcher
 	t    *testing.T
 	log  *logs.Log
 	busy sync.Mutex // held, it keeps deliver from returning
@@ -51,7 +51,7 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Cluster = cluster
+	f.Watcher = cluster
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cluster.Run(ctx, f.deliver) }()

@@ -70,7 +70,7 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // follow follows the cluster. The cache runs once start is called, until the test ends.
-func follow(t *testing.T, config *rest.Config) (c *cluster.Cluster, start func()) {
+func follow(t *testing.T, config *rest.Config) (c *cluster.Follower, start func()) {
 	t.Helper()
 	objects, err := cache.New(config, cache.Options{ByObject: cluster.ByObject()})
 	if err != nil {
@@ -159,7 +159,7 @@ func TestHeartbeatsMakeNothingNew(t *testing.T) {
 }
 
 // watchNodes counts the different values that are handed out, until stop is called.
-func watchNodes(c *cluster.Cluster) (different <-chan int, stop func()) {
+func watchNodes(c *cluster.Follower) (different <-chan int, stop func()) {
 	done, counted := make(chan struct{}), make(chan int, 1)
 	go func() {
 		seen := map[*rules.NodeLabels]bool{}

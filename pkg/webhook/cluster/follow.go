@@ -13,9 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Cluster is the former name of Follower. Only e2e/metadata still uses it.
-type Cluster = Follower
-
 // Follower knows a cluster's Namespaces and Nodes, and its version, and keeps them up to date. Several goroutines may
 // call its methods at the same time.
 type Follower struct {

@@ -29,9 +29,6 @@ type Options struct {
 	Resumed     func(resource string)
 }
 
-// Cluster is the former name of Watcher. Only e2e/apiserver still uses it.
-type Cluster = Watcher
-
 // Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.
 type Watcher struct {
 	listWatches listWatches

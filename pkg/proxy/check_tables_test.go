@@ -17,7 +17,9 @@ func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 		checkNames(t, kernel.Tables.Objects(family))
 		checkClasses(t, kernel, family, ruleset.Services, ruleset.Endpoints)
 		checkClasses(t, kernel, family, ruleset.NodePorts, ruleset.NodePortEndpoints)
-		checkRanges(t, elementsOf(t, kernel, family, ruleset.AllowedSources))
+		for name, ranges := range kernel.Tables.Objects(family).Lists {
+			checkRanges(t, name, ranges)
+		}
 		checkAddrs(t, kernel, family)
 	}
 }
@@ -66,14 +68,13 @@ func checkClasses(t testing.TB, kernel *memoryKernel, family model.Family, class
 	}
 }
 
-// checkRanges checks that no two ranges of one frontend overlap, which the kernel refuses.
-func checkRanges(t testing.TB, ranges []ruleset.Element) {
+// checkRanges checks that no two ranges of a list overlap, which the kernel refuses.
+func checkRanges(t testing.TB, list string, ranges []ruleset.Element) {
 	t.Helper()
 	for i, a := range ranges {
 		for _, b := range ranges[i+1:] {
-			sameFrontend := a.Key.Addr == b.Key.Addr && a.Key.Proto == b.Key.Proto && a.Key.Port == b.Key.Port
-			if one, other := prefixOf(a), prefixOf(b); sameFrontend && one.Overlaps(other) {
-				t.Errorf("the ranges %s and %s of %s overlap", one, other, a.Key.Addr)
+			if one, other := prefixOf(a), prefixOf(b); one.Overlaps(other) {
+				t.Errorf("the ranges %s and %s of %s overlap", one, other, list)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 	objects, err := k.conn.Objects(ctx, family)
 	want, _ := k.memory.Objects(ctx, family)
 	inOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
-		return a.Key.Text(ruleset.AllowedSources.Key) < b.Key.Text(ruleset.AllowedSources.Key)
+		return a.Key.Source.Compare(b.Key.Source) < 0
 	})
 	equal := cmpopts.EquateComparable(netip.Addr{})
 	if diff := cmp.Diff(want, objects, inOrder, equal, cmpopts.EquateEmpty()); err == nil && diff != "" {

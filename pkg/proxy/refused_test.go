@@ -203,15 +203,22 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 	kinds := map[string][]thing{}
 	for this := range owners {
 		kind, _, _ := strings.Cut(this.name, "/")
+		if ruleset.IsSourceList(kind) {
+			kind = "sources"
+		}
 		if this.key == (ruleset.Tuple{}) {
-			kind, _, _ = strings.Cut(kind, "-") // lb, sticky, learn, affinity
+			kind, _, _ = strings.Cut(kind, "-") // lb, allow, sticky, learn, affinity
 			kind = "object " + kind
 		}
 		kinds[kind] = append(kinds[kind], this)
 	}
 	picked := map[string]thing{}
 	for kind, things := range kinds {
-		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		texts := make(map[thing]string, len(things))
+		for _, this := range things {
+			texts[this] = fmt.Sprint(this)
+		}
+		slices.SortFunc(things, func(a, b thing) int { return strings.Compare(texts[a], texts[b]) })
 		picked[kind] = things[random.IntN(len(things))]
 	}
 	for _, set := range ruleset.StaticSets {
@@ -230,6 +237,11 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 		objects := kernel.Tables.Objects(family)
 		for _, name := range slices.Concat(objects.Chains, objects.Sets) {
 			all[thing{family: family, name: name}] = ruleset.Element{}
+		}
+		for name, ranges := range objects.Lists {
+			for _, element := range ranges {
+				all[thing{family, name, element.Key}] = element
+			}
 		}
 		for _, set := range ruleset.StaticSets {
 			for _, element := range elementsOf(t, kernel, family, set) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +22,7 @@ var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAdd
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
-	allowed             netip.Prefix   // in allowed-sources, if it is valid
+	allowed             netip.Prefix   // in allowedSources, if it is valid
 	want                error
 }
 
@@ -38,7 +37,7 @@ func datagrams(at addresses) map[string]datagram {
 	}
 	allowing := func(addr netip.Addr, hostBits int) datagram {
 		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{{
-			ruleset.InSet{Key: append(slices.Clone(frontendFields), ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true},
+			ruleset.InSet{Key: []ruleset.Field{ruleset.SourceAddr}, Set: allowedSources, Not: true},
 			verdict(ruleset.Drop, ""),
 		}}}
 	}
@@ -81,7 +80,7 @@ func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 
 func (d datagram) batch(family model.Family) ruleset.Batch {
 	at := addressesOf(family)
-	o := operations{emptyMaps(family, verdicts, ruleset.AllowedSources)}
+	o := operations{emptyMaps(family, verdicts, allowedSources)}
 	tracking(&o, family)
 	for _, chain := range []ruleset.Chain{
 		regular("jumped", d.jumped...),
@@ -93,9 +92,7 @@ func (d datagram) batch(family model.Family) ruleset.Batch {
 	o.elements(ruleset.Add, family, verdicts,
 		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdict(ruleset.Jump, "jumped").Verdict})
 	if d.allowed.IsValid() {
-		o.elements(ruleset.Add, family, ruleset.AllowedSources, ruleset.Element{Key: ruleset.Tuple{
-			Addr: at.service, Proto: model.UDP, Port: port, Source: d.allowed.Addr(), Bits: uint8(d.allowed.Bits()),
-		}})
+		o.elements(ruleset.Add, family, allowedSources, rangeElement(d.allowed.String()))
 	}
 	return o.Batch
 }

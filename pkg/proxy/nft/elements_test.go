@@ -118,8 +118,8 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	}
 	for _, filled := range everySet(model.IPv4) {
 		want.Sets = append(want.Sets, filled.set.Name)
-		if filled.set.Name == ruleset.AllowedSources.Name {
-			want.Ranges = filled.elements
+		if filled.set.Name == allowedSources.Name {
+			want.Lists = map[string][]ruleset.Element{allowedSources.Name: filled.elements}
 		}
 	}
 	slices.Sort(want.Chains)

@@ -16,9 +16,6 @@ import (
 // attribute, whose length has 16 bits; the largest element, with two chain names of 255 bytes, still fits.
 const maxElementsMessage = 64000
 
-// elementKeyEnd is NFTA_SET_ELEM_KEY_END, the last key of a range.
-const elementKeyEnd = 10
-
 // The verdicts of the kernel (NF_DROP, NF_ACCEPT, NFT_JUMP and NFT_GOTO).
 const (
 	verdictDrop   = 0
@@ -72,13 +69,6 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &element.Key); err != nil {
 		return err
 	}
-	if w.set.Interval {
-		last := element.Key
-		last.Source, last.Bits = lastAddr(element.Key), uint8(last.Source.BitLen())
-		if err := w.tuple(elementKeyEnd, w.set.Key, &last); err != nil {
-			return err
-		}
-	}
 	if w.values {
 		if err := w.value(element); err != nil {
 			return err
@@ -86,6 +76,25 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	}
 	w.endNest(at)
 	w.elements++
+	if w.set.Interval {
+		return w.rangeEnd(element)
+	}
+	return nil
+}
+
+// rangeEnd appends the other end of a range, an element of its own: the first address that does not belong to it. A
+// range up to the last address has none.
+func (w *elementWriter) rangeEnd(element *ruleset.Element) error {
+	end := element.Key
+	if end.Source = lastAddr(element.Key).Next(); !end.Source.IsValid() {
+		return nil
+	}
+	at := w.nest(unix.NFTA_LIST_ELEM)
+	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &end); err != nil {
+		return err
+	}
+	w.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
+	w.endNest(at)
 	return nil
 }
 

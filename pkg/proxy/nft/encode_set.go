@@ -20,10 +20,6 @@ const (
 	datatypeProto    uint32 = 12
 	datatypeService  uint32 = 13
 	datatypeClassID  uint32 = 23
-	// What x/sys lacks of linux/netfilter/nf_tables.h: a set whose key is a concatenation of ranges (kernel 5.6).
-	setConcat     = 0x80 // NFT_SET_CONCAT
-	setDescConcat = 2    // NFTA_SET_DESC_CONCAT
-	setFieldLen   = 1    // NFTA_SET_FIELD_LEN
 	// bitsPerType is the room of one field's number in the number of a concatenation.
 	bitsPerType = 6
 )
@@ -56,26 +52,10 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	if set.IsMap() {
 		e.setValue(family, set)
 	}
-	if set.Interval {
-		e.fieldSizes(family, set.Key)
-	}
 	e.number(unix.NFTA_SET_ID, e.sets)
 	e.bytes(unix.NFTA_SET_USERDATA, description)
 	e.end()
 	return nil
-}
-
-// fieldSizes describes to the kernel where the fields of a key are, each of which may be a range (kernel 5.6).
-func (e *encoder) fieldSizes(family model.Family, key []ruleset.Type) {
-	description := e.nest(unix.NFTA_SET_DESC)
-	fields := e.nest(setDescConcat)
-	for _, field := range key {
-		at := e.nest(unix.NFTA_LIST_ELEM)
-		e.number(setFieldLen, uint32(fieldSize(family, field)))
-		e.endNest(at)
-	}
-	e.endNest(fields)
-	e.endNest(description)
 }
 
 func (e *encoder) setValue(family model.Family, set ruleset.Set) {
@@ -97,7 +77,7 @@ func setFlags(set ruleset.Set) uint32 {
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
 	if set.Interval {
-		flags |= unix.NFT_SET_INTERVAL | setConcat
+		flags |= unix.NFT_SET_INTERVAL
 	}
 	return flags
 }

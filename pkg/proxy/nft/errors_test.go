@@ -149,11 +149,9 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 	}{
 		"an address of the other family": {
 			ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{Key: ruleset.Tuple{Addr: at4.service}}), errWrongFamily},
-		"a range of the other family": {
-			ruleset.Add, elements(ruleset.AllowedSources, rangeElement("10.0.0.0/8", model.IPv4, 80)), errWrongFamily,
-		},
+		"a range of the other family": {ruleset.Add, elements(allowedSources, rangeElement("10.0.0.0/8")), errWrongFamily},
 		"a range without addresses": {
-			ruleset.Add, elements(ruleset.AllowedSources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
+			ruleset.Add, elements(allowedSources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
 		"no address": {ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{}), errWrongFamily},
 		"no verdict": {ruleset.Add, elements(ruleset.Dispatch, ruleset.Element{}), errNoVerdict},
 		"a prefix of the other family": {

@@ -43,7 +43,7 @@ func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 
 // inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
-	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), sticky)...)}
+	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), sticky, allowedSources)...)}
 	var chains []ruleset.Chain
 	for i, form := range forms {
 		chains = append(chains, regular(fmt.Sprintf("form-%03d", i), form.rule))
@@ -73,10 +73,8 @@ func statementForms() []form {
 		{"fib daddr type != local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}},
 		{"X daddr @cluster-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.ClusterIPs}}},
 		{"X daddr != @nodeport-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.NodePortIPs, Not: true}}},
-		{"X daddr . meta l4proto . th dport . X saddr @allowed-sources",
-			ruleset.Rule{ruleset.InSet{Key: append(frontendFields, ruleset.SourceAddr), Set: ruleset.AllowedSources}}},
-		{"X daddr . meta l4proto . th dport . X saddr != @allowed-sources",
-			ruleset.Rule{ruleset.InSet{Key: append(frontendFields, ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true}}},
+		{"X saddr @" + allowedSources.Name, ruleset.Rule{ruleset.InSet{Key: source, Set: allowedSources}}},
+		{"X saddr != @" + allowedSources.Name, ruleset.Rule{ruleset.InSet{Key: source, Set: allowedSources, Not: true}}},
 		{"meta l4proto tcp meta l4proto . ct original proto-dst != @nodeport-local",
 			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortLocal, Not: true}}},
 		{"ct status dnat", ruleset.Rule{ruleset.HasDestinationNAT{}}},

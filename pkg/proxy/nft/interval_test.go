@@ -19,47 +19,57 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// from is the element that allows a prefix to dial a port of the load balancer.
-func rangeElement(prefix string, family model.Family, port uint16) ruleset.Element {
+// allowedSources is a list of source ranges.
+var allowedSources = ruleset.SourceList("0123456789abcdef0123456789abcdef")
+
+// rangeElement is the element that allows a prefix.
+func rangeElement(prefix string) ruleset.Element {
 	allowed := netip.MustParsePrefix(prefix)
-	return ruleset.Element{Key: ruleset.Tuple{
-		Addr: addressesOf(family).balancer, Proto: model.TCP, Port: port, Source: allowed.Addr(), Bits: uint8(allowed.Bits()),
-	}}
+	return ruleset.Element{Key: ruleset.Tuple{Source: allowed.Addr(), Bits: uint8(allowed.Bits())}}
 }
 
-// allowing are the elements that allow some IPv4 prefixes to dial port 443.
+// allowing are the elements that allow some prefixes.
 func allowing(prefixes ...string) []ruleset.Element {
 	elements := make([]ruleset.Element, len(prefixes))
 	for i, prefix := range prefixes {
-		elements[i] = rangeElement(prefix, model.IPv4, 443)
+		elements[i] = rangeElement(prefix)
 	}
 	return elements
 }
 
 // sources adds or deletes such elements.
 func (o *operations) sources(verb ruleset.Verb, prefixes ...string) *operations {
-	return o.elements(verb, model.IPv4, ruleset.AllowedSources, allowing(prefixes...)...)
+	return o.elements(verb, model.IPv4, allowedSources, allowing(prefixes...)...)
 }
 
-// TestPrefixesOfEveryLengthAreReadBackAsTheyWereWritten, each for a port of its own: they may overlap then.
+// TestPrefixesOfEveryLengthAreReadBackAsTheyWereWritten, by us and by nft: one at a time, for they overlap.
 func TestPrefixesOfEveryLengthAreReadBackAsTheyWereWritten(t *testing.T) {
 	for family, last := range map[model.Family]string{
 		model.IPv4: "255.255.255.255", model.IPv6: "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
 	} {
 		t.Run(family.String(), func(t *testing.T) {
 			addr := netip.MustParseAddr(last)
-			var want []ruleset.Element
+			namespace := netns.New(t)
+			c := dial(t, namespace, Options{})
+			commit(t, c, emptyMaps(family, allowedSources))
 			for bits := range addr.BitLen() + 1 {
 				low := netip.PrefixFrom(addressesOf(family).client, bits).Masked()
-				high := netip.PrefixFrom(addr, bits).Masked()
-				want = append(want, rangeElement(low.String(), family, uint16(bits)), rangeElement(high.String(), family, uint16(1000+bits)))
+				want := []ruleset.Element{rangeElement(low.String())}
+				text := low.String()
+				if low.IsSingleIP() {
+					text = low.Addr().String()
+				}
+				if high := netip.PrefixFrom(addr, bits).Masked(); !low.Overlaps(high) {
+					want = append(want, rangeElement(high.String()))
+				}
+				commit(t, c, new(operations).elements(ruleset.Add, family, allowedSources, want...).Batch)
+				checkSources(t, c, family, want)
+				if listed := namespace.NFT("list", "ruleset"); bits > 0 && !strings.Contains(listed, "{ "+text) {
+					t.Errorf("nft does not list %s:\n%s", text, listed)
+				}
+				commit(t, c, new(operations).elements(ruleset.Delete, family, allowedSources, want...).Batch)
+				checkSources(t, c, family, nil)
 			}
-			c := dial(t, netns.New(t), Options{})
-			commit(t, c, emptyMaps(family, ruleset.AllowedSources))
-			commit(t, c, new(operations).elements(ruleset.Add, family, ruleset.AllowedSources, want...).Batch)
-			checkSources(t, c, family, want)
-			commit(t, c, new(operations).elements(ruleset.Delete, family, ruleset.AllowedSources, want...).Batch)
-			checkSources(t, c, family, nil)
 		})
 	}
 }
@@ -67,9 +77,9 @@ func TestPrefixesOfEveryLengthAreReadBackAsTheyWereWritten(t *testing.T) {
 func checkSources(t *testing.T, c *Conn, family model.Family, want []ruleset.Element) {
 	t.Helper()
 	sorted := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
-		return strings.Compare(a.Key.Text(ruleset.AllowedSources.Key), b.Key.Text(ruleset.AllowedSources.Key)) < 0
+		return a.Key.Text(allowedSources.Key) < b.Key.Text(allowedSources.Key)
 	})
-	got := elementsOf(t, c, family, ruleset.AllowedSources)
+	got := elementsOf(t, c, family, allowedSources)
 	if diff := cmp.Diff(want, got, comparable, sorted, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the allowed sources (-want +got):\n%s", diff)
 	}
@@ -82,7 +92,7 @@ func TestReplacingRangesInOneBatch(t *testing.T) {
 	adding := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Add, prefixes...) }
 	deleting := func(prefixes ...string) *operations { return new(operations).sources(ruleset.Delete, prefixes...) }
 	flushing := func() *operations {
-		return new(operations).do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.AllowedSources})
+		return new(operations).do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: allowedSources})
 	}
 	for name, test := range map[string]struct {
 		before []string
@@ -105,7 +115,7 @@ func TestReplacingRangesInOneBatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, netns.New(t), Options{})
-			commit(t, c, emptyMaps(model.IPv4, ruleset.AllowedSources))
+			commit(t, c, emptyMaps(model.IPv4, allowedSources))
 			commit(t, c, adding(test.before...).Batch)
 			commit(t, c, test.batch.Batch)
 			checkSources(t, c, model.IPv4, allowing(test.after...))
@@ -138,10 +148,10 @@ func TestRangesThatCannotBeAreRefusedByTheirPrefix(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, netns.New(t), Options{})
-			commit(t, c, emptyMaps(model.IPv4, ruleset.AllowedSources))
+			commit(t, c, emptyMaps(model.IPv4, allowedSources))
 			commit(t, c, adding(before...).Batch)
 			err := c.Commit(t.Context(), test.batch.Batch)
-			want := test.verb + " element 203.0.113.5 . tcp . 443 . " + test.named + " of set ip vicinity allowed-sources: "
+			want := test.verb + " element " + test.named + " of set ip vicinity " + allowedSources.Name + ": "
 			if !errors.Is(err, test.errno) || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("got %v, want %v in %q", err, test.errno, want)
 			}
@@ -159,22 +169,22 @@ func TestHundredsOfRangesArriveInOneBatchAndLeaveInAnother(t *testing.T) {
 				if family == model.IPv6 {
 					prefix = fmt.Sprintf("2001:db8:%x::/48", i)
 				}
-				want[i] = rangeElement(prefix, family, uint16(80+i%3))
+				want[i] = rangeElement(prefix)
 			}
 			c := dial(t, netns.New(t), Options{})
-			commit(t, c, emptyMaps(family, ruleset.AllowedSources))
-			commit(t, c, new(operations).elements(ruleset.Add, family, ruleset.AllowedSources, want...).Batch)
+			commit(t, c, emptyMaps(family, allowedSources))
+			commit(t, c, new(operations).elements(ruleset.Add, family, allowedSources, want...).Batch)
 			checkSources(t, c, family, want)
 
 			replaced := slices.Clone(want)
 			for i := range replaced {
 				replaced[i].Key.Bits++
 			}
-			commit(t, c, new(operations).elements(ruleset.Delete, family, ruleset.AllowedSources, want...).
-				elements(ruleset.Add, family, ruleset.AllowedSources, replaced...).Batch)
+			commit(t, c, new(operations).elements(ruleset.Delete, family, allowedSources, want...).
+				elements(ruleset.Add, family, allowedSources, replaced...).Batch)
 			checkSources(t, c, family, replaced)
 
-			commit(t, c, new(operations).elements(ruleset.Delete, family, ruleset.AllowedSources, replaced...).Batch)
+			commit(t, c, new(operations).elements(ruleset.Delete, family, allowedSources, replaced...).Batch)
 			checkSources(t, c, family, nil)
 		})
 	}

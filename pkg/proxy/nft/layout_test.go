@@ -113,14 +113,19 @@ func translatingChains(family model.Family) []ruleset.Chain {
 			{ruleset.DNAT{Key: append(slices.Clone(key), ruleset.Priority), Map: endpoints}},
 		}
 	}
-	services := []ruleset.Rule{{
-		ruleset.InSet{Key: frontendFields, Set: ruleset.Restricted},
-		ruleset.InSet{Key: append(slices.Clone(frontendFields), ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true},
-		verdict(ruleset.Drop, ""),
-	}}
+	services := []ruleset.Rule{
+		{
+			ruleset.SetPriority{Key: frontendFields, Map: ruleset.Restricted},
+			ruleset.VerdictOf{Key: []ruleset.Field{ruleset.Priority}, Map: ruleset.Dispatch},
+		},
+		{ruleset.PriorityBetween{First: 0xf5000000, Last: 0xf5ffffff}, verdict(ruleset.Drop, "")},
+	}
 	services = append(services, translation(frontendFields, ruleset.Sticky, ruleset.Services, ruleset.Endpoints)...)
 	return []ruleset.Chain{
 		regular("nodeports", translation(nodePortFields, ruleset.NodePortSticky, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
+		regular("allow", ruleset.Rule{
+			ruleset.InSet{Key: []ruleset.Field{ruleset.SourceAddr}, Set: allowedSources, Not: true}, verdict(ruleset.Drop, ""),
+		}, ruleset.Rule{ruleset.ResetPriority{}}),
 		regular("services", append(services,
 			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdict(ruleset.Jump, "nodeports")},
 			ruleset.Rule{

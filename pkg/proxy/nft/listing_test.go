@@ -71,10 +71,9 @@ func TestSetsOfEveryShapeAreDescribedAsNFTDoes(t *testing.T) {
 			Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeClass}},
 		"type classid : inet_service . classid": {
 			Key: []ruleset.Type{ruleset.TypeClass}, Value: []ruleset.Type{ruleset.TypePort, ruleset.TypeClass}},
-		"type inet_service . ipv4_addr\n\t\tflags interval": {
-			Key: []ruleset.Type{ruleset.TypePort, ruleset.TypePrefix}, Interval: true},
-		"type inet_proto . ipv4_addr : classid\n\t\tflags interval": {
-			Key: []ruleset.Type{ruleset.TypeProto, ruleset.TypePrefix}, Value: []ruleset.Type{ruleset.TypeClass}, Interval: true},
+		"type ipv4_addr\n\t\tflags interval": {Key: []ruleset.Type{ruleset.TypePrefix}, Interval: true},
+		"type ipv4_addr : classid\n\t\tflags interval": {
+			Key: []ruleset.Type{ruleset.TypePrefix}, Value: []ruleset.Type{ruleset.TypeClass}, Interval: true},
 	} {
 		t.Run(text, func(t *testing.T) {
 			namespace, other := netns.New(t), netns.New(t)

@@ -116,7 +116,7 @@ func (r *reader) generation(ctx context.Context) (generation uint32, err error) 
 	return generation, nil
 }
 
-// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and its ranges.
+// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and its lists of ranges.
 func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	state, err := c.reader.table(ctx, family)
 	if err != nil || !state.exists {
@@ -131,10 +131,18 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
 	}
-	if slices.Contains(objects.Sets, ruleset.AllowedSources.Name) {
-		objects.Ranges, err = c.Elements(ctx, family, ruleset.AllowedSources)
+	for _, name := range objects.Sets {
+		if !ruleset.IsSourceList(name) {
+			continue
+		}
+		set := ruleset.Set{Name: name, Key: []ruleset.Type{ruleset.TypePrefix}, Interval: true}
+		ranges, err := c.Elements(ctx, family, set)
+		if err != nil {
+			return ruleset.Objects{}, err
+		}
+		objects.AddList(name, ranges)
 	}
-	return objects, err
+	return objects, nil
 }
 
 // names lists the objects of a kind in our table of a family. The kernel dumps those of all tables.

@@ -86,10 +86,8 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 
 // bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and
 // without what may differ between equals: which register of several holds a value, the numbers of rules, that nft
-// repeats a single address and port as the end of a range, and the order in a hash table.
-//
-// For the key of an interval set nft turns the protocol, a single byte, into network byte order two bytes at a time.
-// The kernel does nothing for it (nft_byteorder_eval swaps half of len words), and neither do we.
+// repeats a single address and port as the end of a range, that it begins a set of ranges with the end of none and
+// says of a range that it has no end, and the order in a hash table.
 func bare(listing string) []string {
 	var lines []string
 	for line := range strings.Lines(listing) {
@@ -107,14 +105,19 @@ func bare(listing string) []string {
 			words = words[:3]
 		case strings.Contains(line, "nat dnat"):
 			words = words[:4]
-		case strings.Contains(line, "byteorder") && strings.HasSuffix(strings.TrimSpace(line), ", 2, 1) ]"):
+		case endOfNone.MatchString(line):
 			continue
+		case strings.Contains(line, "userdata"):
+			words = words[:slices.Index(words, "userdata")]
 		}
 		lines = append(lines, strings.Join(words, " "))
 	}
 	sortRuns(lines, func(line string) bool { return strings.HasPrefix(line, "element ") })
 	return lines
 }
+
+// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address.
+var endOfNone = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
 
 // sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's
 // hash table.

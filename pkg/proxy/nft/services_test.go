@@ -63,11 +63,11 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	for i, shape := range shapes {
 		name := model.ObjectName{Namespace: "default", Name: shape.name}
 		id := model.PortID{Service: name, Port: "http", Protocol: model.Protocols[i%len(model.Protocols)], Family: family}
-		port := ruleset.Port{ID: id, ClusterIP: clusterIP, Affinity: shape.affinity}
+		port := ruleset.Port{ID: id, ClusterIP: clusterIP, Affinity: shape.affinity, Sources: shape.prefixes}
 		port.Cluster, port.Local = endpointsOf(family, shape.cluster), endpointsOf(family, shape.local)
 		port.OnNode = port.Local
-		add := func(addr netip.Addr, number uint16, external bool, sources ...netip.Prefix) {
-			frontend := ruleset.Frontend{External: external, Local: shape.internalLocal, Sources: sources}
+		add := func(addr netip.Addr, number uint16, external, restricted bool) {
+			frontend := ruleset.Frontend{External: external, Local: shape.internalLocal, Restricted: restricted}
 			frontend.Frontend = model.Frontend{Addr: addr, Protocol: id.Protocol, Port: number}
 			if external {
 				frontend.Local = shape.externalLocal
@@ -75,10 +75,10 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 			frontend.Class = shape.classOf(frontend)
 			port.Frontends = append(port.Frontends, frontend)
 		}
-		add(clusterIP, 80, false)
-		add(balancer, 80, true, shape.prefixes...)
-		add(externalIP, 8000, true)
-		add(model.AnyAddr(family), uint16(30000+i), true)
+		add(clusterIP, 80, false, false)
+		add(balancer, 80, true, len(shape.prefixes) > 0)
+		add(externalIP, 8000, true, false)
+		add(model.AnyAddr(family), uint16(30000+i), true, false)
 		services = append(services, ruleset.Service{Name: name, Ports: []ruleset.Port{port}})
 		clusterIP, balancer, externalIP = clusterIP.Next(), balancer.Next(), externalIP.Next()
 	}

@@ -38,6 +38,7 @@ func everySet(family model.Family) []filled {
 		{ruleset.Dispatch, []ruleset.Element{
 			{Key: ruleset.Tuple{Number: split}, Verdict: verdict(ruleset.Jump, "lb-3-local-1").Verdict},
 			{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict},
+			{Key: ruleset.Tuple{Number: 0xf5000001}, Verdict: verdict(ruleset.Jump, "allow").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.RefuseClass)}, Verdict: verdict(ruleset.Goto, "refuse").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.DropClass)}, Verdict: verdict(ruleset.Drop, "").Verdict},
 		}},
@@ -51,11 +52,11 @@ func everySet(family model.Family) []filled {
 		one(ruleset.NodePortCluster, nodePort),
 		one(ruleset.ExternalLocal, balanced),
 		one(ruleset.NodePortLocal, nodePort),
-		one(ruleset.Restricted, balanced),
-		one(ruleset.AllowedSources, rangeElement(at.allowedRange.String(), family, 443).Key),
+		says(ruleset.Restricted, balanced, ruleset.Tuple{Number: 0xf5000001}),
 		one(ruleset.ClusterIPs, ruleset.Tuple{Addr: at.service}),
 		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
 		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
+		one(allowedSources, rangeElement(at.allowedRange.String()).Key),
 		says(sticky, ruleset.Tuple{Addr: at.client}, ruleset.Tuple{Addr: at.endpoint}),
 	}
 }

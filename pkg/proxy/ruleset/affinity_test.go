@@ -23,12 +23,17 @@ func rulesOf(chain ruleset.Chain) []string {
 	return rules
 }
 
+// isPortsOwn reports whether no other port has the chain.
+func isPortsOwn(chain ruleset.Chain) bool {
+	return !strings.HasPrefix(chain.Name, "lb-") && !strings.HasPrefix(chain.Name, "allow-")
+}
+
 // affinityOf is what a port has for session affinity: the rules of its chains, and the numbers of the pods each map
 // leads to.
 func affinityOf(port ruleset.Port, config ruleset.Config) (chains map[string][]string, maps map[string][]string) {
 	chains, maps = map[string][]string{}, map[string][]string{}
 	for _, chain := range port.Chains(config) {
-		if !strings.HasPrefix(chain.Name, "lb-") {
+		if isPortsOwn(chain) {
 			chains[chain.Name] = rulesOf(chain)
 		}
 	}
@@ -174,7 +179,7 @@ func TestNamesNeverCollide(t *testing.T) {
 				service.Name.Namespace, service.Ports[0].Name = namespace, portName
 				port := ruleset.NewPort(decided(service, slices.Concat(on1(1), on2(2))...)[0])
 				for _, chain := range port.Chains(bothFamilies) {
-					if !strings.HasPrefix(chain.Name, "lb-") {
+					if isPortsOwn(chain) {
 						claim("chain "+chain.Name, port.ID.Service.String()+" "+portName)
 					}
 				}

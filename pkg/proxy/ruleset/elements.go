@@ -53,7 +53,9 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 			return false
 		}
 	}
-	return true
+	return !p.isRestricted() || yield(Element{
+		Key: Tuple{Number: uint32(p.list.class)}, Verdict: Verdict{Kind: Jump, Chain: allowPrefix + p.list.id},
+	})
 }
 
 func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
@@ -123,18 +125,8 @@ func (p *Port) eachExternalLocal(frontend *Frontend, yield func(Element) bool) b
 }
 
 func (p *Port) eachRestricted(frontend *Frontend, yield func(Element) bool) bool {
-	return len(frontend.Sources) == 0 || yield(Element{Key: frontendTuple(frontend.Frontend)})
-}
-
-func (p *Port) eachSource(frontend *Frontend, yield func(Element) bool) bool {
-	element := Element{Key: frontendTuple(frontend.Frontend)}
-	for _, source := range frontend.Sources {
-		element.Key.Source, element.Key.Bits = source.Addr(), uint8(source.Bits())
-		if !yield(element) {
-			return false
-		}
-	}
-	return true
+	return !frontend.Restricted ||
+		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.list.class)}})
 }
 
 func (p *Port) eachClusterIP(yield func(Element) bool) bool {

@@ -41,6 +41,12 @@ func DrawChain(family model.Family, config Config, class Class) Chain {
 // DispatchOf returns what the dispatch map says of a class.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
 
+// ClassOfList returns the class of a list of source ranges.
+func ClassOfList(id string, dispatched func(Class) string) Class { return listClass(id, dispatched) }
+
+// AllowChainName returns the name of the chain that looks into a list of source ranges.
+func AllowChainName(id string) string { return allowPrefix + id }
+
 // Text returns the chain as nft writes it.
 func (c *Chain) Text(family model.Family) string {
 	var text strings.Builder
@@ -63,7 +69,7 @@ func (m *Mirror) Equal(other *Mirror) bool {
 		slices.Equal(m.surroundings.ServiceCIDRs, other.surroundings.ServiceCIDRs) &&
 		maps.Equal(m.elements, other.elements) &&
 		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
-		maps.EqualFunc(m.sets, other.sets, func(a, b Set) bool { return a.Name == b.Name }) &&
+		maps.EqualFunc(m.sets, other.sets, func(a, b ownedSet) bool { return reflect.DeepEqual(a, b) }) &&
 		maps.Equal(m.late, other.late) &&
 		maps.Equal(m.leftoverChains, other.leftoverChains) &&
 		maps.Equal(m.leftoverSets, other.leftoverSets)

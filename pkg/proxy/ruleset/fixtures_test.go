@@ -3,6 +3,7 @@ package ruleset_test
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,18 +67,24 @@ func operations(batch ruleset.Batch) []string {
 	return lines
 }
 
+// listName is the name of a list of source ranges, or of its chain.
+var listName = regexp.MustCompile(`^(sources|allow)-([0-9a-f]{4})[0-9a-f]{28}$`)
+
+// nameInShort has the first digits alone of a list.
+func nameInShort(name string) string { return listName.ReplaceAllString(name, "$1-$2") }
+
 func objectInShort(object ruleset.Object) string {
 	switch object := object.(type) {
 	case ruleset.TableObject:
 		return "table"
 	case ruleset.SetObject:
-		return "set " + object.Set.Name
+		return "set " + nameInShort(object.Set.Name)
 	case ruleset.ChainObject:
-		return "chain " + object.Chain.Name
+		return "chain " + nameInShort(object.Chain.Name)
 	case ruleset.RulesObject:
-		return "rules of " + object.Chain.Name
+		return "rules of " + nameInShort(object.Chain.Name)
 	case ruleset.ElementsObject:
-		return object.Set.Name + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
+		return nameInShort(object.Set.Name) + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
 	}
 	panic(fmt.Sprintf("object %T has no short form", object))
 }
@@ -124,6 +131,8 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 
 func numberInShort(number uint32) string {
 	switch class := ruleset.Class(number); {
+	case number == 0 || number>>24 == 0xf5: // a port has its class of sources once it is planned
+		return "sources"
 	case class == ruleset.RefuseClass:
 		return "refuse"
 	case class == ruleset.DropClass:
@@ -140,7 +149,7 @@ func numberInShort(number uint32) string {
 
 func verdictInShort(verdict ruleset.Verdict) string {
 	kind := map[ruleset.VerdictKind]string{ruleset.Drop: "drop", ruleset.Jump: "jump ", ruleset.Goto: "goto "}[verdict.Kind]
-	return kind + verdict.Chain
+	return kind + nameInShort(verdict.Chain)
 }
 
 // bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary

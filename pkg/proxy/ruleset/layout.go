@@ -31,7 +31,7 @@ var (
 // All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing.
 // Where a packet goes:
 //
-//	nat-prerouting, nat-output    services ─┬─ a load balancer's address, and a source that may not dial it: drop
+//	nat-prerouting, nat-output    services ─┬─ restricted map: class of the list of sources, dispatched to allow-…: or drop
 //	                                        ├─ sticky vmap:   sticky-… finds the client's endpoint, or returns
 //	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop
 //	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
@@ -65,11 +65,8 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, ResetPriority{}},
-		{
-			InSet{Key: dialled, Set: Restricted},
-			InSet{Key: append(slices.Clone(dialled), SourceAddr), Set: AllowedSources, Not: true},
-			Do{Verdict{Kind: Drop}},
-		},
+		{SetPriority{Key: dialled, Map: Restricted}, VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
+		{PriorityBetween{uint32(sourcesClass), uint32(sourcesClass | maxSourceLists)}, Do{Verdict{Kind: Drop}}},
 	}
 	rules = append(rules, translation(dialled, Sticky, Services, Endpoints)...)
 	return append(rules,

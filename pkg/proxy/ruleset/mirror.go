@@ -2,6 +2,7 @@ package ruleset
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -19,7 +20,7 @@ type Mirror struct {
 	ports        map[model.Family]int
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
-	sets         map[objectKey]Set
+	sets         map[objectKey]ownedSet
 	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the
 	// kernel.
 	late           map[elementKey]Element
@@ -50,6 +51,20 @@ type ownedChain struct {
 	owners int
 }
 
+// ownedSet is a set that ports need beside the static ones.
+type ownedSet struct {
+	set    Set
+	ranges []netip.Prefix // that a list of source ranges always holds; nil for a set that packets fill
+	owners int
+}
+
+// fill appends what the set holds from the beginning.
+func (s ownedSet) fill(batch *Batch, family model.Family) {
+	if len(s.ranges) > 0 {
+		batch.add(Add, family, countedElements(s.set, rangesOf(s.ranges)))
+	}
+}
+
 // newMirror returns the mirror of a kernel that holds nothing of ours.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
@@ -58,7 +73,7 @@ func newMirror(config Config) *Mirror {
 		ports:          map[model.Family]int{},
 		elements:       map[elementKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
-		sets:           map[objectKey]Set{},
+		sets:           map[objectKey]ownedSet{},
 		late:           map[elementKey]Element{},
 		leftoverChains: map[objectKey]bool{},
 		leftoverSets:   map[objectKey]bool{},
@@ -139,9 +154,9 @@ func (m *Mirror) countPorts(service Service, delta int) {
 }
 
 func (m *Mirror) acceptSets(plan *Plan) {
-	for key, set := range plan.sets {
-		if set != nil {
-			m.sets[key] = *set
+	for key, owned := range plan.sets {
+		if owned.owners > 0 {
+			m.sets[key] = owned
 			delete(m.leftoverSets, key)
 			continue
 		}

@@ -178,7 +178,7 @@ func TestMoreEndpointsThanSlotsAreLeftOut(t *testing.T) {
 
 // TestWhoMayDialALoadBalancersAddress: source ranges restrict no other frontend, and no other family.
 func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
-	ranges := []string{"203.0.113.1 80 192.0.2.0/25", "203.0.113.1 80 192.0.2.200/32"}
+	ranges := []string{"192.0.2.0/25", "192.0.2.200/32"}
 	at := func(addr string) model.Node {
 		return model.Node{Name: node1.Name, Addresses: []netip.Addr{netip.MustParseAddr(addr)}}
 	}
@@ -188,32 +188,41 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 		restricted []string
 		sources    []string
 	}{
-		"the ranges":       {node1, func(*model.Service) {}, []string{"203.0.113.1 80"}, ranges},
-		"a node elsewhere": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1 80"}, ranges},
+		"the ranges":       {node1, func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
+		"a node elsewhere": {at("192.0.2.199"), func(*model.Service) {}, []string{"203.0.113.1:80"}, ranges},
 		"a node in a range may send as the address itself": {
-			at("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1 80"}, append(ranges[:2:2], "203.0.113.1 80 203.0.113.1/32"),
+			at("192.0.2.99"), func(*model.Service) {}, []string{"203.0.113.1:80"}, append(ranges[:2:2], "203.0.113.1/32"),
 		},
 		"a node in a range that contains the address adds nothing": {at("203.0.113.99"), func(s *model.Service) {
 			s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
-		}, []string{"203.0.113.1 80"}, []string{"203.0.113.1 80 203.0.113.0/24"}},
+		}, []string{"203.0.113.1:80"}, []string{"203.0.113.0/24"}},
 		"without a range of the family all clients": {node1, func(s *model.Service) { s.SourceRanges = s.SourceRanges[2:] }, nil, nil},
 		"without ranges all clients":                {node1, func(s *model.Service) { s.SourceRanges = nil }, nil, nil},
 		"without an address no client is asked":     {node1, func(s *model.Service) { s.LoadBalancerIPs = nil }, nil, nil},
 		"an external IP that the load balancer has too": {node1, func(s *model.Service) {
 			s.ExternalIPs = s.LoadBalancerIPs
-		}, []string{"203.0.113.1 80"}, ranges},
+		}, []string{"203.0.113.1:80"}, ranges},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
 			decision := decided(service)[0]
 			decision.Viewpoint.Node = test.node
-			got := propertyOf(ruleset.NewPort(decision)).Elements
-			if diff := cmp.Diff(test.restricted, got["restricted"]); diff != "" {
+			port := ruleset.NewPort(decision)
+			var restricted, sources []string
+			for _, frontend := range port.Frontends {
+				if frontend.Restricted {
+					restricted = append(restricted, netip.AddrPortFrom(frontend.Addr, frontend.Port).String())
+				}
+			}
+			for _, prefix := range port.Sources {
+				sources = append(sources, prefix.String())
+			}
+			if diff := cmp.Diff(test.restricted, restricted); diff != "" {
 				t.Errorf("restricted (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.sources, got["allowed-sources"]); diff != "" {
-				t.Errorf("allowed sources (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.sources, sources); restricted != nil && diff != "" {
+				t.Errorf("who may dial (-want +got):\n%s", diff)
 			}
 		})
 	}

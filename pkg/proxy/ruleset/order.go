@@ -18,11 +18,6 @@ func (d *draft) finish() *Plan {
 			}
 		}
 	}
-	for _, family := range model.Families {
-		if len(d.deletes[elementsKey{family, staticRank(AllowedSources.Name)}]) > fewRanges {
-			d.replaceRanges(family)
-		}
-	}
 	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.static.ahead })
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
 	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return !set.static.ahead })
@@ -72,12 +67,13 @@ func (d *draft) postpone(where elementsKey) {
 
 func (d *draft) addObjects(batch *Batch) {
 	for _, key := range sortedKeys(d.plan.sets) {
-		set := d.plan.sets[key]
-		if _, had := d.mirror.sets[key]; set == nil || had {
+		want := d.plan.sets[key]
+		if want.owners == 0 || d.mirror.sets[key].owners > 0 {
 			continue
 		}
-		batch.add(Add, key.family, SetObject{*set})
-		batch.add(Flush, key.family, SetObject{*set}) // it may be a leftover with clients of another time
+		batch.add(Add, key.family, SetObject{want.set})
+		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover with what it held at another time
+		want.fill(batch, key.family)
 	}
 	var chains []objectKey
 	for _, key := range sortedKeys(d.plan.chains) {

@@ -25,7 +25,7 @@ type Plan struct {
 	surroundings Surroundings
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
-	sets         map[objectKey]*Set // nil: gone
+	sets         map[objectKey]ownedSet
 	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
 	late   map[elementKey]Element
 	reused []elementKey
@@ -54,7 +54,7 @@ func (m *Mirror) draft() *draft {
 			config:   m.config,
 			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
-			sets:     map[objectKey]*Set{},
+			sets:     map[objectKey]ownedSet{},
 			late:     map[elementKey]Element{},
 		},
 		deletes: map[elementsKey][]Element{},
@@ -85,7 +85,7 @@ type elementsKey struct {
 
 // replace notes what changes when a Service owns want instead of have.
 func (d *draft) replace(have, want Service) {
-	want = want.reslotted(have)
+	want = d.restrict(want.reslotted(have))
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
 		if !have.isIn(family) && !want.isIn(family) {
@@ -139,15 +139,15 @@ func (d *draft) countOne(element Element) bool {
 	return true
 }
 
-// replaceObjects notes which chains and affinity maps get or lose an owner.
+// replaceObjects notes which chains and sets get or lose an owner.
 func (d *draft) replaceObjects(have, want Service) {
 	for i := range have.Ports {
 		port := &have.Ports[i]
 		for _, chain := range port.Chains(d.mirror.config) {
 			d.own(port.ID.Family, chain, -1)
 		}
-		for _, affinity := range port.AffinityMaps() {
-			d.plan.sets[objectKey{port.ID.Family, affinity.Set.Name}] = nil
+		for _, set := range port.sets() {
+			d.ownSet(port.ID.Family, set, -1)
 		}
 	}
 	for i := range want.Ports {
@@ -155,8 +155,8 @@ func (d *draft) replaceObjects(have, want Service) {
 		for _, chain := range port.Chains(d.mirror.config) {
 			d.own(port.ID.Family, chain, +1)
 		}
-		for _, affinity := range port.AffinityMaps() {
-			d.plan.sets[objectKey{port.ID.Family, affinity.Set.Name}] = &affinity.Set
+		for _, set := range port.sets() {
+			d.ownSet(port.ID.Family, set, +1)
 		}
 	}
 }
@@ -172,6 +172,19 @@ func (d *draft) own(family model.Family, chain Chain, delta int) {
 	}
 	owned.owners += delta
 	d.plan.chains[key] = owned
+}
+
+func (d *draft) ownSet(family model.Family, set ownedSet, delta int) {
+	key := objectKey{family, set.set.Name}
+	owned, seen := d.plan.sets[key]
+	if !seen {
+		owned = d.mirror.sets[key]
+	}
+	if delta > 0 {
+		owned.set, owned.ranges = set.set, set.ranges
+	}
+	owned.owners += delta
+	d.plan.sets[key] = owned
 }
 
 // settleShared turns the counts of owners into elements to add and to delete.

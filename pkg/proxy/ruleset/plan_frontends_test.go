@@ -62,17 +62,19 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 			plan:  []string{"- services: " + externalIP + " => class/2", "- external-cluster: " + externalIP},
 			sweep: []string{"- endpoints: " + externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two},
 		},
-		"source ranges are added: both in the one batch, and nothing else": {
-			have: everyKindWith(pods, withoutSources), want: everyKindWith(pods), plan: []string{
-				"+ restricted: " + balancerIP, "+ allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
-			},
+		"source ranges are added: the list first, and then what leads to it": {
+			have: everyKindWith(pods, withoutSources), want: everyKindWith(pods), plan: slices.Concat(
+				newList("4deb", "192.0.2.0/25, 192.0.2.200/32"), []string{"+ restricted: " + balancerIP + " => sources"}),
 		},
-		"a source range grows: the old one is deleted first": {
+		"a source range grows: the frontend is led to another list, and the old one is swept": {
 			have: everyKindWith(pods),
 			want: everyKindWith(pods, func(s *model.Service) { s.SourceRanges = prefixes("192.0.2.0/24") }),
-			plan: []string{
-				"- allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
-				"+ allowed-sources: " + balancerIP + " 192.0.2.0/24",
+			plan: slices.Concat(newList("eb24", "192.0.2.0/24"), []string{
+				"- restricted: " + balancerIP + " => sources", "+ restricted: " + balancerIP + " => sources",
+			}),
+			sweep: []string{
+				"- dispatch: sources => jump allow-4deb", "0 chain allow-4deb", "- set sources-4deb",
+				"0 chain allow-4deb", "- chain allow-4deb",
 			},
 		},
 		"the Service leaves: what leads to a chain is swept before the chain": {
@@ -80,18 +82,27 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 				"- services: " + clusterIP + " => class/2, " + externalIP + " => class/2, " + balancerIP + " => class/2",
 				"- nodeports: " + nodePort + " => class/2",
 				"- external-cluster: " + externalIP + ", " + balancerIP, "- nodeport-cluster: " + nodePort,
-				"- restricted: " + balancerIP, "- allowed-sources: " + balancerIP + " 192.0.2.0/25, " + balancerIP + " 192.0.2.200/32",
+				"- restricted: " + balancerIP + " => sources",
 				"- cluster-ips: 10.96.1.1", "- hairpin: 10.244.9.1 10.244.9.1 8080",
 			}, sweep: []string{
-				"- dispatch: class/2 => jump lb-2",
+				"- dispatch: class/2 => jump lb-2, sources => jump allow-4deb",
 				"- endpoints: " + clusterIP + " slot/0" + one + ", " + clusterIP + " slot/1" + two + ", " +
 					externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two + ", " +
 					balancerIP + " slot/0" + one + ", " + balancerIP + " slot/1" + two,
 				"- nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
-				"0 chain lb-2", "- chain lb-2",
+				"0 chain allow-4deb", "0 chain lb-2", "- set sources-4deb",
+				"0 chain allow-4deb", "0 chain lb-2", "- chain allow-4deb", "- chain lb-2",
 			},
 		},
 	})
+}
+
+// newList is what is written for a list of source ranges.
+func newList(id, ranges string) []string {
+	return []string{
+		"+ set sources-" + id, "0 set sources-" + id, "+ sources-" + id + ": " + ranges,
+		"+ chain allow-" + id, "0 chain allow-" + id, "+ rules of allow-" + id, "+ dispatch: sources => jump allow-" + id,
+	}
 }
 
 func TestPlansOfAnExternalPolicy(t *testing.T) {

@@ -21,8 +21,12 @@ type Port struct {
 	Cluster, Local []netip.AddrPort
 	// OnNode are the endpoints on this node, which may dial themselves: sorted, each once however many slots it owns.
 	OnNode []netip.AddrPort
+	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty: all.
+	Sources []netip.Prefix
 	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
 	Affinity time.Duration
+
+	list sourceList // of Sources; the mirror's business, like the order of slots
 }
 
 // Frontend is an address that leads to a port, and what is done with a connection to it.
@@ -31,8 +35,8 @@ type Frontend struct {
 	Class Class
 	// External: externalTrafficPolicy governs it. Local: the policy that governs it is Local.
 	External, Local bool
-	// Sources are the clients that may dial it. Empty: all.
-	Sources []netip.Prefix
+	// Restricted: the port's Sources alone may dial it.
+	Restricted bool
 }
 
 // NewPort returns what a decision means for the tables of the node that it was made for.
@@ -43,6 +47,7 @@ func NewPort(decision selection.Decision) Port {
 		ID:        service.PortID(decision.Port, decision.Family),
 		ClusterIP: clusterIP,
 		Cluster:   slotsOf(decision.Selection.Cluster.Endpoints, MaxSlots),
+		Sources:   service.AllowedSources(decision.Family, decision.Viewpoint.Node),
 		Affinity:  service.AffinityTimeout,
 	}
 	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
@@ -55,6 +60,9 @@ func NewPort(decision selection.Decision) Port {
 	port.Frontends = make([]Frontend, len(decision.Owned))
 	for i, owned := range decision.Owned {
 		port.Frontends[i] = port.newFrontend(owned, decision)
+	}
+	if port.isRestricted() {
+		port.list.id = listID(port.Sources)
 	}
 	return port
 }
@@ -81,9 +89,7 @@ func (p *Port) newFrontend(owned model.PortFrontend, decision selection.Decision
 	if frontend.External {
 		frontend.Local = service.ExternalTrafficLocal
 	}
-	if owned.Kind == model.LoadBalancerIP {
-		frontend.Sources = service.AllowedSources(decision.Family, decision.Viewpoint.Node)
-	}
+	frontend.Restricted = owned.Kind == model.LoadBalancerIP && len(p.Sources) > 0
 	frontend.Class = p.classOf(&frontend, decision.Selection)
 	return frontend
 }
@@ -136,7 +142,27 @@ func (p *Port) Chains(config Config) []Chain {
 			chains = append(chains, drawChain(p.ID.Family, config, class))
 		}
 	}
+	if p.isRestricted() {
+		chains = append(chains, allowChain(p.list.id))
+	}
 	return append(chains, p.affinityChains(config)...)
+}
+
+// isRestricted reports whether the port asks who the client is.
+func (p *Port) isRestricted() bool {
+	return slices.ContainsFunc(p.Frontends, func(frontend Frontend) bool { return frontend.Restricted })
+}
+
+// sets returns the sets that the port needs beside the static ones.
+func (p *Port) sets() []ownedSet {
+	var sets []ownedSet
+	if p.isRestricted() {
+		sets = append(sets, ownedSet{set: SourceList(p.list.id), ranges: p.Sources})
+	}
+	for _, affinity := range p.AffinityMaps() {
+		sets = append(sets, ownedSet{set: affinity.Set})
+	}
+	return sets
 }
 
 // objectName is the name of a kernel object of this port alone: prefix, namespace/name/protocol/port name. Package

@@ -73,7 +73,7 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 	}
 	want := strings.Fields("services nodeports dispatch endpoints nodeport-endpoints sticky nodeport-sticky learn nodeport-learn " +
 		"sticky-endpoints nodeport-sticky-endpoints external-cluster nodeport-cluster external-local nodeport-local " +
-		"restricted allowed-sources cluster-ips nodeport-ips hairpin " +
+		"restricted cluster-ips nodeport-ips hairpin " +
 		"affinity-default/web/tcp/http/8080 " +
 		"nat-prerouting nat-output nat-postrouting nat-input learn learn-default/web/tcp/http masquerade-node masquerading nodeports refuse " +
 		"services sticky-default/web/tcp/http lb-2 lb-11")

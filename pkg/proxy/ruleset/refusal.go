@@ -121,8 +121,14 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refu
 		for _, chain := range port.Chains(config) {
 			yield(refusedKey{family: port.ID.Family, name: chain.Name})
 		}
-		for _, affinity := range port.AffinityMaps() {
-			yield(refusedKey{family: affinity.Family, name: affinity.Set.Name})
+		for _, owned := range port.sets() {
+			yield(refusedKey{family: port.ID.Family, name: owned.set.Name})
+			if !sets[objectKey{port.ID.Family, owned.set.Name}] {
+				continue
+			}
+			for element := range rangesOf(owned.ranges) {
+				yield(refusedKey{port.ID.Family, owned.set.Name, element.Key})
+			}
 		}
 	}
 }

@@ -19,7 +19,7 @@ func Resync(config Config, wanted []Service, surroundings Surroundings, found ma
 	draft := mirror.draft()
 	draft.plan.surroundings = surroundings
 	for _, want := range wanted {
-		draft.replaceOwner(Service{}, want)
+		draft.replaceOwner(Service{}, draft.restrict(want))
 	}
 	plan := draft.plan
 	mirror.adopt(plan)
@@ -38,29 +38,29 @@ func (m *Mirror) refill(plan *Plan, family model.Family, found Objects) {
 	}
 	batch.add(Add, family, TableObject{})
 	m.refillSets(plan, family, found)
-	ranges := m.refillRanges(plan, family, found)
 	chains := m.refillChains(batch, family)
 	for _, set := range StaticSets {
-		wanted := m.allElements(plan, family, set)
-		if set.Interval {
-			wanted = ranges
-		}
-		batch.add(Add, family, countedElements(set, wanted))
+		batch.add(Add, family, countedElements(set, m.allElements(plan, family, set)))
 	}
 	m.noteLeftovers(family, found, chains)
 }
 
-// refillSets declares every set and empties the static ones, but for those of ranges.
+// refillSets declares every set and empties the static ones. A list of source ranges that holds what its name says is
+// left alone.
 func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 	for _, set := range StaticSets {
 		plan.Batch.add(Add, family, SetObject{set})
-		if !set.Interval {
-			plan.Batch.add(Flush, family, SetObject{set})
-		}
+		plan.Batch.add(Flush, family, SetObject{set})
 	}
 	for _, key := range sortedKeys(m.sets) {
-		if key.family == family {
-			plan.Batch.add(Add, family, SetObject{m.sets[key]})
+		if key.family != family {
+			continue
+		}
+		owned := m.sets[key]
+		plan.Batch.add(Add, family, SetObject{owned.set})
+		if owned.ranges != nil && !holds(found.Lists[key.name], owned.ranges) {
+			plan.Batch.add(Flush, family, SetObject{owned.set})
+			owned.fill(&plan.Batch, family)
 		}
 	}
 	present := map[string]bool{}
@@ -152,8 +152,15 @@ type Objects struct {
 	Rebuild bool
 	Chains  []string
 	Sets    []string
-	// Ranges are the elements of allowed-sources. They are changed and not written anew: the kernel shows a set of ranges
-	// a moment later than the other sets of a transaction, and clients that may dial would be dropped meanwhile; and it
-	// takes the square of their number to remove them all.
-	Ranges []Element
+	// Lists are what the lists of source ranges hold, by their names. They are not written anew without need: the kernel
+	// may show ranges a moment later than the rest of a transaction, and clients that may dial would be dropped meanwhile.
+	Lists map[string][]Element
+}
+
+// AddList adds a list of source ranges.
+func (o *Objects) AddList(name string, ranges []Element) {
+	if o.Lists == nil {
+		o.Lists = map[string][]Element{}
+	}
+	o.Lists[name] = ranges
 }

@@ -55,30 +55,40 @@ func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
 
-// TestAResyncWritesOnlyTheRangesThatChanged: see Objects.Ranges.
-func TestAResyncWritesOnlyTheRangesThatChanged(t *testing.T) {
+// TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe: see Objects.Lists.
+func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
 	running := start(t, someServices()...)
-	_, plan := resync(t, &running.Tables, someServices(), asFound)
-	_, bare := resync(t, &running.Tables, services(), asFound)
-	for title, batch := range map[string]struct {
-		ruleset.Batch
-		deleted, added bool
+	lists := listsIn(&running.Tables)
+	if len(lists) == 0 {
+		t.Fatal("there are no lists of source ranges")
+	}
+	for title, test := range map[string]struct {
+		change func(*ruleset.Objects)
+		want   map[ruleset.Verb]int
 	}{
-		"nothing changed":       {Batch: plan.Batch},
-		"all Services are gone": {Batch: bare.Batch, deleted: true},
+		"all are as they shall be": {asFound, map[ruleset.Verb]int{}},
+		"a range is missing": {func(objects *ruleset.Objects) {
+			if list := objects.Lists[lists[0]]; list != nil {
+				objects.Lists[lists[0]] = list[1:]
+			}
+		}, map[ruleset.Verb]int{ruleset.Flush: 1, ruleset.Add: 1}},
 	} {
 		written := map[ruleset.Verb]int{}
-		for _, op := range batch.Ops {
-			object, ok := op.Object.(ruleset.ElementsObject)
-			if ok && object.Set.Name == ruleset.AllowedSources.Name {
-				written[op.Verb] += len(slices.Collect(object.Elements))
-			}
-			if set, ok := op.Object.(ruleset.SetObject); ok && op.Verb != ruleset.Add && set.Set.Name == ruleset.AllowedSources.Name {
-				t.Errorf("%s: the set is flushed or deleted", title)
+		_, plan := resync(t, &running.Tables, someServices(), test.change)
+		for _, op := range plan.Batch.Ops {
+			switch object := op.Object.(type) {
+			case ruleset.ElementsObject:
+				if op.Family == model.IPv4 && ruleset.IsSourceList(object.Set.Name) {
+					written[op.Verb]++
+				}
+			case ruleset.SetObject:
+				if op.Family == model.IPv4 && ruleset.IsSourceList(object.Set.Name) && op.Verb != ruleset.Add {
+					written[op.Verb]++
+				}
 			}
 		}
-		if written[ruleset.Add] > 0 != batch.added || written[ruleset.Delete] > 0 != batch.deleted {
-			t.Errorf("%s: ranges written: %v", title, written)
+		if diff := cmp.Diff(test.want, written); diff != "" {
+			t.Errorf("%s: what is written (-want +got):\n%s", title, diff)
 		}
 	}
 }

@@ -19,7 +19,7 @@ const (
 	TypeAddr    Type = iota // ipv4_addr or ipv6_addr, by the table's family
 	TypeProto               // inet_proto
 	TypePort                // inet_service
-	TypePrefix              // ipv4_addr or ipv6_addr, as an interval: only as the last field of an Interval set
+	TypePrefix              // ipv4_addr or ipv6_addr, as an interval: only as the single field of an Interval set
 	TypeClass               // classid, the type of `meta priority`, where classes and slots travel; host byte order
 	TypeVerdict             // a verdict; only as the single type of a map's value
 )
@@ -81,7 +81,7 @@ var (
 	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
 	NodePorts = addStatic(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ports: nodePortSet((*Port).eachClass)})
 
-	// Where a class leads. Tiny: one entry for each class in use.
+	// Where a class leads. Small: one entry for each number of slots in use, and one for each list of source ranges.
 	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
 		static{ports: (*Port).eachDispatch, shared: true, ahead: true, late: true})
@@ -126,12 +126,9 @@ var (
 	NodePortLocal = addStatic(
 		Set{Name: "nodeport-local", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalLocal)})
 
-	// A load balancer's address with loadBalancerSourceRanges, and who may dial it.
+	// A load balancer's address with loadBalancerSourceRanges: the class of the list of those who may dial it.
 	Restricted = addStatic(
-		Set{Name: "restricted", Key: frontend}, static{ports: frontendSet((*Port).eachRestricted)})
-	AllowedSources = addStatic(
-		Set{Name: "allowed-sources", Key: []Type{TypeAddr, TypeProto, TypePort, TypePrefix}, Interval: true},
-		static{ports: frontendSet((*Port).eachSource)})
+		Set{Name: "restricted", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachRestricted)})
 
 	// Every ClusterIP: undefined ports are refused.
 	ClusterIPs = addStatic(

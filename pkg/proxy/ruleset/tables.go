@@ -74,8 +74,10 @@ func (t *Tables) Objects(family model.Family) Objects {
 		Chains: slices.Sorted(maps.Keys(table.chains)),
 		Sets:   slices.Sorted(maps.Keys(table.sets)),
 	}
-	if ranges := table.sets[AllowedSources.Name]; ranges != nil {
-		objects.Ranges = ranges.sorted()
+	for name, set := range table.sets {
+		if IsSourceList(name) {
+			objects.AddList(name, set.sorted())
+		}
 	}
 	return objects
 }

@@ -46,9 +46,8 @@ func statementCases() map[string]statementCase {
 			"ip saddr . ip daddr . meta l4proto . th dport @hairpin", "ip6 saddr . ip6 daddr . meta l4proto . th dport @hairpin",
 		},
 		"InSet, not": {
-			ruleset.Rule{ruleset.InSet{Key: append(frontend[:3:3], ruleset.SourceAddr), Set: ruleset.AllowedSources, Not: true}},
-			"ip daddr . meta l4proto . th dport . ip saddr != @allowed-sources",
-			"ip6 daddr . meta l4proto . th dport . ip6 saddr != @allowed-sources",
+			ruleset.Rule{ruleset.InSet{Key: fields(ruleset.DestinationAddr), Set: ruleset.NodePortIPs, Not: true}},
+			"ip daddr != @nodeport-ips", "ip6 daddr != @nodeport-ips",
 		},
 		"InPrefix": {
 			ruleset.Rule{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.MustParsePrefix("10.96.0.0/12")}},

@@ -14,6 +14,7 @@ var results struct {
 	first    []firstSync
 	changes  []oneChange
 	connects []connectRow
+	steep    []steepRow
 }
 
 type firstSync struct {
@@ -53,6 +54,9 @@ func TestMain(m *testing.M) {
 	if len(results.connects) > 0 {
 		printConnects(w)
 	}
+	if len(results.steep) > 0 {
+		printSteep(w)
+	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
@@ -77,6 +81,16 @@ func printChanges(w io.Writer) {
 	for _, row := range results.changes {
 		p50, p99 := percentile(row.times, 50).Round(time.Microsecond), percentile(row.times, 99).Round(time.Microsecond)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t\n", row.event, row.cluster, len(row.times), row.written, p50, p99)
+	}
+	fmt.Fprintln(w)
+}
+
+func printSteep(w io.Writer) {
+	fmt.Fprintf(w, "\nOne tenant's worst, beside %s Services: 2 is a sum, 4 a product or a square\n\n", beside)
+	fmt.Fprintln(w, "objects\tstep\ttook\ttwice as many\ttwice/once\t")
+	for _, row := range results.steep {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t\n", row.name, row.step,
+			row.single.Round(10*time.Microsecond), row.twice.Round(10*time.Microsecond), ratio(row.twice, row.single))
 	}
 	fmt.Fprintln(w)
 }

@@ -32,7 +32,7 @@ func drawChainName(class Class) string {
 func drawChain(family model.Family, config Config, class Class) Chain {
 	chain := Chain{Name: drawChainName(class), Hook: NoHook}
 	if class.isSplit() {
-		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots()))
+		chain.Rules = append(chain.Rules, drawForOutside(config.outside(family), class.localSlots(), Do{Verdict{Kind: Return}}))
 	}
 	draw := Rule{DrawSlot{Slots: class.slots(), First: ClusterSlot}}
 	if class.slots() == 0 {
@@ -44,9 +44,9 @@ func drawChain(family model.Family, config Config, class Class) Chain {
 
 // drawForOutside draws among the endpoints on this node for a client outside. If there is none it stays silent: the
 // load balancer that sent the packet here will notice that this node has no endpoint (KEP-2086).
-func drawForOutside(outside Rule, slots int) Rule {
+func drawForOutside(outside Rule, slots int, then ...Statement) Rule {
 	if slots == 0 {
 		return append(outside, Do{Verdict{Kind: Drop}})
 	}
-	return append(outside, DrawSlot{Slots: slots, First: LocalSlot}, Do{Verdict{Kind: Return}})
+	return append(append(outside, DrawSlot{Slots: slots, First: LocalSlot}), then...)
 }

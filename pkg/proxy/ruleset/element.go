@@ -63,6 +63,7 @@ func (v Verdict) target() string {
 //	│ 0xe  │ local slots  │ slots        │   externalTrafficPolicy: Local: which of the two depends on the client
 //	├──────┴───┬──────────┴──────────────┤
 //	│   0xf5   │ list of source ranges   │   before anything else, to ask whether the client may dial
+//	│   0xfa   │ wide port               │   balance over the slots of a port with many frontends and slots
 //	│   0xfc   │ slot                    │   drawn among the endpoints that externalTrafficPolicy: Local allows
 //	│   0xfd   │ slot                    │   drawn among all others
 //	│   0xfe   │ number of slots         │   balance over that many slots
@@ -82,6 +83,7 @@ const (
 const (
 	splitClass   Class = 0xe0000000
 	sourcesClass Class = 0xf5000000
+	wideClass    Class = 0xfa000000
 	balanceClass Class = 0xfe000000
 	lastClass    Class = 0xff00ffff
 )
@@ -93,8 +95,8 @@ const (
 	MaxLocalSlots = 1<<12 - 1
 )
 
-// maxSourceLists is the highest number of a list of source ranges.
-const maxSourceLists = 1<<24 - 1
+// maxNumbered is the highest number of a list of source ranges, and of a wide port.
+const maxNumbered = 1<<24 - 1
 
 // The first slots of the two load-balancing tables that a frontend may have.
 const (

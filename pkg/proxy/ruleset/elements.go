@@ -43,13 +43,17 @@ func (p *Port) eachOf(nodePorts bool, each frontendElements, yield func(Element)
 }
 
 func (p *Port) eachClass(frontend *Frontend, yield func(Element) bool) bool {
-	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(frontend.Class)}})
+	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.classNumber(frontend))}})
 }
 
 func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
-		class := p.Frontends[i].Class
-		if !yield(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)}) {
+		frontend := &p.Frontends[i]
+		element := Element{Key: Tuple{Number: uint32(p.classNumber(frontend))}, Verdict: dispatchOf(frontend.Class)}
+		if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
+			element.Verdict = Verdict{Kind: Jump, Chain: p.wideChainName(kind)}
+		}
+		if !yield(element) {
 			return false
 		}
 	}
@@ -59,12 +63,13 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 }
 
 func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
-	return !frontend.Class.isBalanced() ||
-		frontend.eachSlot(ClusterSlot, p.inside(frontend), yield) && frontend.eachSlot(LocalSlot, p.outside(frontend), yield)
+	key := frontendTuple(frontend.Frontend)
+	return !frontend.Class.isBalanced() || p.isWide() ||
+		eachSlotOf(key, ClusterSlot, p.inside(frontend), yield) && eachSlotOf(key, LocalSlot, p.outside(frontend), yield)
 }
 
-func (f *Frontend) eachSlot(first uint32, endpoints []netip.AddrPort, yield func(Element) bool) bool {
-	element := Element{Key: frontendTuple(f.Frontend)}
+func eachSlotOf(key Tuple, first uint32, endpoints []netip.AddrPort, yield func(Element) bool) bool {
+	element := Element{Key: key}
 	for slot, endpoint := range endpoints {
 		element.Key.Number = first + uint32(slot)
 		element.Value = Tuple{Addr: endpoint.Addr(), Port: endpoint.Port()}

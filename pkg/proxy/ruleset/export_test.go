@@ -41,11 +41,10 @@ func DrawChain(family model.Family, config Config, class Class) Chain {
 // DispatchOf returns what the dispatch map says of a class.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
 
-// ClassOfList returns the class of a list of source ranges.
-func ClassOfList(id string, dispatched func(Class) string) Class { return listClass(id, dispatched) }
-
-// AllowChainName returns the name of the chain that looks into a list of source ranges.
-func AllowChainName(id string) string { return allowPrefix + id }
+// NumberedClass returns the class that leads to a chain.
+func NumberedClass(first Class, chain string, dispatched func(Class) string) Class {
+	return numberedClass(first, chain, dispatched)
+}
 
 // Text returns the chain as nft writes it.
 func (c *Chain) Text(family model.Family) string {
@@ -70,7 +69,7 @@ func (m *Mirror) Equal(other *Mirror) bool {
 		maps.Equal(m.elements, other.elements) &&
 		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
 		maps.EqualFunc(m.sets, other.sets, func(a, b ownedSet) bool { return reflect.DeepEqual(a, b) }) &&
-		maps.Equal(m.late, other.late) &&
+		reflect.DeepEqual(m.late, other.late) &&
 		maps.Equal(m.leftoverChains, other.leftoverChains) &&
 		maps.Equal(m.leftoverSets, other.leftoverSets)
 }

@@ -77,6 +77,9 @@ func (h *history) randomService(number int) *model.Service {
 	if h.oneIn(2) {
 		service.ExternalIPs = []netip.Addr{netip.MustParseAddr("198.51.100.99"), netip.MustParseAddr("2001:db8:2::99")}
 	}
+	if h.oneIn(3) { // with endpoints enough its ports are wide
+		service.ExternalIPs = append(service.ExternalIPs, manyAddrs(fmt.Sprintf("198.18.%d.0", number), 150)...)
+	}
 	if h.oneIn(4) {
 		service.Topology.Keys = []policy.Key{"kubernetes.io/hostname"}
 	}
@@ -94,7 +97,11 @@ func (h *history) randomSlice(service model.ObjectName, family model.Family) *mo
 	slice.Ports = []model.SlicePort{
 		{Name: "http", Protocol: model.TCP, Port: uint16(8080 + h.random.IntN(2))}, {Name: "dns", Protocol: model.UDP, Port: 53},
 	}
-	for number := range 6 {
+	pods := 6
+	if h.oneIn(3) {
+		pods = 24
+	}
+	for number := range pods {
 		if h.oneIn(2) {
 			at := pod{[]string{node1.Name, "node-2"}[number%2], number}
 			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
@@ -137,6 +144,7 @@ func (h *history) step(t *testing.T) {
 // TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to
 // it. That a batch is never refused is checked on the way.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
+	wide := 0
 	for seed := range uint64(30) {
 		h := newHistory(t, seed)
 		for range 60 {
@@ -152,11 +160,15 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		for _, service := range wanted {
 			sameSlots = append(sameSlots, h.mirror.Service(service.Name))
 		}
+		wide += len(wideMapsIn(&h.Tables))
 		var tables ruleset.Tables
 		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, nil)
 		mustApply(t, &tables, plan.Batch)
 		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
 			t.Fatalf("seed %d: tables (-resync +history):\n%s", seed, diff)
 		}
+	}
+	if wide == 0 {
+		t.Error("no history ends with a wide port")
 	}
 }

@@ -66,7 +66,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, ResetPriority{}},
 		{SetPriority{Key: dialled, Map: Restricted}, VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
-		{PriorityBetween{uint32(sourcesClass), uint32(sourcesClass | maxSourceLists)}, Do{Verdict{Kind: Drop}}},
+		{PriorityBetween{uint32(sourcesClass), uint32(sourcesClass | maxNumbered)}, Do{Verdict{Kind: Drop}}},
 	}
 	rules = append(rules, translation(dialled, Sticky, Services, Endpoints)...)
 	return append(rules,

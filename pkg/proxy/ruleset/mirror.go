@@ -1,6 +1,7 @@
 package ruleset
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -23,7 +24,7 @@ type Mirror struct {
 	sets         map[objectKey]ownedSet
 	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the
 	// kernel.
-	late           map[elementKey]Element
+	late           map[objectKey]map[Tuple]Element // by set
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
 }
@@ -74,7 +75,7 @@ func newMirror(config Config) *Mirror {
 		elements:       map[elementKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
 		sets:           map[objectKey]ownedSet{},
-		late:           map[elementKey]Element{},
+		late:           map[objectKey]map[Tuple]Element{},
 		leftoverChains: map[objectKey]bool{},
 		leftoverSets:   map[objectKey]bool{},
 	}
@@ -116,9 +117,18 @@ func (m *Mirror) Accept(plan *Plan) {
 		m.elements[key] = shared
 	}
 	for _, key := range plan.reused {
+		delete(m.late[objectKey{key.family, key.set}], key.key)
+	}
+	for _, key := range plan.emptied {
 		delete(m.late, key)
 	}
-	maps.Copy(m.late, plan.late)
+	for key, late := range plan.late {
+		if m.late[key] == nil {
+			m.late[key] = late
+			continue
+		}
+		maps.Copy(m.late[key], late)
+	}
 	for key, owned := range plan.chains {
 		if owned.owners > 0 {
 			m.chains[key] = owned
@@ -195,19 +205,14 @@ func (m *Mirror) Sweep() Batch {
 func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.late) == 0 }
 
 func (m *Mirror) sweepElements(batch *Batch) {
-	for _, family := range model.Families {
-		for _, set := range StaticSets {
-			var late []Element
-			for key, element := range m.late {
-				if key.family == family && key.set == set.Name {
-					late = append(late, element)
-				}
-			}
-			if len(late) > 0 {
-				sortElements(late)
-				batch.add(Delete, family, ElementsObject{Set: set, Elements: slices.Values(late)})
-			}
-		}
+	keys := slices.SortedFunc(maps.Keys(m.late), func(a, b objectKey) int {
+		return cmp.Or(
+			cmp.Compare(a.family, b.family), cmp.Compare(uint(staticRank(a.name)), uint(staticRank(b.name))), cmp.Compare(a.name, b.name))
+	})
+	for _, key := range keys {
+		late := slices.Collect(maps.Values(m.late[key]))
+		sortElements(late)
+		batch.addElements(Delete, key.family, setOf(key.name), late)
 	}
 }
 
@@ -217,5 +222,5 @@ func (m *Mirror) Swept() {
 		m.leftoverChains = map[objectKey]bool{}
 		return
 	}
-	m.late, m.leftoverSets = map[elementKey]Element{}, map[objectKey]bool{}
+	m.late, m.leftoverSets = map[objectKey]map[Tuple]Element{}, map[objectKey]bool{}
 }

@@ -39,30 +39,35 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	}
 }
 
-// postpone leaves the deletion of elements that are not replaced to the sweep. An element that an earlier plan left to
-// it, and that comes back, is replaced.
+// postpone leaves the deletion of elements that are not replaced to the sweep.
 func (d *draft) postpone(where elementsKey) {
-	set := StaticSets[where.set]
-	added := make(map[Tuple]bool, len(d.adds[where]))
-	var replaced []Element
-	for _, element := range d.adds[where] {
+	d.deletes[where] = d.outlive(objectKey{where.family, StaticSets[where.set].Name}, d.deletes[where], d.adds[where])
+}
+
+// outlive leaves the deletion of elements to the sweep, and returns those that have to go at once because another
+// value takes their place. An element that an earlier plan left to the sweep, and that comes back, is replaced too.
+func (d *draft) outlive(set objectKey, deletes, adds []Element) (replaced []Element) {
+	added := make(map[Tuple]bool, len(adds))
+	for _, element := range adds {
 		added[element.Key] = true
-		key := elementKey{where.family, set.Name, element.Key}
-		if late, ok := d.mirror.late[key]; ok {
-			d.plan.reused = append(d.plan.reused, key)
+		if late, ok := d.mirror.late[set][element.Key]; ok {
+			d.plan.reused = append(d.plan.reused, elementKey{set.family, set.name, element.Key})
 			if late != element {
 				replaced = append(replaced, late)
 			}
 		}
 	}
-	for _, element := range d.deletes[where] {
+	for _, element := range deletes {
 		if added[element.Key] {
 			replaced = append(replaced, element)
 			continue
 		}
-		d.plan.late[elementKey{where.family, set.Name, element.Key}] = element
+		if d.plan.late[set] == nil {
+			d.plan.late[set] = map[Tuple]Element{}
+		}
+		d.plan.late[set][element.Key] = element
 	}
-	d.deletes[where] = replaced
+	return replaced
 }
 
 func (d *draft) addObjects(batch *Batch) {
@@ -74,6 +79,10 @@ func (d *draft) addObjects(batch *Batch) {
 		batch.add(Add, key.family, SetObject{want.set})
 		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover with what it held at another time
 		want.fill(batch, key.family)
+		d.plan.emptied = append(d.plan.emptied, key)
+	}
+	for _, wide := range d.fill {
+		batch.add(Add, wide.family, countedElements(wide.port.wideSlots(), wide.port.eachWideSlot()))
 	}
 	var chains []objectKey
 	for _, key := range sortedKeys(d.plan.chains) {

@@ -27,8 +27,10 @@ type Plan struct {
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
 	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
-	late   map[elementKey]Element
+	late   map[objectKey]map[Tuple]Element // by set
 	reused []elementKey
+	// emptied are the sets of which nothing is left to the sweep, because they are made anew.
+	emptied []objectKey
 }
 
 // Services returns the number of Services that the plan is about.
@@ -55,7 +57,7 @@ func (m *Mirror) draft() *draft {
 			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]ownedSet{},
-			late:     map[elementKey]Element{},
+			late:     map[objectKey]map[Tuple]Element{},
 		},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
@@ -69,6 +71,7 @@ type draft struct {
 	mirror        *Mirror
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
+	fill          []wideMap
 	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
 	counting struct {
 		family model.Family
@@ -85,7 +88,7 @@ type elementsKey struct {
 
 // replace notes what changes when a Service owns want instead of have.
 func (d *draft) replace(have, want Service) {
-	want = d.restrict(want.reslotted(have))
+	want = d.widen(d.restrict(want.reslotted(have)))
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
 		if !have.isIn(family) && !want.isIn(family) {
@@ -105,6 +108,7 @@ func (d *draft) replace(have, want Service) {
 			}
 		}
 	}
+	d.replaceWide(have, want)
 	d.plan.Left = append(d.plan.Left, leftBehind(have, want)...)
 }
 

@@ -26,7 +26,9 @@ type Port struct {
 	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
 	Affinity time.Duration
 
-	list sourceList // of Sources; the mirror's business, like the order of slots
+	// The mirror's business, like the order of slots: the list of Sources, and the classes of a wide port.
+	list sourceList
+	wide [wideKinds]Class
 }
 
 // Frontend is an address that leads to a port, and what is done with a connection to it.
@@ -134,18 +136,26 @@ func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
 
 // Chains returns the chains that the port needs. Frontends of the same class share their chain.
 func (p *Port) Chains(config Config) []Chain {
-	var chains []Chain
-	for i := range p.Frontends {
-		class := p.Frontends[i].Class
-		isThere := slices.ContainsFunc(p.Frontends[:i], func(other Frontend) bool { return other.Class == class })
-		if class.isBalanced() && !isThere {
-			chains = append(chains, drawChain(p.ID.Family, config, class))
-		}
-	}
+	chains := p.drawChains(config)
 	if p.isRestricted() {
 		chains = append(chains, allowChain(p.list.id))
 	}
 	return append(chains, p.affinityChains(config)...)
+}
+
+func (p *Port) drawChains(config Config) []Chain {
+	if p.isWide() {
+		return p.wideChains(config)
+	}
+	var chains []Chain
+	seen := map[Class]bool{}
+	for i := range p.Frontends {
+		if class := p.Frontends[i].Class; class.isBalanced() && !seen[class] {
+			seen[class] = true
+			chains = append(chains, drawChain(p.ID.Family, config, class))
+		}
+	}
+	return chains
 }
 
 // isRestricted reports whether the port asks who the client is.
@@ -158,6 +168,9 @@ func (p *Port) sets() []ownedSet {
 	var sets []ownedSet
 	if p.isRestricted() {
 		sets = append(sets, ownedSet{set: SourceList(p.list.id), ranges: p.Sources})
+	}
+	if p.isWide() {
+		sets = append(sets, ownedSet{set: p.wideSlots()})
 	}
 	for _, affinity := range p.AffinityMaps() {
 		sets = append(sets, ownedSet{set: affinity.Set})

@@ -126,7 +126,11 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refu
 			if !sets[objectKey{port.ID.Family, owned.set.Name}] {
 				continue
 			}
-			for element := range rangesOf(owned.ranges) {
+			elements := rangesOf(owned.ranges)
+			if owned.ranges == nil {
+				elements = port.eachWideSlot()
+			}
+			for element := range elements {
 				yield(refusedKey{port.ID.Family, owned.set.Name, element.Key})
 			}
 		}

@@ -19,7 +19,7 @@ func Resync(config Config, wanted []Service, surroundings Surroundings, found ma
 	draft := mirror.draft()
 	draft.plan.surroundings = surroundings
 	for _, want := range wanted {
-		draft.replaceOwner(Service{}, draft.restrict(want))
+		draft.replaceOwner(Service{}, draft.widen(draft.restrict(want)))
 	}
 	plan := draft.plan
 	mirror.adopt(plan)
@@ -61,6 +61,14 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 		if owned.ranges != nil && !holds(found.Lists[key.name], owned.ranges) {
 			plan.Batch.add(Flush, family, SetObject{owned.set})
 			owned.fill(&plan.Batch, family)
+		}
+	}
+	for _, service := range plan.services {
+		for i := range service.Ports {
+			if port := &service.Ports[i]; port.ID.Family == family && port.isWide() {
+				plan.Batch.add(Flush, family, SetObject{port.wideSlots()})
+				plan.Batch.add(Add, family, countedElements(port.wideSlots(), port.eachWideSlot()))
+			}
 		}
 	}
 	present := map[string]bool{}

@@ -148,6 +148,14 @@ func staticRank(name string) int {
 	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
 }
 
+// setOf returns a static set, or the map of a wide port, by its name.
+func setOf(name string) Set {
+	if rank := staticRank(name); rank >= 0 {
+		return StaticSets[rank]
+	}
+	return Set{Name: name, Key: class, Value: endpoint}
+}
+
 // Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's
 // port is the map's own: a Service port has one such map for each port number that its endpoints have, nearly always a
 // single one. (nft 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives

@@ -83,19 +83,23 @@ func (d *draft) restrict(service Service) Service {
 	for i := range service.Ports {
 		if port := &service.Ports[i]; port.isRestricted() {
 			port.list.id = cmp.Or(port.list.id, listID(port.Sources))
-			port.list.class = listClass(port.list.id, func(class Class) string { return d.dispatched(port.ID.Family, class) })
+			port.list.class = d.classOf(port.ID.Family, sourcesClass, allowPrefix+port.list.id)
 		}
 	}
 	return service
 }
 
-// listClass returns the class that leads to a list: the one that its name decides, so that it is the same after a
-// restart, or the next one that leads to no other list. There is room for 16 million of them.
-func listClass(id string, dispatched func(Class) (chain string)) Class {
-	bytes, _ := hex.DecodeString(id)
-	for number := binary.BigEndian.Uint32(bytes); ; number++ {
-		class := sourcesClass | Class(number&maxSourceLists)
-		if chain := dispatched(class); chain == "" || chain == allowPrefix+id {
+// classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a
+// restart, or the next one that leads to no other chain.
+func (d *draft) classOf(family model.Family, first Class, chain string) Class {
+	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, class) })
+}
+
+func numberedClass(first Class, chain string, dispatched func(Class) (chain string)) Class {
+	hash := sha256.Sum256([]byte(chain))
+	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {
+		class := first | Class(number&maxNumbered)
+		if there := dispatched(class); there == "" || there == chain {
 			return class
 		}
 	}
@@ -110,5 +114,5 @@ func (d *draft) dispatched(family model.Family, class Class) string {
 	if shared, ok := d.mirror.elements[key]; ok {
 		return shared.verdict.Chain
 	}
-	return d.mirror.late[key].Verdict.Chain
+	return d.mirror.late[objectKey{family, Dispatch.Name}][key.key].Verdict.Chain
 }

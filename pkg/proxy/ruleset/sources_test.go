@@ -139,18 +139,16 @@ func listsIn(tables *ruleset.Tables) []string {
 	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !ruleset.IsSourceList(name) })
 }
 
-// TestTwoListsNeverShareAClass, even if their names ask for the same one.
-func TestTwoListsNeverShareAClass(t *testing.T) {
-	one, other := "abcdef00000000000000000000000001", "abcdef00000000000000000000000002"
-	classes := map[ruleset.Class]string{}
-	for _, id := range []string{one, other} {
-		class := ruleset.ClassOfList(id, func(class ruleset.Class) string { return classes[class] })
-		if taken := classes[class]; taken != "" {
-			t.Errorf("the class %x leads to the lists %s and %s", class, taken, id)
+// TestTwoChainsNeverShareAClass, even if both want the same one.
+func TestTwoChainsNeverShareAClass(t *testing.T) {
+	free := func(ruleset.Class) string { return "" }
+	wanted := ruleset.NumberedClass(0xf5000000, "one", free)
+	classes := map[ruleset.Class]string{wanted: "another", wanted + 1: "a third"}
+	for range 2 {
+		class := ruleset.NumberedClass(0xf5000000, "one", func(class ruleset.Class) string { return classes[class] })
+		if class != wanted+2 {
+			t.Fatalf("the class is %x, want %x: the next that leads to no other chain, and again the same", class, wanted+2)
 		}
-		classes[class] = ruleset.AllowChainName(id)
-		if again := ruleset.ClassOfList(id, func(class ruleset.Class) string { return classes[class] }); again != class {
-			t.Errorf("the list %s has class %x, and then %x", id, class, again)
-		}
+		classes[class] = "one"
 	}
 }

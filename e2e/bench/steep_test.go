@@ -1,0 +1,154 @@
+package bench_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// steep is the worst that somebody who may write Services and EndpointSlices in one namespace can ask of every node.
+type steep struct {
+	name string
+	// of is the tenant's objects, so many times as large; after changes one thing of them.
+	of, after func(times int) model.Change
+}
+
+// beside is the cluster that waits meanwhile.
+var beside = size{1_000, 10, true}
+
+// steps are what is measured of one tenant's objects: that they appear, that one thing of them changes, that a proxy
+// starts beside them, and that they go.
+var steps = []string{"appear", "one change", "restart", "go"}
+
+const tenant = "tenant"
+
+var steeps = []steep{
+	{"source ranges: 1,000 x 20 addresses", func(times int) model.Change {
+		return owned(func(service *model.Service) {
+			service.LoadBalancerIPs = addressesFrom("198.19.0.0", 20)
+			service.SourceRanges = prefixesFrom("20.0.0.0", 1000*times)
+		}, 1)
+	}, func(times int) model.Change {
+		return owned(func(service *model.Service) {
+			service.LoadBalancerIPs = addressesFrom("198.19.0.0", 20)
+			service.SourceRanges = prefixesFrom("20.0.1.0", 1000*times)
+		}, 1)
+	}},
+	{"external IPs: 500 x 1,000 endpoints", func(times int) model.Change {
+		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.19.0.0", 500*times) }, 1000*times)
+	}, func(times int) model.Change {
+		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.19.0.0", 500*times) }, 1000*times-1)
+	}},
+	{"external IPs: 8,000", func(times int) model.Change {
+		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.18.0.0", 8000*times) }, 1)
+	}, func(times int) model.Change {
+		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.18.0.0", 8000*times) }, 2)
+	}},
+	{"ports: 4,000", func(times int) model.Change { return manyPorts(4000*times, 1) },
+		func(times int) model.Change { return manyPorts(4000*times, 2) }},
+}
+
+// owned is the tenant's Service with a ClusterIP, edited, and its endpoints.
+func owned(edit func(*model.Service), endpoints int) model.Change {
+	name := model.ObjectName{Namespace: tenant, Name: tenant}
+	service := &model.Service{
+		Name:       name,
+		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.127.0.1")},
+		Ports:      []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: servicePort}},
+	}
+	edit(service)
+	slice := &model.EndpointSlice{Name: name, Service: name}
+	for _, port := range service.Ports {
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: port.Name, Protocol: port.Protocol, Port: podPort})
+	}
+	for _, addr := range addressesFrom("10.64.0.0", endpoints) {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: addr, Endpoint: model.Endpoint{Node: "node-0", Zone: "zone-0", Ready: true, Serving: true},
+		})
+	}
+	return model.Change{
+		Services: map[model.ObjectName]*model.Service{name: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{name: slice},
+	}
+}
+
+func manyPorts(ports, endpoints int) model.Change {
+	return owned(func(service *model.Service) {
+		service.Ports = nil
+		for number := range ports {
+			service.Ports = append(service.Ports,
+				model.ServicePort{Name: fmt.Sprintf("p%d", number), Protocol: model.TCP, Port: uint16(1 + number)})
+		}
+	}, endpoints)
+}
+
+func addressesFrom(first string, count int) []netip.Addr {
+	addr, addrs := netip.MustParseAddr(first), make([]netip.Addr, count)
+	for i := range addrs {
+		addrs[i], addr = addr, addr.Next()
+	}
+	return addrs
+}
+
+// prefixesFrom are prefixes that do not touch each other.
+func prefixesFrom(first string, count int) []netip.Prefix {
+	prefixes := make([]netip.Prefix, count)
+	for i, addr := range addressesFrom(first, 2*count) {
+		if i%2 == 0 {
+			prefixes[i/2] = netip.PrefixFrom(addr, addr.BitLen())
+		}
+	}
+	return prefixes
+}
+
+// steepRow is what one step took with the tenant's objects, and with objects twice as large.
+type steepRow struct {
+	name, step    string
+	single, twice time.Duration
+}
+
+// BenchmarkSteep measures whether what one tenant writes costs a sum or a product: twice as much of it should take
+// twice as long. Everybody's changes wait for as long as one takes.
+func BenchmarkSteep(b *testing.B) {
+	for _, c := range steeps {
+		b.Run(c.name, func(b *testing.B) {
+			var single, twice []time.Duration
+			for b.Loop() {
+				single, twice = c.measure(b, 1), c.measure(b, 2)
+			}
+			for i, step := range steps {
+				results.steep = append(results.steep, steepRow{c.name, step, single[i], twice[i]})
+			}
+		})
+	}
+}
+
+// measure returns how long each step takes.
+func (s steep) measure(b *testing.B, times int) []time.Duration {
+	b.Helper()
+	m := newMachine(b)
+	cluster := beside.cluster()
+	p := m.proxyOf(cluster)
+	sync(b, p)
+	var took []time.Duration
+	timed := func(change model.Change) {
+		started := time.Now()
+		p.Apply(change)
+		sync(b, p)
+		took = append(took, time.Since(started))
+	}
+	timed(s.of(times))
+	changed := s.after(times)
+	timed(changed)
+	p = m.proxyOf(cluster.Then(changed))
+	timed(model.Change{})
+	name := model.ObjectName{Namespace: tenant, Name: tenant}
+	timed(model.Change{
+		Services: map[model.ObjectName]*model.Service{name: nil},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{name: nil},
+	})
+	return took
+}

@@ -1,0 +1,172 @@
+package ruleset
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Wide ports. The map of all endpoints has an element for each slot of each frontend: a packet finds it with one
+// lookup, and most ports have few of either. A port with many of both has a map of its own instead, by slot alone, and
+// chains of its own that draw and look into it: frontends plus slots, where it would be frontends times slots.
+const (
+	endpointsPrefix = "endpoints-"
+	drawPrefix      = "lb-"
+	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum. The chains are
+	// verdicts of the dispatch map, so that few ports should have them.
+	manyElements = 1024
+	wideFactor   = 8
+)
+
+// wideKind says which of its endpoints a frontend of a wide port may use: those of all nodes, those that an internal
+// Local policy allows, or one or the other, by who the client is.
+type wideKind int
+
+const (
+	wideCluster wideKind = iota
+	wideLocal
+	wideSplit
+	wideKinds // how many there are
+)
+
+// isWide reports whether the port's endpoints are in a map of their own.
+func (p *Port) isWide() bool {
+	frontends, slots := len(p.Frontends), len(p.Cluster)+len(p.Local)
+	product := frontends * slots
+	return product > manyElements && product > wideFactor*(frontends+slots)
+}
+
+// kindOf returns the kind of a frontend of a wide port; false if it does not balance.
+func (p *Port) kindOf(frontend *Frontend) (wideKind, bool) {
+	switch {
+	case !frontend.Class.isBalanced():
+		return 0, false
+	case frontend.Class.isSplit():
+		return wideSplit, true
+	case frontend.Local && !frontend.External:
+		return wideLocal, true
+	}
+	return wideCluster, true
+}
+
+// classNumber returns what the maps services and nodeports say of a frontend.
+func (p *Port) classNumber(frontend *Frontend) Class {
+	if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
+		return p.wide[kind]
+	}
+	return frontend.Class
+}
+
+// wideSlots returns the set of a wide port's endpoints, by slot.
+func (p *Port) wideSlots() Set {
+	return Set{Name: p.objectName(endpointsPrefix), Key: class, Value: endpoint}
+}
+
+// eachWideSlot yields the endpoints of a wide port.
+func (p *Port) eachWideSlot() iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		_ = eachSlotOf(Tuple{}, ClusterSlot, p.Cluster, yield) && eachSlotOf(Tuple{}, LocalSlot, p.Local, yield)
+	}
+}
+
+// usedKinds returns the kinds of the frontends of a wide port, each with one of its classes: all have the same.
+func (p *Port) usedKinds() map[wideKind]Class {
+	used := map[wideKind]Class{}
+	for i := range p.Frontends {
+		if kind, balanced := p.kindOf(&p.Frontends[i]); balanced {
+			used[kind] = p.Frontends[i].Class
+		}
+	}
+	return used
+}
+
+// wideChains returns the chains that draw one of the slots of a wide port, and send the connection there.
+func (p *Port) wideChains(config Config) []Chain {
+	var chains []Chain
+	used := p.usedKinds()
+	for kind := range wideKinds {
+		class, isUsed := used[kind]
+		if !isUsed {
+			continue
+		}
+		translate := Rule{ProtocolIs{p.ID.Protocol}, DNAT{Key: []Field{Priority}, Map: p.wideSlots()}}
+		chain := Chain{Name: p.wideChainName(kind), Hook: NoHook}
+		first := ClusterSlot
+		if kind == wideLocal {
+			first = LocalSlot
+		}
+		if kind == wideSplit {
+			chain.Rules = append(chain.Rules, drawForOutside(config.outside(p.ID.Family), class.localSlots(), translate...))
+		}
+		if class.slots() == 0 {
+			chain.Rules = append(chain.Rules, Rule{Do{Verdict{Kind: Goto, Chain: refuseChain}}})
+		} else {
+			chain.Rules = append(chain.Rules, Rule{DrawSlot{Slots: class.slots(), First: first}}, translate)
+		}
+		chains = append(chains, chain)
+	}
+	return chains
+}
+
+func (p *Port) wideChainName(kind wideKind) string {
+	name := p.objectName(drawPrefix)
+	switch kind {
+	case wideLocal:
+		name += localSuffix
+	case wideSplit:
+		name += choiceSuffix
+	}
+	return name
+}
+
+// widen gives the wide ports of a Service their classes.
+func (d *draft) widen(service Service) Service {
+	if !slices.ContainsFunc(service.Ports, func(port Port) bool { return port.isWide() }) {
+		return service
+	}
+	service.Ports = slices.Clone(service.Ports)
+	for i := range service.Ports {
+		port := &service.Ports[i]
+		if !port.isWide() {
+			continue
+		}
+		for kind := range wideKinds {
+			port.wide[kind] = d.classOf(port.ID.Family, wideClass, port.wideChainName(kind))
+		}
+	}
+	return service
+}
+
+// replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw
+// more slots; those that are not drawn any more are left to the sweep.
+func (d *draft) replaceWide(have, want Service) {
+	for i := range want.Ports {
+		port := &want.Ports[i]
+		if !port.isWide() {
+			continue
+		}
+		key := objectKey{port.ID.Family, port.wideSlots().Name}
+		old, had := have.port(port.ID)
+		if !had || !old.isWide() {
+			d.fill = append(d.fill, wideMap{key, port})
+			continue
+		}
+		deleted, added := difference(old.eachWideSlot(), port.eachWideSlot())
+		replaced := d.outlive(key, deleted, added)
+		d.plan.Prepare.addElements(Delete, key.family, port.wideSlots(), replaced)
+		d.plan.Prepare.addElements(Add, key.family, port.wideSlots(), added)
+	}
+}
+
+// wideMap is the map of a wide port that has to be filled.
+type wideMap struct {
+	objectKey
+	port *Port
+}
+
+func (b *Batch) addElements(verb Verb, family model.Family, set Set, elements []Element) {
+	if len(elements) > 0 {
+		b.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(elements)})
+	}
+}

@@ -1,0 +1,146 @@
+package ruleset_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+func manyAddrs(first string, count int) []netip.Addr {
+	addr, addrs := netip.MustParseAddr(first), make([]netip.Addr, count)
+	for i := range addrs {
+		addrs[i], addr = addr, addr.Next()
+	}
+	return addrs
+}
+
+// wideMapsIn are the names of the maps that ports have for themselves.
+func wideMapsIn(tables *ruleset.Tables) []string {
+	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !strings.HasPrefix(name, "endpoints-") })
+}
+
+// broad returns a Service with so many addresses and endpoints.
+func broad(addresses, slots int) ruleset.Service {
+	port := portOf("broad", "10.96.0.1")
+	port.Frontends = nil
+	for _, addr := range manyAddrs("198.18.0.0", addresses) {
+		port.Frontends = append(port.Frontends, ruleset.Frontend{
+			Frontend: model.Frontend{Addr: addr, Protocol: model.TCP, Port: 80}, Class: ruleset.BalanceClass(slots), External: true,
+		})
+	}
+	for _, addr := range manyAddrs("10.244.0.1", slots) {
+		port.Cluster = append(port.Cluster, netip.AddrPortFrom(addr, 8080))
+	}
+	return serviceOf(port)
+}
+
+func written(r *running, plan *ruleset.Plan) (added, deleted int) {
+	added, deleted = count(plan, ruleset.Add), count(plan, ruleset.Delete)
+	for batch := r.mirror.Sweep(); len(batch.Ops) > 0; batch = r.mirror.Sweep() {
+		deleted += batch.Count(model.IPv4, ruleset.Delete)
+		if err := r.Apply(batch); err != nil {
+			panic(err)
+		}
+		r.mirror.Swept()
+	}
+	return added, deleted
+}
+
+// TestAWidePortCostsASum of its frontends and its endpoints, and one endpoint of it one element.
+func TestAWidePortCostsASum(t *testing.T) {
+	const addresses, slots = 1000, 2000
+	r := start(t)
+	for _, step := range []struct {
+		title          string
+		service        ruleset.Service
+		added, deleted int
+	}{
+		// Of each frontend its class and that it is external; the class, the ClusterIP.
+		{"it comes", broad(addresses, slots), slots + 2*addresses + 2, 0},
+		{"nothing changes", broad(addresses, slots), 0, 0},
+		{"an endpoint goes", broad(addresses, slots-1), 0, 1},
+		{"two come", broad(addresses, slots+1), 2, 0},
+		{"an address goes", broad(addresses-1, slots+1), 0, 2},
+		{"the endpoints are few", broad(addresses-1, 1), (addresses - 1) + (addresses - 1) + 1, (addresses - 1) + 1},
+		{"the endpoints are many again", broad(addresses, slots), slots + addresses + 2, 2*(addresses-1) + 1},
+		{"it goes", nothing("broad"), 0, 2*addresses + 2},
+	} {
+		plan := r.change(t, step.service)
+		if added, deleted := written(r, plan); added != step.added || deleted != step.deleted {
+			t.Errorf("%s: %d elements added and %d deleted, want %d and %d", step.title, added, deleted, step.added, step.deleted)
+		}
+		var fresh ruleset.Tables
+		_, complete := ruleset.Resync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, nil)
+		mustApply(t, &fresh, complete.Batch)
+		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
+			t.Fatalf("%s: tables (-resync +change):\n%s", step.title, diff)
+		}
+	}
+}
+
+// TestAWidePortDrawsNoSlotThatIsNotThere: at each step of a change a chain draws from slots that its map has.
+func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
+	r := start(t, broad(200, 40))
+	check := func(when string, slots int) {
+		t.Helper()
+		set := ruleset.Set{Name: "endpoints-default/broad/tcp/http"}
+		elements, err := r.Elements(model.IPv4, set)
+		if err != nil || len(elements) < slots {
+			t.Errorf("%s: %d slots, want %d at least (%v)", when, len(elements), slots, err)
+		}
+		draw := fmt.Sprintf("numgen random mod %d offset", slots)
+		if !strings.Contains(text(t, &r.Tables), draw) {
+			t.Errorf("%s: no chain draws one of %d slots", when, slots)
+		}
+	}
+	for _, slots := range []int{41, 39} {
+		plan := r.plan(broad(200, slots))
+		mustApply(t, &r.Tables, plan.Prepare)
+		check("prepared", slots)
+		mustApply(t, &r.Tables, plan.Batch)
+		r.mirror.Accept(plan)
+		check("before the sweep", slots)
+		r.sweep(t)
+		check("after the sweep", slots)
+	}
+}
+
+// TestTheChainsOfAWidePort look into its map at once: no other frontend has its class.
+func TestTheChainsOfAWidePort(t *testing.T) {
+	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
+	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
+	port := broad(200, 40).Ports[0]
+	port.Local = port.Cluster[:20]
+	port.Frontends[0].Class, port.Frontends[0].Local = ruleset.SplitClass(20, 40), true
+	port.Frontends[1].Class, port.Frontends[1].External, port.Frontends[1].Local = ruleset.BalanceClass(20), false, true
+	got := map[string][]string{}
+	for _, chain := range port.Chains(bothFamilies) {
+		got[chain.Name] = rulesOf(chain)
+	}
+	cluster, local := draw(40, ruleset.ClusterSlot), draw(20, ruleset.LocalSlot)
+	want := map[string][]string{
+		"lb-default/broad/tcp/http":          {cluster, translate},
+		"lb-default/broad/tcp/http/local":    {local, translate},
+		"lb-default/broad/tcp/http/external": {outside + local + " " + translate, cluster, translate},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("chains (-want +got):\n%s", diff)
+	}
+	port.Local = nil
+	port.Frontends[0].Class = ruleset.SplitClass(0, 40)
+	chains := port.Chains(bothFamilies)
+	if got, want := rulesOf(chains[len(chains)-1]), []string{outside + "drop", cluster, translate}; !slices.Equal(got, want) {
+		t.Errorf("without local slots the rules are %q, want %q", got, want)
+	}
+}
+
+func draw(slots int, first uint32) string {
+	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
+}

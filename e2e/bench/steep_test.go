@@ -47,6 +47,12 @@ var steeps = []steep{
 	}, func(times int) model.Change {
 		return owned(func(service *model.Service) { service.ExternalIPs = addressesFrom("198.18.0.0", 8000*times) }, 2)
 	}},
+	{"endpoints on this node: 20,000", func(times int) model.Change { return here(20000 * times) },
+		func(times int) model.Change { return here(20000*times - 1) }},
+	{"UDP, external IPs: 500 x 1,000 endpoints", func(times int) model.Change { return overUDP(500*times, 1000*times) },
+		func(times int) model.Change { return overUDP(500*times, 1000*times-1) }},
+	{"source ranges: 1,000 x 500 ports", func(times int) model.Change { return manyRestricted(500*times, 1000*times, 1) },
+		func(times int) model.Change { return manyRestricted(500*times, 1000*times, 2) }},
 	{"ports: 4,000", func(times int) model.Change { return manyPorts(4000*times, 1) },
 		func(times int) model.Change { return manyPorts(4000*times, 2) }},
 }
@@ -73,6 +79,34 @@ func owned(edit func(*model.Service), endpoints int) model.Change {
 		Services: map[model.ObjectName]*model.Service{name: service},
 		Slices:   map[model.ObjectName]*model.EndpointSlice{name: slice},
 	}
+}
+
+// here has its endpoints on the node that is measured.
+func here(endpoints int) model.Change {
+	change := owned(func(*model.Service) {}, endpoints)
+	for _, slice := range change.Slices {
+		for i := range slice.Endpoints {
+			slice.Endpoints[i].Node = ownNode
+		}
+	}
+	return change
+}
+
+func overUDP(addresses, endpoints int) model.Change {
+	return owned(func(service *model.Service) {
+		service.Ports[0].Protocol = model.UDP
+		service.ExternalIPs = addressesFrom("198.19.0.0", addresses)
+	}, endpoints)
+}
+
+// manyRestricted has many ports, and each has the same long list.
+func manyRestricted(ports, ranges, endpoints int) model.Change {
+	change := manyPorts(ports, endpoints)
+	for _, service := range change.Services {
+		service.LoadBalancerIPs = addressesFrom("198.19.0.0", 1)
+		service.SourceRanges = prefixesFrom("20.0.0.0", ranges)
+	}
+	return change
 }
 
 func manyPorts(ports, endpoints int) model.Change {

@@ -1,6 +1,9 @@
 package packets_test
 
 import (
+	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
@@ -15,8 +18,86 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 	servers := []*pod{c.addServer(c.nodes[0], "a"), c.addServer(c.nodes[1], "b"), c.addServer(c.nodes[1], "c")}
 	client := c.addPod(c.nodes[0], "client")
 	c.apply(service(web.withEverything).Then(endpoints(servers...)))
+	spreadEvenly(t, c, client, len(servers), 24)
+}
+
+// TestConnectionsToAWidePortSpreadEvenly: to a port with so many addresses and endpoints that its endpoints are in a
+// map of their own.
+func TestConnectionsToAWidePortSpreadEvenly(t *testing.T) {
+	c := newCluster(t, 2)
+	servers := c.addServers(12)
+	client := c.addPod(c.nodes[0], "client")
+	c.apply(service(web.withEverything, withManyAddresses).Then(endpoints(servers...)))
+	spreadEvenly(t, c, client, len(servers), 48)
+}
+
+// addServers adds pods to the nodes in turn.
+func (c *cluster) addServers(count int) []*pod {
+	var servers []*pod
+	for number := range count {
+		servers = append(servers, c.addServer(c.nodes[number%len(c.nodes)], fmt.Sprint("server-", number)))
+	}
+	return servers
+}
+
+// withManyAddresses gives a Service 200 more external IPs of each family.
+func withManyAddresses(s *model.Service) {
+	for _, first := range []string{"198.19.0.0", "2001:db8:f::"} {
+		addr := netip.MustParseAddr(first)
+		for range 200 {
+			s.ExternalIPs = append(s.ExternalIPs, addr)
+			addr = addr.Next()
+		}
+	}
+}
+
+// TestAWidePortObeysPoliciesAndChanges, as others do: a Local policy, by who the client is; an endpoint that leaves; and
+// the ways from a wide port to a narrow one and back, which no open connection notices.
+func TestAWidePortObeysPoliciesAndChanges(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	far := r.addServers(12)
+	near := slices.DeleteFunc(slices.Clone(far), func(server *pod) bool { return server.Node != r.nodes[0].Node })
+	all := endpoints(append(slices.Clone(far), r.near)...)
+	external := only(web.paths(r.nodes[0], model.ExternalIP, model.NodePort, model.LoadBalancerIP), "tcp", "udp")
+	among := func(servers []*pod) expectation {
+		return func(from *fabric.Namespace, to path) error {
+			reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+			isOne := func(server *pod) bool { return server.Name == reply.Pod }
+			if err == nil && !slices.ContainsFunc(servers, isOne) {
+				err = fmt.Errorf("%s answered", reply.Pod)
+			}
+			return err
+		}
+	}
+	r.apply(service(web.withEverything, withManyAddresses, externalLocal).Then(all))
+	for range 8 {
+		expect(t, "externalTrafficPolicy: Local, from outside", []*fabric.Namespace{r.host}, external, among(append(near, r.near)))
+		expect(t, "externalTrafficPolicy: Local, from a pod", []*fabric.Namespace{r.pod}, external, among(append(far, r.near)))
+	}
+	r.apply(service(web.withEverything, withManyAddresses, internalLocal).Then(all))
+	for range 8 {
+		expect(t, "internalTrafficPolicy: Local", []*fabric.Namespace{r.pod}, web.paths(r.nodes[0], model.ClusterIP), among(append(near, r.near)))
+	}
+	r.apply(service(web.withEverything, withManyAddresses).Then(all))
+	open := converse(t, r.clients(), only(web.paths(r.nodes[0], model.ClusterIP), "tcp"))
+	r.apply(service(web.withEverything))
+	expectGoesOn(t, "the port is not wide any more", open)
+	r.apply(service(web.withEverything, withManyAddresses))
+	expectGoesOn(t, "the port is wide again", open)
+	r.apply(endpoints(far[:11]...))
+	for range 8 {
+		expect(t, "endpoints left", r.clients(), external, among(far[:11]))
+	}
+	expectGoesOn(t, "some endpoints left", open)
+}
+
+// spreadEvenly fails if connections from a pod and from the node prefer some of the endpoints. Chance makes chi-square
+// exceed the limit once in 100,000 runs.
+func spreadEvenly(t *testing.T, c *cluster, client *fabric.Pod, servers int, limit float64) {
+	t.Helper()
 	for _, to := range append(paths, only(web.paths(c.nodes[0], model.NodePort, model.LoadBalancerIP), "tcp")...) {
-		const connections = 150
+		connections := 50 * servers
 		counts := map[string]int{}
 		for number := range connections {
 			from := client.Namespace
@@ -25,9 +106,8 @@ func TestConnectionsSpreadEvenly(t *testing.T) {
 			}
 			counts[mustAsk(t, from, to).Pod]++
 		}
-		if chi := chiSquare(counts, len(servers), connections); chi > 24 {
-			t.Errorf("%s: connections went to %v: chi-square %.1f with 2 degrees of freedom, chance makes it exceed 24 once in 160,000 runs",
-				to, counts, chi)
+		if chi := chiSquare(counts, servers, connections); chi > limit {
+			t.Errorf("%s: connections went to %v: chi-square %.1f, want %.0f at most", to, counts, chi, limit)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type Cluster struct {
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
 	claims   claims
+	// readers are the Services whose topology keys name a label, by that label.
+	readers map[policy.Key]map[ObjectName]bool
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
@@ -31,6 +33,7 @@ func NewCluster(self string) *Cluster {
 		slicesOf: map[ObjectName][]*EndpointSlice{},
 		nodes:    map[string]*Node{},
 		claims:   claims{byFrontend: map[Frontend][]claim{}},
+		readers:  map[policy.Key]map[ObjectName]bool{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}
@@ -90,9 +93,7 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	for name, slice := range change.Slices {
 		c.applySlice(name, slice, dirty)
 	}
-	for name, node := range change.Nodes {
-		c.applyNode(name, node, dirty)
-	}
+	c.applyNodes(change.Nodes, dirty)
 	for name, prefixes := range change.ServiceCIDRs {
 		if prefixes == nil {
 			delete(c.serviceCIDRs, name)
@@ -110,6 +111,11 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	dirty[name] = true
 	if old := c.services[name]; old != nil {
 		c.claims.release(old, dirty)
+		for _, key := range old.Topology.Keys {
+			if delete(c.readers[key], name); len(c.readers[key]) == 0 {
+				delete(c.readers, key)
+			}
+		}
 	}
 	if service == nil {
 		delete(c.services, name)
@@ -117,6 +123,12 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	}
 	c.services[name] = service
 	c.claims.claim(service, dirty)
+	for _, key := range service.Topology.Keys {
+		if c.readers[key] == nil {
+			c.readers[key] = map[ObjectName]bool{}
+		}
+		c.readers[key][name] = true
+	}
 }
 
 func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[ObjectName]bool) {
@@ -144,26 +156,53 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
-// applyNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its
-// labels and addresses every node port would go.
-func (c *Cluster) applyNode(name string, node *Node, dirty map[ObjectName]bool) {
-	if name == c.self && node == nil {
-		return
+// applyNodes marks the Services that read a label which changed on any node: the labels of all nodes are gathered
+// first, so that the work is the sum of the nodes and of the Services, however many nodes change at once.
+func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) {
+	changed := map[string]bool{}
+	for name, node := range nodes {
+		if name == c.self {
+			c.applySelf(node, dirty)
+		}
+		old := c.nodes[name]
+		for label := range changedLabels(old, c.setNode(name, node)) {
+			changed[label] = true
+		}
 	}
-	old := c.nodes[name]
-	if node == nil {
-		delete(c.nodes, name)
-	} else {
+	for label := range changed {
+		for reader := range c.readers[policy.Key(label)] {
+			dirty[reader] = true
+		}
+	}
+}
+
+// setNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its labels
+// and addresses every node port would go.
+func (c *Cluster) setNode(name string, node *Node) *Node {
+	switch {
+	case node != nil:
 		c.nodes[name] = node
+	case name != c.self:
+		delete(c.nodes, name)
 	}
-	changed := changedLabels(old, node)
-	moved := name == c.self && !slices.Equal(addressesOf(old), addressesOf(node))
-	if len(changed) == 0 && !moved {
+	return c.nodes[name]
+}
+
+// applySelf marks what depends on this node alone: hints, which a Service without topology keys may have, look at its
+// zone, and source ranges at its addresses.
+func (c *Cluster) applySelf(node *Node, dirty map[ObjectName]bool) {
+	old := c.nodes[c.self]
+	if node == nil {
 		return
 	}
-	for serviceName, service := range c.services {
-		if c.reads(service, name, changed) || moved && len(service.SourceRanges) > 0 {
-			dirty[serviceName] = true
+	zoned := changedLabels(old, node)[string(policy.Zone)]
+	moved := !slices.Equal(addressesOf(old), node.Addresses)
+	if !zoned && !moved {
+		return
+	}
+	for name, service := range c.services {
+		if zoned && len(service.Topology.Keys) == 0 || moved && len(service.SourceRanges) > 0 {
+			dirty[name] = true
 		}
 	}
 }
@@ -197,18 +236,4 @@ func changedLabels(old, current *Node) map[string]bool {
 		}
 	}
 	return changed
-}
-
-// reads reports whether a decision about the Service looks at one of the changed labels of a node. A Service without
-// topology keys may have hints, which look at this node's zone.
-func (c *Cluster) reads(service *Service, node string, changed map[string]bool) bool {
-	if len(service.Topology.Keys) == 0 {
-		return node == c.self && changed[string(policy.Zone)]
-	}
-	for _, key := range service.Topology.Keys {
-		if changed[string(key)] {
-			return true
-		}
-	}
-	return false
 }

@@ -67,17 +67,20 @@ func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	}
 	dialled := Frontend{Addr: clusterIP, Protocol: port.Protocol, Port: port.Port}
 	frontends := []PortFrontend{{dialled, ClusterIP}}
-	add := func(kind FrontendKind, addrs []netip.Addr) {
-		for _, addr := range addrs {
-			dialled.Addr = addr
-			isThere := slices.ContainsFunc(frontends, func(frontend PortFrontend) bool { return frontend.Frontend == dialled })
-			if FamilyOf(addr) == family && !isThere {
-				frontends = append(frontends, PortFrontend{dialled, kind})
+	if len(s.LoadBalancerIPs)+len(s.ExternalIPs) > 0 { // few Services have any
+		isThere := map[netip.Addr]bool{clusterIP: true}
+		add := func(kind FrontendKind, addrs []netip.Addr) {
+			for _, addr := range addrs {
+				if FamilyOf(addr) == family && !isThere[addr] {
+					isThere[addr] = true
+					dialled.Addr = addr
+					frontends = append(frontends, PortFrontend{dialled, kind})
+				}
 			}
 		}
+		add(LoadBalancerIP, s.LoadBalancerIPs)
+		add(ExternalIP, s.ExternalIPs)
 	}
-	add(LoadBalancerIP, s.LoadBalancerIPs)
-	add(ExternalIP, s.ExternalIPs)
 	if port.NodePort != 0 {
 		nodePort := Frontend{Addr: AnyAddr(family), Protocol: port.Protocol, Port: port.NodePort}
 		frontends = append(frontends, PortFrontend{nodePort, NodePort})
@@ -120,11 +123,25 @@ func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	if !containsNode {
 		return allowed
 	}
+	sorted := slices.SortedFunc(slices.Values(allowed), netip.Prefix.Compare)
+	isThere := map[netip.Addr]bool{}
 	for _, addr := range s.LoadBalancerIPs {
-		inside := slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
-		if FamilyOf(addr) == family && !inside {
+		if FamilyOf(addr) == family && !isThere[addr] && !containedIn(sorted, addr) {
+			isThere[addr] = true
 			allowed = append(allowed, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
 	return allowed
+}
+
+// containedIn reports whether one of some prefixes of an address's family contains it. They are sorted, and none
+// overlaps another.
+func containedIn(prefixes []netip.Prefix, addr netip.Addr) bool {
+	after, _ := slices.BinarySearchFunc(prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
+		if prefix.Addr().Compare(addr) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	return after > 0 && prefixes[after-1].Contains(addr)
 }

@@ -14,12 +14,58 @@ import (
 // claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
 func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
+	return Join(endpointSlices).Endpoints(port, family)
+}
+
+// Joined are the EndpointSlices of a Service, ready to be asked for the endpoints of many ports.
+type Joined struct {
+	slices []*EndpointSlice
+	// byPort are the slices by what they offer; nil if they offer so little that to look through all is faster.
+	byPort map[offer][]offered
+}
+
+// offer is what a slice says that it serves.
+type offer struct {
+	family   Family
+	name     string
+	protocol Protocol
+}
+
+type offered struct {
+	slice  *EndpointSlice
+	number uint16
+}
+
+// manyOffers is how many ports a Service's slices have in sum before they are indexed.
+const manyOffers = 32
+
+// Join makes a Service's slices ready.
+func Join(endpointSlices []*EndpointSlice) Joined {
+	joined, offers := Joined{slices: endpointSlices}, 0
+	for _, slice := range endpointSlices {
+		offers += len(slice.Ports)
+	}
+	if offers <= manyOffers {
+		return joined
+	}
+	joined.byPort = make(map[offer][]offered, offers)
+	for _, slice := range endpointSlices {
+		for _, port := range slice.Ports {
+			key := offer{slice.Family, port.Name, port.Protocol}
+			joined.byPort[key] = append(joined.byPort[key], offered{slice, port.Port})
+		}
+	}
+	return joined
+}
+
+// Endpoints is the function of that name, for one port after the other.
+func (j Joined) Endpoints(port ServicePort, family Family) []PortEndpoint {
 	count := 0
-	for slice := range serving(port, family, endpointSlices) {
+	for slice := range j.serving(port, family) {
 		count += len(slice.Endpoints)
 	}
 	endpoints := make([]PortEndpoint, 0, count)
-	for slice, number := range serving(port, family, endpointSlices) {
+	for slice, number := range j.serving(port, family) {
 		for i := range slice.Endpoints {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
@@ -30,9 +76,17 @@ func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice)
 }
 
 // serving yields the slices whose endpoints serve a port, each with the port's number there.
-func serving(port ServicePort, family Family, endpointSlices []*EndpointSlice) iter.Seq2[*EndpointSlice, uint16] {
+func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlice, uint16] {
 	return func(yield func(*EndpointSlice, uint16) bool) {
-		for _, slice := range endpointSlices {
+		if j.byPort != nil {
+			for _, found := range j.byPort[offer{family, port.Name, port.Protocol}] {
+				if !yield(found.slice, found.number) {
+					return
+				}
+			}
+			return
+		}
+		for _, slice := range j.slices {
 			for _, offered := range slice.Ports {
 				matches := slice.Family == family && offered.Name == port.Name && offered.Protocol == port.Protocol
 				if matches && !yield(slice, offered.Port) {

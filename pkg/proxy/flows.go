@@ -36,7 +36,7 @@ func newUDPFrontends() udpFrontends {
 
 // accept takes over what the kernel accepted for some Services. Those without UDP frontends are among them, with none.
 func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
-	gone := map[model.Frontend]selection.Flows{}
+	gone, compared := map[model.Frontend]selection.Flows{}, comparisons{}
 	for service := range decided {
 		for _, flows := range u.inForce[service] {
 			gone[flows.Frontend] = flows
@@ -51,7 +51,7 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 			old, had := gone[flows.Frontend]
 			delete(gone, flows.Frontend) // it may have gone from one Service to another
 			_, pending := u.changed[flows.Frontend]
-			if pending || !had || !includes(flows, old) || !isServed(old) && isServed(flows) {
+			if pending || !had || !compared.includes(flows, old) || !isServed(old) && isServed(flows) {
 				u.changed[flows.Frontend] = flows
 			}
 		}
@@ -65,12 +65,29 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 // its client has been sending since before there was a frontend.
 func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
 
+// comparisons are the lists of endpoints that were compared already, by where they are in memory: the frontends of a
+// port share their lists, and both may be long.
+type comparisons map[[2]*netip.AddrPort]bool
+
 // includes reports whether every endpoint that could answer flows still can.
-func includes(now, old selection.Flows) bool {
-	return includesAll(now.Inside, old.Inside) && includesAll(now.Outside, old.Outside)
+func (c comparisons) includes(now, old selection.Flows) bool {
+	return c.includesAll(now.Inside, old.Inside) && c.includesAll(now.Outside, old.Outside)
 }
 
-func includesAll(now, old []netip.AddrPort) bool {
+func (c comparisons) includesAll(now, old []netip.AddrPort) bool {
+	if len(now) == 0 || len(old) == 0 {
+		return len(old) == 0
+	}
+	lists := [2]*netip.AddrPort{&now[0], &old[0]}
+	result, known := c[lists]
+	if !known {
+		result = containsAll(now, old)
+		c[lists] = result
+	}
+	return result
+}
+
+func containsAll(now, old []netip.AddrPort) bool {
 	if slices.Equal(now, old) {
 		return true
 	}

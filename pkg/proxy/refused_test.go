@@ -93,6 +93,9 @@ func motley(count int) model.Change {
 		if i%3 == 1 {
 			service.ExternalIPs = []netip.Addr{netip.AddrFrom4([4]byte{192, 0, high, low}), v6("2001:db8:1")}
 		}
+		if i%200 == 150 {
+			service.ExternalIPs = append(service.ExternalIPs, manyAddrs(fmt.Sprintf("198.19.%d.0", i/4), 150)...)
+		}
 		if i%5 < 2 {
 			service.LoadBalancerIPs = []netip.Addr{netip.AddrFrom4([4]byte{203, 0, high, low}), v6("2001:db8:2")}
 			service.SourceRanges = prefixes("198.51.100.0/24", "2001:db8:3::/64")
@@ -105,6 +108,9 @@ func motley(count int) model.Change {
 			endpoints := 1 + i%5
 			if i%100 == 99 {
 				endpoints += 5 + i/100 // a number that few have
+			}
+			if i%200 == 150 {
+				endpoints = 20 // it has ports with a map of their own
 			}
 			slice := endpointsOf(name, family, endpoints, i)
 			change.Slices[slice.Name] = slice
@@ -241,6 +247,11 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 		for name, ranges := range objects.Lists {
 			for _, element := range ranges {
 				all[thing{family, name, element.Key}] = element
+			}
+		}
+		for _, set := range wideMaps(objects) {
+			for _, element := range elementsOf(t, kernel, family, set) {
+				all[thing{family, set.Name, element.Key}] = element
 			}
 		}
 		for _, set := range ruleset.StaticSets {

@@ -42,7 +42,21 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 		}
 		result.Elements[set.Name] = elements
 	}
+	for _, set := range wideMaps(result.Objects) {
+		result.Slots[set.Name] = slotsOf(t, elementsOf(t, kernel, family, set))
+	}
 	return result
+}
+
+// wideMaps returns the maps that ports with many frontends and endpoints have for themselves.
+func wideMaps(objects ruleset.Objects) []ruleset.Set {
+	var sets []ruleset.Set
+	for _, name := range objects.Sets {
+		if strings.HasPrefix(name, "endpoints-") {
+			sets = append(sets, ruleset.Set{Name: name})
+		}
+	}
+	return sets
 }
 
 // slotsOf returns the endpoints of each load-balancing table. Its slots must have no hole: a draw would find nothing

@@ -1,6 +1,10 @@
 package selection
 
-import "github.com/vicinity-proxy/vicinity/pkg/model"
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
 
 // Decision is a selection together with what was decided about and from what: all that its readers need.
 type Decision struct {
@@ -13,6 +17,8 @@ type Decision struct {
 	Owned     []model.PortFrontend
 	Lost      []model.LostFrontend
 	Endpoints []model.PortEndpoint
+	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
+	Sources   []netip.Prefix
 	Selection Selection
 }
 
@@ -23,16 +29,20 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 	if service == nil {
 		return nil
 	}
-	viewpoint := viewFromSelf(cluster)
+	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name))
+	sources := map[model.Family][]netip.Prefix{}
+	for _, family := range families {
+		sources[family] = service.AllowedSources(family, viewpoint.Node)
+	}
 	var decisions []Decision
 	for _, port := range service.Ports {
 		for _, family := range families {
 			if _, ok := service.ClusterIP(family); !ok {
 				continue
 			}
-			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family}
+			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
-			decision.Endpoints = model.Endpoints(port, family, cluster.SlicesOf(name))
+			decision.Endpoints = joined.Endpoints(port, family)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
 			decisions = append(decisions, decision)
 		}

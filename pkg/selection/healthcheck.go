@@ -22,12 +22,12 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 	if service == nil || service.HealthCheckNodePort == 0 {
 		return HealthCheck{}, false
 	}
-	viewpoint := viewFromSelf(cluster)
+	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name))
 	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
 	for _, addr := range service.ClusterIPs {
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
 		for _, port := range service.Ports {
-			for _, endpoint := range model.Endpoints(port, family, cluster.SlicesOf(name)) {
+			for _, endpoint := range joined.Endpoints(port, family) {
 				if endpoint.Ready && viewpoint.isHere(&endpoint) {
 					ready[endpoint.Addr.Addr()] = true
 				}

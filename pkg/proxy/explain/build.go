@@ -67,7 +67,7 @@ func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil
 	}
-	allowed := decision.Service.AllowedSources(decision.Family, decision.Viewpoint.Node)
+	allowed := decision.Sources
 	if slices.ContainsFunc(allowed, func(prefix netip.Prefix) bool { return prefix.Bits() == 0 }) {
 		return nil
 	}

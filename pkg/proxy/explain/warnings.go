@@ -19,7 +19,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 		list = append(list, frontend.Message)
 	}
 	if len(service.SourceRanges) > 0 && owns(decision, model.LoadBalancerIP) &&
-		len(service.AllowedSources(decision.Family, decision.Viewpoint.Node)) == 0 {
+		len(decision.Sources) == 0 {
 		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
 			decision.Family, decision.Family))
 	}

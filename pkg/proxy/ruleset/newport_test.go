@@ -207,7 +207,7 @@ func TestWhoMayDialALoadBalancersAddress(t *testing.T) {
 			service := everyKind("web", 1)
 			test.change(&service)
 			decision := decided(service)[0]
-			decision.Viewpoint.Node = test.node
+			decision.Sources = service.AllowedSources(decision.Family, test.node)
 			port := ruleset.NewPort(decision)
 			var restricted, sources []string
 			for _, frontend := range port.Frontends {

@@ -72,6 +72,8 @@ type draft struct {
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
 	fill          []wideMap
+	// lists are the names of the lists of source ranges that were asked for, by where they are in memory.
+	lists map[*netip.Prefix]string
 	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
 	counting struct {
 		family model.Family
@@ -243,10 +245,11 @@ func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 // leftBehind returns the affinity maps that stay while an endpoint leaves them.
 func leftBehind(have, want Service) []AffinityMap {
 	var left []AffinityMap
+	ports := have.byID()
 	for i := range want.Ports {
 		port := &want.Ports[i]
-		old, ok := have.port(port.ID)
-		if !ok {
+		old := ports[port.ID]
+		if old == nil || port.Affinity == 0 {
 			continue
 		}
 		before := map[string]AffinityMap{}

@@ -49,7 +49,7 @@ func NewPort(decision selection.Decision) Port {
 		ID:        service.PortID(decision.Port, decision.Family),
 		ClusterIP: clusterIP,
 		Cluster:   slotsOf(decision.Selection.Cluster.Endpoints, MaxSlots),
-		Sources:   service.AllowedSources(decision.Family, decision.Viewpoint.Node),
+		Sources:   decision.Sources,
 		Affinity:  service.AffinityTimeout,
 	}
 	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
@@ -62,9 +62,6 @@ func NewPort(decision selection.Decision) Port {
 	port.Frontends = make([]Frontend, len(decision.Owned))
 	for i, owned := range decision.Owned {
 		port.Frontends[i] = port.newFrontend(owned, decision)
-	}
-	if port.isRestricted() {
-		port.list.id = listID(port.Sources)
 	}
 	return port
 }

@@ -37,20 +37,23 @@ func (s Service) isIn(family model.Family) bool {
 	return false
 }
 
-func (s Service) port(id model.PortID) (*Port, bool) {
-	for i := range s.Ports {
-		if s.Ports[i].ID == id {
-			return &s.Ports[i], true
-		}
+// byID returns the Service's ports by what they are called.
+func (s Service) byID() map[model.PortID]*Port {
+	if len(s.Ports) == 0 {
+		return nil
 	}
-	return nil, false
+	ports := make(map[model.PortID]*Port, len(s.Ports))
+	for i := range s.Ports {
+		ports[s.Ports[i].ID] = &s.Ports[i]
+	}
+	return ports
 }
 
 // reslotted returns the Service with the slots that change least.
 func (s Service) reslotted(have Service) Service {
-	ports := slices.Clone(s.Ports)
+	before, ports := have.byID(), slices.Clone(s.Ports)
 	for i := range ports {
-		if old, ok := have.port(ports[i].ID); ok {
+		if old := before[ports[i].ID]; old != nil {
 			ports[i].Cluster = Reslot(old.Cluster, ports[i].Cluster)
 			ports[i].Local = Reslot(old.Local, ports[i].Local)
 		}

@@ -1,7 +1,6 @@
 package ruleset
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -82,11 +81,24 @@ func (d *draft) restrict(service Service) Service {
 	service.Ports = slices.Clone(service.Ports)
 	for i := range service.Ports {
 		if port := &service.Ports[i]; port.isRestricted() {
-			port.list.id = cmp.Or(port.list.id, listID(port.Sources))
+			port.list.id = d.listID(port.Sources)
 			port.list.class = d.classOf(port.ID.Family, sourcesClass, allowPrefix+port.list.id)
 		}
 	}
 	return service
+}
+
+// listID returns the name of a list. Many ports of a Service have the same one.
+func (d *draft) listID(prefixes []netip.Prefix) string {
+	if d.lists == nil {
+		d.lists = map[*netip.Prefix]string{}
+	}
+	id, known := d.lists[&prefixes[0]]
+	if !known {
+		id = listID(prefixes)
+		d.lists[&prefixes[0]] = id
+	}
+	return id
 }
 
 // classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a

@@ -141,14 +141,15 @@ func (d *draft) widen(service Service) Service {
 // replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw
 // more slots; those that are not drawn any more are left to the sweep.
 func (d *draft) replaceWide(have, want Service) {
+	before := have.byID()
 	for i := range want.Ports {
 		port := &want.Ports[i]
 		if !port.isWide() {
 			continue
 		}
 		key := objectKey{port.ID.Family, port.wideSlots().Name}
-		old, had := have.port(port.ID)
-		if !had || !old.isWide() {
+		old := before[port.ID]
+		if old == nil || !old.isWide() {
 			d.fill = append(d.fill, wideMap{key, port})
 			continue
 		}

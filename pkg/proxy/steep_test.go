@@ -108,7 +108,8 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 					return
 				}
 				if try == 5 {
-					t.Fatalf("%d times as much takes %s of processor time instead of %s: %.1f times as long", times, many, once, float64(many)/float64(once))
+					t.Fatalf("%d times as much takes %s of processor time instead of %s: %.1f times as long",
+						times, many, once, float64(many)/float64(once))
 				}
 			}
 		})

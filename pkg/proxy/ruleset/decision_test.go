@@ -13,7 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-var comparePorts = cmp.Options{cmpopts.IgnoreUnexported(ruleset.Port{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}), cmpopts.EquateEmpty()}
+var comparePorts = cmp.Options{
+	cmpopts.IgnoreUnexported(ruleset.Port{}), cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{}, netip.Prefix{}), cmpopts.EquateEmpty(),
+}
 
 // decide makes the decision about a Service with one port and one slice on node-1.
 func decide(t testing.TB, service model.Service, family model.Family, endpoints ...model.SliceEndpoint) selection.Decision {

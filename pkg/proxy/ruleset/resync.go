@@ -63,14 +63,7 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 			owned.fill(&plan.Batch, family)
 		}
 	}
-	for _, service := range plan.services {
-		for i := range service.Ports {
-			if port := &service.Ports[i]; port.ID.Family == family && port.isWide() {
-				plan.Batch.add(Flush, family, SetObject{port.wideSlots()})
-				plan.Batch.add(Add, family, countedElements(port.wideSlots(), port.eachWideSlot()))
-			}
-		}
-	}
+	m.refillWide(plan, family)
 	present := map[string]bool{}
 	for _, name := range found.Sets {
 		present[name] = true

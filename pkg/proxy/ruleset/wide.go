@@ -111,10 +111,10 @@ func (p *Port) wideChains(config Config) []Chain {
 
 func (p *Port) wideChainName(kind wideKind) string {
 	name := p.objectName(drawPrefix)
-	switch kind {
-	case wideLocal:
+	if kind == wideLocal {
 		name += localSuffix
-	case wideSplit:
+	}
+	if kind == wideSplit {
 		name += choiceSuffix
 	}
 	return name
@@ -157,6 +157,18 @@ func (d *draft) replaceWide(have, want Service) {
 		replaced := d.outlive(key, deleted, added)
 		d.plan.Prepare.addElements(Delete, key.family, port.wideSlots(), replaced)
 		d.plan.Prepare.addElements(Add, key.family, port.wideSlots(), added)
+	}
+}
+
+// refillWide writes the maps of all wide ports of a family anew.
+func (m *Mirror) refillWide(plan *Plan, family model.Family) {
+	for _, service := range plan.services {
+		for i := range service.Ports {
+			if port := &service.Ports[i]; port.ID.Family == family && port.isWide() {
+				plan.Batch.add(Flush, family, SetObject{port.wideSlots()})
+				plan.Batch.add(Add, family, countedElements(port.wideSlots(), port.eachWideSlot()))
+			}
+		}
 	}
 }
 

@@ -144,7 +144,7 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 	return decode[rules.Namespace](t, object)
 }
 
-// Cluster is what a case knows of the cluster.
+// Facts are what a case knows of the cluster.
 func (c Case) Facts() rules.Facts {
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36)}
 	if c.Nodes == nil {

@@ -122,7 +122,7 @@ func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		query := url.Values{
-			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"}, 
+			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"},
 			"source_port": {strconv.Itoa(int(netip.MustParseAddrPort(freeAddress(t)).Port()))},
 		}
 		if got := c.dial(query); got.Answers["web-1"] != 3 {

@@ -95,6 +95,8 @@ func TestAClusterIPThatTheNodeHasItself(t *testing.T) {
 	r.apply(service().Then(endpoints(r.near)))
 	expect(t, "the Service's own port", r.clients(), paths, answeredBy("near"))
 	expect(t, "a port that the Service does not define", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
+	r.apply(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6))
+	expect(t, "inside a ServiceCIDR", r.clients(), pathsTo(81, web.addrs(model.ClusterIP)...), answeredBy(r.node.Name))
 }
 
 // TestAClusterIPThatTheNodeHasItselfIsNoWayAroundItsService: what comes in for a port of the Service is dropped and

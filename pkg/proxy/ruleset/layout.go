@@ -38,7 +38,7 @@ var (
 //	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
-//	nat-postrouting               an address inside a ServiceCIDR that was not translated: drop
+//	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
 //	nat-postrouting               give the priority back that carried the slot
 //	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
 //	nat-postrouting               masquerading
@@ -106,12 +106,15 @@ func matchNodePortAddr(family model.Family, config Config) Rule {
 }
 
 // unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every
-// other proxy on the node has had its turn: one that serves some of the Services beside us.
+// other proxy on the node has had its turn: one that serves some of the Services beside us. An address that the node has
+// itself, for a DNS cache perhaps, is its own business.
 func unallocated(family model.Family, serviceCIDRs []netip.Prefix) []Rule {
 	var rules []Rule
 	for _, prefix := range serviceCIDRs {
 		if model.FamilyOfPrefix(prefix) == family {
-			rules = append(rules, Rule{InPrefix{Field: DestinationAddr, Prefix: prefix}, Do{Verdict{Kind: Drop}}})
+			rules = append(rules, Rule{
+				InPrefix{Field: DestinationAddr, Prefix: prefix}, IsLocal{Field: DestinationAddr, Not: true}, Do{Verdict{Kind: Drop}},
+			})
 		}
 	}
 	return rules

@@ -120,7 +120,12 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	var ports []explain.Port
 	for _, node := range nodes {
 		cluster := model.NewCluster(node)
-		cluster.Apply(change)
+		cluster.NodePorts = flags.settings.Tables(model.Families).NodePorts
+		seen := change
+		if own := change.Nodes[node]; own != nil {
+			seen.LocalAddrs = own.Addresses // as render takes it to be
+		}
+		cluster.Apply(seen)
 		asked := flags.clients(change.Nodes[node]).Ports(cluster, query)
 		if len(asked) == 0 && query != (explain.Query{}) {
 			return notFound(cluster, query, flags.origin())

@@ -123,3 +123,49 @@ func TestExternalAddressesOfAFamilyWithoutAClusterIPAreIgnored(t *testing.T) {
 		expect(t, kind.String()+" of the other family", host, to[3:], notServed)
 	}
 }
+
+// onNodePorts gives a Service, as external IPs, the addresses of a node, with the number of another one's node port.
+func onNodePorts(of app, n *node) func(*model.Service) {
+	return func(s *model.Service) {
+		s.ExternalIPs = []netip.Addr{n.IPv4, n.IPv6}
+		for i := range s.Ports {
+			s.Ports[i].Port = of.nodePort()
+		}
+	}
+}
+
+// onLoadBalancer gives a Service, as external IPs, the addresses of another one's load balancer.
+func onLoadBalancer(of app) func(*model.Service) {
+	return func(s *model.Service) { s.ExternalIPs = of.addrs(model.LoadBalancerIP) }
+}
+
+// TestAnOlderExternalIPTakesNothingThatTheClusterGave to another Service: neither a load balancer's address, nor a node
+// port on an address of the node. What the other one lets go of, it gets.
+func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	n := c.nodes[0]
+	thief, owner := c.addServer(n, "thief"), c.addServer(n, "owner")
+	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, c.addHost("host", n)}
+	c.apply(elder.endpoints(thief).Then(younger.endpoints(owner)))
+	for name, test := range map[string]struct {
+		owned, stolen func(*model.Service)
+		to            []path
+	}{
+		"a load balancer's address": {younger.withLoadBalancer, onLoadBalancer(younger), younger.paths(n, model.LoadBalancerIP)},
+		"a node port":               {younger.withNodePorts, onNodePorts(younger, n), younger.paths(n, model.NodePort)},
+	} {
+		c.apply(elder.service(born(2001), test.stolen).Then(younger.gone()))
+		expect(t, name+": no other Service wants it", clients, test.to, answeredBy("thief"))
+		c.apply(younger.service(born(2002), test.owned))
+		expect(t, name+": it is given to another Service", clients, test.to, answeredBy("owner"))
+		c.restart(n)
+		c.sync(n)
+		expect(t, name+": after a restart", clients, test.to, answeredBy("owner"))
+		c.apply(elder.service(born(2001), test.stolen, affinity(anHour)))
+		expect(t, name+": the older Service changes", clients, test.to, answeredBy("owner"))
+		c.apply(younger.service(born(2002)))
+		expect(t, name+": the other Service lets go", clients, test.to, answeredBy("thief"))
+		c.apply(elder.gone())
+	}
+}

@@ -51,8 +51,8 @@ func TestAFrontendWithTheNumberOfANodePort(t *testing.T) {
 	}
 }
 
-// TestAnExternalIPThatIsTheNodesOwnAddressComesBeforeANodePort with the same number.
-func TestAnExternalIPThatIsTheNodesOwnAddressComesBeforeANodePort(t *testing.T) {
+// TestAnExternalIPThatIsTheNodesOwnAddressLeavesANodePortAlone that has the same number, and its sticky clients.
+func TestAnExternalIPThatIsTheNodesOwnAddressLeavesANodePortAlone(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})
 	node := here.nodes[0]
@@ -69,8 +69,10 @@ func TestAnExternalIPThatIsTheNodesOwnAddressComesBeforeANodePort(t *testing.T) 
 	expect(t, "a node port", clients, to, answeredBy("near"))
 	here.apply(exact.service(onTheNode).Then(exact.endpoints(here.far)))
 	for range 2 {
-		expect(t, "an external IP on the same address and port", clients, to, answeredBy("far"))
+		expect(t, "an external IP on the same address and port", clients, to, answeredBy("near"))
 	}
-	here.apply(exact.gone())
-	expect(t, "a node port again", clients, to, answeredBy("near"))
+	here.apply(web.gone())
+	expect(t, "the node port is gone", clients, to, answeredBy("far"))
+	here.apply(service(web.withNodePorts, affinity(anHour)))
+	expect(t, "the node port is back", clients, to, answeredBy("near"))
 }

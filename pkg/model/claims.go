@@ -2,14 +2,18 @@ package model
 
 import (
 	"cmp"
+	"maps"
+	"net/netip"
 	"slices"
 )
 
-// claims says which Services want which frontend. Among several, the first owns it until it lets go. A ClusterIP comes
-// before any other kind: the API server gave it to one Service, while any owner may write any external IP. Then the
-// oldest Service, then the lexically smallest name.
+// claims says which Services want which frontend. Among several, the first owns it until it lets go: by the kind of the
+// frontend (see rank), then the oldest Service, then the lexically smallest name.
 type claims struct {
 	byFrontend map[Frontend][]claim
+	// external are the Services that want an address as an external IP. A node port of another Service that is served
+	// there comes before them (see Cluster.overruled).
+	external map[netip.Addr]map[ObjectName]bool
 	// contested is the number of frontends that several Services want.
 	contested int
 }
@@ -22,13 +26,19 @@ type claim struct {
 
 func (c claim) compare(other claim) int {
 	return cmp.Or(
-		falseFirst(c.kind.IsExternal(), other.kind.IsExternal()),
+		cmp.Compare(c.kind.rank(), other.kind.rank()),
 		c.service.Created.Compare(other.service.Created),
 		c.service.Name.Compare(other.service.Name))
 }
 
 // claim enters a Service for all its frontends and marks every Service that loses one.
 func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
+	for _, addr := range service.ExternalIPs {
+		if c.external[addr] == nil {
+			c.external[addr] = map[ObjectName]bool{}
+		}
+		c.external[addr][service.Name] = true
+	}
 	for _, frontend := range allFrontends(service) {
 		claimants, wanted := c.byFrontend[frontend.Frontend], claim{service, frontend.Kind}
 		at, _ := slices.BinarySearchFunc(claimants, wanted, claim.compare)
@@ -44,6 +54,11 @@ func (c *claims) claim(service *Service, dirty map[ObjectName]bool) {
 
 // release takes a Service out and marks every Service that gains a frontend.
 func (c *claims) release(service *Service, dirty map[ObjectName]bool) {
+	for _, addr := range service.ExternalIPs {
+		if delete(c.external[addr], service.Name); len(c.external[addr]) == 0 {
+			delete(c.external, addr)
+		}
+	}
 	for _, frontend := range allFrontends(service) {
 		claimants := c.byFrontend[frontend.Frontend]
 		at := slices.Index(claimants, claim{service, frontend.Kind})
@@ -88,6 +103,9 @@ type LostFrontend struct {
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
 		first := c.claims.byFrontend[frontend.Frontend][0]
+		if nodePort, overruled := c.overruled(frontend, service.Name); overruled {
+			first = nodePort
+		}
 		if first.service.Name != service.Name {
 			lost = append(lost, LostFrontend{PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind})
 			continue
@@ -100,5 +118,67 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 // Owns reports whether a Service owns a frontend.
 func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	claimants := c.claims.byFrontend[frontend]
-	return len(claimants) > 0 && claimants[0].service.Name == service
+	if len(claimants) == 0 || claimants[0].service.Name != service {
+		return false
+	}
+	_, overruled := c.overruled(PortFrontend{Frontend: frontend, Kind: claimants[0].kind}, service)
+	return !overruled
+}
+
+// overruled returns the node port of another Service that is served on a Service's external IP: on an address of this
+// node, with the same protocol and number. The tables look for a frontend with an address first, so that the external
+// IP would take the node port's clients.
+func (c *Cluster) overruled(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
+	if frontend.Kind != ExternalIP || !c.servesNodePorts(frontend.Addr) {
+		return claim{}, false
+	}
+	claimants := c.claims.byFrontend[frontend.nodePort()]
+	if len(claimants) == 0 || claimants[0].service.Name == service {
+		return claim{}, false
+	}
+	return claimants[0], true
+}
+
+// nodePort returns the node port with a frontend's protocol and number.
+func (f Frontend) nodePort() Frontend {
+	f.Addr = AnyAddr(FamilyOf(f.Addr))
+	return f
+}
+
+// servesNodePorts reports whether node ports are served on an address.
+func (c *Cluster) servesNodePorts(addr netip.Addr) bool {
+	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
+}
+
+// markOverruled marks the Services whose external IPs a Service's node ports overrule, or did.
+func (c *Cluster) markOverruled(service *Service, dirty map[ObjectName]bool) {
+	for _, port := range service.Ports {
+		if port.NodePort == 0 {
+			continue
+		}
+		for addr := range c.local {
+			for _, claimant := range c.claims.byFrontend[Frontend{Addr: addr, Protocol: port.Protocol, Port: port.NodePort}] {
+				if claimant.kind == ExternalIP {
+					dirty[claimant.service.Name] = true
+				}
+			}
+		}
+	}
+}
+
+// applyLocalAddrs marks the Services with an external IP that this node has now, or had before.
+func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool) {
+	before := c.local
+	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))
+	for _, addr := range addrs {
+		c.local[addr] = true
+		if !before[addr] {
+			maps.Copy(dirty, c.claims.external[addr])
+		}
+	}
+	for addr := range before {
+		if !c.local[addr] {
+			maps.Copy(dirty, c.claims.external[addr])
+		}
+	}
 }

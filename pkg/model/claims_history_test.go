@@ -113,12 +113,16 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 	}
 }
 
-// rank is 0 for a Service whose ClusterIP the frontend is, and 1 for any other.
+// rank is 0 for a Service whose ClusterIP the frontend is, 1 for one whose load balancer or node port has it, and 2 for
+// any other.
 func rank(service *Service, frontend Frontend) int {
-	if slices.Contains(service.ClusterIPs, frontend.Addr) {
+	switch {
+	case slices.Contains(service.ClusterIPs, frontend.Addr):
 		return 0
+	case frontend.IsNodePort() || slices.Contains(service.LoadBalancerIPs, frontend.Addr):
+		return 1
 	}
-	return 1
+	return 2
 }
 
 // randomClaims changes one to three of five Services, which share three ages and a handful of addresses of every kind.

@@ -66,12 +66,13 @@ func TestOwnershipAcrossKinds(t *testing.T) {
 				"a b", "192.0.2.1=a", 1,
 			},
 		},
-		"an external IP and a load balancer's address are equals: the older wins": {
+		"an older external IP never takes a load balancer's address": {
 			{
 				[]any{claimant("old", 1, own).withExternalIPs(vip), claimant("young", 2, other).withLoadBalancerIPs(vip)},
-				"old young", "192.0.2.1=old", 1,
+				"old young", "192.0.2.1=young", 1,
 			},
-			{[]any{claimant("older", 0, third).withLoadBalancerIPs(vip)}, "old older", "192.0.2.1=older", 1},
+			{[]any{claimant("older", 0, third).withLoadBalancerIPs(vip)}, "older young", "192.0.2.1=older", 1},
+			{[]any{named("older"), named("young")}, "old older young", "192.0.2.1=old", 0},
 		},
 		"of two node ports, the older wins, and keeps nothing else from the other": {
 			{
@@ -169,5 +170,54 @@ func TestALostFrontendOfAnyKindNamesItsOwner(t *testing.T) {
 	}
 	if cluster.Contested() != 3 {
 		t.Errorf("%d frontends are contested, want 3", cluster.Contested())
+	}
+}
+
+// TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort, whatever their ages, as long as node ports are served there.
+func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
+	const here, elsewhere = "192.168.0.1", "192.168.0.2"
+	thief := claimant("thief", 1, own).withExternalIPs(here + " " + elsewhere + " 127.0.0.1")
+	given := claimant("given", 2, other).withNodePort(80)
+	node := &Node{Name: "node-1", Addresses: addrs(here)}
+	present := func(text string) Change { return Change{LocalAddrs: addrs(text)} }
+	for name, nodePorts := range map[string]NodePortAddresses{"on all addresses": {}, "on the primary ones": {Primary: true}} {
+		t.Run(name, func(t *testing.T) {
+			cluster := NewCluster("node-1")
+			cluster.NodePorts = nodePorts
+			for number, step := range []struct {
+				change Change
+				dirty  string
+				lost   string
+			}{
+				{changeOf(node, thief, given), "given thief", ""},
+				{present(here + " 10.244.0.1 127.0.0.1"), "thief", here + ":80/TCP"},
+				{present(here + " 10.244.0.9 127.0.0.1"), "", here + ":80/TCP"},
+				{changeOf(claimant("given", 2, other)), "given thief", ""},
+				{changeOf(given), "given thief", here + ":80/TCP"},
+				{changeOf(named("given")), "given thief", ""},
+				{changeOf(claimant("given", 2, other).withNodePort(81)), "given", ""},
+				{changeOf(given, claimant("thief", 1, own).withExternalIPs(here).withNodePort(82)), "given thief", here + ":80/TCP"},
+				{present("10.244.0.9"), "thief", ""},
+			} {
+				if got := words(cluster.Apply(step.change)); got != step.dirty {
+					t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
+				}
+				service := cluster.Service(named("thief"))
+				owned, lost := cluster.Frontends(service, service.Ports[0], IPv4)
+				if got := texts(lost); got != step.lost {
+					t.Errorf("step %d: it lost %q, want %q", number+1, got, step.lost)
+				}
+				for _, frontend := range owned {
+					if !cluster.Owns(service.Name, frontend.Frontend) {
+						t.Errorf("step %d: it owns %s, and does not", number+1, frontend)
+					}
+				}
+				for _, frontend := range lost {
+					if frontend.OwnerKind != NodePort || frontend.Owner != given.Name || cluster.Owns(service.Name, frontend.Frontend) {
+						t.Errorf("step %d: %s belongs to %s as %s", number+1, frontend, frontend.Owner.Name, frontend.OwnerKind)
+					}
+				}
+			}
+		})
 	}
 }

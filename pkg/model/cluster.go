@@ -10,6 +10,9 @@ import (
 
 // Cluster is the state of the cluster, as far as changes have brought it.
 type Cluster struct {
+	// NodePorts says on which addresses node ports are served. It is set before the first change.
+	NodePorts NodePortAddresses
+
 	self     string
 	services map[ObjectName]*Service
 	slices   map[ObjectName]*EndpointSlice
@@ -22,6 +25,7 @@ type Cluster struct {
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
+	local        map[netip.Addr]bool // the same
 }
 
 // NewCluster returns an empty cluster as seen from a node.
@@ -32,7 +36,7 @@ func NewCluster(self string) *Cluster {
 		slices:   map[ObjectName]*EndpointSlice{},
 		slicesOf: map[ObjectName][]*EndpointSlice{},
 		nodes:    map[string]*Node{},
-		claims:   claims{byFrontend: map[Frontend][]claim{}},
+		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		readers:  map[policy.Key]map[ObjectName]bool{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
@@ -84,7 +88,7 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
 // changed, those whose slices changed, those whose topology reads a node label that changed, those that gain or lose a
 // frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
-// AllowedSources). ServiceCIDRs and local addresses belong to no Service.
+// AllowedSources) and with external IPs. ServiceCIDRs belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := map[ObjectName]bool{}
 	for name, service := range change.Services {
@@ -102,7 +106,7 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 		c.serviceCIDRs[name] = prefixes
 	}
 	if change.LocalAddrs != nil {
-		c.localAddrs = change.LocalAddrs
+		c.applyLocalAddrs(change.LocalAddrs, dirty)
 	}
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }
@@ -111,6 +115,7 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	dirty[name] = true
 	if old := c.services[name]; old != nil {
 		c.claims.release(old, dirty)
+		c.markOverruled(old, dirty)
 		for _, key := range old.Topology.Keys {
 			if delete(c.readers[key], name); len(c.readers[key]) == 0 {
 				delete(c.readers, key)
@@ -123,6 +128,7 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	}
 	c.services[name] = service
 	c.claims.claim(service, dirty)
+	c.markOverruled(service, dirty)
 	for _, key := range service.Topology.Keys {
 		if c.readers[key] == nil {
 			c.readers[key] = map[ObjectName]bool{}
@@ -199,6 +205,11 @@ func (c *Cluster) applySelf(node *Node, dirty map[ObjectName]bool) {
 	moved := !slices.Equal(addressesOf(old), node.Addresses)
 	if !zoned && !moved {
 		return
+	}
+	if moved {
+		for _, services := range c.claims.external {
+			maps.Copy(dirty, services)
+		}
 	}
 	for name, service := range c.services {
 		if zoned && len(service.Topology.Keys) == 0 || moved && len(service.SourceRanges) > 0 {

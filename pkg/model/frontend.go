@@ -35,6 +35,19 @@ func (k FrontendKind) String() string {
 // IsExternal reports whether externalTrafficPolicy governs the frontend, and not internalTrafficPolicy.
 func (k FrontendKind) IsExternal() bool { return k != ClusterIP }
 
+// rank orders the kinds by who gave them: the API server gives a ClusterIP to one Service alone, and a load balancer's
+// address and a node port come from those who run the cluster, while any owner of a Service may write any external IP.
+func (k FrontendKind) rank() int {
+	switch k {
+	case ClusterIP:
+		return 0
+	case LoadBalancerIP, NodePort:
+		return 1
+	case ExternalIP:
+	}
+	return 2
+}
+
 // IsNodePort reports whether the frontend is a node port.
 func (f Frontend) IsNodePort() bool { return f.Addr.IsUnspecified() }
 

@@ -74,11 +74,13 @@ const (
 
 // New returns a proxy for a node. It does nothing until Sync is called.
 func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy {
+	cluster := model.NewCluster(node)
+	cluster.NodePorts = config.NodePorts
 	return &Proxy{
 		config:  config,
 		kernel:  kernel,
 		flows:   flows,
-		cluster: model.NewCluster(node),
+		cluster: cluster,
 		dirty:   map[model.ObjectName]bool{},
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},

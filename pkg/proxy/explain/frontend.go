@@ -31,6 +31,8 @@ func describeFrontend(frontend model.PortFrontend) Frontend {
 // Why another Service owns a frontend. The order of the rules is model's.
 const (
 	ownersClusterIP   = "OwnersClusterIP"
+	ownersBalancer    = "OwnersLoadBalancerIP"
+	ownersNodePort    = "OwnersNodePort"
 	ownerIsOlder      = "OwnerIsOlder"
 	ownersNameIsFirst = "OwnersNameIsFirst"
 )
@@ -51,8 +53,12 @@ func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
 
 func whyLost(loser, owner *model.Service, lost model.LostFrontend) string {
 	switch {
-	case lost.Kind.IsExternal() && !lost.OwnerKind.IsExternal():
+	case lost.Kind != model.ClusterIP && lost.OwnerKind == model.ClusterIP:
 		return ownersClusterIP
+	case lost.Kind == model.ExternalIP && lost.OwnerKind == model.LoadBalancerIP:
+		return ownersBalancer
+	case lost.Kind == model.ExternalIP && lost.OwnerKind == model.NodePort:
+		return ownersNodePort
 	case owner.Created.Before(loser.Created):
 		return ownerIsOlder
 	}
@@ -64,6 +70,10 @@ func lostMessage(lost model.LostFrontend, reason string) string {
 	switch reason {
 	case ownersClusterIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", lost.Frontend, lost.Owner, untilReleased)
+	case ownersBalancer:
+		return fmt.Sprintf("%s belongs to the Service %s, whose load balancer has it, %s", lost.Frontend, lost.Owner, untilReleased)
+	case ownersNodePort:
+		return fmt.Sprintf("%s belongs to the Service %s, whose node port is served there, %s", lost.Frontend, lost.Owner, untilReleased)
 	case ownerIsOlder:
 		return fmt.Sprintf("%s belongs to the older Service %s, %s", lost.Frontend, lost.Owner, untilReleased)
 	}

@@ -57,7 +57,7 @@ type Frontend struct {
 type LostFrontend struct {
 	Frontend
 	Owner   string `json:"owner"`   // namespace/name
-	Reason  string `json:"reason"`  // a stable code: OwnersClusterIP, OwnerIsOlder or OwnersNameIsFirst
+	Reason  string `json:"reason"`  // a stable code: OwnersClusterIP, OwnersLoadBalancerIP, OwnersNodePort, OwnerIsOlder or OwnersNameIsFirst
 	Message string `json:"message"` // the reason as a sentence
 }
 

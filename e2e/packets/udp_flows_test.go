@@ -244,3 +244,20 @@ func TestOtherFlowsAreLeftAlone(t *testing.T) {
 		expectGoesOn(t, "another Service changed", open)
 	}
 }
+
+// TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow, and no other.
+func TestTighterSourceRangesEndTheFlowsThatTheyNoLongerAllow(t *testing.T) {
+	t.Parallel()
+	r := newRefusals(t)
+	balancer := only(web.paths(r.nodes[0], model.LoadBalancerIP), "udp")
+	others := only(web.paths(r.nodes[0], model.ExternalIP), "udp")
+	r.apply(service(web.withEverything).Then(endpoints(r.near)))
+	fromHost, fromPod := converse(t, []*fabric.Namespace{r.host}, balancer), converse(t, []*fabric.Namespace{r.pod}, balancer)
+	elsewhere := converse(t, []*fabric.Namespace{r.host}, others)
+	r.apply(service(web.withEverything, clientRanges(r.host, r.pod)))
+	expectNext(t, "ranges with both clients", append(fromHost, fromPod...), isAnsweredBy("near"))
+	r.apply(service(web.withEverything, clientRanges(r.pod)))
+	expectNext(t, "ranges without the client", fromHost, isUnanswered)
+	expectNext(t, "ranges with the client", fromPod, isAnsweredBy("near"))
+	expectNext(t, "another frontend", elsewhere, isAnsweredBy("near"))
+}

@@ -36,7 +36,8 @@ func newUDPFrontends() udpFrontends {
 
 // accept takes over what the kernel accepted for some Services. Those without UDP frontends are among them, with none.
 func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
-	gone, compared := map[model.Frontend]selection.Flows{}, comparisons{}
+	gone := map[model.Frontend]selection.Flows{}
+	compared := comparisons{map[[2]*netip.AddrPort]bool{}, map[[2]*netip.Prefix]bool{}}
 	for service := range decided {
 		for _, flows := range u.inForce[service] {
 			gone[flows.Frontend] = flows
@@ -65,13 +66,31 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 // its client has been sending since before there was a frontend.
 func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
 
-// comparisons are the lists of endpoints that were compared already, by where they are in memory: the frontends of a
-// port share their lists, and both may be long.
-type comparisons map[[2]*netip.AddrPort]bool
+// comparisons are the lists that were compared already, by where they are in memory: the frontends of a port share
+// their lists, and those may be long.
+type comparisons struct {
+	endpoints map[[2]*netip.AddrPort]bool
+	sources   map[[2]*netip.Prefix]bool
+}
 
-// includes reports whether every endpoint that could answer flows still can.
+// includes reports whether every endpoint that could answer flows still can, and whether the clients are the same.
 func (c comparisons) includes(now, old selection.Flows) bool {
-	return c.includesAll(now.Inside, old.Inside) && c.includesAll(now.Outside, old.Outside)
+	return c.includesAll(now.Inside, old.Inside) && c.includesAll(now.Outside, old.Outside) && c.sameSources(now.Sources, old.Sources)
+}
+
+// sameSources reports whether as many clients as before may dial. To look at the flows when more of them may does no
+// harm.
+func (c comparisons) sameSources(now, old []netip.Prefix) bool {
+	if len(now) == 0 || len(now) != len(old) {
+		return len(now) == 0
+	}
+	lists := [2]*netip.Prefix{&now[0], &old[0]}
+	result, known := c.sources[lists]
+	if !known {
+		result = slices.Equal(now, old)
+		c.sources[lists] = result
+	}
+	return result
 }
 
 func (c comparisons) includesAll(now, old []netip.AddrPort) bool {
@@ -79,10 +98,10 @@ func (c comparisons) includesAll(now, old []netip.AddrPort) bool {
 		return len(old) == 0
 	}
 	lists := [2]*netip.AddrPort{&now[0], &old[0]}
-	result, known := c[lists]
+	result, known := c.endpoints[lists]
 	if !known {
 		result = containsAll(now, old)
-		c[lists] = result
+		c.endpoints[lists] = result
 	}
 	return result
 }

@@ -18,6 +18,7 @@ type Flows struct {
 	Frontend model.Frontend
 	Inside   []netip.AddrPort // may answer the pods and this node
 	Outside  []netip.AddrPort // may answer all other clients
+	Sources  []netip.Prefix   // the clients that may dial the frontend; empty: all
 }
 
 // Flows returns, for each frontend that leads to the port, who may answer its flows.
@@ -29,6 +30,9 @@ func (d Decision) Flows() []Flows {
 	flows := make([]Flows, 0, len(d.Owned))
 	for _, frontend := range d.Owned {
 		one := Flows{Frontend: frontend.Frontend, Inside: anywhere, Outside: anywhere}
+		if frontend.Kind == model.LoadBalancerIP {
+			one.Sources = d.Sources
+		}
 		switch external := frontend.Kind.IsExternal(); {
 		case !external && d.Service.InternalTrafficLocal:
 			one.Inside, one.Outside = here, here

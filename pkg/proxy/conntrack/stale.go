@@ -4,6 +4,7 @@ package conntrack
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -39,6 +40,7 @@ func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 		}
 		v.frontends[key].inside.add(one.Inside)
 		v.frontends[key].outside.add(one.Outside)
+		v.frontends[key].sources.add(one)
 		v.families[model.FamilyOf(one.Frontend.Addr)] = true
 	}
 	return v
@@ -48,7 +50,7 @@ func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 func (v verdicts) isStale(f flow) bool {
 	permission := v.permissionFor(f.dialled)
 	switch {
-	case permission == nil || permission.permits(f.answerer, v.scope.PlaceOf(f.client)):
+	case permission == nil || permission.permits(f.answerer, v.scope.PlaceOf(f.client)) && permission.sources.contain(f.client):
 		return false
 	case f.answerer == f.dialled:
 		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none
@@ -72,8 +74,11 @@ func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
 	return found
 }
 
-// permission says which endpoints may answer the flows of one frontend.
-type permission struct{ inside, outside endpoints }
+// permission says which endpoints may answer the flows of one frontend, and whose.
+type permission struct {
+	inside, outside endpoints
+	sources         sources
+}
 
 func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bool {
 	switch client {
@@ -111,4 +116,53 @@ func (e *endpoints) contains(endpoint netip.AddrPort) bool {
 		}
 	}
 	return e.set[endpoint]
+}
+
+// sources are the clients that may dial a frontend.
+type sources struct {
+	everybody bool
+	lists     [][]netip.Prefix
+	sorted    []netip.Prefix // of all lists; made when it is first asked for
+}
+
+func (s *sources) add(flows selection.Flows) {
+	if len(flows.Sources) == 0 {
+		// A frontend that is gone has no endpoints: it allows no client.
+		s.everybody = s.everybody || len(flows.Inside)+len(flows.Outside) > 0
+		return
+	}
+	s.lists = append(s.lists, flows.Sources)
+}
+
+// contain reports whether a client is among them. There may be many flows and many ranges, so that it searches.
+func (s *sources) contain(client netip.Addr) bool {
+	if s.everybody {
+		return true
+	}
+	if s.sorted == nil {
+		s.sorted = slices.Concat(s.lists...)
+		slices.SortFunc(s.sorted, netip.Prefix.Compare)
+	}
+	// Ranges of one list never overlap. Those of two may, so that the one before may be inside another: look further
+	// back only where there are two lists.
+	for at := s.after(client) - 1; at >= 0; at-- {
+		if s.sorted[at].Contains(client) {
+			return true
+		}
+		if len(s.lists) == 1 {
+			return false
+		}
+	}
+	return false
+}
+
+// after returns how many ranges begin at or before a client.
+func (s *sources) after(client netip.Addr) int {
+	after, _ := slices.BinarySearchFunc(s.sorted, client, func(prefix netip.Prefix, client netip.Addr) int {
+		if prefix.Addr().Compare(client) <= 0 {
+			return -1
+		}
+		return 1
+	})
+	return after
 }

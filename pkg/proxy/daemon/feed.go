@@ -1,12 +1,9 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -25,9 +22,10 @@ type feed struct {
 	recorder *metrics.Recorder
 	reporter *eventReporter
 
-	started bool                     // the objects have been reported once
-	refused map[convert.Problem]bool // now
-	said    map[about][]string
+	started  bool // the objects have been reported once
+	problems *problems
+	said     map[about][]string
+	budget   logBudget
 
 	// complete is for objects and interfaces, which come from goroutines of their own.
 	complete *completion
@@ -39,14 +37,8 @@ func newFeed(
 ) *feed {
 	return &feed{
 		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, reporter: reporter,
-		refused: map[convert.Problem]bool{}, said: map[about][]string{}, complete: newCompletion(origins),
+		problems: newProblems(), said: map[about][]string{}, complete: newCompletion(origins),
 	}
-}
-
-// about is an object of which something is said.
-type about struct {
-	kind string // as package convert names it
-	name model.ObjectName
 }
 
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
@@ -95,41 +87,28 @@ func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 	}
 }
 
-// report logs what is newly refused and what was put right, and shows what is refused now.
+// report logs what is newly refused and what was put right, and shows how much is refused now.
 func (f *feed) report(update convert.Update) {
 	for _, problem := range update.Refused {
-		f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
+		if f.budget.allows(f.log, aboutProblem(problem)) {
+			f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
+		}
 		f.reporter.refused(problem)
-		f.refused[problem] = true
+		f.problems.add(problem)
 	}
 	for _, problem := range update.PutRight {
-		f.log.Info("put right", "problem", problem.String())
-		delete(f.refused, problem)
+		if f.budget.allows(f.log, aboutProblem(problem)) {
+			f.log.Info("put right", "problem", problem.String())
+		}
+		f.problems.remove(problem)
 	}
-	if len(update.Refused)+len(update.PutRight) == 0 {
-		return
+	if len(update.Refused)+len(update.PutRight) > 0 {
+		total, byKind := f.problems.counts()
+		f.status.Refused(total)
+		f.recorder.ObjectsRefused(byKind)
 	}
-	problems := slices.SortedFunc(maps.Keys(f.refused), convert.Problem.Compare)
-	sentences := make([]string, len(problems))
-	for i, problem := range problems {
-		sentences[i] = problem.String()
-	}
-	f.status.Problems(sentences)
-	f.recorder.ObjectsRefused(refusedByKind(problems))
 }
 
-// refusedByKind counts objects: one with several problems counts once. What could not be read as an object is of kind
-// File.
-func refusedByKind(problems []convert.Problem) map[string]int {
-	counted := map[convert.Problem]bool{}
-	counts := map[string]int{}
-	for _, problem := range problems {
-		object := problem
-		object.Field, object.Reason = "", ""
-		if !counted[object] {
-			counted[object] = true
-			counts[cmp.Or(problem.Kind, "File")]++
-		}
-	}
-	return counts
+func aboutProblem(problem convert.Problem) about {
+	return about{kind: kindOf(problem), name: problem.Name, file: problem.File}
 }

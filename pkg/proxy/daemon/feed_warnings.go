@@ -60,16 +60,21 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 	if service.Topology.Ignored == "" {
 		ignored = nil
 	}
-	for _, reason := range f.unsaid(about{policy.TopologyKeysAnnotation, name}, ignored) {
-		f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation, "reason", reason)
+	for _, reason := range f.unsaid(about{kind: policy.TopologyKeysAnnotation, name: name}, ignored) {
+		if f.budget.allows(f.log, about{kind: convert.ServiceKind, name: name}) {
+			f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation, "reason", reason)
+		}
 		f.reporter.topologyIgnored(name, reason)
 	}
 }
 
 // warnOfLeftOut logs each part of an object that cannot be served, once for as long as it is so.
 func (f *feed) warnOfLeftOut(kind string, name model.ObjectName, parts []string) {
-	parts = f.unsaid(about{kind, name}, parts)
+	parts = f.unsaid(about{kind: kind, name: name}, parts)
 	for _, part := range parts {
+		if !f.budget.allows(f.log, about{kind: kind, name: name}) {
+			break
+		}
 		f.log.Warn("a part is left out; the rest is served", strings.ToLower(kind), name.String(), "part", part)
 	}
 	f.reporter.leftOut(kind, name, parts)
@@ -82,5 +87,9 @@ func (f *feed) unsaid(of about, sentences []string) []string {
 	if len(sentences) > 0 {
 		f.said[of] = sentences
 	}
-	return slices.DeleteFunc(slices.Clone(sentences), func(sentence string) bool { return slices.Contains(before, sentence) })
+	known := make(map[string]bool, len(before))
+	for _, sentence := range before {
+		known[sentence] = true
+	}
+	return slices.DeleteFunc(slices.Clone(sentences), func(sentence string) bool { return known[sentence] })
 }

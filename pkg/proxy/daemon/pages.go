@@ -43,6 +43,7 @@ func (d *daemon) pages() http.Handler {
 		Config:    func() map[string]any { return config.Configz(d.options.Configuration) },
 		Flags:     d.options.Flags,
 		Refused:   func() any { return d.observer.refused.list(d.options.Node) },
+		Problems:  func() any { return d.feed.problems.list() },
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,
 		Now:       time.Now,

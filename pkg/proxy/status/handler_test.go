@@ -82,8 +82,7 @@ const aliveBody = `{
       "healthy": true
     }
   },
-  "refusedTotal": 0,
-  "refused": []
+  "refusedTotal": 0
 }
 `
 
@@ -108,8 +107,7 @@ const deafBody = `{
       "reason": "connection refused"
     }
   ],
-  "refusedTotal": 0,
-  "refused": []
+  "refusedTotal": 0
 }
 `
 
@@ -139,8 +137,7 @@ const stuckBody = `{
   "pendingSince": "2026-03-01T12:00:10Z",
   "lastFailure": "2026-03-01T12:00:40Z",
   "lastError": "committing 3 changes: device or resource busy",
-  "refusedTotal": 0,
-  "refused": []
+  "refusedTotal": 0
 }
 `
 
@@ -230,29 +227,19 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}
 }
 
-func TestAPageNamesOnlyTheFirstOfManyRefusedObjects(t *testing.T) {
+// TestAPageSaysHowManyObjectsAreRefused and nothing of them: the health address is open to strangers.
+func TestAPageSaysHowManyObjectsAreRefused(t *testing.T) {
 	status := synced()
-	var problems []string
-	for n := range 1000 {
-		problems = append(problems, fmt.Sprintf("object %d", n))
-	}
-	status.Problems(problems)
-
+	status.Refused(1000)
 	got := ask(t, status, second(2), http.MethodGet, "/healthz")
 	if got.code != http.StatusOK {
 		t.Errorf("refused objects make the proxy unhealthy: %d", got.code)
 	}
-	var page struct {
-		RefusedTotal int
-		Refused      []string
-	}
+	var page map[string]any
 	if err := json.Unmarshal([]byte(got.body), &page); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(1000, page.RefusedTotal); diff != "" {
-		t.Errorf("total (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(problems[:refusedShown], page.Refused); diff != "" {
-		t.Errorf("shown (-want +got):\n%s", diff)
+	if page["refusedTotal"] != 1000.0 || page["refused"] != nil {
+		t.Errorf("the page is %s", got.body)
 	}
 }

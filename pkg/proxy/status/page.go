@@ -19,9 +19,8 @@ type page struct {
 	LastError    string    `json:"lastError,omitempty"`
 	// Interruptions are the resources about which the API server is not heard.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
-	// RefusedTotal counts the objects left out; Refused names the first of them.
-	RefusedTotal int      `json:"refusedTotal"`
-	Refused      []string `json:"refused"`
+	// RefusedTotal counts the objects left out. Which they are is said beside the metrics: anybody may ask for this page.
+	RefusedTotal int `json:"refusedTotal"`
 }
 
 // familyPage is the part of one family.
@@ -36,14 +35,9 @@ type readyPage struct {
 	Message string `json:"message"`
 }
 
-// refusedShown bounds how many refused objects a page names. A kubelet asks every few seconds and keeps only the first
-// 10 KiB of an answer; the log names them all.
-const refusedShown = 50
-
 // livePage is the page of /livez, which is about the proxy alone.
 func livePage(v Verdict) page {
 	family := familyPage{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
-	shown := append([]string{}, v.Refused[:min(len(v.Refused), refusedShown)]...) // [] rather than null
 	p := page{
 		LastUpdated:  v.LastSuccess,
 		CurrentTime:  v.At,
@@ -52,8 +46,7 @@ func livePage(v Verdict) page {
 		PendingSince: v.PendingSince,
 		LastFailure:  v.LastFailure,
 		LastError:    v.LastError,
-		RefusedTotal: len(v.Refused),
-		Refused:      shown,
+		RefusedTotal: v.Refused,
 
 		Interruptions: v.Interruptions,
 	}

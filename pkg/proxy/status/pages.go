@@ -14,6 +14,9 @@ type Pages struct {
 	Config func() map[string]any
 	// Refused returns the Services that the kernel refuses, for /refused: a value that encodes as JSON.
 	Refused func() any
+	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
+	// ask too, says only how many there are.
+	Problems func() any
 	// Flags are the command line's flags with their values, for /flagz.
 	Flags  map[string]string
 	Build  Build
@@ -37,6 +40,7 @@ func (p Pages) Handler() http.Handler {
 		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
 		"/configz":      p.configz,
 		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
+		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
 		"/flagz":        func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) },
 		"/statusz":      func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) },
 	}

@@ -27,6 +27,7 @@ func example(profiling bool, logged func(error)) Pages {
 			return map[string]any{"kubeproxy.config.k8s.io": map[string]string{"kind": "KubeProxyConfiguration"}}
 		},
 		Refused:   func() any { return []string{"shop/web"} },
+		Problems:  func() any { return []string{"web.yaml: port 70000"} },
 		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
 		Began:     began,
@@ -52,7 +53,7 @@ Started: Sun Mar  1 12:00:00 UTC 2026
 Up: 26 hr 03 min 09 sec
 Go version: go1.26.0
 Binary version: v1.2.3
-Paths: /configz /flagz /healthz /metrics /proxyMode /refused /statusz
+Paths: /configz /flagz /healthz /metrics /problems /proxyMode /refused /statusz
 `
 	plain = "text/plain; charset=utf-8"
 )
@@ -65,6 +66,7 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/proxyMode":    {plain, "nftables"},
 		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
 		"/refused":      {"application/json", `["shop/web"]`},
+		"/problems":     {"application/json", `["web.yaml: port 70000"]`},
 		"/flagz":        {plain, flagzPage},
 		"/statusz":      {plain, statuszPage},
 	} {

@@ -34,7 +34,7 @@ type record struct {
 	succeeded     time.Time // the newest success
 	failed        time.Time // the newest failure, unless a success has followed it
 	failure       string
-	refused       []string
+	refused       int
 	eligibility   eligibility
 	interruptions []Interruption // by resource
 }
@@ -78,12 +78,11 @@ func (s *Status) SyncFailed(at time.Time, err error) {
 	s.record.failed, s.record.failure = at, err.Error()
 }
 
-// Problems says which objects are refused at present, a sentence each, in the order in which they are to be shown.
-func (s *Status) Problems(problems []string) {
-	problems = slices.Clone(problems)
+// Refused says how many objects are left out at present.
+func (s *Status) Refused(objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.refused = problems
+	s.record.refused = objects
 }
 
 // NodeEligibility says whether load balancers may send new connections through this node, and if not, why. It is a

@@ -78,8 +78,8 @@ func TestVerdict(t *testing.T) {
 			Verdict{At: second(91), Healthy: true, Ready: true, LastSuccess: second(90)},
 		},
 		"refused objects are shown and leave the proxy healthy": {
-			func(s *Status) { s.SyncSucceeded(second(0)); s.Problems([]string{"web.yaml: port 70000"}) }, second(1000),
-			Verdict{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), Refused: []string{"web.yaml: port 70000"}},
+			func(s *Status) { s.SyncSucceeded(second(0)); s.Refused(1) }, second(1000),
+			Verdict{At: second(1000), Healthy: true, Ready: true, LastSuccess: second(0), Refused: 1},
 		},
 		"resources that are not heard are shown, and leave the proxy healthy": {
 			func(s *Status) {
@@ -104,7 +104,7 @@ func TestVerdict(t *testing.T) {
 			Verdict{At: second(2), Healthy: true, Interruptions: []Interruption{{"nodes", second(1), "connection refused"}}},
 		},
 		"objects that are no longer refused are no longer shown": {
-			func(s *Status) { s.Problems([]string{"web.yaml: port 70000"}); s.Problems(nil) }, second(1),
+			func(s *Status) { s.Refused(1); s.Refused(0) }, second(1),
 			Verdict{At: second(1), Healthy: true},
 		},
 	} {
@@ -150,16 +150,6 @@ func TestANodeIsNotEligibleBeforeItIsKnownNorWhileItLeaves(t *testing.T) {
 	}
 }
 
-func TestTheCallersListOfProblemsStaysTheCallers(t *testing.T) {
-	var status Status
-	problems := []string{"one"}
-	status.Problems(problems)
-	problems[0] = "another"
-	if diff := cmp.Diff([]string{"one"}, status.Verdict(start).Refused); diff != "" {
-		t.Errorf("refused (-want +got):\n%s", diff)
-	}
-}
-
 func TestReadinessIsSaidInASentence(t *testing.T) {
 	for name, c := range map[string]struct {
 		verdict Verdict
@@ -191,7 +181,7 @@ func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 		group.Go(func() {
 			status.SyncQueued(second(n))
 			status.SyncFailed(second(n), errBusy)
-			status.Problems([]string{"one"})
+			status.Refused(1)
 			status.NodeEligibility(true, "")
 			status.WatchInterrupted("services", start, "refused")
 			status.Verdict(second(n))
@@ -200,7 +190,7 @@ func TestStatusMayBeWrittenAndReadAtTheSameTime(t *testing.T) {
 	group.Wait()
 	status.SyncSucceeded(second(8))
 	want := Verdict{
-		At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), NodeEligible: true, Refused: []string{"one"},
+		At: second(9), Healthy: true, Ready: true, LastSuccess: second(8), NodeEligible: true, Refused: 1,
 		Interruptions: []Interruption{{"services", start, "refused"}},
 	}
 	if diff := cmp.Diff(want, status.Verdict(second(9))); diff != "" {

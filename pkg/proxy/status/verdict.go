@@ -27,9 +27,9 @@ type Verdict struct {
 	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy
 	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
 	Interruptions []Interruption
-	// Refused are the objects that are left out, a sentence each. They never make the proxy unhealthy: it would be
-	// restarted, and a restart mends no object.
-	Refused []string
+	// Refused counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
+	// restart mends no object.
+	Refused int
 }
 
 // Interruption is a resource about which the API server is not heard.

@@ -37,7 +37,7 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cluster.New(config, cluster.Options{View: convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName}, Log: log})
+	return cluster.New(config, cluster.Options{View: f.view(), Log: log})
 }
 
 // load reads everything once. What had to be left out is a warning: everything else can still be answered.
@@ -62,12 +62,16 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		}
 		return cluster.Load(ctx, nodes)
 	}
-	var folder folder.Folder
+	folder := folder.Folder{View: f.view()}
 	update, err := folder.Load(f.manifests)
 	if err != nil {
 		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
 	}
 	return update, nil
+}
+
+func (f *stateFlags) view() convert.View {
+	return convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName}
 }
 
 // warnOfUnknownNode warns of a node without a Node object: its labels are unknown, so the answer may differ from that

@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
@@ -86,7 +87,7 @@ func runScenarios(t *testing.T, newKernel func(testing.TB) scenarioKernel) {
 				tb = t
 			}
 			s := &scenario{t: tb, kernel: newKernel(tb), node: self, config: bothFamilies}
-			s.manifests = folder.NewManifests(filepath.Join(env.WorkDir, "manifests"), slog.New(slog.DiscardHandler))
+			s.manifests = folder.NewManifests(filepath.Join(env.WorkDir, "manifests"), convert.View{}, slog.New(slog.DiscardHandler))
 			s.restart()
 			env.Values[scenarioKey{}] = s
 			return os.MkdirAll(filepath.Join(env.WorkDir, "manifests"), 0o755)

@@ -27,13 +27,18 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 	return nil
 }
 
+// view says which objects concern this proxy.
+func (o *Options) view() convert.View {
+	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName}
+}
+
 // connect returns the cluster, and a recorder of Events for it. Nothing is asked yet.
 func (o *Options) connect(options cluster.Options) (*cluster.Watcher, *events.Recorder, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	options.View = convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName}
+	options.View = o.view()
 	cluster, err := cluster.New(config, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to the API server: %w", err)

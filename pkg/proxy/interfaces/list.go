@@ -20,18 +20,26 @@ const listAttempts = 10
 // The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether
 // it is tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early
 // promises nothing, and a node port works from the moment in which the kernel takes the first one.
+//
+// Where addresses change without pause it returns what it saw: a later change is notified, and makes the watch list
+// them again.
 func list(handle *netlink.Handle) ([]netip.Addr, error) {
+	return listFrom(func() ([]netlink.Addr, error) { return handle.AddrList(nil, netlink.FAMILY_ALL) })
+}
+
+func listFrom(dump func() ([]netlink.Addr, error)) ([]netip.Addr, error) {
+	var seen []netlink.Addr // in all attempts: each may lack some
 	for range listAttempts {
-		found, err := handle.AddrList(nil, netlink.FAMILY_ALL)
-		if errors.Is(err, netlink.ErrDumpInterrupted) {
-			continue // the list may lack some
-		}
-		if err != nil {
+		found, err := dump()
+		switch {
+		case err == nil:
+			return addrsOf(found), nil
+		case !errors.Is(err, netlink.ErrDumpInterrupted):
 			return nil, fmt.Errorf("listing the addresses of all interfaces: %w", err)
 		}
-		return addrsOf(found), nil
+		seen = append(seen, found...)
 	}
-	return nil, fmt.Errorf("listing the addresses of all interfaces: they changed during each of %d attempts", listAttempts)
+	return addrsOf(seen), nil
 }
 
 // addrsOf returns the IP addresses. The kernel lists other kinds too (Phonet, MCTP).

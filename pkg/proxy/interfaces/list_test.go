@@ -3,8 +3,10 @@
 package interfaces
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -120,5 +122,22 @@ func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
 	}
 	if got := addrsOf([]netlink.Addr{{}}); len(got) > 0 {
 		t.Errorf("an entry without an address becomes %v, want nothing", got)
+	}
+}
+
+// TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen: the next notification has them listed again.
+func TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen(t *testing.T) {
+	asked := 0
+	got, err := listFrom(func() ([]netlink.Addr, error) {
+		asked++
+		addr, err := netlink.ParseAddr(fmt.Sprintf("192.0.2.%d/24", 1+asked%3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []netlink.Addr{*addr}, netlink.ErrDumpInterrupted
+	})
+	want := []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("192.0.2.3")}
+	if err != nil || !slices.Equal(got, want) || asked != listAttempts {
+		t.Errorf("listed %v, %v after %d attempts, want %v after %d", got, err, asked, want, listAttempts)
 	}
 }

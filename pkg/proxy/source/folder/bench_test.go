@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // BenchmarkDecode reads 44,000 Services as kubectl prints them: one List of some megabytes.
@@ -17,7 +19,7 @@ func BenchmarkDecode(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := decode("all.yaml", []byte(text.String())); len(got.claims) != 44_000 || !got.isComplete {
+		if got := decode("all.yaml", []byte(text.String()), convert.View{}); len(got.claims) != 44_000 || !got.isComplete {
 			b.Fatalf("%d objects were read, problems %v", len(got.claims), got.problems)
 		}
 	}

@@ -24,9 +24,9 @@ func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert
 	return types, kindOf
 }
 
-// decode reads the objects of a file. Whatever is wrong becomes a Problem of the smallest part that it concerns.
-func decode(file string, text []byte) contents {
-	d := decoder{file: file, out: contents{isComplete: true}}
+// decode reads the objects of a file that a view sees. Whatever is wrong becomes a Problem of the smallest part that it concerns.
+func decode(file string, text []byte, view convert.View) contents {
+	d := decoder{file: file, view: view, out: contents{isComplete: true}}
 	format, _ := manifest.FormatOf(file)
 	for part := range manifest.Parts(format, text, types...) {
 		switch {
@@ -45,6 +45,7 @@ func decode(file string, text []byte) contents {
 // decoder collects what one file holds.
 type decoder struct {
 	file string
+	view convert.View
 	out  contents
 }
 
@@ -78,7 +79,7 @@ func (d *decoder) readObject(part *manifest.Part) {
 		if kind.Complete != nil {
 			kind.Complete(object)
 		}
-		value, errs := kind.Convert(object, convert.View{})
+		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
 	}
 	d.out.claims = append(d.out.claims, c)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
 
@@ -31,7 +32,7 @@ func FuzzDecode(f *testing.F) {
 		if isJSON {
 			name = "a.json"
 		}
-		got := decode(name, text)
+		got := decode(name, text, convert.View{})
 		if !got.isComplete && len(got.problems) == 0 {
 			t.Error("something was not read, and no problem is reported")
 		}

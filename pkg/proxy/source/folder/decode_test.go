@@ -52,7 +52,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := decode("all.yaml", text)
+	got := decode("all.yaml", text, convert.View{})
 	web := model.ObjectName{Namespace: "shop", Name: "web"}
 	slice := model.ObjectName{Namespace: "shop", Name: "web-x7k2p"}
 	gate := model.ObjectName{Namespace: "shop", Name: "gate"}
@@ -133,7 +133,7 @@ func TestDecodeFindsEveryObjectOfAFile(t *testing.T) {
 			"\n- <<: *one\n  metadata: {name: two}\n", []string{"Service default/one", "Service default/two"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decode(test.file, []byte(test.text))
+			got := decode(test.file, []byte(test.text), convert.View{})
 			objects, problems := listed(got)
 			if diff := cmp.Diff(test.want, objects); diff != "" || len(problems) > 0 || !got.isComplete {
 				t.Errorf("complete: %v, problems: %q, objects (-want +got):\n%s", got.isComplete, problems, diff)
@@ -215,7 +215,7 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 			[]string{`a.yaml: items[1]: must be a Kubernetes object, with apiVersion, kind and metadata (document at line 1)`}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decode(test.file, []byte(test.text))
+			got := decode(test.file, []byte(test.text), convert.View{})
 			objects, problems := listed(got)
 			if diff := cmp.Diff([]string{"Service default/good"}, objects); diff != "" {
 				t.Errorf("objects (-want +got):\n%s", diff)
@@ -249,7 +249,7 @@ func TestDecodeSurvivesHostileFiles(t *testing.T) {
 		"bytes that are not text":     {"a.yaml", "a: \x00\x01\n", `a.yaml: line 1: control characters are not allowed`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decode(test.file, []byte(test.text))
+			got := decode(test.file, []byte(test.text), convert.View{})
 			_, problems := listed(got)
 			if len(problems) != 1 || !strings.HasPrefix(problems[0], test.want) || got.isComplete {
 				t.Errorf("problems = %q, complete = %v; want %q", problems, got.isComplete, test.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the
@@ -39,7 +40,7 @@ type file struct {
 }
 
 // read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
-func (f *file) read(dir, name string, now time.Time) *file {
+func (f *file) read(dir, name string, view convert.View, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
@@ -56,7 +57,7 @@ func (f *file) read(dir, name string, now time.Time) *file {
 	}
 	if sum := sha256.Sum256(text); sum != f.sum {
 		updated.sum = sum
-		updated.contents = decode(name, text)
+		updated.contents = decode(name, text, view)
 	}
 	return &updated
 }

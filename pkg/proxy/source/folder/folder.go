@@ -13,6 +13,9 @@ import (
 
 // Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
 type Folder struct {
+	// View says which objects concern the proxy. It is set before the first load.
+	View convert.View
+
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
@@ -61,7 +64,7 @@ func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 		if old == nil {
 			old = &file{}
 		}
-		current := old.read(dir, name, now)
+		current := old.read(dir, name, f.View, now)
 		if errors.Is(current.failure, fs.ErrNotExist) {
 			continue // deleted a moment ago
 		}

@@ -105,3 +105,27 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		f.wantProblems(step.problems...)
 	}
 }
+
+// TestFolderHandsOverTheServicesOfItsProxyAlone: those with its name, or without the label if it has none.
+func TestFolderHandsOverTheServicesOfItsProxyAlone(t *testing.T) {
+	const labelled = "apiVersion: v1\nkind: Service\nmetadata: {name: labelled, labels: {service.kubernetes.io/service-proxy-name: mine}}\n" +
+		"spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}\n"
+	const other = "---\napiVersion: v1\nkind: Service\nmetadata: {name: other, labels: {service.kubernetes.io/service-proxy-name: other}}\n" +
+		"spec: {clusterIP: 10.96.0.2, ports: [{port: 80}]}\n"
+	const plain = "---\napiVersion: v1\nkind: Service\nmetadata: {name: plain}\nspec: {clusterIP: 10.96.0.3, ports: [{port: 80}]}\n"
+	for proxyName, want := range map[string]string{"": "plain", "mine": "labelled", "another": ""} {
+		f := newTestFolder(t)
+		f.folder.View = convert.View{ServiceProxyName: proxyName}
+		f.write("a.yaml", labelled+other+plain)
+		f.load()
+		var names []string
+		for object, version := range f.state {
+			if name, isService := strings.CutPrefix(object, "Service default/"); isService && version != "" {
+				names = append(names, name)
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("the proxy with the name %q is handed %q, want %q", proxyName, got, want)
+		}
+	}
+}

@@ -14,9 +14,9 @@ type Manifests struct {
 	folder Folder
 }
 
-// NewManifests returns the folder at dir as a source. It reads nothing yet.
-func NewManifests(dir string, log *slog.Logger) *Manifests {
-	return &Manifests{dir: dir, log: log}
+// NewManifests returns the folder at dir as a source of what a view sees. It reads nothing yet.
+func NewManifests(dir string, view convert.View, log *slog.Logger) *Manifests {
+	return &Manifests{dir: dir, log: log, folder: Folder{View: view}}
 }
 
 // Load reads what changed in the folder since the last load; the first time, everything.

@@ -28,7 +28,7 @@ func follow(t *testing.T, f *testFolder, newWatch func(dir string, log *slog.Log
 	ctx, cancel := context.WithCancel(t.Context())
 	followed := &follower{testFolder: f, updates: make(chan convert.Update, 1000)}
 	done := make(chan error, 1)
-	manifests := NewManifests(f.dir, slog.New(slog.DiscardHandler))
+	manifests := NewManifests(f.dir, convert.View{}, slog.New(slog.DiscardHandler))
 	go func() {
 		watch := newWatch(f.dir, manifests.log)
 		defer watch.close()
@@ -201,7 +201,7 @@ func TestWatchThatLosesInotifySaysSoOnceAndPolls(t *testing.T) {
 }
 
 func TestRunFailsWhenTheFolderIsMissingAtTheStart(t *testing.T) {
-	manifests := NewManifests(filepath.Join(t.TempDir(), "missing"), slog.New(slog.DiscardHandler))
+	manifests := NewManifests(filepath.Join(t.TempDir(), "missing"), convert.View{}, slog.New(slog.DiscardHandler))
 	err := manifests.Run(t.Context(), func(convert.Update) { t.Error("an update was delivered") })
 	if err == nil || !strings.Contains(err.Error(), "no such file or directory") {
 		t.Errorf("Run() = %v, want that there is no such folder", err)

@@ -44,6 +44,8 @@ type daemon struct {
 	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the
 	// proxy as repairs, at a measured pace.
 	disturbed, repairs chan struct{}
+	// suspected holds a suspicion of one: something may have happened to our tables that the kernel could not report.
+	suspected chan struct{}
 }
 
 func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
@@ -56,7 +58,7 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	d := &daemon{
 		files: files, config: config, options: options, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
 		status:  &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
-		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), repairs: make(chan struct{}),
+		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), suspected: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
 	if err := d.connect(); err != nil {
 		return nil, err
@@ -134,6 +136,10 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 		func(ctx context.Context) error {
+			pace(ctx, d.options.Settings.SyncPeriod, d.suspected, d.repairs)
+			return nil
+		},
+		func(ctx context.Context) error {
 			p := proxy.New(d.options.Node, d.config, d.conn, d.flows)
 			p.RetryMax = d.options.Settings.SyncPeriod
 			p.Run(ctx, d.changes, d.repairs, d.observer)
@@ -142,20 +148,28 @@ func (d *daemon) run(ctx context.Context) error {
 	)
 }
 
-// repair asks for a complete sync after another process changed our tables.
+// repair asks for a complete sync after another process changed our tables. Beside a process that changes other tables
+// all the time, each complete sync raises the suspicion that something was missed while it was sent: for suspicion
+// alone there is one complete sync in a sync period.
 func (d *daemon) repair(change nft.ForeignChange) {
 	if change.Lost {
-		d.log.Warn("changes of nftables may have been missed; writing our tables anew")
-	} else {
-		d.log.Warn("another process changed our tables; repairing them",
-			"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
-		for _, family := range change.Families {
-			d.recorder.ForeignChange(family.String())
-		}
-		d.reporter.foreignChange(change)
+		d.log.Info("changes of nftables may have been missed; writing our tables anew soon")
+		signal(d.suspected)
+		return
 	}
+	d.log.Warn("another process changed our tables; repairing them",
+		"process", change.Process, "pid", change.PID, "families", fmt.Sprint(change.Families))
+	for _, family := range change.Families {
+		d.recorder.ForeignChange(family.String())
+	}
+	d.reporter.foreignChange(change)
+	signal(d.disturbed)
+}
+
+// signal leaves a signal, unless there is one already.
+func signal(to chan<- struct{}) {
 	select {
-	case d.disturbed <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }

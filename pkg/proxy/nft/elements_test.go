@@ -3,9 +3,13 @@
 package nft
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,5 +130,44 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	slices.Sort(want.Sets)
 	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestObjectsAreFoundBesideABusyRuleset: another process changes another table all the time, which interrupts every
+// dump.
+func TestObjectsAreFoundBesideABusyRuleset(t *testing.T) {
+	namespace := netns.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, everything(model.IPv4))
+	quiet, err := c.Objects(t.Context(), model.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others strings.Builder
+	for number := range 5000 {
+		fmt.Fprintf(&others, "add chain ip busy chain-%d\n", number)
+	}
+	namespace.Load("add table ip busy\nadd table ip busy-too\n" + others.String())
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		other := dial(t, namespace, Options{})
+		table := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv6, Object: ruleset.TableObject{}}}}
+		for ctx.Err() == nil {
+			if err := other.Commit(t.Context(), table); err != nil {
+				t.Errorf("the other process: %v", err)
+				return
+			}
+			table.Ops[0].Verb = ruleset.Add + ruleset.Delete - table.Ops[0].Verb
+		}
+	})
+	defer busy.Wait()
+	defer cancel()
+	got, err := c.Objects(t.Context(), model.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(quiet, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		t.Errorf("(-quiet +busy):\n%s", diff)
 	}
 }

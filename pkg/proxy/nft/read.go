@@ -37,14 +37,24 @@ var errInterrupted = errors.New("it changed while it was being read")
 
 // reply is what the kernel says to one request, as far as it has been read.
 type reply struct {
-	each     func(message) error
-	failures []error
+	each        func(message) error
+	failures    []error
+	interrupted bool
+}
+
+// err returns why the reply is worth less than it should be. What an interrupted one gave may contradict itself, so
+// that no other failure means anything then.
+func (r *reply) err() error {
+	if r.interrupted {
+		return errInterrupted
+	}
+	return errors.Join(r.failures...)
 }
 
 // take gives a message to each, unless something failed already, and reports whether the reply ends with it.
 func (r *reply) take(m message) (ended bool) {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
-		r.failures = []error{errInterrupted}
+		r.interrupted = true
 	}
 	if m.kind == unix.NLMSG_DONE || m.kind == unix.NLMSG_ERROR {
 		r.failures = append(r.failures, errnoOf(m))
@@ -83,7 +93,7 @@ func (r *reader) ask(ctx context.Context, write func(*messages), each func(messa
 				return err
 			}
 			if m.sequence == r.sequence && got.take(m) {
-				return errors.Join(got.failures...)
+				return got.err()
 			}
 		}
 	}
@@ -145,12 +155,19 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 	return objects, nil
 }
 
-// names lists the objects of a kind in our table of a family. The kernel dumps those of all tables.
+// names lists the objects of a kind in our table of a family. The kernel is asked for those alone; it filters sets, and
+// dumps the chains of all tables.
+//
+// Any transaction interrupts a dump, be it of another table. Beside a busy and large ruleset no dump ever ends in peace:
+// then what all attempts saw is taken together. Our own tables do not change meanwhile, so that it is nearly always
+// everything; what it lacks stays in the kernel, and the next complete sync finds it.
 func (r *reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
-	return retried(func() ([]string, error) {
+	var seen []string
+	names, err := retried(func() ([]string, error) {
 		var names []string
 		err := r.ask(ctx, func(m *messages) {
 			m.table(kind, unix.NLM_F_DUMP, number(family))
+			m.text(table, ruleset.TableName)
 			m.end()
 		}, func(m message) error {
 			dumped, body := m.family()
@@ -159,9 +176,14 @@ func (r *reader) names(ctx context.Context, family model.Family, kind, table, na
 			}
 			return nil
 		})
-		slices.Sort(names)
-		return slices.Compact(names), err
+		seen = append(seen, names...)
+		return names, err
 	})
+	if errors.Is(err, errInterrupted) {
+		names, err = seen, nil
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // isNamed leaves out what the kernel names itself: the sets and chains within a rule, which go with it.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
@@ -22,7 +23,7 @@ type manifests struct {
 func newManifests(t *testing.T) *manifests {
 	t.Helper()
 	dir := t.TempDir()
-	m := &manifests{refusals: newRefusals(t), dir: dir, folder: folder.NewManifests(dir, slog.New(slog.DiscardHandler))}
+	m := &manifests{refusals: newRefusals(t), dir: dir, folder: folder.NewManifests(dir, convert.View{}, slog.New(slog.DiscardHandler))}
 	m.write("slices.yaml", m.slices(""))
 	return m
 }

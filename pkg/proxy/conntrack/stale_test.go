@@ -206,32 +206,33 @@ func TestOnlyFrontendsOfUDPCount(t *testing.T) {
 	}
 }
 
-// restricted returns flows for a frontend that some clients may dial.
-func restricted(addrPort string, ranges string, endpoints ...netip.AddrPort) selection.Flows {
-	flows := frontend(addrPort, endpoints...)
-	for _, text := range strings.Fields(ranges) {
+const vip = "203.0.113.1:53"
+
+// restricted returns flows for the load balancer's address, which some clients may dial.
+func restricted(ranges string, endpoints ...netip.AddrPort) selection.Flows {
+	flows := frontend(vip, endpoints...)
+	for text := range strings.FieldsSeq(ranges) {
 		flows.Sources = append(flows.Sources, netip.MustParsePrefix(text))
 	}
 	return flows
 }
 
 func TestAFlowIsStaleIfItsClientMayNotDial(t *testing.T) {
-	const vip = "203.0.113.1:53"
 	answered := flowOf(host, vip, "10.244.1.1:53")
 	checkStale(t, map[string]staleCase{
-		"its client is in a range":          {list(restricted(vip, "10.0.0.0/8 172.30.0.0/24 192.0.2.0/24", endpointA)), clusterScope, answered, false},
-		"its client is no longer in any":    {list(restricted(vip, "10.0.0.0/8 172.30.0.0/25 192.0.2.0/24", endpointA)), clusterScope, answered, true},
-		"its client is before all ranges":   {list(restricted(vip, "192.0.2.0/24", endpointA)), clusterScope, answered, true},
-		"its client is after all ranges":    {list(restricted(vip, "10.0.0.0/8", endpointA)), clusterScope, answered, true},
-		"ranges are not sorted":             {list(restricted(vip, "192.0.2.0/24 172.30.0.0/24 10.0.0.0/8", endpointA)), clusterScope, answered, false},
+		"its client is in a range":          {list(restricted("10.0.0.0/8 172.30.0.0/24 192.0.2.0/24", endpointA)), clusterScope, answered, false},
+		"its client is no longer in any":    {list(restricted("10.0.0.0/8 172.30.0.0/25 192.0.2.0/24", endpointA)), clusterScope, answered, true},
+		"its client is before all ranges":   {list(restricted("192.0.2.0/24", endpointA)), clusterScope, answered, true},
+		"its client is after all ranges":    {list(restricted("10.0.0.0/8", endpointA)), clusterScope, answered, true},
+		"ranges are not sorted":             {list(restricted("192.0.2.0/24 172.30.0.0/24 10.0.0.0/8", endpointA)), clusterScope, answered, false},
 		"there are no ranges":               {list(frontend(vip, endpointA)), clusterScope, answered, false},
-		"its client may, its endpoint left": {list(restricted(vip, "172.30.0.0/24", endpointB)), clusterScope, answered, true},
+		"its client may, its endpoint left": {list(restricted("172.30.0.0/24", endpointB)), clusterScope, answered, true},
 		"the frontend moved to a Service with other ranges, which may": {
-			list(restricted(vip, "10.0.0.0/8", endpointB), restricted(vip, "172.30.0.0/24 172.31.0.0/16", endpointA)), clusterScope, answered, false},
+			list(restricted("10.0.0.0/8", endpointB), restricted("172.30.0.0/24 172.31.0.0/16", endpointA)), clusterScope, answered, false},
 		"a range of another Service lies between": {
-			list(restricted(vip, "172.30.0.128/25", endpointB), restricted(vip, "172.30.0.0/16", endpointA)), clusterScope,
+			list(restricted("172.30.0.128/25", endpointB), restricted("172.30.0.0/16", endpointA)), clusterScope,
 			flowOf("172.30.1.1:40000", vip, "10.244.1.1:53"), false},
 		"the frontend is gone, and another Service has ranges": {
-			list(frontend(vip), restricted(vip, "10.0.0.0/8", endpointA)), clusterScope, answered, true},
+			list(frontend(vip), restricted("10.0.0.0/8", endpointA)), clusterScope, answered, true},
 	})
 }

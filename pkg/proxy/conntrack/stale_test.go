@@ -220,11 +220,11 @@ func restricted(ranges string, endpoints ...netip.AddrPort) selection.Flows {
 func TestAFlowIsStaleIfItsClientMayNotDial(t *testing.T) {
 	answered := flowOf(host, vip, "10.244.1.1:53")
 	checkStale(t, map[string]staleCase{
-		"its client is in a range":          {list(restricted("10.0.0.0/8 172.30.0.0/24 192.0.2.0/24", endpointA)), clusterScope, answered, false},
-		"its client is no longer in any":    {list(restricted("10.0.0.0/8 172.30.0.0/25 192.0.2.0/24", endpointA)), clusterScope, answered, true},
+		"its client is in a range":          {list(restricted("10.0.0.0/8 172.30.0.0/24", endpointA)), clusterScope, answered, false},
+		"its client is no longer in any":    {list(restricted("10.0.0.0/8 172.30.0.0/25", endpointA)), clusterScope, answered, true},
 		"its client is before all ranges":   {list(restricted("192.0.2.0/24", endpointA)), clusterScope, answered, true},
 		"its client is after all ranges":    {list(restricted("10.0.0.0/8", endpointA)), clusterScope, answered, true},
-		"ranges are not sorted":             {list(restricted("192.0.2.0/24 172.30.0.0/24 10.0.0.0/8", endpointA)), clusterScope, answered, false},
+		"ranges are not sorted":             {list(restricted("172.30.0.0/24 10.0.0.0/8", endpointA)), clusterScope, answered, false},
 		"there are no ranges":               {list(frontend(vip, endpointA)), clusterScope, answered, false},
 		"its client may, its endpoint left": {list(restricted("172.30.0.0/24", endpointB)), clusterScope, answered, true},
 		"the frontend moved to a Service with other ranges, which may": {

@@ -50,11 +50,12 @@ func cause(err error) error {
 }
 
 // Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any
-// case. The end of ctx is not an error.
+// case. The end of ctx is not an error. There are at most 256 connections at once; a client with most of them loses its
+// oldest one to the next that comes.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() { ended <- server.Serve(newBounded(listener, maxConnections)) }()
 
 	select {
 	case err := <-ended:

@@ -1,0 +1,104 @@
+package httpserve
+
+import (
+	"container/list"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// maxConnections is how many connections a server has at once. Each takes some 10 KB. A kubelet and a few scrapers
+// need a handful.
+const maxConnections = 256
+
+// bounded is a listener that keeps the number of open connections below a limit. A new connection is always taken: if
+// there are too many, the client with the most of them loses its oldest one. So a client that opens connections without
+// end, and keeps them, cuts off itself, and a kubelet beside it still gets its answers.
+type bounded struct {
+	net.Listener
+	limit int
+
+	mutex sync.Mutex
+	// byClient are the open connections of each client, the oldest first.
+	byClient map[netip.Addr]*list.List
+	open     int
+}
+
+func newBounded(listener net.Listener, limit int) *bounded {
+	return &bounded{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
+}
+
+// Accept returns the next connection. It may close another one.
+func (b *bounded) Accept() (net.Conn, error) {
+	connection, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	counted := &countedConnection{Conn: connection, listener: b, client: clientOf(connection)}
+	if surplus := b.add(counted); surplus != nil {
+		_ = surplus.Close() // its client reads that it ended, and no other
+	}
+	return counted, nil
+}
+
+// add enters a connection, and returns the one that has to go for it; nil if there is room.
+func (b *bounded) add(connection *countedConnection) (surplus *countedConnection) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.open >= b.limit {
+		surplus = b.largest().Front().Value.(*countedConnection)
+	}
+	mine := b.byClient[connection.client]
+	if mine == nil {
+		mine = list.New()
+		b.byClient[connection.client] = mine
+	}
+	connection.entry = mine.PushBack(connection)
+	b.open++
+	return surplus
+}
+
+// largest returns the connections of the client that has the most. There are at most as many clients as connections.
+func (b *bounded) largest() *list.List {
+	var largest *list.List
+	for _, connections := range b.byClient {
+		if largest == nil || connections.Len() > largest.Len() {
+			largest = connections
+		}
+	}
+	return largest
+}
+
+func (b *bounded) remove(connection *countedConnection) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	mine := b.byClient[connection.client]
+	mine.Remove(connection.entry)
+	if mine.Len() == 0 {
+		delete(b.byClient, connection.client)
+	}
+	b.open--
+}
+
+// countedConnection leaves its listener's count when it is closed.
+type countedConnection struct {
+	net.Conn
+	listener *bounded
+	client   netip.Addr
+	entry    *list.Element
+	closing  sync.Once
+}
+
+// Close closes the connection.
+func (c *countedConnection) Close() error {
+	c.closing.Do(func() { c.listener.remove(c) })
+	return c.Conn.Close()
+}
+
+// clientOf returns the address of a connection's client; of no client that the kernel does not name.
+func clientOf(connection net.Conn) netip.Addr {
+	if client, err := netip.ParseAddrPort(connection.RemoteAddr().String()); err == nil {
+		return client.Addr().Unmap()
+	}
+	return netip.Addr{}
+}

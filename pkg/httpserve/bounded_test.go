@@ -1,0 +1,84 @@
+package httpserve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestAClientThatKeepsConnectionsCutsOffItself and no other: it has as many as there may be and opens more, each silent,
+// while another client asks again and again, and keeps its connection.
+func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
+	listener, err := Listen(t.Context(), "--health-address", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
+	go func() { ended <- Serve(ctx, listener, answer, slog.New(slog.DiscardHandler)) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	opened := 0
+	kubelet := from("127.0.0.2", &opened)
+	ask(t, kubelet, listener.Addr())
+
+	var greedy []net.Conn
+	for range 3 * maxConnections {
+		connection, err := net.DialTimeout("tcp", listener.Addr().String(), wait.Patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		greedy = append(greedy, connection)
+		if len(greedy)%100 == 0 {
+			ask(t, kubelet, listener.Addr())
+			ask(t, from("127.0.0.3", new(int)), listener.Addr()) // a client that comes while there is no room
+		}
+	}
+	if opened != 1 {
+		t.Errorf("the other client had to open %d connections", opened)
+	}
+	for number, connection := range greedy[:2*maxConnections] {
+		_ = connection.SetReadDeadline(time.Now().Add(wait.Patience))
+		if _, err := connection.Read(make([]byte, 1)); err == nil {
+			t.Errorf("connection %d of the greedy client is answered", number)
+		} else if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			t.Fatalf("connection %d of the greedy client is still open", number)
+		}
+	}
+}
+
+// from is a client with an address of its own. It counts the connections that it opens.
+func from(addr string, opened *int) *http.Client {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(addr)}}
+	return &http.Client{Timeout: wait.Patience, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+			*opened++
+			return dialer.DialContext(ctx, network, to)
+		},
+	}}
+}
+
+func ask(t *testing.T, client *http.Client, server net.Addr) {
+	t.Helper()
+	response, err := client.Get("http://" + server.String() + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
+		t.Fatalf("the answer is %q, %v", body, err)
+	}
+}

@@ -30,6 +30,7 @@ type verdicts struct {
 // they come.
 func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
+	shared := sharedEndpoints{}
 	for _, one := range flows {
 		if one.Frontend.Protocol != model.UDP {
 			continue
@@ -38,8 +39,8 @@ func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 		if v.frontends[key] == nil {
 			v.frontends[key] = &permission{}
 		}
-		v.frontends[key].inside.add(one.Inside)
-		v.frontends[key].outside.add(one.Outside)
+		v.frontends[key].inside.add(shared, one.Inside)
+		v.frontends[key].outside.add(shared, one.Outside)
 		v.frontends[key].sources.add(one)
 		v.families[model.FamilyOf(one.Frontend.Addr)] = true
 	}
@@ -91,31 +92,43 @@ func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bo
 	}
 }
 
-// endpoints is a set that is built when it is first asked. Most frontends have no flow on a node, while those that
+// endpoints are those of one list or several: a frontend that moved from one Service to another has those of both.
+type endpoints []*endpointSet
+
+// endpointSet is a set that is built when it is first asked. Most frontends have no flow on a node, while those that
 // have may have a hundred thousand, to a thousand endpoints.
-type endpoints struct {
-	lists [][]netip.AddrPort
-	set   map[netip.AddrPort]bool
+type endpointSet struct {
+	list []netip.AddrPort
+	set  map[netip.AddrPort]bool
 }
 
-func (e *endpoints) add(list []netip.AddrPort) {
-	if len(list) > 0 {
-		e.lists = append(e.lists, list)
+// sharedEndpoints are the sets by where their lists are in memory: the frontends of a port have the same list.
+type sharedEndpoints map[*netip.AddrPort]*endpointSet
+
+func (e *endpoints) add(shared sharedEndpoints, list []netip.AddrPort) {
+	if len(list) == 0 {
+		return
 	}
+	if shared[&list[0]] == nil {
+		shared[&list[0]] = &endpointSet{list: list}
+	}
+	*e = append(*e, shared[&list[0]])
 }
 
-func (e *endpoints) isEmpty() bool { return len(e.lists) == 0 }
+func (e endpoints) isEmpty() bool { return len(e) == 0 }
 
-func (e *endpoints) contains(endpoint netip.AddrPort) bool {
-	if e.set == nil {
-		e.set = map[netip.AddrPort]bool{}
-		for _, list := range e.lists {
-			for _, addr := range list {
-				e.set[addr] = true
-			}
+func (e endpoints) contains(endpoint netip.AddrPort) bool {
+	return slices.ContainsFunc(e, func(set *endpointSet) bool { return set.contains(endpoint) })
+}
+
+func (s *endpointSet) contains(endpoint netip.AddrPort) bool {
+	if s.set == nil {
+		s.set = make(map[netip.AddrPort]bool, len(s.list))
+		for _, addr := range s.list {
+			s.set[addr] = true
 		}
 	}
-	return e.set[endpoint]
+	return s.set[endpoint]
 }
 
 // sources are the clients that may dial a frontend.

@@ -31,13 +31,15 @@ func (f *stateFlags) connection() kube.Connection {
 	}
 }
 
-// connect returns the cluster. Nothing is asked yet.
-func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, error) {
+// connect returns the cluster, and where its API server is reached. Nothing is asked yet.
+func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled, error) {
 	config, err := f.connection().Config()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return cluster.New(config, cluster.Options{View: f.view(), Log: log})
+	dialled := kube.NewDialled(config)
+	watcher, err := cluster.New(config, cluster.Options{View: f.view(), Log: log})
+	return watcher, dialled, err
 }
 
 // load reads everything once. What had to be left out is a warning: everything else can still be answered.
@@ -56,11 +58,13 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 	if f.manifests == "" {
 		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		kube.LogTo(log)
-		cluster, err := f.connect(log)
+		cluster, dialled, err := f.connect(log)
 		if err != nil {
 			return convert.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
-		return cluster.Load(ctx, nodes)
+		update, err := cluster.Load(ctx, nodes)
+		update.Change.APIServers = dialled.Addrs()
+		return update, err
 	}
 	folder := folder.Folder{View: f.view()}
 	update, err := folder.Load(f.manifests)

@@ -3,6 +3,7 @@ package events_test
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"os/exec"
 	"strings"
 	"testing"
@@ -54,6 +55,10 @@ func TestTheDaemonReports(t *testing.T) {
 			n.twoWithOneAddress(), "FrontendConflict", corev1.EventTypeWarning,
 			[]string{"192.0.2.77:80/TCP belongs to Service shop/first, which keeps it until it lets go"},
 		},
+		"on a Service that wants the API server's address that it is left out": {
+			n.onTheAPIServer(), "FrontendIsAPIServer", corev1.EventTypeWarning,
+			[]string{"Node " + nodeName + " reaches the API server at " + n.apiServer().String() + "/TCP"},
+		},
 		"on a Service that its health check cannot be served": {
 			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
 			[]string{"Load balancers take node " + nodeName, fmt.Sprintf(":%d: bind: address already in use", takenPort)},
@@ -100,6 +105,35 @@ func (n *node) twoWithOneAddress() corev1.ObjectReference {
 	wanting := func(service *corev1.Service) { service.Spec.ExternalIPs = []string{"192.0.2.77"} }
 	n.service("first", wanting)
 	return n.service("second", wanting)
+}
+
+// apiServer is where the API server is reached.
+func (n *node) apiServer() netip.AddrPort {
+	return netip.MustParseAddrPort(strings.TrimPrefix(n.api.URL(), "https://"))
+}
+
+// onTheAPIServer creates a Service with the API server's address and port.
+func (n *node) onTheAPIServer() corev1.ObjectReference {
+	n.t.Helper()
+	return n.service("greedy", func(greedy *corev1.Service) {
+		greedy.Spec.ExternalIPs = []string{n.apiServer().Addr().String()}
+		greedy.Spec.Ports[0].Port = int32(n.apiServer().Port())
+	})
+}
+
+// TestAServiceWithTheAPIServersAddressLocksNoProxyOut: what another process on the node dials reaches the API server,
+// and so does a proxy that starts again.
+func TestAServiceWithTheAPIServersAddressLocksNoProxyOut(t *testing.T) {
+	n := newNode(t)
+	n.onTheAPIServer()
+	for range 2 {
+		n.startProxy()
+		n.proxy.Log.Await(t, "the first sync is in the kernel")
+		connection, err := n.Dial("tcp", n.apiServer().String(), wait.Patience)
+		must.Succeed(t, err)
+		must.Succeed(t, connection.Close())
+		must.Succeed(t, n.proxy.Stop(wait.Patience))
+	}
 }
 
 // checkedOnATakenPort creates a Service whose health check's port another program on the node has.

@@ -14,11 +14,13 @@ type Change struct {
 	ServiceCIDRs map[string][]netip.Prefix
 	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
 	LocalAddrs []netip.Addr
+	// APIServers is where this process reaches the API server. Nil: nothing new is known of it.
+	APIServers []netip.AddrPort
 }
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
-	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.ServiceCIDRs) == 0 && c.LocalAddrs == nil
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.ServiceCIDRs) == 0 && c.LocalAddrs == nil && c.APIServers == nil
 }
 
 // Then returns the change that c and then later make together.
@@ -29,6 +31,10 @@ func (c Change) Then(later Change) Change {
 		Nodes:        merge(c.Nodes, later.Nodes),
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
 		LocalAddrs:   later.LocalAddrs,
+		APIServers:   later.APIServers,
+	}
+	if together.APIServers == nil {
+		together.APIServers = c.APIServers
 	}
 	if together.LocalAddrs == nil {
 		together.LocalAddrs = c.LocalAddrs

@@ -96,12 +96,19 @@ type LostFrontend struct {
 	PortFrontend
 	Owner     ObjectName
 	OwnerKind FrontendKind // why the owner has it
+	// APIServer: no Service owns it, because this process reaches the API server there. Translated, a proxy that starts
+	// again would never hear that the Service is gone.
+	APIServer bool
 }
 
 // Frontends returns those frontends of a Service's port that it owns, and those that another Service owns. The Service
 // must be the one that the cluster has under its name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
+		if c.isAPIServer(frontend) {
+			lost = append(lost, LostFrontend{PortFrontend: frontend, APIServer: true})
+			continue
+		}
 		first := c.claims.byFrontend[frontend.Frontend][0]
 		if nodePort, overruled := c.overruled(frontend, service.Name); overruled {
 			first = nodePort
@@ -121,8 +128,38 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	if len(claimants) == 0 || claimants[0].service.Name != service {
 		return false
 	}
-	_, overruled := c.overruled(PortFrontend{Frontend: frontend, Kind: claimants[0].kind}, service)
-	return !overruled
+	owned := PortFrontend{Frontend: frontend, Kind: claimants[0].kind}
+	_, overruled := c.overruled(owned, service)
+	return !overruled && !c.isAPIServer(owned)
+}
+
+// isAPIServer reports whether this process reaches the API server at a frontend that the Service's owner or a load
+// balancer chose. The API server's own ClusterIP is none of them: it is what pods dial.
+func (c *Cluster) isAPIServer(frontend PortFrontend) bool {
+	return (frontend.Kind == ExternalIP || frontend.Kind == LoadBalancerIP) && c.apiServers[frontend.Frontend]
+}
+
+// applyAPIServers marks the Services that want what became, or was until now, an address of the API server.
+func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]bool) {
+	before := c.apiServers
+	c.apiServers = make(map[Frontend]bool, len(addrs))
+	mark := func(frontend Frontend) {
+		for _, claimant := range c.claims.byFrontend[frontend] {
+			dirty[claimant.service.Name] = true
+		}
+	}
+	for _, addr := range addrs {
+		frontend := Frontend{Addr: addr.Addr(), Protocol: TCP, Port: addr.Port()}
+		c.apiServers[frontend] = true
+		if !before[frontend] {
+			mark(frontend)
+		}
+	}
+	for frontend := range before {
+		if !c.apiServers[frontend] {
+			mark(frontend)
+		}
+	}
 }
 
 // overruled returns the node port of another Service that is served on a Service's external IP: on an address of this

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -219,5 +220,55 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNoServiceGetsAnAddressOfTheAPIServer as an external IP or from a load balancer; the API server's own ClusterIP is
+// its Service's.
+func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
+	const server = "192.0.2.10"
+	thief := claimant("thief", 1, own).withExternalIPs(server)
+	balanced := claimant("balanced", 1, other).withLoadBalancerIPs(server)
+	kubernetes := claimant("kubernetes", 2, one)
+	cluster := NewCluster("node-1")
+	reached := func(addrs ...string) Change {
+		change := Change{APIServers: []netip.AddrPort{}}
+		for _, addr := range addrs {
+			change.APIServers = append(change.APIServers, netip.MustParseAddrPort(addr))
+		}
+		return change
+	}
+	for number, step := range []struct {
+		change Change
+		dirty  string
+		lost   string // by any Service
+	}{
+		{changeOf(thief, balanced, kubernetes), "balanced kubernetes thief", "thief"},
+		{reached(server+":80", one+":80"), "balanced kubernetes thief", "balanced thief"},
+		{reached(server+":80", one+":80"), "", "balanced thief"},
+		{reached(one + ":80"), "balanced thief", "thief"},
+		{reached(server+":81", one+":80"), "", "thief"},
+		{reached(server + ":80"), "balanced kubernetes thief", "balanced thief"},
+	} {
+		if got := words(cluster.Apply(step.change)); got != step.dirty {
+			t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
+		}
+		var losers []string
+		for _, name := range cluster.ServiceNames() {
+			service := cluster.Service(name)
+			_, lost := cluster.Frontends(service, service.Ports[0], IPv4)
+			for _, frontend := range lost {
+				losers = append(losers, name.Name)
+				if cluster.Owns(name, frontend.Frontend) {
+					t.Errorf("step %d: %s owns %s, and does not", number+1, name, frontend)
+				}
+				if isServer := cluster.apiServers[frontend.Frontend]; frontend.APIServer != isServer {
+					t.Errorf("step %d: %s lost %s to the API server: %v", number+1, name, frontend, frontend.APIServer)
+				}
+			}
+		}
+		if got := strings.Join(losers, " "); got != step.lost {
+			t.Errorf("step %d: %q lose something, want %q", number+1, got, step.lost)
+		}
 	}
 }

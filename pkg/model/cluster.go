@@ -26,6 +26,7 @@ type Cluster struct {
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
 	local        map[netip.Addr]bool // the same
+	apiServers   map[Frontend]bool
 }
 
 // NewCluster returns an empty cluster as seen from a node.
@@ -107,6 +108,9 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	}
 	if change.LocalAddrs != nil {
 		c.applyLocalAddrs(change.LocalAddrs, dirty)
+	}
+	if change.APIServers != nil {
+		c.applyAPIServers(change.APIServers, dirty)
 	}
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -35,6 +36,7 @@ type daemon struct {
 	recorder *metrics.Recorder
 	observer *observer
 	objects  objects
+	dialled  *kube.Dialled // nil without an API server
 	reporter *eventReporter
 	feed     *feed
 	checks   *healthChecks
@@ -82,12 +84,12 @@ func (d *daemon) connect() error {
 		return nil
 	}
 	d.recorder.CountAPIRequests()
-	cluster, recorder, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	cluster, recorder, dialled, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
 	if err != nil {
 		return err
 	}
 	d.recorder.EventsDropped(recorder.Dropped)
-	d.objects = cluster
+	d.objects, d.dialled = cluster, dialled
 	d.reporter = &eventReporter{
 		node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster,
 	}
@@ -123,6 +125,7 @@ func (d *daemon) run(ctx context.Context) error {
 		func(ctx context.Context) error {
 			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
 		},
+		d.watchAPIServers,
 		d.reporter.run,
 		d.watchFiles,
 		d.checks.run,
@@ -146,6 +149,21 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 	)
+}
+
+// watchAPIServers hands over where the API server is reached, as far as it is known and whenever it is another address.
+func (d *daemon) watchAPIServers(ctx context.Context) error {
+	if d.dialled == nil {
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.dialled.Changed():
+			d.feed.deliverAPIServers(ctx, d.dialled.Addrs())
+		}
+	}
 }
 
 // repair asks for a complete sync after another process changed our tables. Beside a process that changes other tables

@@ -71,8 +71,13 @@ func (r *eventReporter) conflicts(conflicts []proxy.Conflict) {
 		return
 	}
 	for _, conflict := range conflicts {
+		service := r.reference(convert.ServiceKind, conflict.Service)
 		for _, lost := range conflict.Lost {
-			r.recorder.Report(events.FrontendConflict(r.reference(convert.ServiceKind, conflict.Service), lost.Frontend, lost.Owner))
+			if lost.APIServer {
+				r.recorder.Report(events.FrontendIsAPIServer(service, r.node, lost.Frontend))
+				continue
+			}
+			r.recorder.Report(events.FrontendConflict(service, lost.Frontend, lost.Owner))
 		}
 	}
 }

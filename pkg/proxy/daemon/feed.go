@@ -74,6 +74,17 @@ func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
 	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
+// deliverAPIServers takes where this process reaches the API server. The first sync does not wait for it.
+func (f *feed) deliverAPIServers(ctx context.Context, addrs []netip.AddrPort) {
+	f.complete.Lock()
+	defer f.complete.Unlock()
+	if change := (model.Change{APIServers: addrs}); f.complete.begun {
+		f.hand(ctx, change)
+	} else {
+		f.complete.waiting = f.complete.waiting.Then(change)
+	}
+}
+
 func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 	f.complete.Lock()
 	defer f.complete.Unlock()
@@ -81,6 +92,10 @@ func (f *feed) send(ctx context.Context, from origin, change model.Change) {
 	if !ready {
 		return
 	}
+	f.hand(ctx, change)
+}
+
+func (f *feed) hand(ctx context.Context, change model.Change) {
 	select {
 	case f.changes <- change:
 	case <-ctx.Done():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -32,20 +33,21 @@ func (o *Options) view() convert.View {
 	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName}
 }
 
-// connect returns the cluster, and a recorder of Events for it. Nothing is asked yet.
-func (o *Options) connect(options cluster.Options) (*cluster.Watcher, *events.Recorder, error) {
+// connect returns the cluster, a recorder of Events for it, and where both reach the API server. Nothing is asked yet.
+func (o *Options) connect(options cluster.Options) (*cluster.Watcher, *events.Recorder, *kube.Dialled, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
+	dialled := kube.NewDialled(config)
 	options.View = o.view()
 	cluster, err := cluster.New(config, options)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
 	recorder, err := events.Connect(config, o.Node, options.Log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("connect to the API server: %w", err)
+		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	return cluster, recorder, nil
+	return cluster, recorder, dialled, nil
 }

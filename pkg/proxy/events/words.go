@@ -51,6 +51,14 @@ func FrontendConflict(service Reference, frontend model.Frontend, owner model.Ob
 	}
 }
 
+// FrontendIsAPIServer says that a Service wants an address and port at which a node reaches the API server.
+func FrontendIsAPIServer(service Reference, node string, frontend model.Frontend) Event {
+	return Event{
+		Regarding: service, Warning: true, Reason: "FrontendIsAPIServer", Action: "LeaveOut", Local: true,
+		Note: fmt.Sprintf("Node %s reaches the API server at %s; connections to it do not reach this Service", node, frontend),
+	}
+}
+
 // HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and
 // action are kube-proxy's.
 func HealthCheckNotServed(service Reference, node string, reason error) Event {

@@ -30,6 +30,7 @@ func describeFrontend(frontend model.PortFrontend) Frontend {
 
 // Why another Service owns a frontend. The order of the rules is model's.
 const (
+	apiServersAddress = "APIServersAddress"
 	ownersClusterIP   = "OwnersClusterIP"
 	ownersBalancer    = "OwnersLoadBalancerIP"
 	ownersNodePort    = "OwnersNodePort"
@@ -41,18 +42,19 @@ func lost(cluster *model.Cluster, decision selection.Decision) []LostFrontend {
 	var list []LostFrontend
 	for _, frontend := range decision.Lost {
 		reason := whyLost(decision.Service, cluster.Service(frontend.Owner), frontend)
-		list = append(list, LostFrontend{
-			Frontend: describeFrontend(frontend.PortFrontend),
-			Owner:    frontend.Owner.String(),
-			Reason:   reason,
-			Message:  lostMessage(frontend, reason),
-		})
+		one := LostFrontend{Frontend: describeFrontend(frontend.PortFrontend), Reason: reason, Message: lostMessage(frontend, reason)}
+		if !frontend.APIServer {
+			one.Owner = frontend.Owner.String()
+		}
+		list = append(list, one)
 	}
 	return list
 }
 
 func whyLost(loser, owner *model.Service, lost model.LostFrontend) string {
 	switch {
+	case lost.APIServer:
+		return apiServersAddress
 	case lost.Kind != model.ClusterIP && lost.OwnerKind == model.ClusterIP:
 		return ownersClusterIP
 	case lost.Kind == model.ExternalIP && lost.OwnerKind == model.LoadBalancerIP:
@@ -68,6 +70,8 @@ func whyLost(loser, owner *model.Service, lost model.LostFrontend) string {
 func lostMessage(lost model.LostFrontend, reason string) string {
 	const untilReleased = "until that one lets go of it."
 	switch reason {
+	case apiServersAddress:
+		return fmt.Sprintf("%s is left out because the proxy reaches the API server there", lost.Frontend)
 	case ownersClusterIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", lost.Frontend, lost.Owner, untilReleased)
 	case ownersBalancer:

@@ -56,8 +56,10 @@ type Frontend struct {
 // LostFrontend is a frontend that the port should have, and another Service owns.
 type LostFrontend struct {
 	Frontend
-	Owner   string `json:"owner"`   // namespace/name
-	Reason  string `json:"reason"`  // a stable code: OwnersClusterIP, OwnersLoadBalancerIP, OwnersNodePort, OwnerIsOlder or OwnersNameIsFirst
+	Owner string `json:"owner"` // namespace/name; empty if it is the API server that is reached there
+	// Reason is a stable code: APIServersAddress, OwnersClusterIP, OwnersLoadBalancerIP, OwnersNodePort, OwnerIsOlder or
+	// OwnersNameIsFirst.
+	Reason  string `json:"reason"`
 	Message string `json:"message"` // the reason as a sentence
 }
 

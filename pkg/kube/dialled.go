@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"net/http"
+	"net/http/httptrace"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// maxServers bounds how many addresses are remembered: a name may resolve to others each time.
+const maxServers = 64
+
+// Dialled knows where this process reaches the API server: what the clients of a configuration connect to, be it a
+// proxy before it, and what its name resolved to each time. It may be used by several goroutines.
+type Dialled struct {
+	mutex sync.Mutex
+	addrs []netip.AddrPort // the newest last
+	// changed holds a signal if there are more than when it was last taken out.
+	changed chan struct{}
+}
+
+// NewDialled returns one that knows of no address yet, and traces the clients that are made of a configuration. They go
+// on sharing a connection, which clients with a way of their own to dial do not.
+func NewDialled(config *rest.Config) *Dialled {
+	d := &Dialled{changed: make(chan struct{}, 1)}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &traced{next, d} })
+	return d
+}
+
+// Addrs returns the addresses, sorted.
+func (d *Dialled) Addrs() []netip.AddrPort {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return slices.SortedFunc(slices.Values(d.addrs), netip.AddrPort.Compare)
+}
+
+// Changed signals that there are more addresses.
+func (d *Dialled) Changed() <-chan struct{} { return d.changed }
+
+func (d *Dialled) add(addr netip.AddrPort) {
+	addr = netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if slices.Contains(d.addrs, addr) {
+		return
+	}
+	d.addrs = append(d.addrs, addr)
+	d.addrs = d.addrs[max(0, len(d.addrs)-maxServers):]
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+// traced is a transport whose connections are noted.
+type traced struct {
+	next    http.RoundTripper
+	dialled *Dialled
+}
+
+// RoundTrip sends a request.
+func (t *traced) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := httptrace.WithClientTrace(request.Context(), t.dialled.trace(request))
+	return t.next.RoundTrip(request.WithContext(ctx))
+}
+
+// WrappedRoundTripper lets client-go find the transport below.
+func (t *traced) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// trace notes what the server's name resolves to, and what is dialled, whether or not anything answers there.
+func (d *Dialled) trace(request *http.Request) *httptrace.ClientTrace {
+	return &httptrace.ClientTrace{
+		DNSDone: func(found httptrace.DNSDoneInfo) {
+			for _, one := range found.Addrs {
+				if addr, ok := netip.AddrFromSlice(one.IP); ok {
+					d.add(netip.AddrPortFrom(addr, portOf(request)))
+				}
+			}
+		},
+		ConnectStart: func(_, address string) {
+			if addr, err := netip.ParseAddrPort(address); err == nil {
+				d.add(addr)
+			}
+		},
+	}
+}
+
+func portOf(request *http.Request) uint16 {
+	if port, err := strconv.ParseUint(request.URL.Port(), 10, 16); err == nil {
+		return uint16(port)
+	}
+	if request.URL.Scheme == "http" {
+		return 80
+	}
+	return 443
+}

@@ -1,0 +1,79 @@
+package kube
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestWhereTheAPIServerIsReachedIsKnown, by its address and by its name, and also if nothing answers.
+func TestWhereTheAPIServerIsReachedIsKnown(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.MustParseAddrPort(at.Host)
+	silent := httptest.NewServer(http.NotFoundHandler())
+	silent.Close()
+	for name, test := range map[string]struct {
+		host  string
+		want  netip.AddrPort
+		fails bool
+	}{
+		"an address":           {server.URL, addr, false},
+		"a name":               {"http://localhost:" + at.Port(), addr, false},
+		"nothing that answers": {silent.URL, netip.MustParseAddrPort(strings.TrimPrefix(silent.URL, "http://")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &rest.Config{Host: test.host}
+			dialled := NewDialled(config)
+			client, err := rest.HTTPClientFor(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				response, err := client.Get(test.host)
+				if (err != nil) != test.fails {
+					t.Fatal(err)
+				}
+				if err == nil {
+					response.Body.Close()
+				}
+			}
+			if got := dialled.Addrs(); !slices.Contains(got, test.want) {
+				t.Errorf("it is reached at %v, want %v among them", got, test.want)
+			}
+			for _, got := range dialled.Addrs() {
+				if got.Port() != test.want.Port() || !got.Addr().IsLoopback() {
+					t.Errorf("it is reached at %v too", got)
+				}
+			}
+			select {
+			case <-dialled.Changed():
+			default:
+				t.Error("no signal says that there is an address")
+			}
+		})
+	}
+	server.Close()
+}
+
+// TestWhatIsRememberedIsBounded: a name may resolve to others each time.
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	dialled := NewDialled(&rest.Config{})
+	addr := netip.MustParseAddr("192.0.2.1")
+	for range 3 * maxServers {
+		dialled.add(netip.AddrPortFrom(addr, 443))
+		addr = addr.Next()
+	}
+	if got := dialled.Addrs(); len(got) != maxServers || got[len(got)-1].Addr() != addr.Prev() {
+		t.Errorf("%d addresses are remembered, up to %v", len(got), got[len(got)-1])
+	}
+}

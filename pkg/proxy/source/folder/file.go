@@ -37,11 +37,17 @@ type file struct {
 	contents  contents
 	// failure is why the file could not be read the last time; the contents are then those before.
 	failure error
+	// isShrinking: it lacks objects that it had, and has just been written. The contents are those before.
+	isShrinking bool
 }
 
 // read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
-func (f *file) read(dir, name string, view convert.View, now time.Time) *file {
+//
+// A program may write a file slowly, one document after the other: what is not there yet is no deletion. So a file that
+// is followed, and lacks objects that it had, is believed once it has been left alone.
+func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
+	updated.isShrinking = false
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
 	if err != nil {
@@ -55,10 +61,16 @@ func (f *file) read(dir, name string, view convert.View, now time.Time) *file {
 		updated.failure = errEmptied
 		return &updated
 	}
-	if sum := sha256.Sum256(text); sum != f.sum {
-		updated.sum = sum
-		updated.contents = decode(name, text, view)
+	sum := sha256.Sum256(text)
+	if sum == f.sum {
+		return &updated
 	}
+	contents := decode(name, text, view)
+	if isFollowed && !updated.isSettled && contents.isComplete && f.contents.hasMoreThan(contents) {
+		updated.isShrinking = true
+		return &updated
+	}
+	updated.sum, updated.contents = sum, contents
 	return &updated
 }
 

@@ -15,6 +15,8 @@ import (
 type Folder struct {
 	// View says which objects concern the proxy. It is set before the first load.
 	View convert.View
+	// isFollowed: it is loaded again and again. Then a file that loses objects is believed a moment later.
+	isFollowed bool
 
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
@@ -64,7 +66,7 @@ func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 		if old == nil {
 			old = &file{}
 		}
-		current := old.read(dir, name, f.View, now)
+		current := old.read(dir, name, f.View, f.isFollowed, now)
 		if errors.Is(current.failure, fs.ErrNotExist) {
 			continue // deleted a moment ago
 		}
@@ -78,6 +80,16 @@ func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 		}
 	}
 	return files
+}
+
+// isShrinking reports whether a file lost objects and has to be looked at again.
+func (f *Folder) isShrinking() bool {
+	for _, file := range f.files {
+		if file.isShrinking {
+			return true
+		}
+	}
+	return false
 }
 
 // unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.

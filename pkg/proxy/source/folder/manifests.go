@@ -37,6 +37,7 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 
 // run is Run with a given watch. Each time it watches first and reads then, so that no change falls between the two.
 func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
+	m.folder.isFollowed = true
 	for first := true; ; first = false {
 		watch.follow()
 		update, err := m.Load()
@@ -46,6 +47,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
+		watch.again = m.folder.isShrinking()
 		if !watch.wait(ctx) {
 			return nil
 		}

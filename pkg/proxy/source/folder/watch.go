@@ -40,6 +40,8 @@ type watch struct {
 	neighbours string
 	// isBlind: the folder is away just now, and with it everything that could be watched.
 	isBlind bool
+	// again: look again after a while, whether or not anything happens.
+	again bool
 }
 
 // newWatch returns a watch that watches nothing yet. Without inotify (each user may have 128 instances by default) it
@@ -131,7 +133,7 @@ func (w *watch) wait(ctx context.Context) bool {
 		return sleep(ctx, w.poll)
 	}
 	var look <-chan time.Time
-	if w.isBlind {
+	if w.isBlind || w.again {
 		ticker := time.NewTicker(w.poll)
 		defer ticker.Stop()
 		look = ticker.C

@@ -228,3 +228,29 @@ func link(t *testing.T, dir, target, name string) {
 		t.Fatal(err)
 	}
 }
+
+// TestAFileThatIsWrittenSlowlyTakesNothingAway: one document after the other, with pauses that are longer than any
+// burst. What is gone at the end goes then.
+func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
+	document := func(name, clusterIP string) string {
+		return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n", name, clusterIP)
+	}
+	all := []string{document("a", "10.96.0.1"), document("b", "10.96.0.2"), document("c", "10.96.0.3")}
+	folder := newTestFolder(t)
+	folder.write("all.yaml", strings.Join(all, ""))
+	f := follow(t, folder, newWatch)
+	for written := range all {
+		f.write("all.yaml", strings.Join(all[:written+1], "")+"# and more\n")
+		time.Sleep(burstTime + 2*quietTime)
+	}
+	select {
+	case update := <-f.updates:
+		t.Errorf("while the file is written there is an update: %+v", update.Change)
+	default:
+	}
+	f.write("all.yaml", all[0])
+	f.until(func() bool { return f.state["Service default/b"] == "" && f.state["Service default/c"] == "" })
+	if f.state["Service default/a"] == "" {
+		t.Error("the Service that stayed is gone")
+	}
+}

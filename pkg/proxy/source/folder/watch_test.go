@@ -233,7 +233,8 @@ func link(t *testing.T, dir, target, name string) {
 // burst. What is gone at the end goes then.
 func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
 	document := func(name, clusterIP string) string {
-		return fmt.Sprintf("---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n", name, clusterIP)
+		const text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n"
+		return fmt.Sprintf(text, name, clusterIP)
 	}
 	all := []string{document("a", "10.96.0.1"), document("b", "10.96.0.2"), document("c", "10.96.0.3")}
 	folder := newTestFolder(t)

@@ -117,7 +117,10 @@ func (m *Mirror) Accept(plan *Plan) {
 		m.elements[key] = shared
 	}
 	for _, key := range plan.reused {
-		delete(m.late[objectKey{key.family, key.set}], key.key)
+		set := objectKey{key.family, key.set}
+		if delete(m.late[set], key.key); len(m.late[set]) == 0 {
+			delete(m.late, set) // or the sweep would wait for it before the chains
+		}
 	}
 	for _, key := range plan.emptied {
 		delete(m.late, key)

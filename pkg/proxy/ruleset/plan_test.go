@@ -231,3 +231,18 @@ func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
 		t.Errorf("a Service that changed owns %+v", got)
 	}
 }
+
+// TestNothingIsLeftToTheSweepOfWhatComesBack before it: the mirror is that of a fresh start.
+func TestNothingIsLeftToTheSweepOfWhatComesBack(t *testing.T) {
+	const third = "10.244.3.3:8080"
+	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
+	// Both numbers of endpoints have other users: a slot is all that comes and goes.
+	others := services(
+		serviceOf(portOf("two", "10.96.0.2", first, second)), serviceOf(portOf("three", "10.96.0.3", first, second, third)))
+	r := start(t, append(others, web(first, second, third))...)
+	r.change(t, web(first, second))
+	r.change(t, web(first, second, third))
+	if !r.mirror.Equal(start(t, append(others, web(first, second, third))...).mirror) {
+		t.Error("something is left to the sweep")
+	}
+}

@@ -136,25 +136,13 @@ func (s *Service) AllowedSources(family Family, node Node) []netip.Prefix {
 	if !containsNode {
 		return allowed
 	}
-	sorted := slices.SortedFunc(slices.Values(allowed), netip.Prefix.Compare)
+	ranges := SortPrefixes(allowed)
 	isThere := map[netip.Addr]bool{}
 	for _, addr := range s.LoadBalancerIPs {
-		if FamilyOf(addr) == family && !isThere[addr] && !containedIn(sorted, addr) {
+		if FamilyOf(addr) == family && !isThere[addr] && !ranges.Contains(addr) {
 			isThere[addr] = true
 			allowed = append(allowed, netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
 	return allowed
-}
-
-// containedIn reports whether one of some prefixes of an address's family contains it. They are sorted, and none
-// overlaps another.
-func containedIn(prefixes []netip.Prefix, addr netip.Addr) bool {
-	after, _ := slices.BinarySearchFunc(prefixes, addr, func(prefix netip.Prefix, addr netip.Addr) int {
-		if prefix.Addr().Compare(addr) <= 0 {
-			return -1
-		}
-		return 1
-	})
-	return after > 0 && prefixes[after-1].Contains(addr)
 }

@@ -30,7 +30,7 @@ type verdicts struct {
 // they come.
 func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
-	shared := sharedEndpoints{}
+	shared, ranges := sharedEndpoints{}, sharedSources{}
 	for _, one := range flows {
 		if one.Frontend.Protocol != model.UDP {
 			continue
@@ -41,7 +41,7 @@ func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 		}
 		v.frontends[key].inside.add(shared, one.Inside)
 		v.frontends[key].outside.add(shared, one.Outside)
-		v.frontends[key].sources.add(one)
+		v.frontends[key].sources.add(ranges, one)
 		v.families[model.FamilyOf(one.Frontend.Addr)] = true
 	}
 	return v
@@ -131,51 +131,41 @@ func (s *endpointSet) contains(endpoint netip.AddrPort) bool {
 	return s.set[endpoint]
 }
 
-// sources are the clients that may dial a frontend.
+// sources are the clients that may dial a frontend: those of one list or several, as with endpoints.
 type sources struct {
 	everybody bool
-	lists     [][]netip.Prefix
-	sorted    []netip.Prefix // of all lists; made when it is first asked for
+	lists     []*sourceList
 }
 
-func (s *sources) add(flows selection.Flows) {
+// sourceList is sorted when it is first asked, like an endpointSet.
+type sourceList struct {
+	list   []netip.Prefix
+	sorted model.Prefixes
+}
+
+// sharedSources are the lists by where they are in memory, like sharedEndpoints.
+type sharedSources map[*netip.Prefix]*sourceList
+
+func (s *sources) add(shared sharedSources, flows selection.Flows) {
 	if len(flows.Sources) == 0 {
 		// A frontend that is gone has no endpoints: it allows no client.
 		s.everybody = s.everybody || len(flows.Inside)+len(flows.Outside) > 0
 		return
 	}
-	s.lists = append(s.lists, flows.Sources)
+	first := &flows.Sources[0]
+	if shared[first] == nil {
+		shared[first] = &sourceList{list: flows.Sources}
+	}
+	s.lists = append(s.lists, shared[first])
 }
 
-// contain reports whether a client is among them. There may be many flows and many ranges, so that it searches.
 func (s *sources) contain(client netip.Addr) bool {
-	if s.everybody {
-		return true
-	}
-	if s.sorted == nil {
-		s.sorted = slices.Concat(s.lists...)
-		slices.SortFunc(s.sorted, netip.Prefix.Compare)
-	}
-	// Ranges of one list never overlap. Those of two may, so that the one before may be inside another: look further
-	// back only where there are two lists.
-	for at := s.after(client) - 1; at >= 0; at-- {
-		if s.sorted[at].Contains(client) {
-			return true
-		}
-		if len(s.lists) == 1 {
-			return false
-		}
-	}
-	return false
+	return s.everybody || slices.ContainsFunc(s.lists, func(list *sourceList) bool { return list.contains(client) })
 }
 
-// after returns how many ranges begin at or before a client.
-func (s *sources) after(client netip.Addr) int {
-	after, _ := slices.BinarySearchFunc(s.sorted, client, func(prefix netip.Prefix, client netip.Addr) int {
-		if prefix.Addr().Compare(client) <= 0 {
-			return -1
-		}
-		return 1
-	})
-	return after
+func (l *sourceList) contains(client netip.Addr) bool {
+	if l.sorted == nil {
+		l.sorted = model.SortPrefixes(l.list)
+	}
+	return l.sorted.Contains(client)
 }

@@ -20,17 +20,22 @@ const otherNodes = "nodes"
 // after this time they are served with what is known: an endpoint on an unknown node matches only `*`.
 //
 // nodeLinger is how long the other nodes are followed after the last Service that needs them: a user who may edit a
-// Service decides when they are listed, on every node, and a list is a large answer.
+// Service decides when they are listed, on every node, and a list is a large answer. Each time they are needed again
+// they are followed twice as long after that, up to nodeLingerMax: whatever users write, a proxy lists them at most twelve
+// times on its first day, and twice a day after that. Another key costs no list, for all labels of a node are kept.
 const (
-	nodePatience = 10 * time.Second
-	nodeLinger   = 30 * time.Second
+	nodePatience  = 10 * time.Second
+	nodeLinger    = 30 * time.Second
+	nodeLingerMax = 12 * time.Hour
 )
 
 // watchNodes follows the other nodes while a Service needs them, until the context ends.
 func (w *Watcher) watchNodes(ctx context.Context) {
+	linger := nodeLinger
 	for ctx.Err() == nil {
 		if w.needsOthers() {
-			w.followNodes(ctx)
+			w.followNodes(ctx, linger)
+			linger = min(2*linger, nodeLingerMax)
 			continue
 		}
 		select {
@@ -40,13 +45,13 @@ func (w *Watcher) watchNodes(ctx context.Context) {
 	}
 }
 
-// followNodes lists and watches the other nodes until no Service has needed them for a while.
-func (w *Watcher) followNodes(ctx context.Context) {
+// followNodes lists and watches the other nodes until no Service has needed them for as long as they linger.
+func (w *Watcher) followNodes(ctx context.Context, lingers time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	others := w.newStream(convert.OtherNodes, otherNodes, w.listWatches.others)
 	others.follow(ctx)
-	patience, linger := time.NewTimer(nodePatience), time.NewTimer(nodeLinger)
+	patience, linger := time.NewTimer(nodePatience), time.NewTimer(lingers)
 	defer patience.Stop()
 	defer linger.Stop()
 	linger.Stop()
@@ -61,7 +66,7 @@ func (w *Watcher) followNodes(ctx context.Context) {
 			w.waitNoLonger()
 		case <-w.need:
 			if linger.Stop(); !w.needsOthers() {
-				linger.Reset(nodeLinger)
+				linger.Reset(lingers)
 			}
 		case <-linger.C:
 			isDropped := false

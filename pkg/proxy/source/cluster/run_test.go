@@ -263,8 +263,17 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		wants("none does", 1, 0)
 		edit(rack, tick)
 		wants("one does after that", 2, 1)
+		edit("*", nodeLinger+tick)
+		wants("they linger twice as long", 2, 1)
+		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for it
+			edit(rack, tick)
+			for edit("*", tick); api.nodeWatches.Load() > 0; {
+				time.Sleep(nodeLinger)
+				synctest.Wait()
+			}
+		}
+		wants("two days of a user who names a key whenever they are followed no more", 14, 0)
 		r.end(t)
-		wants("the end", 2, 0)
 	})
 }
 

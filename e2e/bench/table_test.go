@@ -15,6 +15,7 @@ var results struct {
 	changes  []oneChange
 	connects []connectRow
 	steep    []steepRow
+	affinity []affinityRow
 }
 
 type firstSync struct {
@@ -57,6 +58,9 @@ func TestMain(m *testing.M) {
 	if len(results.steep) > 0 {
 		printSteep(w)
 	}
+	if len(results.affinity) > 0 {
+		printAffinity(w)
+	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
@@ -91,6 +95,16 @@ func printSteep(w io.Writer) {
 	for _, row := range results.steep {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.1f\t\n", row.name, row.step,
 			row.single.Round(10*time.Microsecond), row.twice.Round(10*time.Microsecond), ratio(row.twice, row.single))
+	}
+	fmt.Fprintln(w)
+}
+
+func printAffinity(w io.Writer) {
+	fmt.Fprint(w, "\nSession affinity: 10,000 x 10, every Service with it, beside the same without\n\n")
+	fmt.Fprintln(w, "step\tplain\tsticky\tsticky/plain\t")
+	for _, row := range results.affinity {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
+			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
 	}
 	fmt.Fprintln(w)
 }

@@ -40,15 +40,22 @@ func (s *town) rendered() []string {
 }
 
 func blocksOf(listing string) []string {
-	var blocks []string
+	listing = numbers.ReplaceAllString(shards.ReplaceAllString(listing, "$1-shard"), "number")
+	var blocks, numbered []string
 	for table := range strings.SplitSeq(listing, "\n}\n") {
 		if head, objects, _ := strings.Cut(strings.TrimSpace(table), "\n"); head != "" {
 			head, _, _ = strings.Cut(head, " {")
 			for block := range strings.SplitSeq(ownership.ReplaceAllString(objects, ""), "\n\n") {
+				if strings.HasPrefix(strings.TrimSpace(block), "map numbered") { // which of the two maps is a matter of chance
+					numbered = append(numbered, strings.Split(head+"\n"+normalized(block), "\n")...)
+					continue
+				}
 				blocks = append(blocks, head+"\n"+normalized(block))
 			}
 		}
 	}
+	slices.Sort(numbered)
+	blocks = append(blocks, strings.Join(numbered, "\n"))
 	slices.Sort(blocks)
 	return blocks
 }
@@ -58,8 +65,12 @@ var (
 	ownership = regexp.MustCompile(`(?m)^\tflags ?(owner)?\n`)
 	// slot is the last part of the key of an endpoint.
 	slot = regexp.MustCompile(` \. fd00:[0-9a-f]+ : `)
+	// numbers are those of session affinity, and the classes that lead to its chains; shards are what the names of its maps
+	// and chains end in.
+	numbers = regexp.MustCompile(`\bf[0-47][0-9a-f]{2}:[0-9a-f]+\b`)
+	shards  = regexp.MustCompile(`\b(affinity|sticky-\d+)-\d+\b`)
 	// remembered are the maps that packets fill.
-	remembered = regexp.MustCompile(`^\s*map (nodeport-)?affinity-`)
+	remembered = regexp.MustCompile(`^\s*map affinity-`)
 )
 
 // normalized is a listed set or chain, without what history leaves in it.

@@ -1,8 +1,11 @@
 package packets_test
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -64,24 +67,42 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 	}
 }
 
-// fill fills the map in which a Service remembers the clients of one port in one family.
+// fill fills the map in which a Service remembers the clients of one port in one family. There are fewer ports than maps,
+// so that no other has it.
 func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	t.Helper()
 	table, clientOf := "ip", "100.64.%d.%d"
 	if to.family() == model.IPv6 {
 		table, clientOf = "ip6", "fd00:64::%x:%x"
 	}
-	listing := runNFT(t, n, "", "-t", "list", "table", table, "vicinity")
-	part := regexp.QuoteMeta(crowded.object().String() + "/" + to.network + "/")
-	names := regexp.MustCompile(`map (affinity\S*`+part+`\S*) {`).FindAllStringSubmatch(listing, -1)
-	if len(names) != 1 {
-		t.Fatalf("there are %d affinity maps of %s, want one:\n%s", len(names), part, listing)
+	numbers := func(set, key, value string) []uint32 {
+		listing := runNFT(t, n, "", "list", "map", table, "vicinity", set)
+		var all []uint32
+		for _, found := range regexp.MustCompile(key+`(f[0-9a-f]{3}):([0-9a-f]+)`+value).FindAllStringSubmatch(listing, -1) {
+			major, errMajor := strconv.ParseUint(found[1], 16, 16)
+			minor, errMinor := strconv.ParseUint(found[2], 16, 16)
+			if err := errors.Join(errMajor, errMinor); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, uint32(major<<16|minor))
+		}
+		return all
 	}
-	name := names[0][1]
+	addr := regexp.QuoteMeta(crowded.addr(model.ClusterIP, to.family()).String())
+	server := regexp.QuoteMeta(to.own(endpoint.Namespace).String())
+	ports := numbers("sticky-ports", addr+` \. `+to.network+` \. \d+ : `, "")
+	ends := slices.DeleteFunc(numbers("numbered", to.network+` \. `, " : "+server+` \. `), func(number uint32) bool {
+		return number&^0x020000ff != ports[0]
+	})
+	if len(ports) != 1 || len(ends) != 1 {
+		t.Fatalf("the port has the numbers %x and its endpoint %x, want one each", ports, ends)
+	}
+	port, of := ports[0], ends[0]
+	name := fmt.Sprintf("affinity-%d", port>>8&15)
 	var elements strings.Builder
 	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", table, name, table, name)
 	for i := range full {
-		fmt.Fprintf(&elements, "\t"+clientOf+" timeout 1h : %s,\n", i>>8, i&0xff, to.own(endpoint.Namespace))
+		fmt.Fprintf(&elements, "\t%x:%x . "+clientOf+" timeout 1h : %x:%x,\n", port>>16, port&0xffff, i>>8, i&0xff, of>>16, of&0xffff)
 	}
 	elements.WriteString("}\n")
 	runNFT(t, n, elements.String(), "-f", "-")

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -15,10 +16,13 @@ func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 	t.Helper()
 	for _, family := range config.Families {
 		checkNames(t, kernel.Tables.Objects(family))
-		checkClasses(t, kernel, family, ruleset.Services, ruleset.Endpoints)
-		checkClasses(t, kernel, family, ruleset.NodePorts, ruleset.NodePortEndpoints)
-		for name, ranges := range kernel.Tables.Objects(family).Lists {
-			checkRanges(t, name, ranges)
+		for _, maps := range balancingIn(t, kernel, family) {
+			checkClasses(t, maps)
+		}
+		for name, contents := range kernel.Tables.Objects(family).Contents {
+			if isList(name) {
+				checkRanges(t, name, contents)
+			}
 		}
 		checkAddrs(t, kernel, family)
 	}
@@ -36,21 +40,17 @@ func checkNames(t testing.TB, objects ruleset.Objects) {
 	}
 }
 
-// checkClasses checks that each frontend has as many slots as its class draws from, and that its class is dispatched.
-func checkClasses(t testing.TB, kernel *memoryKernel, family model.Family, classes, endpoints ruleset.Set) {
+// checkClasses checks that each frontend has as many slots as its class draws from, that its class is dispatched, and
+// that clients are remembered with the same endpoints that are drawn.
+func checkClasses(t testing.TB, maps balancing) {
 	t.Helper()
-	slots := slotsOf(t, elementsOf(t, kernel, family, endpoints))
-	dispatched := map[ruleset.Class]bool{}
-	for _, entry := range elementsOf(t, kernel, family, ruleset.Dispatch) {
-		dispatched[ruleset.Class(entry.Key.Number)] = true
-	}
+	slots := slotsOf(t, maps.slots)
 	used := 0
-	for _, frontend := range elementsOf(t, kernel, family, classes) {
-		clusterTable, localTable := frontend.Key, frontend.Key
+	for _, frontend := range maps.frontends {
+		clusterTable, localTable := frontend.key, frontend.key
 		clusterTable.Number, localTable.Number = ruleset.ClusterSlot, ruleset.LocalSlot
 		inside, outside := len(slots[clusterTable]), len(slots[localTable])
 		used += min(inside, 1) + min(outside, 1)
-		class := ruleset.Class(frontend.Value.Number)
 		wanted := []ruleset.Class{ruleset.SplitClass(outside, inside)}
 		switch {
 		case inside+outside == 0:
@@ -58,15 +58,35 @@ func checkClasses(t testing.TB, kernel *memoryKernel, family model.Family, class
 		case outside == 0:
 			wanted = append(wanted, ruleset.BalanceClass(inside))
 		}
-		if !slices.Contains(wanted, class) || !dispatched[class] {
+		if !slices.Contains(wanted, frontend.class) || !frontend.dispatched {
 			t.Errorf("%s %+v: class %x with %d slots, and %d for those outside; dispatched: %v",
-				classes.Name, frontend.Key, class, inside, outside, dispatched[class])
+				maps.set, frontend.key, frontend.class, inside, outside, frontend.dispatched)
+		}
+		if frontend.remembered == nil {
+			continue
+		}
+		drawn := map[string]bool{}
+		for _, endpoint := range slices.Concat(slots[clusterTable], slots[localTable]) {
+			drawn[endpoint] = true
+		}
+		for endpoint := range frontend.remembered {
+			if !drawn[endpoint.String()] {
+				t.Errorf("%s %+v: clients may be remembered with %s, which is never drawn", maps.set, frontend.key, endpoint)
+			}
+		}
+		if len(drawn) != len(frontend.remembered) {
+			t.Errorf("%s %+v: %d endpoints are drawn, and with %d clients are remembered",
+				maps.set, frontend.key, len(drawn), len(frontend.remembered))
 		}
 	}
-	if used != len(slots) {
-		t.Errorf("%s has %d tables of slots, %s leads to %d", endpoints.Name, len(slots), classes.Name, used)
+	if used != len(slots) || len(maps.others) > 0 {
+		t.Errorf("%s leads to %d tables of slots, and there are %d, and %d slots in maps that are not used",
+			maps.set, used, len(slots), len(maps.others))
 	}
 }
+
+// isList reports whether a set is a list of source ranges.
+func isList(name string) bool { return strings.HasPrefix(name, "sources-") }
 
 // checkRanges checks that no two ranges of a list overlap, which the kernel refuses.
 func checkRanges(t testing.TB, list string, ranges []ruleset.Element) {

@@ -215,6 +215,16 @@ func listing(namespace *netns.Namespace) []string {
 // onRealKernel returns a proxy in a namespace whose first sync of a cluster is done, and its connection.
 func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*proxy.Proxy, *nft.Conn) {
 	t.Helper()
+	conn := dialled(t, namespace)
+	p := proxy.New(self, bothFamilies, conn, &recordedFlows{})
+	p.Apply(everything)
+	mustSync(t, p)
+	return p, conn
+}
+
+// dialled returns a connection to the nftables of a namespace.
+func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
+	t.Helper()
 	var conn *nft.Conn
 	var err error
 	namespace.Do(func() { conn, err = nft.Dial(nft.Options{}) })
@@ -222,10 +232,7 @@ func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Cha
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() }) // a test may have closed it
-	p := proxy.New(self, bothFamilies, conn, &recordedFlows{})
-	p.Apply(everything)
-	mustSync(t, p)
-	return p, conn
+	return conn
 }
 
 // TestARealCommitThatFailsLeavesTheTablesAsTheyAre, and the sync after it makes up for it: with the same connection if

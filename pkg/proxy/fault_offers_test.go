@@ -17,19 +17,25 @@ type offer struct {
 	endpoint netip.AddrPort
 }
 
-// offersIn returns all offers of tables. A table that is not there offers nothing.
-func offersIn(kernel *memoryKernel) map[offer]bool {
+// offersIn returns all offers of tables: what is drawn, and what clients are remembered with. A table that is not there
+// offers nothing.
+func offersIn(t testing.TB, kernel *memoryKernel) map[offer]bool {
+	t.Helper()
 	offers := map[offer]bool{}
 	for _, family := range model.Families {
-		for _, set := range []ruleset.Set{ruleset.Endpoints, ruleset.NodePortEndpoints} {
-			elements, err := kernel.Tables.Elements(family, set)
-			if err != nil {
-				continue
-			}
-			for _, element := range elements {
-				frontend := element.Key
+		for _, maps := range balancingIn(t, kernel, family) {
+			for _, slot := range maps.slots {
+				if !slot.Value.Addr.IsValid() {
+					continue // its number leads nowhere any more
+				}
+				frontend := slot.Key
 				frontend.Number = 0 // the slot, which history decides
-				offers[offer{set.Name, family, frontend, netip.AddrPortFrom(element.Value.Addr, element.Value.Port)}] = true
+				offers[offer{maps.set, family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
+			}
+			for _, frontend := range maps.frontends {
+				for endpoint := range frontend.remembered {
+					offers[offer{maps.set, family, frontend.key, endpoint}] = true
+				}
 			}
 		}
 	}
@@ -50,7 +56,7 @@ func (v *versions) add(everything model.Change) {
 	fresh := proxy.New(self, v.config, kernel, &recordedFlows{})
 	fresh.Apply(everything)
 	mustSync(v.t, fresh)
-	for offer := range offersIn(kernel) {
+	for offer := range offersIn(v.t, kernel) {
 		v.offered[offer] = true
 	}
 }
@@ -58,7 +64,7 @@ func (v *versions) add(everything model.Change) {
 // allow checks that tables offer nothing that no version offered.
 func (v *versions) allow(kernel *memoryKernel) {
 	v.t.Helper()
-	for offer := range offersIn(kernel) {
+	for offer := range offersIn(v.t, kernel) {
 		if !v.offered[offer] {
 			v.t.Errorf("%+v is in force, which no version of the cluster allowed", offer)
 		}
@@ -70,25 +76,15 @@ func (v *versions) allow(kernel *memoryKernel) {
 func expectBacked(t testing.TB, kernel *memoryKernel) {
 	t.Helper()
 	for _, family := range model.Families {
-		for _, of := range []struct{ classes, endpoints ruleset.Set }{
-			{ruleset.Services, ruleset.Endpoints}, {ruleset.NodePorts, ruleset.NodePortEndpoints},
-		} {
-			frontends, err := kernel.Tables.Elements(family, of.classes)
-			if err != nil {
-				continue // there is no table
-			}
+		for _, maps := range balancingIn(t, kernel, family) {
 			backed := map[ruleset.Tuple]bool{}
-			for _, slot := range elementsOf(t, kernel, family, of.endpoints) {
-				backed[slot.Key] = true
+			for _, slot := range maps.slots {
+				backed[slot.Key] = slot.Value.Addr.IsValid()
 			}
-			dispatched := map[ruleset.Class]bool{}
-			for _, entry := range elementsOf(t, kernel, family, ruleset.Dispatch) {
-				dispatched[ruleset.Class(entry.Key.Number)] = true
-			}
-			for _, frontend := range frontends {
-				class := ruleset.Class(frontend.Value.Number)
-				if !dispatched[class] {
-					t.Errorf("%s %+v has class %x, which leads nowhere", of.classes.Name, frontend.Key, class)
+			for _, frontend := range maps.frontends {
+				class := frontend.class
+				if !frontend.dispatched {
+					t.Errorf("%s %+v has class %x, which leads nowhere", maps.set, frontend.key, class)
 				}
 				slots, local := slotCounts(t, class)
 				for _, table := range []struct {
@@ -96,10 +92,10 @@ func expectBacked(t testing.TB, kernel *memoryKernel) {
 					count int
 				}{{ruleset.ClusterSlot, slots}, {ruleset.LocalSlot, local}} {
 					for number := range table.count {
-						key := frontend.Key
+						key := frontend.key
 						key.Number = table.first + uint32(number)
 						if !backed[key] {
-							t.Errorf("%s %+v has class %x, and slot %x leads nowhere", of.classes.Name, frontend.Key, class, key.Number)
+							t.Errorf("%s %+v has class %x, and slot %x leads nowhere", maps.set, frontend.key, class, key.Number)
 						}
 					}
 				}

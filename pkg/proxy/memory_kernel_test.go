@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -14,6 +15,20 @@ import (
 type memoryKernel struct {
 	ruleset.Tables
 	batches []ruleset.Batch
+	// numbers are those of session affinity that are found though there is no table, so that a start from nothing can be
+	// compared.
+	numbers map[model.Family]map[string][]ruleset.Element
+}
+
+// numbersIn returns the numbers of session affinity that a kernel holds.
+func numbersIn(kernel *memoryKernel) map[model.Family]map[string][]ruleset.Element {
+	numbers := map[model.Family]map[string][]ruleset.Element{}
+	for _, family := range model.Families {
+		contents := kernel.Tables.Objects(family).Contents
+		maps.DeleteFunc(contents, func(name string, _ []ruleset.Element) bool { return isList(name) })
+		numbers[family] = contents
+	}
+	return numbers
 }
 
 func (k *memoryKernel) Commit(_ context.Context, batch ruleset.Batch) error {
@@ -27,7 +42,11 @@ func (k *memoryKernel) Commit(_ context.Context, batch ruleset.Batch) error {
 }
 
 func (k *memoryKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
-	return k.Tables.Objects(family), nil
+	objects := k.Tables.Objects(family)
+	if !objects.Table {
+		objects.Contents = k.numbers[family]
+	}
+	return objects, nil
 }
 
 func (k *memoryKernel) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {

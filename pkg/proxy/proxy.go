@@ -20,8 +20,7 @@ type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	// Objects returns what the family's table holds now.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
-	// Elements returns what a set holds now. It is asked for affinity maps, which are filled by the packet path, and once
-	// at the start for the frontends that an earlier proxy served.
+	// Elements returns what a set holds now. It is asked once, at the start, for the frontends that an earlier proxy served.
 	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
@@ -140,7 +139,7 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 	}
 	report := p.newReport(len(names))
 	p.accept(plan, decided, &report)
-	return p.finish(ctx, report, plan)
+	return p.finish(ctx, report)
 }
 
 // accept takes over what the kernel took.
@@ -199,7 +198,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	report := p.newReport(len(names))
 	report.add(plan, decided.conflicts)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
-	return p.finish(ctx, report, plan)
+	return p.finish(ctx, report)
 }
 
 // found asks the kernel what is there.
@@ -224,7 +223,7 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) e
 	err := p.kernel.Commit(ctx, plan.Prepare)
 	prepared := err == nil && len(plan.Prepare.Ops) > 0
 	if err == nil {
-		err = p.commitForgetting(ctx, plan.Batch, plan.Left)
+		err = p.kernel.Commit(ctx, plan.Batch)
 	}
 	if err != nil {
 		err = p.blame(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
@@ -239,13 +238,8 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) e
 	return nil
 }
 
-// finish forgets the clients that were sent to a leaving endpoint while the commit was under way, tries refused
-// Services again, sweeps, and has flows looked at.
-func (p *Proxy) finish(ctx context.Context, report Report, plan *ruleset.Plan) (Report, error) {
-	if err := p.commitForgetting(ctx, ruleset.Batch{}, plan.Left); err != nil {
-		p.forget()
-		return Report{Complete: report.Complete}, fmt.Errorf("forget clients of endpoints that left: %w", err)
-	}
+// finish tries refused Services again, sweeps, and has flows looked at.
+func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	if err := p.tryRefused(ctx, &report); err != nil {
 		return Report{Complete: report.Complete}, err
 	}

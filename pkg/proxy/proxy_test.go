@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // resized gives service-0 of manyServices another number of endpoints.
@@ -73,7 +74,7 @@ func TestAFailedSyncIsMadeGoodByACompleteOne(t *testing.T) {
 			if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), test.says) {
 				t.Fatalf("error %v, want the injected one after %q", err, test.says)
 			}
-			kernel.refuse, kernel.unreadable, kernel.read = nil, nil, nil
+			kernel.refuse = nil
 			if report := mustSync(t, p); !report.Complete || report.Services != 4 {
 				t.Errorf("the next sync reports %+v, want it complete with 4 Services", report)
 			}
@@ -123,7 +124,7 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 // TestWhatStandsInTheWayIsOvercome: a map of our name and another type, which no batch can change into ours.
 func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
 	kernel := &scriptedKernel{}
-	theirs := ruleset.Affinity(ruleset.Services.Name)
+	theirs := ruleset.Set{Name: ruleset.Services.Name, Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeAddr}}
 	if err := kernel.Apply(ruleset.Batch{Ops: []ruleset.Op{
 		{Verb: ruleset.Add, Object: ruleset.TableObject{}}, {Verb: ruleset.Add, Object: ruleset.SetObject{Set: theirs}},
 	}}); err != nil {
@@ -138,6 +139,32 @@ func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
 	}
 	mustSync(t, p)
 	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, 2))
+}
+
+// TestMapsOfOtherTypesAreOvercomeInTheKernel, also those that are read before anything is written.
+func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
+	everything, fresh := manyServices(3, 2).Then(stickyService(1, 2)), netns.New(t)
+	onRealKernel(t, fresh, everything)
+	for _, set := range []ruleset.Set{
+		ruleset.Services, ruleset.Numbered, ruleset.NumberedCollided, ruleset.StickyPorts, ruleset.NodePortStickyOutside, ruleset.Affinity(0),
+	} {
+		t.Run(set.Name, func(t *testing.T) {
+			namespace := netns.New(t)
+			namespace.Load("table ip vicinity {\n\tmap " + set.Name + " {\n\t\ttype ipv4_addr : ipv4_addr\n" +
+				"\t\telements = { 192.0.2.1 : 192.0.2.2 }\n\t}\n}\n")
+			p := starting(dialled(t, namespace))
+			p.Apply(everything)
+			for range 2 {
+				if _, err := p.Sync(t.Context()); err == nil {
+					t.Error("a sync succeeds though a map is in the way")
+				}
+			}
+			mustSync(t, p)
+			if diff := cmp.Diff(listing(fresh), listing(namespace)); diff != "" {
+				t.Errorf("tables (-fresh start +after the failures):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestAFailingSweepKeepsServing(t *testing.T) {

@@ -55,7 +55,7 @@ func TestAChangedListIsWrittenBesideTheOldOne(t *testing.T) {
 		written := map[ruleset.Verb]int{}
 		for _, batch := range kernel.memory.batches[before:] {
 			for _, op := range batch.Ops {
-				if object, ok := op.Object.(ruleset.ElementsObject); ok && ruleset.IsSourceList(object.Set.Name) {
+				if object, ok := op.Object.(ruleset.ElementsObject); ok && isList(object.Set.Name) {
 					written[op.Verb] += len(slices.Collect(object.Elements))
 				}
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -74,8 +73,8 @@ func TestTheRulesAndAReaderAgree(t *testing.T) {
 				byAddr[ip.String()] = name
 			}
 		}
-		for _, element := range elementsOf(t, kernel, family, ruleset.Endpoints) {
-			if name, isClusterIP := byAddr[element.Key.Addr.String()]; isClusterIP {
+		for _, element := range balancingIn(t, kernel, family)[0].slots {
+			if name, isClusterIP := byAddr[element.Key.Addr.String()]; isClusterIP && element.Value.Addr.IsValid() {
 				slots[name]++
 			}
 		}

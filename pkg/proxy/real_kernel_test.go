@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -53,7 +54,7 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 	objects, err := k.conn.Objects(ctx, family)
 	want, _ := k.memory.Objects(ctx, family)
 	inOrder := cmpopts.SortSlices(func(a, b ruleset.Element) bool {
-		return a.Key.Source.Compare(b.Key.Source) < 0
+		return strings.Compare(fmt.Sprint(a.Key), fmt.Sprint(b.Key)) < 0
 	})
 	equal := cmpopts.EquateComparable(netip.Addr{})
 	if diff := cmp.Diff(want, objects, inOrder, equal, cmpopts.EquateEmpty()); err == nil && diff != "" {

@@ -177,12 +177,11 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
 		// again.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
-		err := p.commitForgetting(ctx, both, plan.Left)
+		err := p.kernel.Commit(ctx, both)
 		if err == nil {
 			delete(p.refused, name)
 			p.unreported[name] = true
 			p.accept(plan, decided, report)
-			err = p.commitForgetting(ctx, ruleset.Batch{}, plan.Left)
 		} else if refused, ok := errors.AsType[*servicesRefused](p.blame(plan, err, true)); ok {
 			p.postpone(p.refused[name], refused.owners[name], time.Now())
 			continue

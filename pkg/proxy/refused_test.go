@@ -142,8 +142,9 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 	return slice
 }
 
-// ownersOf returns which Services ask for each thing, found by asking for one Service after the other.
-func ownersOf(t *testing.T, everything model.Change) map[thing][]model.ObjectName {
+// ownersOf returns which Services ask for each thing, found by asking for one Service after the other. All have the numbers
+// of session affinity that they have together.
+func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
 	t.Helper()
 	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
 	mustSync(t, starting(nothing)) // what the tables have anyway
@@ -154,7 +155,7 @@ func ownersOf(t *testing.T, everything model.Change) map[thing][]model.ObjectNam
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(everything.Services), model.ObjectName.Compare) {
-		kernel, seen := &memoryKernel{}, map[thing]bool{}
+		kernel, seen := &memoryKernel{numbers: numbersIn(together)}, map[thing]bool{}
 		p := starting(kernel)
 		p.Apply(oneOf(everything, name))
 		mustSync(t, p)
@@ -209,11 +210,11 @@ func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) 
 	kinds := map[string][]thing{}
 	for this := range owners {
 		kind, _, _ := strings.Cut(this.name, "/")
-		if ruleset.IsSourceList(kind) {
+		if isList(kind) {
 			kind = "sources"
 		}
 		if this.key == (ruleset.Tuple{}) {
-			kind, _, _ = strings.Cut(kind, "-") // lb, allow, sticky, learn, affinity
+			kind, _, _ = strings.Cut(kind, "-") // lb, allow, sticky, nodeport, affinity
 			kind = "object " + kind
 		}
 		kinds[kind] = append(kinds[kind], this)
@@ -244,8 +245,8 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 		for _, name := range slices.Concat(objects.Chains, objects.Sets) {
 			all[thing{family: family, name: name}] = ruleset.Element{}
 		}
-		for name, ranges := range objects.Lists {
-			for _, element := range ranges {
+		for name, contents := range objects.Contents {
+			for _, element := range contents {
 				all[thing{family, name, element.Key}] = element
 			}
 		}
@@ -268,7 +269,12 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 // on changing; when the kernel takes it, nothing is left of the trouble.
 func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 	everything := motley(1000)
-	owners := ownersOf(t, everything)
+	complete := &memoryKernel{}
+	p := starting(complete)
+	p.Apply(everything)
+	mustSync(t, p)
+	all := held(t, complete)
+	owners := ownersOf(t, everything, complete)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -279,22 +285,19 @@ func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 	first, second := pick(t, random, owners), pick(t, random, owners)
 	cases["two at once"] = []thing{first[ruleset.Endpoints.Name], second[ruleset.Restricted.Name]}
 	cases["two of one kind at once"] = []thing{first[ruleset.Services.Name], second[ruleset.Services.Name]}
-	complete := &memoryKernel{}
-	p := starting(complete)
-	p.Apply(everything)
-	mustSync(t, p)
-	all := held(t, complete)
 	for kind, things := range cases {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { refusing(t, everything, all, things, owners) })
+			synctest.Test(t, func(t *testing.T) { refusing(t, everything, complete, all, things, owners) })
 		})
 	}
 }
 
 func refusing(
-	t *testing.T, everything model.Change, all map[thing]ruleset.Element, things []thing, owners map[thing][]model.ObjectName,
+	t *testing.T, everything model.Change, complete *memoryKernel, all map[thing]ruleset.Element, things []thing,
+	owners map[thing][]model.ObjectName,
 ) {
 	kernel, out := &pickyKernel{refused: map[thing]bool{}}, map[model.ObjectName]bool{}
+	kernel.numbers = numbersIn(complete)
 	for _, this := range things {
 		kernel.refused[this] = true
 		for _, owner := range owners[this] {
@@ -319,6 +322,9 @@ func refusing(
 	maps.DeleteFunc(without, func(this thing, _ ruleset.Element) bool {
 		return len(owners[this]) > 0 && !slices.ContainsFunc(owners[this], func(owner model.ObjectName) bool { return !out[owner] })
 	})
+	if len(want) > 100 { // tables that are made anew recall no numbers
+		without = heldFromNothing(t, &kernel.memoryKernel, withoutServices(everything, want))
+	}
 	if got := held(t, &kernel.memoryKernel); !maps.Equal(got, without) {
 		t.Errorf("the tables hold %d things without the refused Services, want %d, and the same", len(got), len(without))
 	}
@@ -350,16 +356,30 @@ func refusing(
 	if diff := cmp.Diff(want, taken); diff != "" {
 		t.Errorf("served again (-want +got):\n%s", diff)
 	}
+	all = heldFromNothing(t, &kernel.memoryKernel, everything) // those that came back may have other numbers
 	if got := held(t, &kernel.memoryKernel); !maps.Equal(got, all) {
 		t.Errorf("the tables hold %d things in the end, want %d, and the same", len(got), len(all))
 	}
 }
 
+// heldFromNothing returns what a start from nothing writes that finds the numbers of session affinity in a kernel.
+func heldFromNothing(t *testing.T, with *memoryKernel, everything model.Change) map[thing]ruleset.Element {
+	t.Helper()
+	kernel := &memoryKernel{numbers: numbersIn(with)}
+	p := starting(kernel)
+	p.Apply(everything)
+	mustSync(t, p)
+	return held(t, kernel)
+}
+
 // lastSlot returns the element of the last of so many slots of a Service of motley that leads to an endpoint there.
 func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
-	clusterIP := everything.Services[name].ClusterIPs[0]
-	return thing{model.IPv4, ruleset.Endpoints.Name, ruleset.Tuple{
-		Addr: clusterIP, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(endpoints-1),
+	service, slots := everything.Services[name], ruleset.Endpoints
+	if service.AffinityTimeout > 0 {
+		slots = ruleset.StickyEndpoints
+	}
+	return thing{model.IPv4, slots.Name, ruleset.Tuple{
+		Addr: service.ClusterIPs[0], Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + uint32(endpoints-1),
 	}}
 }
 
@@ -553,8 +573,14 @@ func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
 	everything := manyServices(50, 3)
 	overlapping := restricted("overlapping", 1, 0, 3)
 	overlapping.SourceRanges = prefixes("20.0.0.0/8", "20.0.0.0/9", "21.0.0.0/8")
-	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { service.AffinityTimeout = time.Hour })
-	bad := oneService(overlapping, answeredBy("overlapping", 1)).Then(oneService(long, answeredBy(long.Name.Name, 2)))
+	var endpoints []int
+	for number := range 20 {
+		endpoints = append(endpoints, number+2)
+	}
+	long := nameService(strings.Repeat("long", 70), "10.96.2.2", func(service *model.Service) { // a wide port, which has a map of its own
+		service.AffinityTimeout, service.ExternalIPs = time.Hour, manyAddrs("198.18.1.0", 200)
+	})
+	bad := oneService(overlapping, answeredBy("overlapping", 1)).Then(oneService(long, answeredBy(long.Name.Name, endpoints...)))
 	want := []model.ObjectName{long.Name, overlapping.Name}
 
 	for title, together := range map[string]bool{"from the start": true, "later": false} {

@@ -32,6 +32,9 @@ type Report struct {
 	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of
 	// them.
 	Conflicts []Conflict
+	// Unremembered are the Services decided in this sync whose clients are not remembered, though they should be, because
+	// the tables have no number left for them; at most MaxConflicts.
+	Unremembered []model.ObjectName
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
 	Refused         []Refused
@@ -41,7 +44,7 @@ type Report struct {
 	// Surroundings have the addresses on which they ask.
 	HealthChecks map[model.ObjectName]selection.HealthCheck
 	Surroundings ruleset.Surroundings
-	// Added and Deleted count the elements that were written, without those of clients that were forgotten.
+	// Added and Deleted count the elements that were written, at once or by the sweep.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
 }
@@ -58,6 +61,9 @@ func (p *Proxy) newReport(services int) Report {
 // add counts what a plan wrote.
 func (r *Report) add(plan *ruleset.Plan, conflicts []Conflict) {
 	r.Conflicts = append(r.Conflicts, conflicts...)
+	for _, port := range plan.Unremembered[:min(len(plan.Unremembered), MaxConflicts)] {
+		r.Unremembered = append(r.Unremembered, port.Service)
+	}
 	r.count(plan.Prepare)
 	r.count(plan.Batch)
 }

@@ -98,7 +98,7 @@ func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	stdout := ts.Stdout() // also if there is nothing to print: what an earlier command printed is gone
 	s.eachBlock(func(family, header, body string) {
 		_, name, _ := strings.Cut(header, " ")
-		if ruleset.IsSourceList(name) {
+		if isList(name) {
 			name = sourceLists
 		}
 		_, elements, found := strings.Cut(body, "elements = { ")

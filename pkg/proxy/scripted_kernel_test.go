@@ -19,9 +19,11 @@ type scriptedKernel struct {
 	refuse func(ruleset.Batch) error
 	// committed is called after each batch that was done.
 	committed func(ruleset.Batch)
-	// unreadable is the error of reading a set, read is called after it was read.
+	// unreadable is the error of reading a set; reads are the sets that were read.
 	unreadable error
-	read       func()
+	reads      []string
+	// known are the numbers of the endpoints of stickyService, by the last one ever seen: a packet may have drawn it.
+	known map[int]uint32
 	// blind is the error of asking what a table holds.
 	blind error
 	// slow is how long each batch takes.
@@ -58,11 +60,8 @@ func (k *scriptedKernel) Elements(ctx context.Context, family model.Family, set 
 	if k.unreadable != nil {
 		return nil, k.unreadable
 	}
-	elements, err := k.memoryKernel.Elements(ctx, family, set)
-	if k.read != nil {
-		k.read()
-	}
-	return elements, err
+	k.reads = append(k.reads, set.Name)
+	return k.memoryKernel.Elements(ctx, family, set)
 }
 
 // refuseAll refuses every batch.
@@ -89,8 +88,7 @@ func rebuilds(batch ruleset.Batch) bool {
 	})
 }
 
-// clientsOfSticky is the map in which the kernel remembers the clients of stickyService.
-var clientsOfSticky = ruleset.Affinity("affinity-default/sticky/tcp//8080")
+const affinityTimeout = time.Hour
 
 // stickyService has session affinity and the given endpoints, 10.244.0.N.
 func stickyService(endpoints ...int) model.Change {
@@ -102,7 +100,7 @@ func stickyService(endpoints ...int) model.Change {
 		})
 	}
 	service := &model.Service{
-		Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.9.9")}, AffinityTimeout: time.Hour,
+		Name: name, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.9.9")}, AffinityTimeout: affinityTimeout,
 		Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
 	}
 	return model.Change{
@@ -112,30 +110,74 @@ func stickyService(endpoints ...int) model.Change {
 
 func podAddr(number int) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 0, byte(number)}) }
 
-// remember is what the learn chain does for a client, 192.0.2.N, and what time does when the verb is Delete.
+// stickyFrontend is the frontend of stickyService.
+var stickyFrontend = ruleset.Tuple{Addr: netip.MustParseAddr("10.96.9.9"), Proto: model.TCP, Port: 80}
+
+// numberOf returns the number of the port of stickyService, and the map in which its clients are remembered; no number if
+// they are not.
+func (k *scriptedKernel) numberOf(t testing.TB) (port uint32, clients ruleset.Set) {
+	t.Helper()
+	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, ruleset.Services) {
+		if element.Key == stickyFrontend && isSticky(ruleset.Class(element.Value.Number)) {
+			clients = ruleset.Affinity(element.Value.Number >> 1 & 0x1f)
+		}
+	}
+	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, ruleset.StickyPorts) {
+		if element.Key == stickyFrontend {
+			port = element.Value.Number
+		}
+	}
+	return port, clients
+}
+
+// endpoints returns the endpoints of stickyService by their numbers.
+func (k *scriptedKernel) endpoints(t testing.TB) map[uint32]int {
+	t.Helper()
+	port, _ := k.numberOf(t)
+	endpoints := map[uint32]int{}
+	if k.known == nil {
+		k.known = map[int]uint32{}
+	}
+	for _, set := range []ruleset.Set{ruleset.Numbered, ruleset.NumberedCollided} {
+		for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, set) {
+			if element.Key.Proto == model.TCP && portOf(element.Key.Number) == port {
+				endpoint := int(element.Value.Addr.As4()[3])
+				endpoints[element.Key.Number], k.known[endpoint] = endpoint, element.Key.Number
+			}
+		}
+	}
+	return endpoints
+}
+
+// remember is what the sticky chain does for a client, 192.0.2.N, that drew an endpoint, and what time does when the verb
+// is Delete.
 func (k *scriptedKernel) remember(t testing.TB, verb ruleset.Verb, client, endpoint int) {
 	t.Helper()
+	k.endpoints(t)
+	port, clients := k.numberOf(t)
 	element := ruleset.Element{
-		Key: ruleset.Tuple{Addr: netip.AddrFrom4([4]byte{192, 0, 2, byte(client)})}, Value: ruleset.Tuple{Addr: podAddr(endpoint)},
+		Key:   ruleset.Tuple{Addr: netip.AddrFrom4([4]byte{192, 0, byte(2 + client>>8), byte(client)}), Number: port},
+		Value: ruleset.Tuple{Number: k.known[endpoint]},
 	}
 	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: verb, Family: model.IPv4, Object: ruleset.ElementsObject{
-		Set: clientsOfSticky, Elements: slices.Values([]ruleset.Element{element}),
+		Set: clients, Elements: slices.Values([]ruleset.Element{element}),
 	}}}}
-	if err := k.Apply(batch); err != nil {
-		t.Fatalf("client %d and endpoint %d: %v", client, endpoint, err)
+	if err := k.Apply(batch); err != nil || k.known[endpoint] == 0 {
+		t.Fatalf("client %d and endpoint %d, of the number %x: %v", client, endpoint, k.known[endpoint], err)
 	}
 }
 
-// remembered returns the clients in the map, as client:endpoint.
+// remembered returns the clients that come back to their endpoint, as client:endpoint.
 func (k *scriptedKernel) remembered(t testing.TB) []string {
 	t.Helper()
-	elements, err := k.Tables.Elements(model.IPv4, clientsOfSticky)
-	if err != nil {
-		t.Fatal(err)
+	port, clients := k.numberOf(t)
+	endpoints := k.endpoints(t)
+	var list []string
+	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, clients) {
+		endpoint, isThere := endpoints[element.Value.Number]
+		if isThere && element.Key.Number == port {
+			list = append(list, fmt.Sprintf("%d:%d", element.Key.Addr.As4()[3], endpoint))
+		}
 	}
-	var clients []string
-	for _, element := range elements {
-		clients = append(clients, fmt.Sprintf("%d:%d", element.Key.Addr.As4()[3], element.Value.Addr.As4()[3]))
-	}
-	return clients
+	return list
 }

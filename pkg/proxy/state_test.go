@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ import (
 type state struct {
 	Objects  ruleset.Objects
 	Elements map[string][]ruleset.Element
-	Slots    map[string]map[ruleset.Tuple][]netip.AddrPort // by map, and by frontend with the first slot of its table
+	Slots    map[string]map[ruleset.Tuple][]string // by map, and by frontend with the first slot of its table
 	Chains   []string
 }
 
@@ -28,7 +29,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 	result := state{
 		Objects:  kernel.Tables.Objects(family),
 		Elements: map[string][]ruleset.Element{},
-		Slots:    map[string]map[ruleset.Tuple][]netip.AddrPort{},
+		Slots:    map[string]map[ruleset.Tuple][]string{},
 		Chains:   chainsOf(kernel.text(t), family),
 	}
 	for _, set := range ruleset.StaticSets {
@@ -36,7 +37,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 		if err != nil {
 			t.Fatalf("read %s: %v", set.Name, err)
 		}
-		if isSlots := set.Name == ruleset.Endpoints.Name || set.Name == ruleset.NodePortEndpoints.Name; isSlots {
+		if strings.HasSuffix(set.Name, "endpoints") {
 			result.Slots[set.Name] = slotsOf(t, elements)
 			continue
 		}
@@ -52,18 +53,18 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 func wideMaps(objects ruleset.Objects) []ruleset.Set {
 	var sets []ruleset.Set
 	for _, name := range objects.Sets {
-		if strings.HasPrefix(name, "endpoints-") {
+		if strings.HasPrefix(name, "endpoints-") || strings.HasPrefix(name, "sticky-endpoints-") {
 			sets = append(sets, ruleset.Set{Name: name})
 		}
 	}
 	return sets
 }
 
-// slotsOf returns the endpoints of each load-balancing table. Its slots must have no hole: a draw would find nothing
-// there.
-func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]netip.AddrPort {
+// slotsOf returns the endpoints of each load-balancing table, or their numbers. Its slots must have no hole: a draw would
+// find nothing there.
+func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]string {
 	t.Helper()
-	tables := map[ruleset.Tuple][]netip.AddrPort{}
+	tables := map[ruleset.Tuple][]string{}
 	for _, element := range elements { // by slot
 		table := element.Key
 		table.Number = ruleset.LocalSlot
@@ -73,10 +74,14 @@ func slotsOf(t testing.TB, elements []ruleset.Element) map[ruleset.Tuple][]netip
 		if slot := int(element.Key.Number - table.Number); slot != len(tables[table]) {
 			t.Fatalf("%+v: slot %d follows %d slots", element.Key, slot, len(tables[table]))
 		}
-		tables[table] = append(tables[table], netip.AddrPortFrom(element.Value.Addr, element.Value.Port))
+		endpoint := fmt.Sprintf("%#x", element.Value.Number)
+		if element.Value.Addr.IsValid() {
+			endpoint = netip.AddrPortFrom(element.Value.Addr, element.Value.Port).String()
+		}
+		tables[table] = append(tables[table], endpoint)
 	}
 	for _, endpoints := range tables {
-		slices.SortFunc(endpoints, netip.AddrPort.Compare)
+		slices.Sort(endpoints)
 	}
 	return tables
 }
@@ -97,7 +102,8 @@ func chainsOf(text string, family model.Family) []string {
 	return chains
 }
 
-// likeFreshStart checks that the kernel holds what a proxy that starts now, with the same cluster, would write.
+// likeFreshStart checks that the kernel holds what a proxy that starts now, with the same cluster, would write into a
+// kernel that holds nothing but the numbers of session affinity.
 func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	likeFreshStartOf(t, self, bothFamilies, kernel, everything)
@@ -106,7 +112,7 @@ func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change)
 // likeFreshStartOf is likeFreshStart for any node and configuration.
 func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
-	fresh := &memoryKernel{}
+	fresh := &memoryKernel{numbers: numbersIn(kernel)}
 	starting := proxy.New(node, config, fresh, &recordedFlows{})
 	starting.Apply(everything)
 	mustSync(t, starting)

@@ -82,6 +82,16 @@ func (r *eventReporter) conflicts(conflicts []proxy.Conflict) {
 	}
 }
 
+// unremembered reports Services whose clients are not remembered.
+func (r *eventReporter) unremembered(services []model.ObjectName) {
+	if r == nil {
+		return
+	}
+	for _, service := range services {
+		r.recorder.Report(events.AffinityIgnored(r.reference(convert.ServiceKind, service), r.node))
+	}
+}
+
 // healthChecksNotServed reports the Services whose health checks are not answered here.
 func (r *eventReporter) healthChecksNotServed(err error) {
 	joined, ok := err.(interface{ Unwrap() []error })

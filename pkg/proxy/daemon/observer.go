@@ -49,6 +49,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.count(report, took, ended)
 	o.checks.follow(report)
 	o.reporter.conflicts(report.Conflicts)
+	o.reporter.unremembered(report.Unremembered)
 	o.reportRefused(report)
 	o.reportNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)

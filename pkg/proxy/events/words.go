@@ -59,6 +59,15 @@ func FrontendIsAPIServer(service Reference, node string, frontend model.Frontend
 	}
 }
 
+// AffinityIgnored says that a node has no number left for a Service with session affinity.
+func AffinityIgnored(service Reference, node string) Event {
+	return Event{
+		Regarding: service, Warning: true, Reason: "SessionAffinityIgnored", Action: "LeaveOut", Local: true,
+		Note: fmt.Sprintf("Node %s serves this Service without session affinity: too many Services have it and more than "+
+			"256 endpoints each (4,096 Services up to 4,096 endpoints, 256 beyond)", node),
+	}
+}
+
 // HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and
 // action are kube-proxy's.
 func HealthCheckNotServed(service Reference, node string, reason error) Event {

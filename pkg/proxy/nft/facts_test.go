@@ -49,7 +49,6 @@ func facts() map[string]fact {
 			ruleset.Postrouting, notFrom("client"), []string{forwarded, outgoing, toItself}},
 		"the beginning of a link's name is":       {ruleset.Postrouting, notFromAny("client"), []string{outgoing, toItself}},
 		"prerouting knows the link":               {ruleset.Prerouting, notFrom(clientSide), nil},
-		"input knows the link":                    {ruleset.Input, notFrom(clientSide), nil},
 		"output knows of none":                    {ruleset.Output, notFromAny("client"), []string{outgoing, toItself}},
 		"prerouting: a source that is not ours":   {ruleset.Prerouting, notLocal(source), []string{forwarded, incoming}},
 		"prerouting: a source that is ours":       {ruleset.Prerouting, local(source), nil},
@@ -60,8 +59,6 @@ func facts() map[string]fact {
 		"postrouting: a source that is ours":      {ruleset.Postrouting, local(source), []string{outgoing, toItself}},
 		"postrouting: a source that is not":       {ruleset.Postrouting, notLocal(source), []string{forwarded}},
 		"postrouting: a destination that is ours": {ruleset.Postrouting, local(destination), []string{toItself}},
-		"input: a source that is not ours":        {ruleset.Input, notLocal(source), []string{incoming}},
-		"input: a destination that is ours":       {ruleset.Input, local(destination), []string{incoming}},
 	}
 }
 
@@ -74,9 +71,9 @@ func TestWhatEachHookKnowsOfAPacket(t *testing.T) {
 			var o operations
 			tracking(o.do(ruleset.Add, family, ruleset.TableObject{}), family)
 			for name, fact := range facts() {
-				noted[name] = notes(len(noted))
+				noted[name] = ruleset.Affinity(uint32(len(noted)))
 				o.do(ruleset.Add, family, ruleset.SetObject{Set: noted[name]})
-				chain := noting(noted[name], fact)
+				chain := n.noting(noted[name], fact)
 				o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 			}
 			c := dial(t, n.router, Options{})
@@ -103,39 +100,44 @@ func tracking(o *operations, family model.Family) {
 	o.do(ruleset.Add, family, ruleset.ChainObject{Chain: chain}).do(ruleset.Add, family, ruleset.RulesObject{Chain: chain})
 }
 
-// notes returns a map in which rules note where packets come from and go to.
-func notes(number int) ruleset.Set {
-	return ruleset.Set{
-		Name: fmt.Sprintf("notes-%d", number), Dynamic: true,
-		Key: []ruleset.Type{ruleset.TypeAddr, ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeAddr},
-	}
-}
+// What the rules write into the priority of packets to the server and to the router.
+const (
+	toServer uint32 = 1
+	toRouter uint32 = 2
+)
 
-func noting(notes ruleset.Set, fact fact) ruleset.Chain {
-	update := ruleset.Update{
-		Map: notes, Timeout: time.Hour,
-		Key: []ruleset.Field{ruleset.SourceAddr, ruleset.DestinationAddr}, Value: []ruleset.Field{ruleset.SourceAddr},
+// noting notes where packets come from that meet the condition, and by a number where they go to.
+func (n network) noting(notes ruleset.Set, fact fact) ruleset.Chain {
+	var rules []ruleset.Rule
+	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {
+		rules = append(rules, ruleset.Rule{
+			fact.condition,
+			ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: netip.PrefixFrom(to, to.BitLen())},
+			ruleset.WritePriority{Number: number},
+			ruleset.Remember{Map: notes, Mask: 0xffffffff, Timeout: time.Hour},
+			ruleset.WritePriority{},
+		})
 	}
 	priority := ruleset.PrioritySNAT
 	if fact.hook == ruleset.Prerouting || fact.hook == ruleset.Output {
 		priority = ruleset.PriorityDNAT
 	}
-	return ruleset.Chain{Name: "of-" + notes.Name, Hook: fact.hook, Priority: priority, Rules: []ruleset.Rule{{fact.condition, update}}}
+	return ruleset.Chain{Name: "of-" + notes.Name, Hook: fact.hook, Priority: priority, Rules: rules}
 }
 
 // connections names the connections that were noted.
 func (n network) connections(noted []ruleset.Element) []string {
-	names := map[[2]netip.Addr]string{
-		{n.clientAddr, n.serverAddr}:    forwarded,
-		{n.clientAddr, n.routerAddr}:    incoming,
-		{n.routerFarAddr, n.serverAddr}: outgoing,
-		{n.routerFarAddr, n.routerAddr}: toItself,
+	names := map[ruleset.Tuple]string{
+		{Addr: n.clientAddr, Number: toServer}:    forwarded,
+		{Addr: n.clientAddr, Number: toRouter}:    incoming,
+		{Addr: n.routerFarAddr, Number: toServer}: outgoing,
+		{Addr: n.routerFarAddr, Number: toRouter}: toItself,
 	}
 	var connections []string
 	for _, element := range noted {
-		name, ok := names[[2]netip.Addr{element.Key.Addr, element.Key.Source}]
-		if !ok {
-			name = fmt.Sprintf("%s to %s", element.Key.Addr, element.Key.Source)
+		name, ok := names[element.Key]
+		if !ok || element.Value.Number != element.Key.Number {
+			name = fmt.Sprintf("%s to %d: %d", element.Key.Addr, element.Key.Number, element.Value.Number)
 		}
 		connections = append(connections, name)
 	}

@@ -29,7 +29,7 @@ func load(family model.Family, fields []ruleset.Field, register uint32) (loads [
 		size := 4
 		switch field {
 		case ruleset.SourceAddr, ruleset.DestinationAddr,
-			ruleset.OriginalSourceAddr, ruleset.OriginalDestinationAddr, ruleset.ReplySourceAddr:
+			ruleset.OriginalSourceAddr, ruleset.OriginalDestinationAddr:
 			size = addrSize(family)
 		case ruleset.L4Proto, ruleset.DestinationPort, ruleset.OriginalDestinationPort, ruleset.Priority:
 		}
@@ -65,8 +65,6 @@ func loadField(family model.Family, field ruleset.Field, register uint32) (expr.
 		return loadTuple(destinationKey(family), expr.CtDirOriginal, register), nil
 	case ruleset.OriginalDestinationPort:
 		return loadTuple(expr.CtKeyPROTODST, expr.CtDirOriginal, register), nil
-	case ruleset.ReplySourceAddr:
-		return loadTuple(sourceKey(family), expr.CtDirReply, register), nil
 	}
 	return nil, fmt.Errorf("there is no field %d", field)
 }

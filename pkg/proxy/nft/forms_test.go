@@ -43,7 +43,7 @@ func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 
 // inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
-	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), sticky, allowedSources)...)}
+	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity, allowedSources)...)}
 	var chains []ruleset.Chain
 	for i, form := range forms {
 		chains = append(chains, regular(fmt.Sprintf("form-%03d", i), form.rule))
@@ -66,7 +66,6 @@ func statementForms() []form {
 		{"meta l4proto tcp", ruleset.Rule{tcp}},
 		{"meta l4proto udp", ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}},
 		{"meta l4proto sctp", ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}},
-		{"meta l4proto tcp ct reply proto-src 65535", ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 65535}}},
 		{"fib saddr type local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}}},
 		{"fib saddr type != local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr, Not: true}}},
 		{"fib daddr type local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr}}},
@@ -81,19 +80,22 @@ func statementForms() []form {
 		{"meta priority vmap @dispatch", ruleset.Rule{ruleset.VerdictOf{Key: priority, Map: ruleset.Dispatch}}},
 		{"meta priority set meta l4proto . th dport map @nodeports",
 			ruleset.Rule{ruleset.SetPriority{Key: nodePortFields, Map: ruleset.NodePorts}}},
-		{"meta priority set none", ruleset.Rule{ruleset.ResetPriority{}}},
+		{"meta priority set none", ruleset.Rule{ruleset.WritePriority{}}},
+		{"meta priority set f000:100", ruleset.Rule{ruleset.WritePriority{Number: 0xf0000100}}},
+		{"meta priority set meta priority . X saddr map @affinity-7", ruleset.Rule{
+			ruleset.SetPriority{Key: []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, Map: affinity}}},
 		{"meta priority e000:0-ff00:ffff", ruleset.Rule{ruleset.PriorityBetween{First: 0xe0000000, Last: 0xff00ffff}}},
 		{"meta priority set numgen random mod 1 offset 4227858432", ruleset.Rule{ruleset.DrawSlot{Slots: 1, First: ruleset.LocalSlot}}},
 		{"meta priority set numgen random mod 4095 offset 4227858432",
 			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxLocalSlots, First: ruleset.LocalSlot}}},
 		{"meta priority set numgen random mod 65535 offset 4244635648",
 			ruleset.Rule{ruleset.DrawSlot{Slots: ruleset.MaxSlots, First: ruleset.ClusterSlot}}},
-		{"meta l4proto udp dnat to X saddr map @affinity-default/web/tcp/http:53",
-			ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}, ruleset.DNAT{Key: source, Map: sticky, Port: 53}}},
-		{"update @affinity-default/web/tcp/http { ct original X saddr timeout 86400s : ct reply X saddr }", ruleset.Rule{ruleset.Update{
-			Map: sticky, Timeout: 24 * time.Hour,
-			Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Value: []ruleset.Field{ruleset.ReplySourceAddr},
-		}}},
+		{"dnat X to meta l4proto . meta priority map @numbered",
+			ruleset.Rule{ruleset.DNAT{Key: []ruleset.Field{ruleset.L4Proto, ruleset.Priority}, Map: ruleset.Numbered}}},
+		{"update @affinity-7 { meta priority & fdff:ff00 . X saddr timeout 86400s : meta priority }",
+			ruleset.Rule{ruleset.Remember{Map: affinity, Mask: 0xfdffff00, Timeout: 24 * time.Hour}}},
+		{"delete @affinity-7 { meta priority & fdff:0 . X saddr : meta priority }",
+			ruleset.Rule{ruleset.Forget{Map: affinity, Mask: 0xfdff0000}}},
 		{"masquerade fully-random", ruleset.Rule{ruleset.Masquerade{}}},
 		{"reject", ruleset.Rule{ruleset.Reject{}}},
 		{"reject with tcp reset", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}},

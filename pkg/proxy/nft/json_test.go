@@ -40,7 +40,7 @@ func listedJSON(t *testing.T, namespace *netns.Namespace) []map[string]map[strin
 	return listing.NFTables
 }
 
-// updatesIn counts the statements that update a map, and checks that all others are objects.
+// updatesIn counts the statements that update or delete an element of a map, and checks that all others are objects.
 func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 	t.Helper()
 	updates := 0
@@ -54,7 +54,7 @@ func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 			case map[string]any:
 			case string:
 				updates++
-				if !strings.HasPrefix(statement, "update @") {
+				if !strings.HasPrefix(statement, "update @") && !strings.HasPrefix(statement, "delete @") {
 					t.Errorf("nft -j lists %q as a string, want an object", statement)
 				}
 			default:

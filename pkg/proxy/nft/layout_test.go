@@ -44,8 +44,15 @@ func addressesOf(family model.Family) addresses {
 	}
 }
 
-// sticky is the map of a Service port with session affinity.
-var sticky = ruleset.Affinity("affinity-default/web/tcp/http")
+// affinity is a map of clients that are remembered; stickyPort and stickyEndpoint are numbers of a Service port and of
+// its endpoint.
+var affinity = ruleset.Affinity(7)
+
+const (
+	stickyPort     uint32 = 0xf0000700
+	stickyEndpoint uint32 = 0xf2000701
+	stickyMask     uint32 = 0xfdffff00
+)
 
 var (
 	frontendFields = []ruleset.Field{ruleset.DestinationAddr, ruleset.L4Proto, ruleset.DestinationPort}
@@ -70,7 +77,6 @@ func everyChain(family model.Family) []ruleset.Chain {
 		{Name: "nat-prerouting", Hook: ruleset.Prerouting, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},
 		{Name: "nat-output", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},
 		{Name: "nat-postrouting", Hook: ruleset.Postrouting, Priority: ruleset.PrioritySNAT, Rules: postroutingRules(family)},
-		{Name: "nat-input", Hook: ruleset.Input, Priority: ruleset.PrioritySNAT, Rules: []ruleset.Rule{jump("learn")}},
 	})
 }
 
@@ -90,14 +96,31 @@ func leafChains(family model.Family) []ruleset.Chain {
 		regular("lb-3-local-0",
 			ruleset.Rule{ruleset.NotFromInterface{Name: "veth", Prefix: true}, notLocal, verdict(ruleset.Drop, "")},
 			ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),
-		regular("sticky-default/web/tcp/http",
-			ruleset.Rule{tcp, ruleset.DNAT{Key: []ruleset.Field{ruleset.SourceAddr}, Map: sticky, Port: 8080}}),
-		regular("learn-default/web/tcp/http", ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 8080}, ruleset.Update{
-			Map: sticky, Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Timeout: 3 * time.Hour,
-			Value: []ruleset.Field{ruleset.ReplySourceAddr},
-		}}),
+		regular("sticky-draw",
+			ruleset.Rule{
+				ruleset.SetPriority{Key: frontendFields, Map: ruleset.Sticky},
+				ruleset.VerdictOf{Key: []ruleset.Field{ruleset.Priority}, Map: ruleset.StickyDispatch},
+			},
+			ruleset.Rule{ruleset.SetPriority{
+				Key: append(slices.Clone(frontendFields), ruleset.Priority), Map: ruleset.StickyEndpoints}}),
+		regular("numbered", ruleset.Rule{ruleset.DNAT{Key: []ruleset.Field{ruleset.L4Proto, ruleset.Priority}, Map: ruleset.Numbered}}),
+		remembering(3 * time.Hour),
 		regular("masquerade-node", ruleset.Rule{ruleset.IsLocal{Field: ruleset.SourceAddr}, ruleset.Masquerade{}}),
 	}
+}
+
+// remembering is the chain that remembers clients for a while, and looks for those that it remembers.
+func remembering(timeout time.Duration) ruleset.Chain {
+	isEndpoint := ruleset.PriorityBetween{First: 0xf2000000, Last: 0xf2ffffff}
+	remember := ruleset.Rule{isEndpoint, ruleset.Remember{Map: affinity, Mask: stickyMask, Timeout: timeout}}
+	return regular("sticky-7",
+		ruleset.Rule{ruleset.SetPriority{Key: frontendFields, Map: ruleset.StickyPorts}},
+		ruleset.Rule{ruleset.SetPriority{Key: []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, Map: affinity}},
+		jump("numbered"),
+		ruleset.Rule{isEndpoint, ruleset.Forget{Map: affinity, Mask: stickyMask}},
+		jump("sticky-draw"),
+		remember,
+		jump("numbered"))
 }
 
 // translatingChains are those that every connection passes.
@@ -105,9 +128,8 @@ func translatingChains(family model.Family) []ruleset.Chain {
 	at := addressesOf(family)
 	tcp := ruleset.ProtocolIs{Protocol: model.TCP}
 	dialledAddr := []ruleset.Field{ruleset.DestinationAddr}
-	translation := func(key []ruleset.Field, sticky, services, endpoints ruleset.Set) []ruleset.Rule {
+	translation := func(key []ruleset.Field, services, endpoints ruleset.Set) []ruleset.Rule {
 		return []ruleset.Rule{
-			{ruleset.VerdictOf{Key: key, Map: sticky}},
 			{ruleset.SetPriority{Key: key, Map: services}},
 			{ruleset.VerdictOf{Key: []ruleset.Field{ruleset.Priority}, Map: ruleset.Dispatch}},
 			{ruleset.DNAT{Key: append(slices.Clone(key), ruleset.Priority), Map: endpoints}},
@@ -120,12 +142,12 @@ func translatingChains(family model.Family) []ruleset.Chain {
 		},
 		{ruleset.PriorityBetween{First: 0xf5000000, Last: 0xf5ffffff}, verdict(ruleset.Drop, "")},
 	}
-	services = append(services, translation(frontendFields, ruleset.Sticky, ruleset.Services, ruleset.Endpoints)...)
+	services = append(services, translation(frontendFields, ruleset.Services, ruleset.Endpoints)...)
 	return []ruleset.Chain{
-		regular("nodeports", translation(nodePortFields, ruleset.NodePortSticky, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
+		regular("nodeports", translation(nodePortFields, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
 		regular("allow", ruleset.Rule{
 			ruleset.InSet{Key: []ruleset.Field{ruleset.SourceAddr}, Set: allowedSources, Not: true}, verdict(ruleset.Drop, ""),
-		}, ruleset.Rule{ruleset.ResetPriority{}}),
+		}, ruleset.Rule{ruleset.WritePriority{}}),
 		regular("services", append(services,
 			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdict(ruleset.Jump, "nodeports")},
 			ruleset.Rule{
@@ -138,10 +160,9 @@ func translatingChains(family model.Family) []ruleset.Chain {
 				ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true},
 				verdict(ruleset.Goto, "refuse"),
 			})...),
-		regular("learn",
-			ruleset.Rule{tcp, ruleset.VerdictOf{Key: originalFields, Map: ruleset.Learn}},
+		regular("external",
 			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields, Set: ruleset.ExternalCluster}, verdict(ruleset.Return, "")},
-			ruleset.Rule{tcp, ruleset.VerdictOf{Key: originalFields[1:], Map: ruleset.NodePortLearn}}),
+			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortCluster}, verdict(ruleset.Return, "")}),
 	}
 }
 
@@ -150,8 +171,8 @@ func postroutingRules(family model.Family) []ruleset.Rule {
 	originalAddr := []ruleset.Field{ruleset.OriginalDestinationAddr}
 	return []ruleset.Rule{
 		{ruleset.InPrefix{Field: ruleset.DestinationAddr, Prefix: at.services}, verdict(ruleset.Drop, "")},
-		{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.ClusterSlot | 0xffffff}, ruleset.ResetPriority{}},
-		jump("learn"),
+		{ruleset.PriorityBetween{First: ruleset.LocalSlot, Last: ruleset.ClusterSlot | 0xffffff}, ruleset.WritePriority{}},
+		jump("external"),
 		{ruleset.HasDestinationNAT{}, ruleset.InSet{Key: hairpinFields, Set: ruleset.Hairpin}, ruleset.Masquerade{}},
 		{
 			ruleset.InSet{Key: originalAddr, Set: ruleset.ClusterIPs},

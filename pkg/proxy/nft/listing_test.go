@@ -42,8 +42,8 @@ func TestEverythingIsListedByNFTAsItIsMeant(t *testing.T) {
 			if diff := cmp.Diff(goldenOf(t, family), namespace.NFT("-n", "list", "ruleset")); diff != "" {
 				t.Errorf("nft lists something else (-want +got):\n%s", diff)
 			}
-			if got := updatesIn(t, listedJSON(t, namespace)); got != 1 {
-				t.Errorf("nft -j lists %d rules that update a map, want the one that is there", got)
+			if got := updatesIn(t, listedJSON(t, namespace)); got != 2 {
+				t.Errorf("nft -j lists %d rules that change a map, want the two that are there", got)
 			}
 		})
 	}

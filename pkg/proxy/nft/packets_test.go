@@ -58,28 +58,28 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 // learning is everything, so that connections reach the endpoint and are remembered for the timeout.
 func learning(family model.Family, timeout time.Duration) ruleset.Batch {
 	batch := operations{everything(family)}
-	at := addressesOf(family)
+	frontend := ruleset.Tuple{Addr: addressesOf(family).service, Proto: model.TCP, Port: 80}
+	class := ruleset.Element{Key: frontend, Value: ruleset.Tuple{Number: uint32(ruleset.BalanceClass(3))}}
+	batch.elements(ruleset.Delete, family, ruleset.Services, class)
+	class.Value.Number = stickyClass
+	batch.elements(ruleset.Add, family, ruleset.Services, class)
+	batch.do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.StickyEndpoints})
 	for number := range uint32(3) {
-		element := ruleset.Element{Key: ruleset.Tuple{Addr: at.service, Proto: model.TCP, Port: 80, Number: ruleset.ClusterSlot + number}}
-		element.Value = ruleset.Tuple{Addr: at.endpoint, Port: 8080}
-		batch.elements(ruleset.Add, family, ruleset.Endpoints, element)
+		batch.elements(ruleset.Add, family, ruleset.StickyEndpoints, ruleset.Element{
+			Key: numbered(frontend, ruleset.ClusterSlot+number), Value: ruleset.Tuple{Number: stickyEndpoint},
+		})
 	}
-	chain := ruleset.Chain{Name: "learn-default/web/tcp/http", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{
-		ruleset.ProtocolIs{Protocol: model.TCP},
-		ruleset.ReplyPortIs{Port: 8080},
-		ruleset.Update{
-			Map: sticky, Key: []ruleset.Field{ruleset.OriginalSourceAddr}, Value: []ruleset.Field{ruleset.ReplySourceAddr}, Timeout: timeout,
-		},
-	}}}
+	chain := remembering(timeout)
 	return batch.do(ruleset.Flush, family, ruleset.ChainObject{Chain: chain}).
 		do(ruleset.Add, family, ruleset.RulesObject{Chain: chain}).
-		do(ruleset.Flush, family, ruleset.SetObject{Set: sticky}).Batch
+		do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).Batch
 }
 
 // learned is what a connection leaves in the affinity map.
 func learned(family model.Family) ruleset.Element {
-	at := addressesOf(family)
-	return ruleset.Element{Key: ruleset.Tuple{Addr: at.endpoint}, Value: ruleset.Tuple{Addr: at.endpoint}}
+	return ruleset.Element{
+		Key: ruleset.Tuple{Number: stickyPort, Addr: addressesOf(family).endpoint}, Value: ruleset.Tuple{Number: stickyEndpoint},
+	}
 }
 
 func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
@@ -91,20 +91,20 @@ func TestPacketsGoWhereTheRulesSendThemAndAreRemembered(t *testing.T) {
 			commit(t, c, learning(family, time.Hour))
 
 			connect(t, namespace, family)
-			if diff := cmp.Diff([]ruleset.Element{learned(family)}, elementsOf(t, c, family, sticky), comparable); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{learned(family)}, elementsOf(t, c, family, affinity), comparable); diff != "" {
 				t.Fatalf("the affinity map after a connection (-want +got):\n%s", diff)
 			}
 			connect(t, namespace, family) // through the affinity map
 
 			// Every kernel deletes an entry that may have expired in between, if it is added first. DESTROYSETELEM needs 6.3.
 			var o operations
-			o.elements(ruleset.Add, family, sticky, learned(family)).elements(ruleset.Delete, family, sticky, learned(family))
+			o.elements(ruleset.Add, family, affinity, learned(family)).elements(ruleset.Delete, family, affinity, learned(family))
 			commit(t, c, o.Batch)
-			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, sticky), comparable, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff([]ruleset.Element{}, elementsOf(t, c, family, affinity), comparable, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("the affinity map after the deletion (-want +got):\n%s", diff)
 			}
 			connect(t, namespace, family)
-			if got := elementsOf(t, c, family, sticky); len(got) != 1 {
+			if got := elementsOf(t, c, family, affinity); len(got) != 1 {
 				t.Errorf("after the deletion a new connection leaves %v, want it to be remembered again", got)
 			}
 		})
@@ -117,14 +117,14 @@ func TestAnExpiredEntryIsDeletedAsIfItWereThere(t *testing.T) {
 	c := dial(t, namespace, Options{})
 	commit(t, c, learning(model.IPv4, time.Second))
 	connect(t, namespace, model.IPv4)
-	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 1 {
+	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 1 {
 		t.Fatalf("the affinity map holds %v, want the client", got)
 	}
 	time.Sleep(1100 * time.Millisecond)
 	var o operations
-	o.elements(ruleset.Add, model.IPv4, sticky, learned(model.IPv4)).elements(ruleset.Delete, model.IPv4, sticky, learned(model.IPv4))
+	o.elements(ruleset.Add, model.IPv4, affinity, learned(model.IPv4)).elements(ruleset.Delete, model.IPv4, affinity, learned(model.IPv4))
 	commit(t, c, o.Batch)
-	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 0 {
+	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
 		t.Errorf("the affinity map holds %v, want nothing", got)
 	}
 }

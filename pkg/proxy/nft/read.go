@@ -126,7 +126,8 @@ func (r *reader) generation(ctx context.Context) (generation uint32, err error) 
 	return generation, nil
 }
 
-// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and its lists of ranges.
+// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and what those
+// hold that ruleset.Recalled names.
 func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	state, err := c.reader.table(ctx, family)
 	if err != nil || !state.exists {
@@ -142,15 +143,19 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
 	}
 	for _, name := range objects.Sets {
-		if !ruleset.IsSourceList(name) {
+		set, recalled := ruleset.Recalled(name)
+		if !recalled {
 			continue
 		}
-		set := ruleset.Set{Name: name, Key: []ruleset.Type{ruleset.TypePrefix}, Interval: true}
-		ranges, err := c.Elements(ctx, family, set)
-		if err != nil {
+		elements, err := c.Elements(ctx, family, set)
+		if errors.Is(err, errUnreadable) {
+			continue // the kernel will refuse to make it one of ours, and the table be made anew
+		}
+		// Beside a ruleset that never rests, what was seen last is taken: it is nearly always everything.
+		if err != nil && !errors.Is(err, errInterrupted) {
 			return ruleset.Objects{}, err
 		}
-		objects.AddList(name, ranges)
+		objects.Add(name, elements)
 	}
 	return objects, nil
 }

@@ -46,9 +46,9 @@ func retried[T any](read func() (T, error)) (value T, err error) {
 func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	elements, err := retried(func() ([]ruleset.Element, error) { return c.reader.elements(ctx, family, set) })
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", setText(tableText(family), set), err)
+		err = fmt.Errorf("reading %s: %w", setText(tableText(family), set), err)
 	}
-	return elements, nil
+	return elements, err
 }
 
 // elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer,
@@ -78,7 +78,7 @@ func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.
 	}
 	isWhole := set.Dynamic || count == len(elements) || count < 0 && after == before
 	if !isWhole {
-		return nil, errInterrupted
+		return elements, errInterrupted
 	}
 	return elements, nil
 }
@@ -126,10 +126,13 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 	return count, err
 }
 
+// errUnreadable says that an element has not the types of its set: another process made a set of the same name.
+var errUnreadable = errors.New("cannot be read")
+
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {
 	element.Key, err = parseKey(b, family, set)
 	if err != nil {
-		return element, fmt.Errorf("a key cannot be read: %w", err)
+		return element, fmt.Errorf("a key %w: %w", errUnreadable, err)
 	}
 	switch {
 	case !set.IsMap():
@@ -141,7 +144,7 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 		element.Value, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_DATA), family, set.Value)
 	}
 	if err != nil {
-		return element, fmt.Errorf("the value of %s cannot be read: %w", element.Key.Text(set.Key), err)
+		return element, fmt.Errorf("the value of %s %w: %w", element.Key.Text(set.Key), errUnreadable, err)
 	}
 	return element, nil
 }

@@ -136,17 +136,10 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 // TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the
 // layout, and where nothing and where everything is chosen all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
-	sticky := "sticky-default/svc-2-local-1-policies-"
 	split := []string{
-		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", sticky + "3-sticky-3/udp/http/external: 2",
-		strings.Replace(sticky+"3-sticky-3/udp/http/external: 2", "sticky", "learn", 1),
+		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",
 	}
-	others := []string{
-		"lb-1: 1", "lb-2: 1", "lb-70: 1", "lb-70-local-11: 2",
-		sticky + "0-sticky-3/udp/http: 2", sticky + "3-sticky-3/udp/http/local: 1",
-		strings.Replace(sticky+"0-sticky-3/udp/http: 2", "sticky", "learn", 1),
-		strings.Replace(sticky+"3-sticky-3/udp/http/local: 1", "sticky", "learn", 1),
-	}
+	others := []string{"lb-1: 1", "lb-2: 1", "lb-70: 1", "lb-70-local-11: 2", "sticky-10800-0: 8", "nodeport-sticky-draw: 2", "numbered: 2"}
 	checkChains(t, layout{}.batchOf(splitShapes, nil), split)
 	checkChains(t, layout{}.batch(nil), append(split, others...))
 }

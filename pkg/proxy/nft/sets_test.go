@@ -15,6 +15,9 @@ type filled struct {
 	elements []ruleset.Element
 }
 
+// stickyClass is the class of a frontend whose clients are remembered.
+const stickyClass uint32 = 0xf70e1007
+
 // everySet holds a set of every kind, each hash table with a single element so that there is one way to list it.
 func everySet(family model.Family) []filled {
 	at := addressesOf(family)
@@ -23,11 +26,7 @@ func everySet(family model.Family) []filled {
 	nodePort := ruleset.Tuple{Proto: model.UDP, Port: 30080}
 	class := uint32(ruleset.BalanceClass(3))
 	split := uint32(ruleset.SplitClass(1, 3))
-	stickyChain, learnChain := verdict(ruleset.Jump, "sticky-default/web/tcp/http"), verdict(ruleset.Goto, "learn-default/web/tcp/http")
 	one := func(set ruleset.Set, key ruleset.Tuple) filled { return filled{set, []ruleset.Element{{Key: key}}} }
-	leads := func(set ruleset.Set, key ruleset.Tuple, to ruleset.Do) filled {
-		return filled{set, []ruleset.Element{{Key: key, Verdict: to.Verdict}}}
-	}
 	says := func(set ruleset.Set, key, value ruleset.Tuple) filled {
 		return filled{set, []ruleset.Element{{Key: key, Value: value}}}
 	}
@@ -39,15 +38,23 @@ func everySet(family model.Family) []filled {
 			{Key: ruleset.Tuple{Number: split}, Verdict: verdict(ruleset.Jump, "lb-3-local-1").Verdict},
 			{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict},
 			{Key: ruleset.Tuple{Number: 0xf5000001}, Verdict: verdict(ruleset.Jump, "allow").Verdict},
+			{Key: ruleset.Tuple{Number: stickyClass}, Verdict: verdict(ruleset.Jump, "sticky-7").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.RefuseClass)}, Verdict: verdict(ruleset.Goto, "refuse").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.DropClass)}, Verdict: verdict(ruleset.Drop, "").Verdict},
 		}},
 		says(ruleset.Endpoints, numbered(frontend, ruleset.ClusterSlot+2), endpoint),
 		says(ruleset.NodePortEndpoints, numbered(nodePort, ruleset.LocalSlot), endpoint),
-		leads(ruleset.Sticky, frontend, stickyChain),
-		leads(ruleset.NodePortSticky, nodePort, stickyChain),
-		leads(ruleset.Learn, frontend, learnChain),
-		leads(ruleset.NodePortLearn, nodePort, learnChain),
+		says(ruleset.Sticky, frontend, ruleset.Tuple{Number: class}),
+		says(ruleset.NodePortSticky, nodePort, ruleset.Tuple{Number: split}),
+		{ruleset.StickyDispatch, []ruleset.Element{{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict}}},
+		says(ruleset.StickyPorts, frontend, ruleset.Tuple{Number: stickyPort}),
+		says(ruleset.NodePortStickyPorts, nodePort, ruleset.Tuple{Number: stickyPort}),
+		says(ruleset.StickyOutside, frontend, ruleset.Tuple{Number: stickyPort}),
+		says(ruleset.NodePortStickyOutside, nodePort, ruleset.Tuple{Number: stickyPort}),
+		says(ruleset.StickyEndpoints, numbered(frontend, ruleset.ClusterSlot+2), ruleset.Tuple{Number: stickyEndpoint}),
+		says(ruleset.NodePortStickyEndpoints, numbered(nodePort, ruleset.LocalSlot), ruleset.Tuple{Number: stickyEndpoint}),
+		says(ruleset.Numbered, ruleset.Tuple{Proto: model.TCP, Number: stickyEndpoint}, endpoint),
+		says(ruleset.NumberedCollided, ruleset.Tuple{Proto: model.SCTP, Number: stickyEndpoint}, endpoint),
 		one(ruleset.ExternalCluster, balanced),
 		one(ruleset.NodePortCluster, nodePort),
 		one(ruleset.ExternalLocal, balanced),
@@ -57,7 +64,7 @@ func everySet(family model.Family) []filled {
 		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
 		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
 		one(allowedSources, rangeElement(at.allowedRange.String()).Key),
-		says(sticky, ruleset.Tuple{Addr: at.client}, ruleset.Tuple{Addr: at.endpoint}),
+		says(affinity, ruleset.Tuple{Number: stickyPort, Addr: at.client}, ruleset.Tuple{Number: stickyEndpoint}),
 	}
 }
 

@@ -5,6 +5,8 @@ package nft
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -24,11 +26,6 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: firstRegister},
 			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: []byte{byte(s.Protocol)}},
 		}, nil
-	case ruleset.ReplyPortIs:
-		return []expr.Any{
-			loadTuple(expr.CtKeyPROTOSRC, expr.CtDirReply, firstRegister),
-			&expr.Cmp{Op: expr.CmpOpEq, Register: firstRegister, Data: portBytes(s.Port)},
-		}, nil
 	case ruleset.InSet:
 		return find(family, s.Key, expr.Lookup{SetName: s.Set.Name, Invert: s.Not})
 	case ruleset.VerdictOf:
@@ -36,8 +33,9 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.SetPriority:
 		found, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 		return append(found, setPriority), err
-	case ruleset.ResetPriority:
-		return []expr.Any{&expr.Immediate{Register: firstRegister, Data: make([]byte, 4)}, setPriority}, nil
+	case ruleset.WritePriority:
+		number := binary.NativeEndian.AppendUint32(nil, s.Number)
+		return []expr.Any{&expr.Immediate{Register: firstRegister, Data: number}, setPriority}, nil
 	case ruleset.DrawSlot:
 		return []expr.Any{
 			&expr.Numgen{Register: firstRegister, Modulus: uint32(s.Slots), Type: unix.NFT_NG_RANDOM, Offset: s.First},
@@ -60,8 +58,10 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		return hasDestinationNAT(), nil
 	case ruleset.DNAT:
 		return translate(family, s)
-	case ruleset.Update:
-		return update(family, s)
+	case ruleset.Remember:
+		return changeClient(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
+	case ruleset.Forget:
+		return changeClient(family, s.Map, s.Mask, dynsetDelete, 0)
 	case ruleset.Masquerade:
 		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
 	case ruleset.Reject:
@@ -81,45 +81,43 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 	return append(loads, &lookup), err
 }
 
-// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there,
-// unless the statement has one of its own.
+// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there.
 func translate(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
-	expressions, _, err := load(family, s.Key, firstRegister)
-	if err != nil {
-		return nil, err
-	}
-	expressions = append(expressions,
-		&expr.Lookup{SourceRegister: firstRegister, SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
-	portRegister := firstRegister + registers(addrSize(family))
-	if s.Port > 0 {
-		expressions = append(expressions, &expr.Immediate{Register: portRegister, Data: portBytes(s.Port)})
-	}
+	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
 		Type:        expr.NATTypeDestNAT,
 		Family:      uint32(number(family)),
 		RegAddrMin:  firstRegister,
-		RegProtoMin: portRegister,
-	}), nil
+		RegProtoMin: firstRegister + registers(addrSize(family)),
+	}), err
 }
 
-func portBytes(port uint16) []byte { return binary.BigEndian.AppendUint16(nil, port) }
+// dynsetDelete is NFT_DYNSET_OP_DELETE (Linux 5.4).
+const dynsetDelete = 2
 
-// update writes an element from the packet path. Its value follows its key in the registers.
-func update(family model.Family, s ruleset.Update) ([]expr.Any, error) {
-	key, next, err := load(family, s.Key, firstRegister)
+// changeClient writes or deletes an element of a map of clients from the packet path. Its key is the number of the port,
+// which is what the mask leaves of the priority, and the client; its value is the whole priority. The kernel wants a
+// value of a map's element even to delete it.
+func changeClient(family model.Family, clients ruleset.Set, mask uint32, operation uint32, timeout time.Duration) ([]expr.Any, error) {
+	key, next, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr}, firstRegister)
 	if err != nil {
 		return nil, err
 	}
-	value, _, err := load(family, s.Value, next)
+	value, _, err := load(family, []ruleset.Field{ruleset.Priority}, next)
 	if err != nil {
 		return nil, err
 	}
+	masked := &expr.Bitwise{
+		SourceRegister: firstRegister, DestRegister: firstRegister,
+		Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, mask), Xor: make([]byte, 4),
+	}
+	key = slices.Insert(key, 1, expr.Any(masked))
 	return append(append(key, value...), &expr.Dynset{
-		SetName:    s.Map.Name,
-		Operation:  unix.NFT_DYNSET_OP_UPDATE,
+		SetName:    clients.Name,
+		Operation:  operation,
 		SrcRegKey:  firstRegister,
 		SrcRegData: next,
-		Timeout:    s.Timeout,
+		Timeout:    timeout,
 	}), nil
 }
 

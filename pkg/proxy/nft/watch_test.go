@@ -134,11 +134,11 @@ func TestWhatPacketsLearnAndWhatExpiresIsNotReported(t *testing.T) {
 	commit(t, c, learning(model.IPv4, time.Second))
 	w := watch(t, c)
 	connect(t, namespace, model.IPv4)
-	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 1 {
+	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 1 {
 		t.Fatalf("the affinity map holds %v, want the client", got)
 	}
 	time.Sleep(1200 * time.Millisecond)
-	if got := elementsOf(t, c, model.IPv4, sticky); len(got) != 0 {
+	if got := elementsOf(t, c, model.IPv4, affinity); len(got) != 0 {
 		t.Fatalf("the affinity map holds %v, want the client to be forgotten", got)
 	}
 	w.nothing(namespace)

@@ -2,170 +2,284 @@ package ruleset
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"time"
 )
 
-// Session affinity of a Service port. Its frontends share what is remembered of a client, as far as the same endpoints
-// serve them: there is a view of all nodes, and one of what a Local policy allows. Each view that a frontend uses has
-// its maps and its two chains. A frontend whose view depends on the client has two more chains, which choose.
+// Session affinity. A client is remembered by the number of its Service port, and with it the number of the endpoint
+// that it got; a map of all such numbers says where the endpoint is. So few maps and chains serve any number of
+// Services, and an endpoint that leaves takes one element along, whatever the number of its clients: who comes back is
+// found to lead nowhere, forgotten, and given another endpoint.
+//
+// The maps are shards, so that a flood of one Service's clients, which fills its map, reaches few others. The class of a
+// frontend whose clients are remembered names the chain: by shard, and by timeout, because a rule says it.
+
 const (
-	stickyPrefix = "sticky-"
-	learnPrefix  = "learn-"
-	// What follows the port's name in the name of a chain or map of the local view, and of a chain that chooses the view.
-	localSuffix  = "/local"
-	choiceSuffix = "/external"
+	affinityPrefix = "affinity-"
+	stickyPrefix   = "sticky-"
+	// maxTimeouts are the different timeouts that Services can have at a time, beside the reserved ones. Each has chains of
+	// its own, and the kernel looks at all chains when a verdict comes.
+	maxTimeouts = 6
 )
 
-// AffinityMap is a map of clients, and what it may lead to.
-type AffinityMap struct {
-	Family    model.Family
-	Set       Set
-	Port      uint16       // of all its endpoints
-	Endpoints []netip.Addr // sorted, each once however many slots it owns
+// reservedTimeouts can always be had: the API's default, and the longest that it allows. So a timeout for which there is
+// no room has a longer one to go to.
+var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
+
+// tier is how the numbers of ports are made that have up to so many endpoints:
+//
+//	31     24 23                      0
+//	┌────────┬──────────────┬──────────┐
+//	│ prefix │ port         │ 0        │   the number of a Service port
+//	├────────┼──────────────┼──────────┤
+//	│ prefix │              │          │
+//	│ + 2    │ port         │ endpoint │   the number of one of its endpoints
+//	└────────┴──────────────┴──────────┘
+type tier struct {
+	prefix uint32
+	bits   int // of an endpoint
+	// shards serve it, from the first on. All numbers of a port have the same one.
+	firstShard, shards uint32
 }
 
-// leadsTo reports whether the map may lead to an endpoint.
-func (m *AffinityMap) leadsTo(endpoint netip.Addr) bool {
-	_, found := slices.BinarySearchFunc(m.Endpoints, endpoint, netip.Addr.Compare)
-	return found
+// noPort is the number of a port without endpoints.
+const noPort = ClusterSlot
+
+// endpointFlag is what an endpoint's number has and its port's lacks.
+const endpointFlag uint32 = 0x02000000
+
+// tiers are from the smallest to the largest. A port that outgrows one gets numbers of the next, and its clients are
+// forgotten.
+var tiers = []*tier{
+	{prefix: 0xf0000000, bits: 8, shards: 16},                 // 65,536 ports
+	{prefix: 0xf1000000, bits: 12, firstShard: 16, shards: 1}, // 4,096 ports
+	{prefix: 0xf4000000, bits: 16, firstShard: 17, shards: 1}, // 256 ports
 }
 
-// affinityView is what a Service port remembers for some of its frontends.
-type affinityView struct {
-	suffix string
-	maps   []AffinityMap
+// room returns how many endpoints a port can have.
+func (t *tier) room() int { return 1 << t.bits }
+
+// mask leaves the port's number of an endpoint's.
+func (t *tier) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
+
+// portOf returns the number of the port to which an endpoint's number belongs.
+func (t *tier) portOf(endpoint uint32) uint32 { return endpoint & t.mask() }
+
+// endpointOf returns what an endpoint's number adds to its port's.
+func (t *tier) endpointOf(number uint32) uint32 { return number & uint32(t.room()-1) }
+
+// firstChoice returns what an endpoint's number should add, if no other endpoint of the port has it.
+func (t *tier) firstChoice(endpoint netip.AddrPort) uint32 { return t.endpointOf(hashOf(endpoint)) }
+
+// endpoints are the numbers that endpoints have, of whatever port.
+func (t *tier) endpoints() PriorityBetween {
+	return PriorityBetween{First: t.prefix | endpointFlag, Last: t.prefix | endpointFlag | 0xffffff}
 }
 
-// affinityViews returns the views that the port's frontends use, if it remembers its clients: only views with
-// endpoints.
-func (p *Port) affinityViews() []affinityView {
-	if p.Affinity == 0 {
-		return nil
-	}
-	var usesCluster, usesLocal bool
-	for i := range p.Frontends {
-		frontend := &p.Frontends[i]
-		usesLocal = usesLocal || frontend.Local
-		usesCluster = usesCluster || !frontend.Local || frontend.External
-	}
-	var views []affinityView
-	if usesCluster && len(p.Cluster) > 0 {
-		views = append(views, affinityView{maps: p.affinityMaps("", p.Cluster)})
-	}
-	if usesLocal && len(p.Local) > 0 {
-		views = append(views, affinityView{suffix: localSuffix, maps: p.affinityMaps(localSuffix, p.Local)})
-	}
-	return views
-}
+// shardOf returns the shard of a port's number.
+func (t *tier) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
 
-// AffinityMaps returns the maps in which the port remembers its clients, if it does.
-func (p *Port) AffinityMaps() []AffinityMap {
-	var maps []AffinityMap
-	for _, view := range p.affinityViews() {
-		maps = append(maps, view.maps...)
-	}
-	return maps
-}
-
-// affinityMaps returns the maps of a view, by the endpoints' port.
-func (p *Port) affinityMaps(suffix string, slots []netip.AddrPort) []AffinityMap {
-	endpoints := slices.SortedFunc(slices.Values(slots), func(a, b netip.AddrPort) int {
-		return cmp.Or(cmp.Compare(a.Port(), b.Port()), a.Addr().Compare(b.Addr()))
-	})
-	var maps []AffinityMap
-	for _, endpoint := range slices.Compact(endpoints) {
-		if last := len(maps) - 1; last < 0 || maps[last].Port != endpoint.Port() {
-			name := p.objectName("affinity-") + "/" + strconv.Itoa(int(endpoint.Port())) + suffix
-			maps = append(maps, AffinityMap{Family: p.ID.Family, Set: Affinity(name), Port: endpoint.Port()})
+// tierOf returns the tier of a number; nil if it is none of theirs.
+func tierOf(number uint32) *tier {
+	for _, tier := range tiers {
+		if number&^endpointFlag>>24 == tier.prefix>>24 {
+			return tier
 		}
-		last := &maps[len(maps)-1]
-		last.Endpoints = append(last.Endpoints, endpoint.Addr())
 	}
-	return maps
+	return nil
 }
 
-// affinityVerdict leads a frontend to its chain; false if it has none, because clients are not remembered or no
-// endpoint serves them.
-func (p *Port) affinityVerdict(frontend *Frontend, kind VerdictKind, prefix string) (Verdict, bool) {
-	if p.Affinity == 0 || !frontend.Class.isBalanced() || len(p.Cluster)+len(p.Local) == 0 {
-		return Verdict{}, false
+// memory is how the clients of a Service port are remembered. Its frontends share it, as far as the same endpoints
+// serve them: there is a view of all nodes, and one of what a Local policy allows. Both have the tier and the shard.
+type memory struct {
+	timeout time.Duration
+	tier    *tier
+	shard   uint32
+	views   [2]numbering // by viewKind
+}
+
+// viewKind says which of a port's endpoints a frontend uses.
+type viewKind int
+
+const (
+	clusterView viewKind = iota
+	localView
+)
+
+// stickyClass returns the class of frontends whose clients are remembered: 17 bits of seconds, 5 of the shard, and
+// whether they are node ports.
+func (m *memory) stickyClass(nodePorts bool) Class {
+	class := stickyClass | Class(m.timeout/time.Second)<<6 | Class(m.shard)<<1
+	if nodePorts {
+		class |= 1
 	}
-	name := p.objectName(prefix)
+	return class
+}
+
+// affinityMap is where the clients are remembered: port and client : endpoint. All ports of a shard share it.
+//
+// The kernel bounds a set that packets fill to 65535 elements. To say that size would make it take 2 MiB for each map at
+// once.
+func (m *memory) affinityMap() Set { return Affinity(m.shard) }
+
+// Affinity returns the map of a shard.
+func Affinity(shard uint32) Set {
+	return Set{
+		Name: affinityPrefix + strconv.Itoa(int(shard)),
+		Key:  []Type{TypeClass, TypeAddr}, Value: class, Dynamic: true,
+	}
+}
+
+// chainName is the name of the chain that remembers the clients.
+func (m *memory) chainName(nodePorts bool) string {
+	name := fmt.Sprintf("%s%d-%d", stickyPrefix, m.timeout/time.Second, m.shard)
+	if nodePorts {
+		name = nodePortPrefix + name
+	}
+	return name
+}
+
+// chain sends a client to the endpoint that it is remembered with, or draws one and remembers it. It looks into no map
+// that grows with Services: a rule that is added for one makes the kernel walk it. That is done by static chains.
+//
+// The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
+func (m *memory) chain(nodePorts bool) Chain {
+	port, draw := stickyPortChain, stickyDrawChain
+	if nodePorts {
+		port, draw = nodePortPrefix+port, nodePortPrefix+draw
+	}
+	clients, isEndpoint := m.affinityMap(), m.tier.endpoints()
+	remember := Rule{isEndpoint, Remember{Map: clients, Mask: m.tier.mask(), Timeout: m.timeout}}
+	return Chain{Name: m.chainName(nodePorts), Hook: NoHook, Rules: []Rule{
+		jump(port),
+		{SetPriority{Key: []Field{Priority, SourceAddr}, Map: clients}},
+		remember,
+		jump(numberedChain),
+		{isEndpoint, Forget{Map: clients, Mask: m.tier.mask()}},
+		jump(draw),
+		remember,
+		jump(numberedChain),
+	}}
+}
+
+// stickyPortRules find the number of the Service port, which depends on the client where a Local policy governs clients
+// from outside.
+func stickyPortRules(key []Field, outside Rule, ports, outsidePorts Set) []Rule {
+	return []Rule{
+		{SetPriority{Key: key, Map: ports}},
+		append(slices.Clone(outside), SetPriority{Key: key, Map: outsidePorts}),
+	}
+}
+
+// stickyDrawRules draw a slot, as for clients that are not remembered, and find the number of its endpoint.
+func stickyDrawRules(key []Field, classes, endpoints Set) []Rule {
+	return []Rule{
+		{SetPriority{Key: key, Map: classes}, VerdictOf{Key: []Field{Priority}, Map: StickyDispatch}},
+		{SetPriority{Key: append(slices.Clone(key), Priority), Map: endpoints}},
+	}
+}
+
+// remembers reports whether the clients of one of the port's frontends are remembered.
+func (p *Port) remembers(frontend *Frontend) bool {
+	return p.memory != nil && frontend.Class.isBalanced()
+}
+
+// views returns which endpoints a frontend uses for clients inside and for those from outside.
+func (p *Port) views(frontend *Frontend) (inside, outside viewKind) {
 	switch {
 	case frontend.Class.isSplit():
-		name += choiceSuffix
-	case frontend.Local:
-		name += localSuffix
+		return clusterView, localView
+	case frontend.Local && !frontend.External:
+		return localView, localView
 	}
-	return Verdict{Kind: kind, Chain: name}, true
+	return clusterView, clusterView
 }
 
-// affinityChains returns the chains that look clients up and that remember them.
-func (p *Port) affinityChains(config Config) []Chain {
-	views := p.affinityViews()
-	if len(views) == 0 {
+// affinityChains returns the chains that remember the port's clients.
+func (p *Port) affinityChains() []Chain {
+	if p.memory == nil {
 		return nil
 	}
 	var chains []Chain
-	for _, view := range views {
-		chains = append(chains, p.stickyChain(view), p.learnChain(view))
-	}
-	if slices.ContainsFunc(p.Frontends, func(frontend Frontend) bool { return frontend.Class.isSplit() }) {
-		outside := config.outside(p.ID.Family)
-		chains = append(chains, p.choiceChain(stickyPrefix, views, outside), p.choiceChain(learnPrefix, views, outside))
+	for _, nodePorts := range []bool{false, true} {
+		if slices.ContainsFunc(p.Frontends, func(frontend Frontend) bool {
+			return frontend.IsNodePort() == nodePorts && p.remembers(&frontend)
+		}) {
+			chains = append(chains, p.memory.chain(nodePorts))
+		}
 	}
 	return chains
 }
 
-// stickyChain sends a client to the endpoint it is remembered with. It returns if there is none.
-func (p *Port) stickyChain(view affinityView) Chain {
-	chain := Chain{Name: p.objectName(stickyPrefix) + view.suffix, Hook: NoHook}
-	for _, affinity := range view.maps {
-		chain.Rules = append(chain.Rules, Rule{
-			ProtocolIs{p.ID.Protocol},
-			DNAT{Key: []Field{SourceAddr}, Map: affinity.Set, Port: affinity.Port},
-		})
-	}
-	return chain
+// eachStickyClass yields what is done with a client of a frontend that is not remembered yet.
+func (p *Port) eachStickyClass(frontend *Frontend, yield func(Element) bool) bool {
+	return !p.remembers(frontend) ||
+		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.drawClass(frontend))}})
 }
 
-// learnChain remembers the endpoint that a client got. It runs after the DNAT, and reads what conntrack says of it:
-// the packet's own source may be rewritten by then. It cannot be the sticky chain, for the kernel allows DNAT only in
-// chains that nothing but prerouting and output can reach.
-//
-// The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
-func (p *Port) learnChain(view affinityView) Chain {
-	chain := Chain{Name: p.objectName(learnPrefix) + view.suffix, Hook: NoHook}
-	for _, affinity := range view.maps {
-		chain.Rules = append(chain.Rules, Rule{
-			ProtocolIs{p.ID.Protocol},
-			ReplyPortIs{affinity.Port},
-			Update{
-				Map:     affinity.Set,
-				Key:     []Field{OriginalSourceAddr},
-				Value:   []Field{ReplySourceAddr},
-				Timeout: p.Affinity,
-			},
-		})
-	}
-	return chain
-}
-
-// choiceChain leads clients from outside to the local view and all others to the view of all nodes. A view without
-// endpoints has no chain.
-func (p *Port) choiceChain(prefix string, views []affinityView, outside Rule) Chain {
-	verdict := func(suffix string) Do {
-		if !slices.ContainsFunc(views, func(view affinityView) bool { return view.suffix == suffix }) {
-			return Do{Verdict{Kind: Return}}
+// eachStickyDispatch yields where those classes lead.
+func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
+	for i := range p.Frontends {
+		if frontend := &p.Frontends[i]; p.remembers(frontend) && !yield(p.drawElement(frontend)) {
+			return false
 		}
-		return Do{Verdict{Kind: Goto, Chain: p.objectName(prefix) + suffix}}
 	}
-	return Chain{Name: p.objectName(prefix) + choiceSuffix, Hook: NoHook, Rules: []Rule{
-		append(slices.Clone(outside), verdict(localSuffix)),
-		{verdict("")},
-	}}
+	return true
+}
+
+// eachStickyPort yields the number of the port that a frontend leads to: for clients inside, and for those outside if it
+// is the same.
+func (p *Port) eachStickyPort(frontend *Frontend, yield func(Element) bool) bool {
+	inside, _ := p.views(frontend)
+	return !p.remembers(frontend) || p.yieldPort(frontend, inside, yield)
+}
+
+// eachStickyOutside yields the number of the port for clients outside if they have endpoints of their own.
+func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) bool {
+	_, outside := p.views(frontend)
+	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
+}
+
+// yieldPort yields the number of a view. One without endpoints remembers nobody: no client has its number, noPort.
+func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
+	number := cmp.Or(p.memory.views[view].port, noPort)
+	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: number}})
+}
+
+// eachStickySlot yields the number of the endpoint in each slot of a frontend.
+func (p *Port) eachStickySlot(frontend *Frontend, yield func(Element) bool) bool {
+	if !p.remembers(frontend) || p.isWide() {
+		return true
+	}
+	key := frontendTuple(frontend.Frontend)
+	inside, outside := p.views(frontend)
+	return p.memory.views[inside].eachSlot(key, ClusterSlot, p.inside(frontend), yield) &&
+		p.memory.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
+}
+
+// eachNumbered yields the endpoint that each number stands for, if it is the number that the endpoint's address gives.
+func (p *Port) eachNumbered(yield func(Element) bool) bool { return p.yieldEndpoints(false, yield) }
+
+// eachCollided yields the endpoint that each other number stands for.
+func (p *Port) eachCollided(yield func(Element) bool) bool { return p.yieldEndpoints(true, yield) }
+
+func (p *Port) yieldEndpoints(collided bool, yield func(Element) bool) bool {
+	for view := range p.memory.views {
+		for _, endpoint := range p.memory.views[view].endpoints {
+			if endpoint.collided != collided {
+				continue
+			}
+			element := Element{
+				Key:   Tuple{Proto: p.ID.Protocol, Number: endpoint.number},
+				Value: Tuple{Addr: endpoint.addr.Addr(), Port: endpoint.addr.Port()},
+			}
+			if !yield(element) {
+				return false
+			}
+		}
+	}
+	return true
 }

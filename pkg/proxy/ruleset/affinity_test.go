@@ -1,7 +1,8 @@
 package ruleset_test
 
 import (
-	"maps"
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -23,92 +24,108 @@ func rulesOf(chain ruleset.Chain) []string {
 	return rules
 }
 
-// isPortsOwn reports whether no other port has the chain.
-func isPortsOwn(chain ruleset.Chain) bool {
-	return !strings.HasPrefix(chain.Name, "lb-") && !strings.HasPrefix(chain.Name, "allow-")
+// prepared returns a Service as the mirror holds it: with numbers.
+func prepared(t testing.TB, service ruleset.Service) ruleset.Service {
+	t.Helper()
+	return start(t, service).mirror.Service(service.Name)
 }
 
-// affinityOf is what a port has for session affinity: the rules of its chains, and the numbers of the pods each map
-// leads to.
-func affinityOf(port ruleset.Port, config ruleset.Config) (chains map[string][]string, maps map[string][]string) {
-	chains, maps = map[string][]string{}, map[string][]string{}
-	for _, chain := range port.Chains(config) {
-		if isPortsOwn(chain) {
-			chains[chain.Name] = rulesOf(chain)
+// stickyViews are the endpoints with which clients are remembered, inside and outside, for a ClusterIP and for all other
+// frontends.
+type stickyViews struct{ clusterIP, clusterIPOutside, others, othersOutside string }
+
+// What a view may be: all endpoints, or the one on this node, or none; or clients are not remembered.
+const (
+	both, here, there, nobody, unremembered = "both", "here", "there", "nobody", "unremembered"
+)
+
+// stickyViewsOf reads them from the tables, as a packet does.
+func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stickyViews {
+	t.Helper()
+	maps := mapsIn(t, tables, port.ID.Family)
+	var views stickyViews
+	for _, frontend := range port.Frontends {
+		inside, outside := maps.viewOf(frontend, false), maps.viewOf(frontend, true)
+		if !frontend.External {
+			views.clusterIP, views.clusterIPOutside = inside, outside
+			continue
+		}
+		if views.others != "" && (views.others != inside || views.othersOutside != outside) {
+			t.Errorf("%+v: %s and %s, want %s and %s as for others", frontend, inside, outside, views.others, views.othersOutside)
+		}
+		views.others, views.othersOutside = inside, outside
+	}
+	return views
+}
+
+// viewOf returns the endpoints of a frontend for a kind of clients, of which there are two at most.
+func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
+	if !m.isSticky(frontend) {
+		return unremembered
+	}
+	port := m.portOf(frontend, outside)
+	if port == ruleset.NoPort {
+		return nobody
+	}
+	var names []string
+	for key, endpoint := range m.numbered {
+		if _, isEndpoint, ok := ruleset.NumberKind(key.Number); ok && isEndpoint && ruleset.PortOf(key.Number) == port {
+			last := endpoint.Addr().AsSlice()
+			names = append(names, map[byte]string{1: here, 2: there}[last[len(last)-1]])
 		}
 	}
-	for _, affinity := range port.AffinityMaps() {
-		for _, endpoint := range affinity.Endpoints {
-			maps[affinity.Set.Name] = append(maps[affinity.Set.Name], endpoint.String())
-		}
+	if len(names) == 2 {
+		return both
 	}
-	return chains, maps
+	return strings.Join(names, " ")
 }
 
 // TestTheViewsOfSessionAffinity: what a client is remembered with depends on which endpoints its kind of client may
 // have.
 func TestTheViewsOfSessionAffinity(t *testing.T) {
-	const port, clients = "default/web/tcp/http", "affinity-default/web/tcp/http/8080"
-	const localClients = clients + "/local"
-	const here, there, outside = "10.244.9.1", "10.244.9.2", "ip saddr != 10.244.0.0/16 fib saddr type != local "
-	look := func(affinity string) []string {
-		return []string{"meta l4proto tcp dnat ip to ip saddr map @" + affinity + " : 8080"}
-	}
-	remember := func(affinity string) []string {
-		const update = "meta l4proto tcp ct reply proto-src 8080 update @"
-		return []string{update + affinity + " { ct original ip saddr timeout 3600s : ct reply ip saddr }"}
-	}
-	all := map[string][]string{"sticky-" + port: look(clients), "learn-" + port: remember(clients)}
-	kept := map[string][]string{"sticky-" + port + "/local": look(localClients), "learn-" + port + "/local": remember(localClients)}
-	choose := func(fromOutside, fromInside string) map[string][]string {
-		lead := func(prefix, to string) string { return strings.ReplaceAll(to, "PORT", prefix+port) }
-		chains := map[string][]string{}
-		for _, prefix := range []string{"sticky-", "learn-"} {
-			chains[prefix+port+"/external"] = []string{outside + lead(prefix, fromOutside), lead(prefix, fromInside)}
-		}
-		return chains
-	}
 	for name, test := range map[string]struct {
 		internalLocal, externalLocal bool
 		change                       func(*model.Service)
 		pods                         []pod
-		chains                       []map[string][]string
-		maps                         map[string][]string
+		want                         stickyViews
+		ports                        int // numbers of the port
 	}{
 		"one view for all frontends": {
-			pods: slices.Concat(on1(1), on2(2)), chains: []map[string][]string{all}, maps: map[string][]string{clients: {here, there}},
+			pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, both}, ports: 1,
 		},
 		"two views, and a choice between them": {
-			externalLocal: true, pods: slices.Concat(on1(1), on2(2)),
-			chains: []map[string][]string{all, kept, choose("goto PORT/local", "goto PORT")},
-			maps:   map[string][]string{clients: {here, there}, localClients: {here}},
+			externalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{both, both, both, here}, ports: 2,
 		},
 		"clients outside have no endpoint on this node": {
-			externalLocal: true, pods: on2(2),
-			chains: []map[string][]string{all, choose("return", "goto PORT")}, maps: map[string][]string{clients: {there}},
+			externalLocal: true, pods: on2(2), want: stickyViews{there, there, there, nobody}, ports: 1,
 		},
 		"keys leave no endpoint for clients inside": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.Topology.Keys = noKeys },
-			chains: []map[string][]string{kept, choose("goto PORT/local", "return")}, maps: map[string][]string{localClients: {here}},
+			want: stickyViews{unremembered, unremembered, nobody, here}, ports: 1,
 		},
 		"the ClusterIP has the local view alone": {
-			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
-			chains: []map[string][]string{all, kept}, maps: map[string][]string{clients: {here, there}, localClients: {here}},
+			internalLocal: true, pods: slices.Concat(on1(1), on2(2)), want: stickyViews{here, here, both, both}, ports: 2,
 		},
 		"the ClusterIP and clients outside share the local view": {
 			internalLocal: true, externalLocal: true, pods: slices.Concat(on1(1), on2(2)),
-			chains: []map[string][]string{all, kept, choose("goto PORT/local", "goto PORT")},
-			maps:   map[string][]string{clients: {here, there}, localClients: {here}},
+			want: stickyViews{here, here, both, here}, ports: 2,
+		},
+		"the ClusterIP has no endpoint here": {
+			internalLocal: true, pods: on2(2), want: stickyViews{unremembered, unremembered, there, there}, ports: 1,
 		},
 		"a ClusterIP alone, kept on this node, needs no view of others": {
 			internalLocal: true, pods: slices.Concat(on1(1), on2(2)),
 			change: func(s *model.Service) { s.LoadBalancerIPs, s.ExternalIPs, s.Ports[0].NodePort = nil, nil, 0 },
-			chains: []map[string][]string{kept}, maps: map[string][]string{localClients: {here}},
+			want:   stickyViews{clusterIP: here, clusterIPOutside: here}, ports: 1,
 		},
-		"no endpoint serves": {externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys }},
-		"no endpoints":       {internalLocal: true, externalLocal: true},
+		"no endpoint serves": {
+			externalLocal: true, pods: on2(2), change: func(s *model.Service) { s.Topology.Keys = noKeys },
+			want: stickyViews{unremembered, unremembered, unremembered, unremembered},
+		},
+		"no endpoints": {internalLocal: true, externalLocal: true, want: stickyViews{unremembered, unremembered, unremembered, unremembered}},
 		"no affinity": {
 			externalLocal: true, pods: on1(1), change: func(s *model.Service) { s.AffinityTimeout = 0 },
+			want: stickyViews{unremembered, unremembered, unremembered, unremembered},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -117,49 +134,143 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 			if test.change != nil {
 				test.change(&service)
 			}
-			want := map[string][]string{}
-			for _, chains := range test.chains {
-				maps.Copy(want, chains)
+			r := start(t, programmed(service, test.pods...))
+			for _, port := range r.mirror.Service(service.Name).Ports {
+				if diff := cmp.Diff(test.want, stickyViewsOf(t, &r.Tables, port), cmp.AllowUnexported(stickyViews{})); diff != "" {
+					t.Errorf("views in %s (-want +got):\n%s", port.ID.Family, diff)
+				}
+				maps := mapsIn(t, &r.Tables, port.ID.Family)
+				if got := len(maps.portNumbers()); got != test.ports {
+					t.Errorf("the port has %d numbers in %s, want %d", got, port.ID.Family, test.ports)
+				}
+				var clients []string
+				for _, chain := range port.Chains(bothFamilies) {
+					if strings.Contains(chain.Name, "sticky-") {
+						clients = append(clients, chain.Name)
+					}
+				}
+				if test.ports == 0 && len(clients) > 0 {
+					t.Errorf("nobody is remembered in %s, by the chains %q", port.ID.Family, clients)
+				}
 			}
-			chains, maps := affinityOf(programmed(service, test.pods...).Ports[0], bothFamilies)
-			if diff := cmp.Diff(want, chains); diff != "" {
-				t.Errorf("chains (-want +got):\n%s", diff)
+			checkNumbers(t, r)
+		})
+	}
+}
+
+// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up where it is drawn for.
+func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
+	for name, detector := range detectors {
+		t.Run("pods by "+name, func(t *testing.T) {
+			config := ruleset.Config{LocalTraffic: detector.traffic}
+			port := prepared(t, programmed(keepingLocal(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
+			wide := prepared(t, stickyBroad(200, 40, 20)).Ports[0]
+			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, home), port.Chains(config), wide.Chains(config))
+			asking := map[string]bool{}
+			for _, chain := range chains {
+				got := strings.Join(rulesOf(chain), "\n")
+				draws := strings.Contains(got, "offset 4227858432") && strings.Contains(got, "offset 4244635648")
+				if !draws && !strings.Contains(got, "sticky-outside") {
+					continue
+				}
+				asking[chain.Name] = true
+				if !strings.Contains("\n"+got, "\n"+detector.outside+"meta priority set ") {
+					t.Errorf("chain %s is\n%s\nand does not ask %q", chain.Name, got, detector.outside)
+				}
 			}
-			if diff := cmp.Diff(test.maps, maps, comparePorts); diff != "" {
-				t.Errorf("maps (-want +got):\n%s", diff)
+			want := map[string]bool{
+				"sticky-port": true, "nodeport-sticky-port": true, "lb-2-local-1": true, "sticky-lb-default/broad/tcp/http/external": true,
+			}
+			if diff := cmp.Diff(want, asking); diff != "" {
+				t.Errorf("chains that depend on the client (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestAChoiceChainAsksWhatADrawChainAsks, so that a client is looked up where it is drawn for.
-func TestAChoiceChainAsksWhatADrawChainAsks(t *testing.T) {
-	for name, detector := range detectors {
-		t.Run("pods by "+name, func(t *testing.T) {
-			port := programmed(keepingLocal(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...).Ports[0]
-			asking := 0
-			for _, chain := range port.Chains(ruleset.Config{LocalTraffic: detector.traffic}) {
-				if rules := rulesOf(chain); chain.Name == "lb-2-local-1" || strings.HasSuffix(chain.Name, "/external") {
-					asking++
-					if !strings.HasPrefix(rules[0], detector.outside) {
-						t.Errorf("chain %s begins with %q, want it to ask %q", chain.Name, rules[0], detector.outside)
-					}
+// TestTheChainsThatRememberClients, of each tier: they are the same but for the number's bits.
+func TestTheChainsThatRememberClients(t *testing.T) {
+	rules := func(prefix, clients, endpoints, mask, timeout string) []string {
+		remember := fmt.Sprintf("meta priority %s update @%s { meta priority & %s . ip saddr timeout %s : meta priority }",
+			endpoints, clients, mask, timeout)
+		return []string{
+			"jump " + prefix + "sticky-port",
+			"meta priority set meta priority . ip saddr map @" + clients,
+			remember,
+			"jump numbered",
+			fmt.Sprintf("meta priority %s delete @%s { meta priority & %s . ip saddr : meta priority }", endpoints, clients, mask),
+			"jump " + prefix + "sticky-draw",
+			remember,
+			"jump numbered",
+		}
+	}
+	small := func(prefix string) []string {
+		return rules(prefix, "affinity-0", "f200:0-f2ff:ffff", "fdff:ff00", "3600s")
+	}
+	for name, test := range map[string]struct {
+		port ruleset.Port
+		want map[string][]string
+	}{
+		"few endpoints": {
+			sticky(portOf("web", "10.96.0.1", first), time.Hour), map[string][]string{"sticky-3600-0": small("")},
+		},
+		"few endpoints, and a node port": {
+			sticky(withNodePort(portOf("web", "10.96.0.1", first)), time.Hour),
+			map[string][]string{"sticky-3600-0": small(""), "nodeport-sticky-3600-0": small("nodeport-")},
+		},
+		"257 endpoints": {
+			sticky(portWith("web", endpoints(numbersUpTo(257)...)), 3*time.Hour),
+			map[string][]string{"sticky-10800-16": rules("", "affinity-16", "f300:0-f3ff:ffff", "fdff:f000", "10800s")},
+		},
+		"4,097 endpoints": {
+			sticky(portWith("web", endpoints(numbersUpTo(4097)...)), time.Second),
+			map[string][]string{"sticky-1-17": rules("", "affinity-17", "f600:0-f6ff:ffff", "fdff:0", "1s")},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			port, got := prepared(t, serviceOf(test.port)).Ports[0], map[string][]string{}
+			for _, chain := range port.Chains(bothFamilies) {
+				if !strings.HasPrefix(chain.Name, "lb-") {
+					got[chain.Name] = rulesOf(chain)
 				}
 			}
-			if asking != 3 {
-				t.Errorf("%d chains depend on the client, want 3: one that draws, one that looks up, one that remembers", asking)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("chains (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// withNodePort gives a port a node port beside its ClusterIP.
+func withNodePort(port ruleset.Port) ruleset.Port {
+	nodePort := port.Frontends[0]
+	nodePort.Addr, nodePort.Port, nodePort.External = model.AnyAddr(port.ID.Family), 30001, true
+	port.Frontends = append(slices.Clone(port.Frontends), nodePort)
+	return port
+}
+
+// portWith returns a port that balances over many endpoints.
+func portWith(service string, endpoints []netip.AddrPort) ruleset.Port {
+	port := portOf(service, "10.96.0.1")
+	port.Cluster, port.Frontends[0].Class = endpoints, ruleset.BalanceClass(len(endpoints))
+	return port
+}
+
+func numbersUpTo(count int) []int {
+	numbers := make([]int, count)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
 }
 
 // TestNamesNeverCollide, whatever namespaces, Services and ports are called: each word that a name ends or begins with
 // may be a word of a user too.
 func TestNamesNeverCollide(t *testing.T) {
-	words := []string{"", "local", "external", "8080", "sticky", "lb-1-local-1", "tcp"}
+	words := []string{"", "local", "external", "3600-0", "sticky", "lb-1-local-1", "tcp", "endpoints"}
 	owner := map[string]string{}
 	claim := func(name, by string) {
-		if other, taken := owner[name]; taken {
+		if other, taken := owner[name]; taken && other != by {
 			t.Errorf("%s is the name of an object of %s and of %s", name, other, by)
 		}
 		owner[name] = by
@@ -170,27 +281,39 @@ func TestNamesNeverCollide(t *testing.T) {
 	for _, chain := range ruleset.StaticChains(model.IPv4, bothFamilies, home) {
 		claim("chain "+chain.Name, "every table")
 	}
-	claim("chain lb-1-local-1", "every table")
-	claim("chain lb-2", "every table")
+	for _, name := range []string{"lb-1-local-1", "lb-2", "lb-40", "lb-20", "lb-40-local-20", "sticky-3600-0", "nodeport-sticky-3600-0"} {
+		claim("chain "+name, "all ports")
+	}
+	claim("set affinity-0", "all ports")
+	static, wide := len(owner), stickyBroad(200, 40, 20).Ports[0]
 	for _, namespace := range words[1:] {
 		for _, name := range words[1:] {
 			for _, portName := range words {
-				service := keepingLocal(everyKind(name, 1))
-				service.Name.Namespace, service.Ports[0].Name = namespace, portName
-				port := ruleset.NewPort(decided(service, slices.Concat(on1(1), on2(2))...)[0])
-				for _, chain := range port.Chains(bothFamilies) {
-					if isPortsOwn(chain) {
-						claim("chain "+chain.Name, port.ID.Service.String()+" "+portName)
+				for _, timeout := range []time.Duration{0, time.Hour} {
+					port := wide
+					port.ID.Service, port.ID.Port, port.Affinity = model.ObjectName{Namespace: namespace, Name: name}, portName, timeout
+					service := prepared(t, serviceOf(port))
+					by := port.ID.Service.String() + " " + portName
+					for _, chain := range service.Ports[0].Chains(bothFamilies) {
+						if owner["chain "+chain.Name] != "all ports" {
+							claim("chain "+chain.Name, by)
+						}
 					}
-				}
-				for _, affinity := range port.AffinityMaps() {
-					claim("set "+affinity.Set.Name, port.ID.Service.String()+" "+portName)
+					for _, set := range service.Ports[0].Sets() {
+						if owner["set "+set.Name] == "all ports" {
+							continue
+						}
+						claim("set "+set.Name, by)
+						if got := ruleset.SetOf(set.Name); !slices.Equal(got.Key, set.Key) || !slices.Equal(got.Value, set.Value) {
+							t.Errorf("%s is taken for a set of %v and %v by its name, and is one of %v and %v",
+								set.Name, got.Key, got.Value, set.Key, set.Value)
+						}
+					}
 				}
 			}
 		}
 	}
-	static := len(ruleset.StaticSets) + len(ruleset.StaticChains(model.IPv4, bothFamilies, home)) + 2
-	if want := static + 6*6*7*8; len(owner) != want {
-		t.Errorf("%d names, want %d: six chains and two maps for each port", len(owner), want)
+	if want := static + 7*7*8*2*(3+1); len(owner) != want {
+		t.Errorf("%d names, want %d: three chains and a set for each port, with and without affinity", len(owner), want)
 	}
 }

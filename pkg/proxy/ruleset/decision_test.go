@@ -98,9 +98,10 @@ func TestNewPort(t *testing.T) {
 			if diff := cmp.Diff(test.want, got, comparePorts); diff != "" {
 				t.Errorf("port (-want +got):\n%s", diff)
 			}
-			chains, maps := got.Chains(bothFamilies), got.AffinityMaps()
-			if !got.Frontends[0].Class.IsBalanced() && len(chains)+len(maps) > 0 {
-				t.Errorf("a port that does not balance has chains %v and affinity maps %v", chains, maps)
+			planned := prepared(t, serviceOf(got)).Ports[0]
+			chains, sets := planned.Chains(bothFamilies), planned.Sets()
+			if !got.Frontends[0].Class.IsBalanced() && (len(chains)+len(sets) > 0 || planned.Memory() != nil) {
+				t.Errorf("a port that does not balance has chains %v and sets %v, and remembers clients by %+v", chains, sets, planned.Memory())
 			}
 		})
 	}

@@ -62,7 +62,9 @@ func (v Verdict) target() string {
 //	┌──────┬──────────────┬──────────────┐
 //	│ 0xe  │ local slots  │ slots        │   externalTrafficPolicy: Local: which of the two depends on the client
 //	├──────┴───┬──────────┴──────────────┤
+//	│ 0xf0-f4  │ port, endpoint          │   numbers of session affinity, see tier
 //	│   0xf5   │ list of source ranges   │   before anything else, to ask whether the client may dial
+//	│   0xf7   │ timeout, shard, kind    │   look for the client first, see memory
 //	│   0xfa   │ wide port               │   balance over the slots of a port with many frontends and slots
 //	│   0xfc   │ slot                    │   drawn among the endpoints that externalTrafficPolicy: Local allows
 //	│   0xfd   │ slot                    │   drawn among all others
@@ -83,6 +85,7 @@ const (
 const (
 	splitClass   Class = 0xe0000000
 	sourcesClass Class = 0xf5000000
+	stickyClass  Class = 0xf7000000
 	wideClass    Class = 0xfa000000
 	balanceClass Class = 0xfe000000
 	lastClass    Class = 0xff00ffff
@@ -102,7 +105,6 @@ const maxNumbered = 1<<24 - 1
 const (
 	LocalSlot   uint32 = 0xfc000000
 	ClusterSlot uint32 = 0xfd000000
-	lastSlot    uint32 = 0xfdffffff
 )
 
 // BalanceClass returns the class that spreads connections over a number of slots, 1 to MaxSlots.

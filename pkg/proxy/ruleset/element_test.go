@@ -1,7 +1,9 @@
 package ruleset_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -44,12 +46,25 @@ func TestTheBitsOfAClass(t *testing.T) {
 func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	below, name := uint32(0xdfffffff), "priorities of other programs"
+	sticky := func(timeout time.Duration, shard uint32, nodePorts bool) uint32 {
+		return uint32(ruleset.StickyClass(timeout, shard, nodePorts))
+	}
+	lastShard := uint32(ruleset.Shards()[0] + ruleset.Shards()[1] + ruleset.Shards()[2] - 1)
 	for _, test := range []struct {
 		name        string
 		first, last uint32
 		slot        bool
 	}{
 		{"classes that are split", uint32(ruleset.SplitClass(0, 0)), uint32(ruleset.SplitClass(mostLocal, most)), false},
+		{"ports with few endpoints", 0xf0000000, 0xf0ffff00, false},
+		{"ports with more endpoints", 0xf1000000, 0xf1fff000, false},
+		{"endpoints of ports with few", 0xf2000000, 0xf2ffffff, false},
+		{"endpoints of ports with more", 0xf3000000, 0xf3ffffff, false},
+		{"ports with most endpoints", 0xf4000000, 0xf4ff0000, false},
+		{"lists of source ranges", 0xf5000000, 0xf5ffffff, false},
+		{"endpoints of ports with most", 0xf6000000, 0xf6ffffff, false},
+		{"classes that remember clients", sticky(time.Second, 0, false), sticky(24*time.Hour, lastShard, true), false},
+		{"wide ports", 0xfa000000, 0xfaffffff, false},
 		{"local slots", ruleset.LocalSlot, ruleset.LocalSlot + mostLocal, true},
 		{"slots", ruleset.ClusterSlot, ruleset.ClusterSlot + most, true},
 		{"classes that balance", uint32(ruleset.BalanceClass(1)), uint32(ruleset.BalanceClass(most)), false},
@@ -64,10 +79,55 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 					test.first, test.last, ruleset.FirstClass, ruleset.LastClass)
 			}
 			if got := test.first >= ruleset.LocalSlot && test.last <= ruleset.LastSlot; got != test.slot {
-				t.Errorf("nat-postrouting takes the numbers for slots: %v, want %v", got, test.slot)
+				t.Errorf("the numbers are slots: %v, want %v", got, test.slot)
 			}
 			below, name = test.last, test.name
 		})
+	}
+}
+
+// TestAClassSaysTheTimeoutTheShardAndTheKind, each in bits of its own: two different ones lead to different chains.
+func TestAClassSaysTheTimeoutTheShardAndTheKind(t *testing.T) {
+	if got, want := ruleset.StickyClass(24*time.Hour, 17, true), ruleset.Class(0xf7000000|86400<<6|17<<1|1); got != want {
+		t.Errorf("the class is %#x, want %#x", got, want)
+	}
+	seen := map[ruleset.Class]string{}
+	for _, seconds := range []int{1, 2, 31, 32, 63, 64, 10800, 65535, 65536, 86399, 86400} {
+		for shard := range uint32(18) {
+			for _, nodePorts := range []bool{false, true} {
+				class := ruleset.StickyClass(time.Duration(seconds)*time.Second, shard, nodePorts)
+				what := fmt.Sprintf("%d seconds, shard %d, node ports: %v", seconds, shard, nodePorts)
+				if other, taken := seen[class]; taken || class.IsBalanced() || class>>24 != 0xf7 {
+					t.Errorf("%#x is the class of %s, and of %s", class, what, other)
+				}
+				seen[class] = what
+			}
+		}
+	}
+}
+
+// TestTheNumbersOfATier: an endpoint's number says which port it belongs to.
+func TestTheNumbersOfATier(t *testing.T) {
+	for tier, test := range []struct{ lastPort, endpoint, shards uint32 }{
+		{0xf0ffff00, 0xf2ffff07, 16}, {0xf1fff000, 0xf3fff007, 1}, {0xf4ff0000, 0xf6ff0007, 1},
+	} {
+		for _, number := range []uint32{test.lastPort, test.endpoint} {
+			got, isEndpoint, ok := ruleset.NumberKind(number)
+			if !ok || got != tier || isEndpoint != (number == test.endpoint) {
+				t.Errorf("%#x is called a number of tier %d, of an endpoint: %v", number, got, isEndpoint)
+			}
+		}
+		if got := ruleset.PortOf(test.endpoint); got != test.lastPort {
+			t.Errorf("%#x is an endpoint of the port %#x, want %#x", test.endpoint, got, test.lastPort)
+		}
+		if got := uint32(ruleset.Shards()[tier]); got != test.shards {
+			t.Errorf("tier %d has %d shards, want %d", tier, got, test.shards)
+		}
+	}
+	for _, number := range []uint32{0, ruleset.NoPort, 0xe0000001, 0xf5000000, 0xf7000000, 0xfa000000, 0xfe000001, 0xff000001} {
+		if _, _, ok := ruleset.NumberKind(number); ok {
+			t.Errorf("%#x is called a number of session affinity", number)
+		}
 	}
 }
 
@@ -83,7 +143,9 @@ func TestOnlyAClassThatBalancesIsCalledSo(t *testing.T) {
 		"a number below all ours":  ruleset.FirstClass - 1,
 		"a number above all ours":  ruleset.LastClass + 1,
 		"what no number may be":    0xffffffff,
-		"between split and local":  0xf0000000,
+		"the number of a port":     0xf0000000,
+		"that of an endpoint":      0xf2000001,
+		"a class that remembers":   0xf7000000 | 3600<<6,
 		"the number before slots":  ruleset.LocalSlot - 1,
 		"the number before refuse": uint32(ruleset.RefuseClass) - 1,
 	} {

@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -33,6 +32,11 @@ func nodePortSet(each frontendElements) portElements {
 	return func(p *Port, yield func(Element) bool) bool { return p.eachOf(true, each, yield) }
 }
 
+// stickySet makes the elements of a set for ports that remember their clients.
+func stickySet(each portElements) portElements {
+	return func(p *Port, yield func(Element) bool) bool { return p.memory == nil || each(p, yield) }
+}
+
 func (p *Port) eachOf(nodePorts bool, each frontendElements, yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; frontend.IsNodePort() == nodePorts && !each(p, frontend, yield) {
@@ -49,9 +53,10 @@ func (p *Port) eachClass(frontend *Frontend, yield func(Element) bool) bool {
 func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	for i := range p.Frontends {
 		frontend := &p.Frontends[i]
-		element := Element{Key: Tuple{Number: uint32(p.classNumber(frontend))}, Verdict: dispatchOf(frontend.Class)}
-		if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
-			element.Verdict = Verdict{Kind: Jump, Chain: p.wideChainName(kind)}
+		element := p.drawElement(frontend)
+		if p.remembers(frontend) {
+			element.Key.Number = uint32(p.classNumber(frontend))
+			element.Verdict = Verdict{Kind: Jump, Chain: p.memory.chainName(frontend.IsNodePort())}
 		}
 		if !yield(element) {
 			return false
@@ -62,9 +67,18 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 	})
 }
 
+// drawElement is what is done with a client that is not remembered.
+func (p *Port) drawElement(frontend *Frontend) Element {
+	element := Element{Key: Tuple{Number: uint32(p.drawClass(frontend))}, Verdict: dispatchOf(frontend.Class)}
+	if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
+		element.Verdict = Verdict{Kind: Jump, Chain: p.wideChainName(kind)}
+	}
+	return element
+}
+
 func (p *Port) eachSlot(frontend *Frontend, yield func(Element) bool) bool {
 	key := frontendTuple(frontend.Frontend)
-	return !frontend.Class.isBalanced() || p.isWide() ||
+	return !frontend.Class.isBalanced() || p.isWide() || p.memory != nil ||
 		eachSlotOf(key, ClusterSlot, p.inside(frontend), yield) && eachSlotOf(key, LocalSlot, p.outside(frontend), yield)
 }
 
@@ -78,47 +92,6 @@ func eachSlotOf(key Tuple, first uint32, endpoints []netip.AddrPort, yield func(
 		}
 	}
 	return true
-}
-
-func (p *Port) eachSticky(frontend *Frontend, yield func(Element) bool) bool {
-	verdict, sticky := p.affinityVerdict(frontend, Jump, stickyPrefix)
-	return !sticky || yield(Element{Key: frontendTuple(frontend.Frontend), Verdict: verdict})
-}
-
-func (p *Port) eachLearn(frontend *Frontend, yield func(Element) bool) bool {
-	verdict, sticky := p.affinityVerdict(frontend, Goto, learnPrefix)
-	return !sticky || yield(Element{Key: frontendTuple(frontend.Frontend), Verdict: verdict})
-}
-
-// eachStickyEndpoint yields the addresses that a client of a frontend may be remembered with, each once.
-func (p *Port) eachStickyEndpoint(frontend *Frontend, yield func(Element) bool) bool {
-	if _, sticky := p.affinityVerdict(frontend, Goto, learnPrefix); !sticky {
-		return true
-	}
-	for _, addr := range addrsOf(p.inside(frontend), p.outside(frontend)) {
-		element := Element{Key: frontendTuple(frontend.Frontend)}
-		if frontend.IsNodePort() {
-			element.Key.Addr = addr
-		} else {
-			element.Key.Source = addr
-		}
-		if !yield(element) {
-			return false
-		}
-	}
-	return true
-}
-
-// addrsOf returns the addresses of some endpoints, sorted, each once: several may differ in their port alone.
-func addrsOf(tables ...[]netip.AddrPort) []netip.Addr {
-	var addrs []netip.Addr
-	for _, endpoints := range tables {
-		for _, endpoint := range endpoints {
-			addrs = append(addrs, endpoint.Addr())
-		}
-	}
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	return slices.Compact(addrs)
 }
 
 func (p *Port) eachExternalCluster(frontend *Frontend, yield func(Element) bool) bool {

@@ -6,8 +6,10 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -18,7 +20,7 @@ import (
 const (
 	FirstClass = uint32(splitClass)
 	LastClass  = uint32(lastClass)
-	LastSlot   = lastSlot
+	LastSlot   = ClusterSlot | 0xffffff
 )
 
 // IsSplit reports whether the class treats clients from outside in another way than others.
@@ -60,27 +62,240 @@ func (p *Port) Elements(set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { p.each(set, yield) }
 }
 
-// Equal reports whether two mirrors hold the same, but for the order of slots, which depends on what came before.
+// Tiers are how many endpoints a port can have in each tier.
+func Tiers() []int {
+	rooms := make([]int, len(tiers))
+	for i, tier := range tiers {
+		rooms[i] = tier.room()
+	}
+	return rooms
+}
+
+// PortNumbers are how many numbers for ports each tier has.
+func PortNumbers() []int {
+	numbers := make([]int, len(tiers))
+	for i, tier := range tiers {
+		numbers[i] = 1 << (24 - tier.bits)
+	}
+	return numbers
+}
+
+// Shards are how many shards there are of each tier.
+func Shards() []int {
+	shards := make([]int, len(tiers))
+	for i, tier := range tiers {
+		shards[i] = int(tier.shards)
+	}
+	return shards
+}
+
+// NumberKind says what a number of session affinity is: of which tier, and that of a port or of an endpoint.
+func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
+	of := tierOf(number)
+	return slices.Index(tiers, of), number&endpointFlag != 0, of != nil
+}
+
+// PortOf returns the number of the port to which an endpoint's number belongs.
+func PortOf(endpoint uint32) uint32 { return tierOf(endpoint).portOf(endpoint) }
+
+// NumberOf returns the number of an endpoint of a port if its address alone decides.
+func NumberOf(port uint32, endpoint netip.AddrPort) uint32 {
+	return port | endpointFlag | tierOf(port).firstChoice(endpoint)
+}
+
+// ShardOf returns the shard of a port's number.
+func ShardOf(port uint32) uint32 { return tierOf(port).shardOf(port) }
+
+// NoPort is the number of a port without endpoints.
+const NoPort = noPort
+
+// Bounds of session affinity.
+const (
+	MaxTimeouts  = maxTimeouts
+	EndpointFlag = endpointFlag
+)
+
+// StickyClass returns the class of the frontends of ports with a timeout and a shard.
+func StickyClass(timeout time.Duration, shard uint32, nodePorts bool) Class {
+	return (&memory{timeout: timeout, shard: shard}).stickyClass(nodePorts)
+}
+
+// Memory is how the clients of a Service port are remembered.
+type Memory struct {
+	Timeout     time.Duration
+	Tier, Shard int
+	Views       [2]Numbering // for all nodes, and for what a Local policy allows
+}
+
+// Numbering is the number of a port in one view, zero if it has no endpoints, and those of its endpoints.
+type Numbering struct {
+	Port      uint32
+	Endpoints map[netip.AddrPort]uint32
+}
+
+// Memory returns how the port's clients are remembered; nil if they are not.
+func (p *Port) Memory() *Memory {
+	if p.memory == nil {
+		return nil
+	}
+	m := &Memory{Timeout: p.memory.timeout, Tier: slices.Index(tiers, p.memory.tier), Shard: int(p.memory.shard)}
+	for view, numbering := range p.memory.views {
+		m.Views[view] = Numbering{numbering.port, map[netip.AddrPort]uint32{}}
+		for _, endpoint := range numbering.endpoints {
+			m.Views[view].Endpoints[endpoint.addr] = endpoint.number
+		}
+	}
+	return m
+}
+
+// Equal reports whether two mirrors hold the same, but for what depends on what came before: the order of slots, the
+// numbers of session affinity, and the shard that a port has.
 func (m *Mirror) Equal(other *Mirror) bool {
-	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withSortedSlots(), b.withSortedSlots()) }
+	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withoutHistory(), b.withoutHistory()) }
 	return maps.EqualFunc(m.services, other.services, sameService) &&
 		slices.Equal(m.surroundings.NodePortAddrs, other.surroundings.NodePortAddrs) &&
 		slices.Equal(m.surroundings.ServiceCIDRs, other.surroundings.ServiceCIDRs) &&
-		maps.Equal(m.elements, other.elements) &&
-		maps.EqualFunc(m.chains, other.chains, func(a, b ownedChain) bool { return reflect.DeepEqual(a, b) }) &&
-		maps.EqualFunc(m.sets, other.sets, func(a, b ownedSet) bool { return reflect.DeepEqual(a, b) }) &&
-		reflect.DeepEqual(m.late, other.late) &&
-		maps.Equal(m.leftoverChains, other.leftoverChains) &&
-		maps.Equal(m.leftoverSets, other.leftoverSets)
+		reflect.DeepEqual(m.withoutHistory(), other.withoutHistory())
 }
 
-func (s Service) withSortedSlots() Service {
+// withoutHistory returns what a mirror holds beside Services, with all shards taken together.
+func (m *Mirror) withoutHistory() any {
+	type late struct {
+		set objectKey
+		key Tuple
+	}
+	type timeless struct {
+		elements  map[elementKey]sharedElement
+		chains    map[objectKey]ownedChain
+		sets      map[objectKey]ownedSet
+		timeouts  map[time.Duration]int
+		late      map[late]Element
+		leftovers map[objectKey]int
+		// how many there are
+		numbers, sharing int
+	}
+	now := timeless{
+		map[elementKey]sharedElement{}, map[objectKey]ownedChain{}, map[objectKey]ownedSet{}, m.timeouts, map[late]Element{},
+		map[objectKey]int{}, len(m.numbers), 0,
+	}
+	for key, shared := range m.elements {
+		key.key.Number = withoutShard(key.key.Number)
+		shared.verdict.Chain = shardless(shared.verdict.Chain)
+		shared.owners += now.elements[key].owners
+		now.elements[key] = shared
+	}
+	for key, owned := range m.chains {
+		if anyShard := shardless(key.name); anyShard != key.name { // its rules say the shard and the tier
+			key.name, owned.chain = anyShard, Chain{}
+		}
+		owned.owners += now.chains[key].owners
+		now.chains[key] = owned
+	}
+	for key, owned := range m.sets {
+		key.name = shardless(key.name)
+		owned.set.Name = key.name
+		owned.owners += now.sets[key].owners
+		now.sets[key] = owned
+	}
+	for set, elements := range m.late {
+		for key, element := range elements {
+			key.Number = withoutShard(key.Number)
+			element.Key.Number, element.Value.Number = key.Number, 0
+			element.Verdict.Chain = shardless(element.Verdict.Chain)
+			now.late[late{set, key}] = element
+		}
+	}
+	for _, leftovers := range []map[objectKey]bool{m.leftoverChains, m.leftoverSets} {
+		for key := range leftovers {
+			now.leftovers[objectKey{key.family, shardless(key.name)}]++
+		}
+	}
+	for _, owners := range m.shards {
+		now.sharing += owners
+	}
+	return now
+}
+
+// withoutShard takes the shard out of a class of ports that remember their clients.
+func withoutShard(number uint32) uint32 {
+	if number>>24 == uint32(stickyClass)>>24 {
+		number &^= 0x1f << 1
+	}
+	return number
+}
+
+// inShard ends with a shard.
+var inShard = regexp.MustCompile(`^(affinity-|(nodeport-)?sticky-\d+-)\d+$`)
+
+// shardless takes the shard out of the name of a chain or of a map.
+func shardless(name string) string { return inShard.ReplaceAllString(name, "$1") }
+
+// withoutHistory returns a Service with its slots in order, and without numbers.
+func (s Service) withoutHistory() Service {
 	sorted := func(slots []netip.AddrPort) []netip.AddrPort {
 		return slices.SortedFunc(slices.Values(slots), netip.AddrPort.Compare)
 	}
 	ports := slices.Clone(s.Ports)
 	for i := range ports {
 		ports[i].Cluster, ports[i].Local, ports[i].OnNode = sorted(ports[i].Cluster), sorted(ports[i].Local), sorted(ports[i].OnNode)
+		ports[i].memory = ports[i].memory.withoutNumbers()
 	}
 	return Service{Name: s.Name, Ports: ports}
+}
+
+// withoutNumbers leaves the timeout, and which endpoints each view has.
+func (m *memory) withoutNumbers() *memory {
+	if m == nil {
+		return nil
+	}
+	bare := &memory{timeout: m.timeout}
+	for view, numbering := range m.views {
+		for _, endpoint := range numbering.endpoints {
+			bare.views[view].endpoints = append(bare.views[view].endpoints, numberedEndpoint{addr: endpoint.addr})
+		}
+	}
+	return bare
+}
+
+// Names returns the Services that own something, sorted.
+func (m *Mirror) Names() []model.ObjectName {
+	return slices.SortedFunc(maps.Keys(m.services), model.ObjectName.Compare)
+}
+
+// Unsticky returns a Service as it would be without session affinity, with its slots as they are.
+func (s Service) Unsticky() Service {
+	ports := slices.Clone(s.Ports)
+	for i := range ports {
+		ports[i].Affinity, ports[i].memory = 0, nil
+	}
+	return Service{Name: s.Name, Ports: ports}
+}
+
+// FirstPortNumber returns the number that a port has in a tier, a shard and a view if no other port has it.
+func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
+	return newMirror(Config{}).draft().freeNumber(&port, &memory{tier: tiers[tier], shard: shard}, viewKind(view))
+}
+
+// Sets returns the sets that the port needs beside the static ones.
+func (p *Port) Sets() []Set {
+	var sets []Set
+	for _, owned := range p.sets() {
+		sets = append(sets, owned.set)
+	}
+	return sets
+}
+
+// SetOf returns a static set, or the map of a wide port, by its name; a set of another kind if it has no such name.
+func SetOf(name string) Set {
+	if set, recalled := Recalled(name); recalled {
+		return set
+	}
+	return setOf(name)
+}
+
+// IsLate reports whether an element waits for the sweep, perhaps with the whole set.
+func (m *Mirror) IsLate(family model.Family, set string, key Tuple) bool {
+	of := objectKey{family, set}
+	_, late := m.late[of][key]
+	return late || m.leftoverSets[of]
 }

@@ -130,6 +130,7 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 }
 
 func numberInShort(number uint32) string {
+	tier, isEndpoint, isNumber := ruleset.NumberKind(number)
 	switch class := ruleset.Class(number); {
 	case number == 0 || number>>24 == 0xf5: // a port has its class of sources once it is planned
 		return "sources"
@@ -141,10 +142,26 @@ func numberInShort(number uint32) string {
 		return fmt.Sprintf("class/%d-local/%d", class.Slots(), class.LocalSlots())
 	case class.IsBalanced():
 		return fmt.Sprintf("class/%d", class.Slots())
+	case number>>24 == 0xf7:
+		return fmt.Sprintf("%ssticky/%d-%d", []string{"", "nodeport-"}[number&1], number>>6&0x1ffff, number>>1&0x1f)
+	case number>>24 == 0xfa:
+		return "wide"
+	case isNumber && isEndpoint:
+		return fmt.Sprintf("endpoint/%d", number&uint32(ruleset.Tiers()[tier]-1))
+	case isNumber:
+		return "port"
 	case number >= ruleset.ClusterSlot:
 		return fmt.Sprintf("slot/%d", number-ruleset.ClusterSlot)
+	case number >= ruleset.LocalSlot:
+		return fmt.Sprintf("local-slot/%d", number-ruleset.LocalSlot)
 	}
-	return fmt.Sprintf("local-slot/%d", number-ruleset.LocalSlot)
+	return fmt.Sprintf("%#x", number)
+}
+
+// endpointInShort is the number of an endpoint of a port with few endpoints, none of which collides with it.
+func endpointInShort(endpoint string) string {
+	const port = 0xf0000000
+	return numberInShort(ruleset.NumberOf(port, netip.MustParseAddrPort(endpoint)))
 }
 
 func verdictInShort(verdict ruleset.Verdict) string {

@@ -1,6 +1,7 @@
 package ruleset_test
 
 import (
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -25,21 +26,28 @@ func eachOf(keys []string, value string) []string {
 type addressesOf struct {
 	clusterIP, loadBalancerIP, externalIP string // with their port
 	here, there                           string // likewise
+	list                                  string // of source ranges
 }
 
 var everyKindIn = map[model.Family]addressesOf{
 	model.IPv4: {
-		"10.96.1.1 80", "203.0.113.1 80", "198.51.100.1 80", "10.244.9.1 8080", "10.244.9.2 8080",
+		"10.96.1.1 80", "203.0.113.1 80", "198.51.100.1 80", "10.244.9.1 8080", "10.244.9.2 8080", "4deb",
 	},
 	model.IPv6: {
-		"fd00:96::1:1 80", "2001:db8:1::1 80", "2001:db8:2::1 80", "fd00:244::1 8080", "fd00:244::2 8080",
+		"fd00:96::1:1 80", "2001:db8:1::1 80", "2001:db8:2::1 80", "fd00:244::1 8080", "fd00:244::2 8080", "84aa",
 	},
 }
 
 // TestTheElementsOfEveryFrontend, in every set: one pod is here, one elsewhere.
 func TestTheElementsOfEveryFrontend(t *testing.T) {
 	const toNodePort, split = "30001", " => class/2-local/1"
-	const sticky, learn = " => jump sticky-default/web/tcp/http", " => goto learn-default/web/tcp/http"
+	const sticky, stickyNodePort = " => sticky/3600-0", " => nodeport-sticky/3600-0"
+	stickyDispatch := []string{
+		"sticky/3600-0 => jump sticky-3600-0", "sticky/3600-0 => jump sticky-3600-0", "sticky/3600-0 => jump sticky-3600-0",
+		"nodeport-sticky/3600-0 => jump nodeport-sticky-3600-0",
+	}
+	toNumber := func(endpoint string) string { return " => " + endpointInShort(joined(endpoint)) }
+	numbered := func(endpoint string) string { return endpointInShort(joined(endpoint)) + " => " + endpoint }
 	for title, test := range map[string]struct {
 		change func(*model.Service)
 		want   func(addressesOf) map[string][]string
@@ -62,24 +70,26 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 			outside := []string{a.externalIP, a.loadBalancerIP}
 			all := append(slices.Clone(outside), a.clusterIP)
 			return map[string][]string{
-				"services":  append(eachOf(outside, split), a.clusterIP+" => class/2"),
-				"nodeports": {toNodePort + split},
-				"dispatch":  append(slices.Repeat([]string{"class/2-local/1 => jump lb-2-local-1"}, 3), "class/2 => jump lb-2"),
-				"endpoints": slices.Concat(eachOf(outside, " local-slot/0 => "+a.here),
-					eachOf(all, " slot/0 => "+a.here), eachOf(all, " slot/1 => "+a.there)),
-				"nodeport-endpoints": {
-					toNodePort + " local-slot/0 => " + a.here,
-					toNodePort + " slot/0 => " + a.here, toNodePort + " slot/1 => " + a.there,
-				},
-				"sticky":          append(eachOf(outside, sticky+"/external"), a.clusterIP+sticky),
-				"nodeport-sticky": {toNodePort + sticky + "/external"},
-				"learn":           append(eachOf(outside, learn+"/external"), a.clusterIP+learn),
-				"nodeport-learn":  {toNodePort + learn + "/external"},
+				"services":        eachOf(all, sticky),
+				"nodeports":       {toNodePort + stickyNodePort},
+				"dispatch":        slices.Clone(stickyDispatch),
+				"sticky":          append(eachOf(outside, split), a.clusterIP+" => class/2"),
+				"nodeport-sticky": {toNodePort + split},
+				"sticky-dispatch": append(slices.Repeat([]string{"class/2-local/1 => jump lb-2-local-1"}, 3), "class/2 => jump lb-2"),
 				"external-local":  outside,
 				"nodeport-local":  {toNodePort},
 
-				"sticky-endpoints":          append(eachOf(all, " "+addrIn(a.here)), eachOf(all, " "+addrIn(a.there))...),
-				"nodeport-sticky-endpoints": {toNodePort + " " + addrIn(a.here), toNodePort + " " + addrIn(a.there)},
+				"sticky-ports":            eachOf(all, " => port"),
+				"nodeport-sticky-ports":   {toNodePort + " => port"},
+				"sticky-outside":          eachOf(outside, " => port"),
+				"nodeport-sticky-outside": {toNodePort + " => port"},
+				"sticky-endpoints": slices.Concat(eachOf(outside, " local-slot/0"+toNumber(a.here)),
+					eachOf(all, " slot/0"+toNumber(a.here)), eachOf(all, " slot/1"+toNumber(a.there))),
+				"nodeport-sticky-endpoints": {
+					toNodePort + " local-slot/0" + toNumber(a.here),
+					toNodePort + " slot/0" + toNumber(a.here), toNodePort + " slot/1" + toNumber(a.there),
+				},
+				"numbered": {numbered(a.here), numbered(a.here), numbered(a.there)}, // in two views
 			}
 		}},
 		"with internalTrafficPolicy: Local and session affinity": {func(s *model.Service) {
@@ -87,22 +97,21 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 		}, func(a addressesOf) map[string][]string {
 			outside := []string{a.externalIP, a.loadBalancerIP}
 			return map[string][]string{
-				"services":  append(eachOf(outside, " => class/2"), a.clusterIP+" => class/1"),
-				"nodeports": {toNodePort + " => class/2"},
-				"dispatch":  append(slices.Repeat([]string{"class/2 => jump lb-2"}, 3), "class/1 => jump lb-1"),
-				"endpoints": slices.Concat([]string{a.clusterIP + " slot/0 => " + a.here},
-					eachOf(outside, " slot/0 => "+a.here), eachOf(outside, " slot/1 => "+a.there)),
-				"nodeport-endpoints": {toNodePort + " slot/0 => " + a.here, toNodePort + " slot/1 => " + a.there},
-				"sticky":             append(eachOf(outside, sticky), a.clusterIP+sticky+"/local"),
-				"nodeport-sticky":    {toNodePort + sticky},
-				"learn":              append(eachOf(outside, learn), a.clusterIP+learn+"/local"),
-				"nodeport-learn":     {toNodePort + learn},
-				"external-cluster":   outside,
-				"nodeport-cluster":   {toNodePort},
+				"services":         append(eachOf(outside, sticky), a.clusterIP+sticky),
+				"nodeports":        {toNodePort + stickyNodePort},
+				"dispatch":         slices.Clone(stickyDispatch),
+				"sticky":           append(eachOf(outside, " => class/2"), a.clusterIP+" => class/1"),
+				"nodeport-sticky":  {toNodePort + " => class/2"},
+				"sticky-dispatch":  append(slices.Repeat([]string{"class/2 => jump lb-2"}, 3), "class/1 => jump lb-1"),
+				"external-cluster": outside,
+				"nodeport-cluster": {toNodePort},
 
-				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " " + addrIn(a.here)},
-					eachOf(outside, " "+addrIn(a.here)), eachOf(outside, " "+addrIn(a.there))),
-				"nodeport-sticky-endpoints": {toNodePort + " " + addrIn(a.here), toNodePort + " " + addrIn(a.there)},
+				"sticky-ports":          append(eachOf(outside, " => port"), a.clusterIP+" => port"),
+				"nodeport-sticky-ports": {toNodePort + " => port"},
+				"sticky-endpoints": slices.Concat([]string{a.clusterIP + " slot/0" + toNumber(a.here)},
+					eachOf(outside, " slot/0"+toNumber(a.here)), eachOf(outside, " slot/1"+toNumber(a.there))),
+				"nodeport-sticky-endpoints": {toNodePort + " slot/0" + toNumber(a.here), toNodePort + " slot/1" + toNumber(a.there)},
+				"numbered":                  {numbered(a.here), numbered(a.here), numbered(a.there)}, // in two views
 			}
 		}},
 	} {
@@ -112,13 +121,14 @@ func TestTheElementsOfEveryFrontend(t *testing.T) {
 				test.change(&service)
 				want := test.want(addresses)
 				want["restricted"] = []string{addresses.loadBalancerIP + " => sources"}
-				want["dispatch"] = append(want["dispatch"], "sources => jump allow-")
+				want["dispatch"] = append(want["dispatch"], "sources => jump allow-"+addresses.list)
 				want["cluster-ips"] = []string{strings.Fields(addresses.clusterIP)[0]}
 				want["hairpin"] = []string{strings.Fields(addresses.here)[0] + " " + addresses.here}
 				for _, elements := range want {
 					slices.Sort(elements)
 				}
-				got := propertyOf(programmed(service, slices.Concat(on1(1), on2(2))...).Ports[family])
+				ports := prepared(t, programmed(service, slices.Concat(on1(1), on2(2))...)).Ports
+				got := propertyOf(ports[family])
 				if diff := cmp.Diff(want, got.Elements); diff != "" {
 					t.Errorf("elements (-want +got):\n%s", diff)
 				}
@@ -145,5 +155,8 @@ func TestAFrontendIsReadBackFromItsElement(t *testing.T) {
 	}
 }
 
-// addrIn returns the address in "address port".
-func addrIn(endpoint string) string { return strings.Fields(endpoint)[0] }
+// joined returns "address:port" for "address port".
+func joined(endpoint string) string {
+	addr, port, _ := strings.Cut(endpoint, " ")
+	return net.JoinHostPort(addr, port)
+}

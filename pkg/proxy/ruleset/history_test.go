@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,20 +136,40 @@ func (h *history) step(t *testing.T) {
 	if h.oneIn(10) {
 		h.plan(wanted...)
 	}
-	h.change(t, wanted...)
+	h.numbered(t, wanted...)
 	if h.oneIn(4) {
 		h.sweep(t)
+	}
+	if h.oneIn(12) {
+		h.startsAgain(t)
+	}
+}
+
+// startsAgain is a proxy that starts with the tables as they are. It has the numbers that the one before it had.
+func (h *history) startsAgain(t *testing.T) {
+	t.Helper()
+	before := numbersOf(h.mirror)
+	wanted := h.servicesOf(h.cluster.ServiceNames())
+	h.random.Shuffle(len(wanted), func(i, j int) { wanted[i], wanted[j] = wanted[j], wanted[i] })
+	h.restart(t, asFound, wanted...)
+	if diff := cmp.Diff(before, numbersOf(h.mirror), compareAddrPorts); diff != "" {
+		t.Errorf("numbers (-before +after a restart):\n%s", diff)
 	}
 }
 
 // TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to
-// it. That a batch is never refused is checked on the way.
+// it, but for the numbers of session affinity, which are recalled. That a batch is never refused, and that the numbers are
+// right, is checked on the way.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
-	wide := 0
+	wide, sticky, collided := 0, 0, 0
 	for seed := range uint64(30) {
 		h := newHistory(t, seed)
 		for range 60 {
 			h.step(t)
+			if t.Failed() {
+				t.Fatalf("that was seed %d", seed)
+			}
+			collided += len(mapsIn(t, &h.Tables, model.IPv4).collided)
 		}
 		h.sweep(t)
 		wanted := h.servicesOf(h.cluster.ServiceNames())
@@ -160,15 +181,21 @@ func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 		for _, service := range wanted {
 			sameSlots = append(sameSlots, h.mirror.Service(service.Name))
 		}
-		wide += len(wideMapsIn(&h.Tables))
+		for _, name := range wideMapsIn(&h.Tables) {
+			wide++
+			if strings.HasPrefix(name, "sticky-") {
+				sticky++
+			}
+		}
 		var tables ruleset.Tables
-		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, nil)
+		_, plan := ruleset.Resync(bothFamilies, sameSlots, h.around, numbersLeft(&h.Tables))
 		mustApply(t, &tables, plan.Batch)
 		if diff := cmp.Diff(text(t, &tables), text(t, &h.Tables)); diff != "" {
 			t.Fatalf("seed %d: tables (-resync +history):\n%s", seed, diff)
 		}
 	}
-	if wide == 0 {
-		t.Error("no history ends with a wide port")
+	if wide == sticky || sticky == 0 || collided == 0 {
+		t.Errorf("histories end with %d wide ports, %d of them sticky, and %d numbers collided on the way; want some of each",
+			wide, sticky, collided)
 	}
 }

@@ -12,10 +12,17 @@ const (
 	servicesChain     = "services"
 	nodePortsChain    = "nodeports"
 	refuseChain       = "refuse"
-	learnChain        = "learn"
+	stickyPortChain   = "sticky-port"
+	stickyDrawChain   = "sticky-draw"
+	numberedChain     = "numbered"
 	masqueradingChain = "masquerading"
 	fromNodeChain     = "masquerade-node"
+	// What begins the name of a chain that does for node ports what another does for all other frontends.
+	nodePortPrefix = "nodeport-"
 )
+
+// ours is whatever of ours a packet's priority may hold.
+var ours = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
 var (
 	// dialled is the frontend as the first packet of a connection names it.
@@ -32,43 +39,47 @@ var (
 // Where a packet goes:
 //
 //	nat-prerouting, nat-output    services ─┬─ restricted map: class of the list of sources, dispatched to allow-…: or drop
-//	                                        ├─ sticky vmap:   sticky-… finds the client's endpoint, or returns
-//	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop
+//	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop,
+//	                                        │                 or to sticky-…, which finds the client's endpoint or draws one
 //	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
 //	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
 //	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
 //	nat-postrouting               give the priority back that carried the slot
-//	nat-postrouting, nat-input    learn ──────  learn vmap:    learn-… remembers the client's endpoint
 //	nat-postrouting               masquerading
 func StaticChains(family model.Family, config Config, surroundings Surroundings) []Chain {
+	outside := config.outside(family)
 	return []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
-		{Name: nodePortsChain, Hook: NoHook, Rules: translation(dialledNodePort, NodePortSticky, NodePorts, NodePortEndpoints)},
-		{Name: learnChain, Hook: NoHook, Rules: learnRules(family, config)},
+		{Name: nodePortsChain, Hook: NoHook, Rules: translation(dialledNodePort, NodePorts, NodePortEndpoints)},
+		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(dialled, outside, StickyPorts, StickyOutside)},
+		{Name: nodePortPrefix + stickyPortChain, Hook: NoHook, Rules: stickyPortRules(
+			dialledNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
+		{Name: stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(dialled, Sticky, StickyEndpoints)},
+		{Name: nodePortPrefix + stickyDrawChain, Hook: NoHook, Rules: stickyDrawRules(
+			dialledNodePort, NodePortSticky, NodePortStickyEndpoints)},
+		{Name: numberedChain, Hook: NoHook, Rules: []Rule{
+			{DNAT{Key: []Field{L4Proto, Priority}, Map: Numbered}}, {DNAT{Key: []Field{L4Proto, Priority}, Map: NumberedCollided}}}},
 		{Name: masqueradingChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
 		{Name: "nat-prerouting", Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
-			Rule{PriorityBetween{LocalSlot, lastSlot}, ResetPriority{}},
-			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: learnChain}}},
+			Rule{ours, WritePriority{}},
 			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
-		{Name: "nat-input", Hook: Input, Priority: PrioritySNAT, Rules: []Rule{
-			{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: learnChain}}}}},
 	}
 }
 
 // serviceRules begin with a clean priority: one of ours from elsewhere would be taken for a class.
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
-		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, ResetPriority{}},
+		{ours, WritePriority{}},
 		{SetPriority{Key: dialled, Map: Restricted}, VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{PriorityBetween{uint32(sourcesClass), uint32(sourcesClass | maxNumbered)}, Do{Verdict{Kind: Drop}}},
 	}
-	rules = append(rules, translation(dialled, Sticky, Services, Endpoints)...)
+	rules = append(rules, translation(dialled, Services, Endpoints)...)
 	return append(rules,
 		append(matchNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
 		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
@@ -82,13 +93,12 @@ func serviceRules(family model.Family, config Config) []Rule {
 // translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
 // tables as they are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the
 // client sends it again.
-func translation(key []Field, sticky, services, endpoints Set) []Rule {
+func translation(key []Field, services, endpoints Set) []Rule {
 	return []Rule{
-		{VerdictOf{Key: key, Map: sticky}},
 		{SetPriority{Key: key, Map: services}},
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
-		{PriorityBetween{uint32(splitClass), uint32(lastClass)}, Do{Verdict{Kind: Drop}}},
+		{ours, Do{Verdict{Kind: Drop}}},
 	}
 }
 
@@ -132,22 +142,6 @@ func refuseRules() []Rule {
 }
 
 func jump(chain string) Rule { return Rule{Do{Verdict{Kind: Jump, Chain: chain}}} }
-
-// learnRules find the Service port with session affinity that a connection belongs to. A node port comes last, because
-// its key is protocol and port alone: a connection to another frontend with that port number must not be taken for it.
-//
-// Nothing is learned but one of the port's own endpoints, for another program may have translated the connection.
-func learnRules(family model.Family, config Config) []Rule {
-	answered := InSet{Key: append(slices.Clone(originallyDialled), ReplySourceAddr), Set: StickyEndpoints}
-	rules := eachProtocol(answered, VerdictOf{Key: originallyDialled, Map: Learn})
-	rules = append(rules, Rule{InSet{Key: []Field{OriginalDestinationAddr}, Set: ClusterIPs}, Do{Verdict{Kind: Return}}})
-	for _, set := range []Set{ExternalCluster, ExternalLocal} {
-		rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: set}, Do{Verdict{Kind: Return}})...)
-	}
-	rules = append(rules, skipNodePortAddr(family, config)...)
-	answered = InSet{Key: append(slices.Clone(originallyDialledNodePort), ReplySourceAddr), Set: NodePortStickyEndpoints}
-	return append(rules, eachProtocol(answered, VerdictOf{Key: originallyDialledNodePort, Map: NodePortLearn})...)
-}
 
 // masqueradeRules hide the client's address where the answers would not come back this way otherwise: in hairpin
 // connections, in those to a ClusterIP from outside the pods, and in those to an external frontend that may go to

@@ -4,10 +4,12 @@ package ruleset_test
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,14 +34,25 @@ func TestNFTLoadsAndListsWhatIsPrinted(t *testing.T) {
 	}
 }
 
-// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds.
+// TestNFTLoadsTheTablesOfEveryConfiguration, with Services of all kinds, and ports of all tiers and widths.
 func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 	for name, test := range configurations {
 		t.Run(name, func(t *testing.T) {
 			config := test.config
 			config.Families = model.Families
 			var tables ruleset.Tables
-			_, plan := ruleset.Resync(config, someServices(), ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs}, nil)
+			plain := broad(200, 40).Ports[0]
+			plain.ID.Service = named("plain")
+			for i := range plain.Frontends {
+				plain.Frontends[i].Port = 81
+			}
+			services := append(someServices(), stickyBroad(200, 40, 20), serviceOf(plain))
+			for at, endpoints := range [][]netip.AddrPort{colliding(t, 2), endpoints(numbersUpTo(257)...), endpoints(numbersUpTo(4097)...)} {
+				port := sticky(portWith(fmt.Sprint("tier-", at), endpoints), time.Hour)
+				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})
+				services = append(services, serviceOf(port))
+			}
+			_, plan := ruleset.Resync(config, services, ruleset.Surroundings{ServiceCIDRs: test.serviceCIDRs}, nil)
 			mustApply(t, &tables, plan.Batch)
 			namespace := netns.New(t)
 			namespace.Load(text(t, &tables))

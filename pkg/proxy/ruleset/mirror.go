@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -22,6 +23,10 @@ type Mirror struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
+	// numbers, shards and timeouts are those of the ports that remember their clients, and how many have them.
+	numbers  map[numberKey]int
+	shards   map[shardKey]int
+	timeouts map[time.Duration]int
 	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the
 	// kernel.
 	late           map[objectKey]map[Tuple]Element // by set
@@ -75,6 +80,9 @@ func newMirror(config Config) *Mirror {
 		elements:       map[elementKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
 		sets:           map[objectKey]ownedSet{},
+		numbers:        map[numberKey]int{},
+		shards:         map[shardKey]int{},
+		timeouts:       map[time.Duration]int{},
 		late:           map[objectKey]map[Tuple]Element{},
 		leftoverChains: map[objectKey]bool{},
 		leftoverSets:   map[objectKey]bool{},
@@ -144,12 +152,16 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 	}
 	m.acceptSets(plan)
+	take(m.numbers, plan.numbers)
+	take(m.shards, plan.shards)
+	take(m.timeouts, plan.timeouts)
 }
 
 // adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as
 // they are.
 func (m *Mirror) adopt(plan *Plan) {
 	m.surroundings, m.elements, m.chains = plan.surroundings, plan.elements, plan.chains
+	m.numbers, m.shards, m.timeouts = plan.numbers, plan.shards, plan.timeouts
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)

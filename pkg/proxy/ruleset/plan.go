@@ -3,7 +3,7 @@ package ruleset
 import (
 	"iter"
 	"net/netip"
-	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -16,8 +16,8 @@ type Plan struct {
 	Prepare Batch
 	// Batch is what the kernel has to accept then.
 	Batch Batch
-	// Left are the affinity maps that may still send a client to an endpoint that is no longer used.
-	Left []AffinityMap
+	// Unremembered are the ports whose clients are not remembered, though they should be: no numbers are left for them.
+	Unremembered []model.PortID
 
 	config Config
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
@@ -26,6 +26,9 @@ type Plan struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
+	numbers      map[numberKey]int
+	shards       map[shardKey]int
+	timeouts     map[time.Duration]int
 	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
 	late   map[objectKey]map[Tuple]Element // by set
 	reused []elementKey
@@ -57,6 +60,9 @@ func (m *Mirror) draft() *draft {
 			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]ownedSet{},
+			numbers:  map[numberKey]int{},
+			shards:   map[shardKey]int{},
+			timeouts: map[time.Duration]int{},
 			late:     map[objectKey]map[Tuple]Element{},
 		},
 		deletes: map[elementsKey][]Element{},
@@ -74,6 +80,8 @@ type draft struct {
 	fill          []wideMap
 	// lists are the names of the lists of source ranges that were asked for, by where they are in memory.
 	lists map[*netip.Prefix]string
+	// recalled are the numbers that an earlier proxy left, for a resync.
+	recalled map[model.Family]*recalled
 	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
 	counting struct {
 		family model.Family
@@ -90,7 +98,7 @@ type elementsKey struct {
 
 // replace notes what changes when a Service owns want instead of have.
 func (d *draft) replace(have, want Service) {
-	want = d.widen(d.restrict(want.reslotted(have)))
+	want = d.prepared(want.reslotted(have), have)
 	d.replaceOwner(have, want)
 	for _, family := range model.Families {
 		if !have.isIn(family) && !want.isIn(family) {
@@ -111,7 +119,11 @@ func (d *draft) replace(have, want Service) {
 		}
 	}
 	d.replaceWide(have, want)
-	d.plan.Left = append(d.plan.Left, leftBehind(have, want)...)
+}
+
+// prepared returns a Service with what the tables decide about it: lists of source ranges, numbers, classes.
+func (d *draft) prepared(want, have Service) Service {
+	return d.widen(d.number(d.restrict(want), have))
 }
 
 // replaceOwner notes what the mirror will hold when a Service owns want instead of have, and who owns what is shared.
@@ -240,28 +252,4 @@ func difference(have, want iter.Seq[Element]) (deleted, added []Element) {
 		}
 	}
 	return deleted, added
-}
-
-// leftBehind returns the affinity maps that stay while an endpoint leaves them.
-func leftBehind(have, want Service) []AffinityMap {
-	var left []AffinityMap
-	ports := have.byID()
-	for i := range want.Ports {
-		port := &want.Ports[i]
-		old := ports[port.ID]
-		if old == nil || port.Affinity == 0 {
-			continue
-		}
-		before := map[string]AffinityMap{}
-		for _, affinity := range old.AffinityMaps() {
-			before[affinity.Set.Name] = affinity
-		}
-		for _, affinity := range port.AffinityMaps() {
-			leaves := func(endpoint netip.Addr) bool { return !affinity.leadsTo(endpoint) }
-			if slices.ContainsFunc(before[affinity.Set.Name].Endpoints, leaves) {
-				left = append(left, affinity)
-			}
-		}
-	}
-	return left
 }

@@ -179,9 +179,13 @@ func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 		"the last pod leaves: class for each, dispatch":          {on2(1), nil, nil, 3, 4},
 		"Local, another pod elsewhere: a slot for each":          {on2(1, 2), on2(3, 2), []func(*model.Service){externalLocal}, 3, 3},
 		"Local, another pod here: two external local slots more": {on1(1, 2), on1(3, 2), []func(*model.Service){externalLocal}, 6, 6},
-		"with affinity: also who may be remembered":              {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 6, 6},
-		"Local, one pod more here: five slots and hairpin":       {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
-		"the same pods in another order: nothing":                {on2(1, 2), on2(2, 1), nil, 0, 0},
+		"with affinity: a slot for each, and one number":         {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 4, 4},
+		"with affinity, one pod more: and its number":            {on2(1, 2), on2(1, 2, 3), []func(*model.Service){affinity}, 3, 8},
+		"with affinity and Local, another pod here: in two views": {
+			on1(1, 2), on1(3, 2), []func(*model.Service){affinity, externalLocal}, 8, 8,
+		},
+		"Local, one pod more here: five slots and hairpin": {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
+		"the same pods in another order: nothing":          {on2(1, 2), on2(2, 1), nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := append([]func(*model.Service){threeFrontends}, test.changes...)

@@ -26,9 +26,11 @@ type Port struct {
 	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
 	Affinity time.Duration
 
-	// The mirror's business, like the order of slots: the list of Sources, and the classes of a wide port.
-	list sourceList
-	wide [wideKinds]Class
+	// The mirror's business, like the order of slots: the list of Sources, the classes of a wide port, and how clients are
+	// remembered; nil if they are not.
+	list   sourceList
+	wide   [wideKinds]Class
+	memory *memory
 }
 
 // Frontend is an address that leads to a port, and what is done with a connection to it.
@@ -137,7 +139,7 @@ func (p *Port) Chains(config Config) []Chain {
 	if p.isRestricted() {
 		chains = append(chains, allowChain(p.list.id))
 	}
-	return append(chains, p.affinityChains(config)...)
+	return append(chains, p.affinityChains()...)
 }
 
 func (p *Port) drawChains(config Config) []Chain {
@@ -169,8 +171,8 @@ func (p *Port) sets() []ownedSet {
 	if p.isWide() {
 		sets = append(sets, ownedSet{set: p.wideSlots()})
 	}
-	for _, affinity := range p.AffinityMaps() {
-		sets = append(sets, ownedSet{set: affinity.Set})
+	if p.memory != nil {
+		sets = append(sets, ownedSet{set: p.memory.affinityMap()})
 	}
 	return sets
 }

@@ -3,6 +3,7 @@ package ruleset_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,15 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// property is what a port owns: its elements by set, its chains and its affinity maps with what they may lead to.
+// property is what a port owns: its elements by set, its chains and its sets beside those of every table.
 type property struct {
 	Elements map[string][]string
 	Chains   []string
-	Affinity map[string][]string
+	Sets     []string
 }
 
 func propertyOf(port ruleset.Port) property {
-	owned := property{Elements: map[string][]string{}, Affinity: map[string][]string{}}
+	owned := property{Elements: map[string][]string{}}
 	for _, set := range ruleset.StaticSets {
 		var elements []ruleset.Element
 		for element := range port.Elements(set) {
@@ -33,10 +34,8 @@ func propertyOf(port ruleset.Port) property {
 	for _, chain := range port.Chains(bothFamilies) {
 		owned.Chains = append(owned.Chains, chain.Name)
 	}
-	for _, affinity := range port.AffinityMaps() {
-		for _, addr := range affinity.Endpoints {
-			owned.Affinity[affinity.Set.Name] = append(owned.Affinity[affinity.Set.Name], netip.AddrPortFrom(addr, affinity.Port).String())
-		}
+	for _, set := range port.Sets() {
+		owned.Sets = append(owned.Sets, set.Name)
 	}
 	return owned
 }
@@ -83,26 +82,25 @@ func TestWhatAPortOwns(t *testing.T) {
 		"a port that drops": {withClass(portOf("web", "10.96.0.1"), ruleset.DropClass), property{
 			Elements: map[string][]string{"services": {dialled + " => drop"}, "dispatch": {"drop => drop"}, "cluster-ips": clusterIP},
 		}},
-		"a sticky port, whose endpoints have several port numbers": {
+		"a sticky port": {
 			sticky(portOf("web", "10.96.0.1", third, first, second), time.Hour), property{
 				Elements: map[string][]string{
-					"services": {dialled + " => class/3"},
-					"dispatch": {"class/3 => jump lb-3"},
-					"endpoints": {
-						dialled + " slot/0 => 10.244.3.3 9090", dialled + " slot/1 => 10.244.1.1 8080", dialled + " slot/2 => 10.244.2.2 8080",
-					},
-					"sticky": {dialled + " => jump sticky-default/web/tcp/http"},
-					"learn":  {dialled + " => goto learn-default/web/tcp/http"},
+					"services":        {dialled + " => sticky/3600-0"},
+					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
+					"sticky":          {dialled + " => class/3"},
+					"sticky-dispatch": {"class/3 => jump lb-3"},
+					"sticky-ports":    {dialled + " => port"},
 					"sticky-endpoints": {
-						dialled + " 10.244.1.1", dialled + " 10.244.2.2", dialled + " 10.244.3.3",
+						dialled + " slot/0 => " + endpointInShort(third), dialled + " slot/1 => " + endpointInShort(first),
+						dialled + " slot/2 => " + endpointInShort(second),
 					},
+					"numbered": sorted(
+						endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(second)+" => 10.244.2.2 8080",
+						endpointInShort(third)+" => 10.244.3.3 9090"),
 					"cluster-ips": clusterIP,
 				},
-				Chains: []string{"lb-3", "sticky-default/web/tcp/http", "learn-default/web/tcp/http"},
-				Affinity: map[string][]string{
-					"affinity-default/web/tcp/http/8080": {first, second},
-					"affinity-default/web/tcp/http/9090": {third},
-				},
+				Chains: []string{"lb-3", "sticky-3600-0"},
+				Sets:   []string{"affinity-0"},
 			},
 		},
 		"only endpoints on this node may dial themselves": {local(portOf("web", "10.96.0.1", first, second), 1), property{
@@ -115,22 +113,68 @@ func TestWhatAPortOwns(t *testing.T) {
 			},
 			Chains: []string{"lb-2"},
 		}},
-		"a sticky port, one of whose endpoints owns three slots: it is remembered once": {
+		"a sticky port, one of whose endpoints owns three slots: it has one number": {
 			sticky(portOf("web", "10.96.0.1", second, first, second, second), time.Hour), property{
 				Elements: map[string][]string{
-					"services": {dialled + " => class/4"},
-					"dispatch": {"class/4 => jump lb-4"},
-					"endpoints": {
-						dialled + " slot/0 => 10.244.2.2 8080", dialled + " slot/1 => 10.244.1.1 8080",
-						dialled + " slot/2 => 10.244.2.2 8080", dialled + " slot/3 => 10.244.2.2 8080",
+					"services":        {dialled + " => sticky/3600-0"},
+					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
+					"sticky":          {dialled + " => class/4"},
+					"sticky-dispatch": {"class/4 => jump lb-4"},
+					"sticky-ports":    {dialled + " => port"},
+					"sticky-endpoints": {
+						dialled + " slot/0 => " + endpointInShort(second), dialled + " slot/1 => " + endpointInShort(first),
+						dialled + " slot/2 => " + endpointInShort(second), dialled + " slot/3 => " + endpointInShort(second),
 					},
-					"sticky":           {dialled + " => jump sticky-default/web/tcp/http"},
-					"learn":            {dialled + " => goto learn-default/web/tcp/http"},
-					"sticky-endpoints": {dialled + " 10.244.1.1", dialled + " 10.244.2.2"},
-					"cluster-ips":      clusterIP,
+					"numbered":    sorted(endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(second)+" => 10.244.2.2 8080"),
+					"cluster-ips": clusterIP,
 				},
-				Chains:   []string{"lb-4", "sticky-default/web/tcp/http", "learn-default/web/tcp/http"},
-				Affinity: map[string][]string{"affinity-default/web/tcp/http/8080": {first, second}},
+				Chains: []string{"lb-4", "sticky-3600-0"},
+				Sets:   []string{"affinity-0"},
+			},
+		},
+		"a sticky port that refuses": {sticky(portOf("web", "10.96.0.1"), time.Hour), property{
+			Elements: map[string][]string{
+				"services": {dialled + " => refuse"}, "dispatch": {"refuse => goto refuse"}, "cluster-ips": clusterIP,
+			},
+		}},
+		"a sticky port kept on this node for clients outside: numbers of two views": {
+			splitPort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour)), property{
+				Elements: map[string][]string{
+					"services":        {dialled + " => sticky/3600-0"},
+					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
+					"sticky":          {dialled + " => class/2-local/1"},
+					"sticky-dispatch": {"class/2-local/1 => jump lb-2-local-1"},
+					"sticky-ports":    {dialled + " => port"},
+					"sticky-outside":  {dialled + " => port"},
+					"sticky-endpoints": {
+						dialled + " local-slot/0 => " + endpointInShort(first),
+						dialled + " slot/0 => " + endpointInShort(first), dialled + " slot/1 => " + endpointInShort(second),
+					},
+					"numbered": sorted(endpointInShort(first)+" => 10.244.1.1 8080", endpointInShort(first)+" => 10.244.1.1 8080",
+						endpointInShort(second)+" => 10.244.2.2 8080"),
+					"external-local": {dialled},
+					"cluster-ips":    clusterIP,
+				},
+				Chains: []string{"lb-2-local-1", "sticky-3600-0"},
+				Sets:   []string{"affinity-0"},
+			},
+		},
+		"a sticky port two of whose endpoints want one number": {
+			collidingPort(t), property{
+				Elements: map[string][]string{
+					"services":         {dialled + " => sticky/3600-0"},
+					"dispatch":         {"sticky/3600-0 => jump sticky-3600-0"},
+					"sticky":           {dialled + " => class/2"},
+					"sticky-dispatch":  {"class/2 => jump lb-2"},
+					"sticky-ports":     {dialled + " => port"},
+					"sticky-endpoints": {dialled + " slot/0 => " + endpointInShort(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0"},
+					"numbered": {endpointInShort(collidingPort(t).Cluster[0].String()) + " => " +
+						strings.Replace(collidingPort(t).Cluster[0].String(), ":", " ", 1)},
+					"numbered-collided": {"endpoint/0 => " + strings.Replace(collidingPort(t).Cluster[1].String(), ":", " ", 1)},
+					"cluster-ips":       clusterIP,
+				},
+				Chains: []string{"lb-2", "sticky-3600-0"},
+				Sets:   []string{"affinity-0"},
 			},
 		},
 		"a port whose frontends all belong to others leads nowhere": {
@@ -140,14 +184,27 @@ func TestWhatAPortOwns(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if test.want.Affinity == nil {
-				test.want.Affinity = map[string][]string{}
-			}
-			if diff := cmp.Diff(test.want, propertyOf(test.port)); diff != "" {
+			if diff := cmp.Diff(test.want, propertyOf(prepared(t, serviceOf(test.port)).Ports[0])); diff != "" {
 				t.Errorf("the port owns (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+func sorted(texts ...string) []string { return slices.Sorted(slices.Values(texts)) }
+
+// splitPort keeps clients outside on this node, where the first of the endpoints is.
+func splitPort(port ruleset.Port) ruleset.Port {
+	port.Local = port.Cluster[:1]
+	port.Frontends[0].External, port.Frontends[0].Local = true, true
+	port.Frontends[0].Class = ruleset.SplitClass(1, len(port.Cluster))
+	return port
+}
+
+// collidingPort has two endpoints that would have the same number.
+func collidingPort(t testing.TB) ruleset.Port {
+	t.Helper()
+	return sticky(portWith("web", colliding(t, 2)), time.Hour)
 }
 
 func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
@@ -156,11 +213,14 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 	external.Addr = netip.MustParseAddr("192.0.2.1")
 	port.Frontends = append(port.Frontends, external)
 	counts := map[string]int{}
-	for set, elements := range propertyOf(port).Elements {
+	for set, elements := range propertyOf(prepared(t, serviceOf(port)).Ports[0]).Elements {
 		counts[set] = len(elements)
 	}
-	// Each frontend counts among the owners of its class's dispatch entry.
-	want := map[string]int{"services": 2, "endpoints": 4, "dispatch": 2, "sticky": 2, "learn": 2, "sticky-endpoints": 4, "cluster-ips": 1}
+	// Each frontend counts among the owners of its class's dispatch entry. The endpoints have their numbers once.
+	want := map[string]int{
+		"services": 2, "dispatch": 2, "sticky": 2, "sticky-dispatch": 2, "sticky-ports": 2, "sticky-endpoints": 4, "numbered": 2,
+		"cluster-ips": 1,
+	}
 	if diff := cmp.Diff(want, counts); diff != "" {
 		t.Errorf("numbers of elements (-want +got):\n%s", diff)
 	}
@@ -170,35 +230,24 @@ func TestAPortOwnsTheSameForEachOfItsFrontends(t *testing.T) {
 func TestWalkingAPortsElementsCanEnd(t *testing.T) {
 	everything := everyKind("web", 1)
 	everything.AffinityTimeout = time.Hour
-	owned := programmed(everything, on1(1, 2)...).Ports[0]
+	owned := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
 	everything.ExternalTrafficLocal = true
-	ownedLocal := programmed(everything, on1(1, 2)...).Ports[0]
+	ownedLocal := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
+	everything.AffinityTimeout = 0
+	forgetful := prepared(t, programmed(everything, on1(1, 2)...)).Ports[0]
 	for _, set := range ruleset.StaticSets {
 		t.Run(set.Name, func(t *testing.T) {
 			given := 0
-			for _, port := range []ruleset.Port{owned, ownedLocal} {
+			for _, port := range []ruleset.Port{owned, ownedLocal, forgetful, prepared(t, serviceOf(collidingPort(t))).Ports[0]} {
 				for range port.Elements(set) {
 					given++
 					break
 				}
 			}
-			if (given == 0) != (set.Name == ruleset.NodePortIPs.Name) || given > 2 {
-				t.Errorf("%d elements of two ports were given before the walks ended, want one of each that has some", given)
+			if (given == 0) != (set.Name == ruleset.NodePortIPs.Name) || given > 4 {
+				t.Errorf("%d elements of four ports were given before the walks ended, want one of each that has some", given)
 			}
 		})
-	}
-}
-
-func TestAnAffinityMapLeadsToItsEndpointsAlone(t *testing.T) {
-	port := sticky(portOf("web", "10.96.0.1", first, third), time.Hour)
-	affinities := port.AffinityMaps()
-	if len(affinities) != 2 {
-		t.Fatalf("%d affinity maps, want one for each port number", len(affinities))
-	}
-	for i, endpoint := range []netip.AddrPort{netip.MustParseAddrPort(first), netip.MustParseAddrPort(third)} {
-		if got := affinities[i]; got.Port != endpoint.Port() || !slices.Equal(got.Endpoints, []netip.Addr{endpoint.Addr()}) {
-			t.Errorf("map %s leads to %v on port %d, want %s alone", got.Set.Name, got.Endpoints, got.Port, endpoint)
-		}
 	}
 }
 
@@ -217,17 +266,34 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 			id.Service, id.Port, id.Protocol = model.ObjectName{Namespace: long, Name: long}, long, model.SCTP
 		},
 	} {
-		port := sticky(portOf("web", "10.96.0.1", "10.244.1.1:65535"), time.Hour)
-		port.ID = id
-		change(&port.ID)
-		name := port.AffinityMaps()[0].Set.Name
-		if other, taken := names[name]; taken {
-			t.Errorf("the port %s and the one %s have the map %s in common", title, other, name)
-		}
-		names[name] = title
-		// NFT_NAME_MAXLEN counts the terminating zero.
-		if len(name) > 255 {
-			t.Errorf("%s: a name of %d bytes, want 255 at most", title, len(name))
+		for _, timeout := range []time.Duration{0, time.Hour} {
+			port := stickyBroad(200, 40, 20).Ports[0] // a wide port, whose objects have its name
+			port.ID, port.Affinity = id, timeout
+			change(&port.ID)
+			for _, name := range namesOf(prepared(t, serviceOf(port)).Ports[0]) {
+				if other, taken := names[name]; taken {
+					t.Errorf("the port %s and the one %s have %s in common", title, other, name)
+				}
+				names[name] = title
+				// NFT_NAME_MAXLEN counts the terminating zero.
+				if len(name) > 255 {
+					t.Errorf("%s: a name of %d bytes, want 255 at most", title, len(name))
+				}
+			}
 		}
 	}
+	if want := 7 * 2 * 4; len(names) != want {
+		t.Errorf("%d names, want %d", len(names), want)
+	}
+}
+
+// namesOf are the names of what a port has for itself.
+func namesOf(port ruleset.Port) (names []string) {
+	for _, chain := range port.Chains(bothFamilies) {
+		names = append(names, "chain "+chain.Name)
+	}
+	for _, set := range port.Sets() {
+		names = append(names, "set "+set.Name)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, "/") })
 }

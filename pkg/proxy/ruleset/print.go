@@ -61,7 +61,7 @@ func (c *Chain) compare(other *Chain) int {
 }
 
 func (c *Chain) hookRank() int {
-	hooks := []Hook{Prerouting, Output, Postrouting, Input, NoHook}
+	hooks := []Hook{Prerouting, Output, Postrouting, NoHook}
 	return slices.Index(hooks, c.Hook)
 }
 
@@ -131,8 +131,6 @@ func hookText(hook Hook) string {
 	switch hook {
 	case Prerouting:
 		return "prerouting"
-	case Input:
-		return "input"
 	case Output:
 		return "output"
 	case Postrouting:

@@ -5,21 +5,28 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel
 // agree with it whatever it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep
-// their affinity where the map is still there; Plan.Left names those maps.
+// their affinity where the maps and the numbers are still there.
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
 func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
 	mirror := newMirror(config)
 	draft := mirror.draft()
 	draft.plan.surroundings = surroundings
+	draft.recalled = map[model.Family]*recalled{}
+	for family, objects := range found {
+		if !objects.Rebuild {
+			draft.recalled[family] = newRecalled(objects)
+		}
+	}
 	for _, want := range wanted {
-		draft.replaceOwner(Service{}, draft.widen(draft.restrict(want)))
+		draft.replaceOwner(Service{}, draft.prepared(want, Service{}))
 	}
 	plan := draft.plan
 	mirror.adopt(plan)
@@ -58,25 +65,12 @@ func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
 		}
 		owned := m.sets[key]
 		plan.Batch.add(Add, family, SetObject{owned.set})
-		if owned.ranges != nil && !holds(found.Lists[key.name], owned.ranges) {
+		if owned.ranges != nil && !holds(found.Contents[key.name], owned.ranges) {
 			plan.Batch.add(Flush, family, SetObject{owned.set})
 			owned.fill(&plan.Batch, family)
 		}
 	}
 	m.refillWide(plan, family)
-	present := map[string]bool{}
-	for _, name := range found.Sets {
-		present[name] = true
-	}
-	for _, service := range plan.services {
-		for i := range service.Ports {
-			for _, affinity := range service.Ports[i].AffinityMaps() {
-				if affinity.Family == family && present[affinity.Set.Name] {
-					plan.Left = append(plan.Left, affinity)
-				}
-			}
-		}
-	}
 }
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
@@ -153,15 +147,33 @@ type Objects struct {
 	Rebuild bool
 	Chains  []string
 	Sets    []string
-	// Lists are what the lists of source ranges hold, by their names. They are not written anew without need: the kernel
-	// may show ranges a moment later than the rest of a transaction, and clients that may dial would be dropped meanwhile.
-	Lists map[string][]Element
+	// Contents are what the sets hold, by name, that Recalled names.
+	Contents map[string][]Element
 }
 
-// AddList adds a list of source ranges.
-func (o *Objects) AddList(name string, ranges []Element) {
-	if o.Lists == nil {
-		o.Lists = map[string][]Element{}
+// Add notes what a set holds.
+func (o *Objects) Add(name string, contents []Element) {
+	if o.Contents == nil {
+		o.Contents = map[string][]Element{}
 	}
-	o.Lists[name] = ranges
+	o.Contents[name] = contents
+}
+
+var recalledSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
+
+// Recalled returns the set of a name if its contents are asked for before a complete sync:
+//
+//   - Lists of source ranges are not written anew without need: the kernel may show ranges a moment later than the rest of
+//     a transaction, and clients that may dial would be dropped meanwhile.
+//   - The numbers of Service ports, and of endpoints whose hashes collide, are those that clients are remembered with.
+func Recalled(name string) (set Set, ok bool) {
+	if id, isList := strings.CutPrefix(name, sourcesPrefix); isList {
+		return SourceList(id), true
+	}
+	for _, set := range recalledSets {
+		if set.Name == name {
+			return set, true
+		}
+	}
+	return Set{}, false
 }

@@ -1,6 +1,7 @@
 package ruleset_test
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,70 +13,101 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// learnt adds a client to the map of web's endpoints on port 8080, as the learn chain does.
-func learnt(t testing.TB, tables *ruleset.Tables, client, endpoint string) {
+// clients is the map of the first Service port that remembers its clients.
+var clients = ruleset.Affinity(0)
+
+// learnt adds a client to a map, as a sticky chain does.
+func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) {
 	t.Helper()
-	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Object: ruleset.ElementsObject{
-		Set: clients, Elements: slices.Values([]ruleset.Element{{
-			Key: ruleset.Tuple{Addr: netip.MustParseAddr(client)}, Value: ruleset.Tuple{Addr: netip.MustParseAddr(endpoint)},
-		}}),
+	numbers := numbersOf(r.mirror)[id].Views[0]
+	element := ruleset.Element{
+		Key:   ruleset.Tuple{Addr: netip.MustParseAddr(client), Number: numbers.Port},
+		Value: ruleset.Tuple{Number: numbers.Endpoints[netip.MustParseAddrPort(endpoint)]},
+	}
+	mustApply(t, &r.Tables, ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Object: ruleset.ElementsObject{
+		Set: ruleset.Affinity(uint32(numbersOf(r.mirror)[id].Shard)), Elements: slices.Values([]ruleset.Element{element}),
 	}}}})
 }
 
-var clients = ruleset.Affinity("affinity-default/web/tcp/http/8080")
+// remembered returns to where the clients in the first map are sent, as far as their endpoint is still there.
+func remembered(t testing.TB, tables *ruleset.Tables) []string {
+	t.Helper()
+	elements, err := tables.Elements(model.IPv4, clients)
+	if err != nil {
+		return nil
+	}
+	maps := mapsIn(t, tables, model.IPv4)
+	var list []string
+	for _, element := range elements {
+		endpoint, isThere := maps.numbered[ruleset.Tuple{Proto: model.TCP, Number: element.Value.Number}]
+		if isThere && maps.portNumbers()[element.Key.Number] {
+			list = append(list, element.Key.Addr.String()+" => "+endpoint.String())
+		}
+	}
+	return list
+}
 
 func TestResyncAndTheClientsThatAreRemembered(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service {
 		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
 	}
-	const client, name = "192.0.2.7 => 10.244.1.1", "affinity-default/web/tcp/http/8080"
+	const client = "192.0.2.7 => " + first
+	unknown := func(objects *ruleset.Objects) { objects.Contents = nil }
 	for title, test := range map[string]struct {
-		wanted     ruleset.Service
+		wanted     []ruleset.Service
 		change     func(*ruleset.Objects)
 		remembered []string
-		left       []string
 	}{
-		"they are kept, and their map is named":             {web(first, second), asFound, []string{client}, []string{name}},
-		"an endpoint that leaves is the caller's to forget": {web(second), asFound, []string{client}, []string{name}},
-		"another timeout changes nothing for them": {
-			serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Minute)), asFound, []string{client}, []string{name},
+		"they are kept": {services(web(first, second)), asFound, []string{client}},
+		"those of an endpoint that leaves are not": {services(web(second)), asFound, nil},
+		"those of one that stays are":              {services(web(first, third)), asFound, []string{client}},
+		"a Service that comes first takes nothing from them": {
+			services(serviceOf(sticky(portOf("aaa", "10.96.0.9", third), time.Hour)), web(first)), asFound, []string{client},
 		},
-		"a map that is new is not named":                {web(first, third), asFound, []string{client}, []string{name}},
-		"a table that is made anew remembers no client": {web(first, second), rebuild, nil, nil},
-		"without affinity their map is swept":           {serviceOf(portOf("web", "10.96.0.1", first)), asFound, nil, nil},
+		"another timeout changes nothing for them": {
+			services(serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Minute))), asFound, []string{client},
+		},
+		"nor does another address of the Service beside the one it has": {
+			services(serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first), time.Hour)))), asFound, []string{client},
+		},
+		"the Service is found again by any of its frontends": {services(serviceOf(withoutFirst(withNodePort(
+			sticky(portOf("web", "10.96.0.1", first), time.Hour))))), asFound, []string{client}},
+		"a table that is made anew remembers no client":                {services(web(first, second)), rebuild, nil},
+		"without affinity their map is swept":                          {services(serviceOf(portOf("web", "10.96.0.1", first))), asFound, nil},
+		"a name alone gives the number, if the contents are not known": {services(web(first, second)), unknown, []string{client}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			r := start(t, web(first, second))
-			learnt(t, &r.Tables, "192.0.2.7", "10.244.1.1")
-			_, plan := resync(t, &r.Tables, services(test.wanted), test.change)
-			var remembered, left []string
-			if elements, err := r.Elements(model.IPv4, clients); err == nil {
-				remembered = elementsInShort(clients, elements)
-			}
-			for _, affinity := range plan.Left {
-				left = append(left, affinity.Set.Name)
-			}
-			if diff := cmp.Diff(test.remembered, remembered); diff != "" {
+			r := start(t, serviceOf(withNodePort(web(first, second).Ports[0])))
+			learnt(t, r, web(first).Ports[0].ID, "192.0.2.7", first)
+			r.restart(t, test.change, test.wanted...)
+			if diff := cmp.Diff(test.remembered, remembered(t, &r.Tables)); diff != "" {
 				t.Errorf("remembered (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.left, left); diff != "" {
-				t.Errorf("maps to look through (-want +got):\n%s", diff)
-			}
+			checkNumbers(t, r)
 		})
 	}
 }
 
-// TestResyncNamesTheMapsOfEachFamily, though both families' have one name: only one of the tables is made anew.
-func TestResyncNamesTheMapsOfEachFamily(t *testing.T) {
-	web := serviceOf(
-		sticky(portOf("web", "10.96.0.1", first), time.Hour), sticky(portOf("web", "fd00:96::1", "[fd00:244::1]:8080"), time.Hour),
-	)
+// withoutFirst takes the first frontend of a port away.
+func withoutFirst(port ruleset.Port) ruleset.Port {
+	port.Frontends = port.Frontends[1:]
+	return port
+}
+
+// TestEachFamilyHasNumbersOfItsOwn: only one of the tables is known, and the other's numbers are not taken for its own.
+func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
+	const first6 = "[fd00:244::1]:8080"
+	web := serviceOf(sticky(portOf("web", "10.96.0.1", first), time.Hour), sticky(portOf("web", "fd00:96::1", first6), time.Hour))
+	db := serviceOf(sticky(portOf("db", "10.96.0.2", first), time.Hour), sticky(portOf("db", "fd00:96::2", first6), time.Hour))
 	for _, kept := range model.Families {
-		r := start(t, web)
+		r := start(t, web, db)
+		before := numbersOf(r.mirror)
 		found := map[model.Family]ruleset.Objects{kept: r.Objects(kept)}
-		_, plan := ruleset.Resync(bothFamilies, services(web), home, found)
-		if len(plan.Left) != 1 || plan.Left[0].Family != kept || plan.Left[0].Set.Name != clients.Name {
-			t.Errorf("with the %s table alone to be found, the maps to look through are %+v", kept, plan.Left)
+		mirror, _ := ruleset.Resync(bothFamilies, services(db, web), home, found) // the other way round, so that shards change
+		for id, memory := range numbersOf(mirror) {
+			if same := memory.Views[0].Port == before[id].Views[0].Port; same != (id.Family == kept) {
+				t.Errorf("with the %s table alone to be found, %v keeps its number: %v", kept, id, same)
+			}
 		}
 	}
 }
@@ -85,10 +117,9 @@ func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
 	mirror, plan := ruleset.Resync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
 	mustApply(t, &r.Tables, plan.Batch)
-	const learn, stick = "learn-default/old/tcp/http", "sticky-default/old/tcp/http"
-	flushed := []string{"0 chain lb-2", "0 chain " + learn, "0 chain " + stick}
-	sets := append(slices.Clone(flushed), "- set affinity-default/old/tcp/http/8080")
-	chains := append(slices.Clone(flushed), "- chain lb-2", "- chain "+learn, "- chain "+stick)
+	flushed := []string{"0 chain lb-2", "0 chain sticky-3600-0"}
+	sets := append(slices.Clone(flushed), "- set affinity-0")
+	chains := append(slices.Clone(flushed), "- chain lb-2", "- chain sticky-3600-0")
 	for _, want := range [][]string{sets, chains} {
 		for _, try := range []string{"first", "after a sweep that failed"} {
 			if diff := cmp.Diff(want, operations(mirror.Sweep())); diff != "" {
@@ -100,5 +131,141 @@ func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
 	}
 	if again := operations(mirror.Sweep()); again != nil {
 		t.Errorf("what was swept is swept again: %v", again)
+	}
+}
+
+// damage changes what is found of session affinity in one family, as a stranger may.
+type damage func(random *rand.Rand, contents map[string][]ruleset.Element)
+
+var (
+	portMaps = []string{"sticky-ports", "nodeport-sticky-ports", "sticky-outside", "nodeport-sticky-outside"}
+	// strange are numbers that no port has, or no endpoint, or both.
+	strange = []uint32{
+		0, 1, ruleset.NoPort, 0xf0000001, 0xf0000100, 0xf00fff00, 0xf1000000, 0xf1001000, 0xf1000100, 0xf4000000, 0xf4010000, 0xf4000001,
+		0xf2000000, 0xf2000105, 0xf3001005, 0xf6010005, 0xf5000000, 0xf7000000, 0xfe000002, 0xff000001, 0xffffffff,
+	}
+)
+
+var damages = map[string]damage{
+	"two ports have one number": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		all := contents["sticky-ports"]
+		for i := range all {
+			if random.IntN(3) == 0 {
+				all[i].Value = all[random.IntN(len(all))].Value
+			}
+		}
+	},
+	"the frontends of a port have different numbers": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for _, name := range portMaps {
+			all := contents[name]
+			random.Shuffle(len(all), func(i, j int) { all[i].Value, all[j].Value = all[j].Value, all[i].Value })
+		}
+	},
+	"both views have one number": func(_ *rand.Rand, contents map[string][]ruleset.Element) {
+		for i, outside := range contents["sticky-outside"] {
+			for _, inside := range contents["sticky-ports"] {
+				if inside.Key == outside.Key {
+					contents["sticky-outside"][i].Value = inside.Value
+				}
+			}
+		}
+	},
+	"numbers of no port": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for _, name := range portMaps {
+			for i := range contents[name] {
+				contents[name][i].Value.Number = strange[random.IntN(len(strange))]
+			}
+		}
+	},
+	"numbers of other shards and tiers": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for _, name := range portMaps {
+			for i := range contents[name] {
+				prefix := []uint32{0xf0000000, 0xf1000000, 0xf4000000}[random.IntN(3)]
+				contents[name][i].Value.Number = prefix | uint32(random.IntN(8))<<[]int{8, 12, 16}[prefix>>24&3%3]
+			}
+		}
+	},
+	"all numbers are taken": func(_ *rand.Rand, contents map[string][]ruleset.Element) {
+		for i := range uint32(1 << 16) {
+			contents["sticky-outside"] = append(contents["sticky-outside"], ruleset.Element{
+				Key: ruleset.Tuple{Number: i}, Value: ruleset.Tuple{Number: 0xf0000000 | i<<8},
+			})
+		}
+	},
+	"endpoints have numbers of other ports": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		all := contents["numbered-collided"]
+		random.Shuffle(len(all), func(i, j int) { all[i].Value, all[j].Value = all[j].Value, all[i].Value })
+	},
+	"endpoints have numbers of no endpoint": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for i := range contents["numbered-collided"] {
+			contents["numbered-collided"][i].Key.Number = strange[random.IntN(len(strange))]
+		}
+	},
+	"endpoints have the numbers of ports": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for i := range contents["numbered-collided"] {
+			contents["numbered-collided"][i].Key.Number &^= ruleset.EndpointFlag
+		}
+	},
+	"endpoints have many numbers, and one has an endpoint's own": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for _, element := range contents["numbered-collided"] {
+			for range 100 {
+				element.Key.Number = ruleset.PortOf(element.Key.Number) | ruleset.EndpointFlag | uint32(random.IntN(256))
+				contents["numbered-collided"] = append(contents["numbered-collided"], element)
+			}
+		}
+	},
+	"elements are missing": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for name, elements := range contents {
+			contents[name] = slices.DeleteFunc(elements, func(ruleset.Element) bool { return random.IntN(2) == 0 })
+		}
+	},
+	"anything": func(random *rand.Rand, contents map[string][]ruleset.Element) {
+		for _, name := range append(portMaps, "numbered-collided") {
+			for i := range contents[name] {
+				switch random.IntN(6) {
+				case 0:
+					contents[name][i].Key.Number = random.Uint32()
+				case 1:
+					contents[name][i].Value.Number = 0xf0000000 | random.Uint32()&0x0fffffff
+				case 2:
+					contents[name][i].Value.Addr = netip.AddrFrom4([4]byte{10, 244, 0, byte(random.IntN(256))})
+				case 3:
+					contents[name][i].Key = contents[name][random.IntN(len(contents[name]))].Key
+				}
+			}
+		}
+	},
+}
+
+// TestAnyDamageIsMended: whatever strangers left where the numbers are recalled from, the tables take the batch, and what
+// they hold then is right. Ports of which nothing was damaged keep their clients.
+func TestAnyDamageIsMended(t *testing.T) {
+	pool := append(manySticky(60), stickyWeb(colliding(t, 5)...), stickyBroad(200, 40, 20))
+	pool = append(pool, serviceOf(sticky(portWith("large", endpoints(numbersUpTo(300)...)), time.Hour)))
+	pool[len(pool)-1].Ports[0].Frontends[0].Addr = netip.MustParseAddr("10.97.0.1")
+	pool[len(pool)-3].Ports[0].Frontends[0].Addr = netip.MustParseAddr("10.97.0.2")
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(20) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				r := start(t, pool...)
+				damaged := false
+				r.restart(t, func(objects *ruleset.Objects) {
+					if len(objects.Contents["sticky-ports"]) > 0 {
+						damage(random, objects.Contents)
+						damaged = true
+					}
+				}, pool...)
+				checkNumbers(t, r)
+				if !damaged || t.Failed() {
+					t.Fatalf("seed %d: damaged: %v", seed, damaged)
+				}
+				before := numbersOf(r.mirror)
+				r.restart(t, asFound, pool...)
+				if diff := cmp.Diff(before, numbersOf(r.mirror), compareAddrPorts); diff != "" {
+					t.Fatalf("seed %d: numbers (-before +after the next restart):\n%s", seed, diff)
+				}
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package ruleset_test
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"testing"
@@ -55,7 +56,7 @@ func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
 
-// TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe: see Objects.Lists.
+// TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe: see Recalled.
 func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
 	running := start(t, someServices()...)
 	lists := listsIn(&running.Tables)
@@ -68,8 +69,8 @@ func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
 	}{
 		"all are as they shall be": {asFound, map[ruleset.Verb]int{}},
 		"a range is missing": {func(objects *ruleset.Objects) {
-			if list := objects.Lists[lists[0]]; list != nil {
-				objects.Lists[lists[0]] = list[1:]
+			if list := objects.Contents[lists[0]]; list != nil {
+				objects.Contents[lists[0]] = list[1:]
 			}
 		}, map[ruleset.Verb]int{ruleset.Flush: 1, ruleset.Add: 1}},
 	} {
@@ -78,11 +79,11 @@ func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
 		for _, op := range plan.Batch.Ops {
 			switch object := op.Object.(type) {
 			case ruleset.ElementsObject:
-				if op.Family == model.IPv4 && ruleset.IsSourceList(object.Set.Name) {
+				if op.Family == model.IPv4 && isList(object.Set.Name) {
 					written[op.Verb]++
 				}
 			case ruleset.SetObject:
-				if op.Family == model.IPv4 && ruleset.IsSourceList(object.Set.Name) && op.Verb != ruleset.Add {
+				if op.Family == model.IPv4 && isList(object.Set.Name) && op.Verb != ruleset.Add {
 					written[op.Verb]++
 				}
 			}
@@ -93,9 +94,9 @@ func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
 	}
 }
 
+// TestResyncMakesAnyTablesTheSame as a start from nothing would, if that recalled the same numbers of session affinity.
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
-	want := text(t, &fresh.Tables)
 	// Of other Services, and of those of another time, nothing is left.
 	others := services(
 		serviceOf(sticky(portOf("web", "10.96.0.9", second), time.Minute)),
@@ -114,7 +115,7 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, test.before...)
 			mirror, _ := resync(t, &r.Tables, someServices(), test.change)
-			if diff := cmp.Diff(want, text(t, &r.Tables)); diff != "" {
+			if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
 				t.Errorf("tables (-from nothing +after):\n%s", diff)
 			}
 			if !mirror.Equal(fresh.mirror) {
@@ -125,6 +126,34 @@ func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// someServicesWith is the first of someServices with changed ports.
+func someServicesWith(change func(*ruleset.Port)) ruleset.Service {
+	service := someServices()[0]
+	for i := range service.Ports {
+		change(&service.Ports[i])
+	}
+	return service
+}
+
+func reversed(services []ruleset.Service) iter.Seq[ruleset.Service] {
+	return func(yield func(ruleset.Service) bool) {
+		for _, service := range slices.Backward(services) {
+			if !yield(service) {
+				return
+			}
+		}
+	}
+}
+
+// freshTables are those of a start from nothing, with the numbers of session affinity that some tables hold.
+func freshTables(t testing.TB, with *ruleset.Tables, wanted []ruleset.Service) *ruleset.Tables {
+	t.Helper()
+	var fresh ruleset.Tables
+	_, plan := ruleset.Resync(bothFamilies, wanted, home, numbersLeft(with))
+	mustApply(t, &fresh, plan.Batch)
+	return &fresh
 }
 
 func TestResyncRepairsWhatOthersDid(t *testing.T) {
@@ -155,7 +184,7 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 		"they added a chain and a map": {
 			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("theirs")}},
 			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("theirs")}},
-			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Affinity("theirs-too")}},
+			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Set{Name: "theirs-too", Key: []ruleset.Type{ruleset.TypeAddr}}}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +217,7 @@ func TestPlansAndResyncLeadToTheSameMirror(t *testing.T) {
 		if !r.mirror.Equal(atOnce.mirror) {
 			t.Errorf("%s: the mirror differs from that of Resync", name)
 		}
-		if diff := cmp.Diff(text(t, &atOnce.Tables), text(t, &r.Tables)); diff != "" {
+		if diff := cmp.Diff(text(t, freshTables(t, &r.Tables, someServices())), text(t, &r.Tables)); diff != "" {
 			t.Errorf("%s: tables (-resync +plan):\n%s", name, diff)
 		}
 	}
@@ -203,6 +232,8 @@ func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 		"an endpoint not local":     serviceOf(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), portOf("db", "fd00:96::2")),
 		"a family less":             serviceOf(local(portOf("db", "10.96.0.2", first, second, "10.244.4.4:8080"), 1)),
 		"a chain that is not swept": nothing("web"),
+		"another timeout":           someServicesWith(func(port *ruleset.Port) { port.Affinity *= 2 }),
+		"no affinity":               someServicesWith(func(port *ruleset.Port) { port.Affinity = 0 }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, someServices()...)
@@ -219,5 +250,9 @@ func TestMirrorsThatDifferAreNotEqual(t *testing.T) {
 	moved.sweep(t)
 	if !moved.mirror.Equal(base) {
 		t.Error("mirrors that differ only in the order of slots are not called equal")
+	}
+	others := start(t, slices.Collect(reversed(someServices()))...)
+	if cmp.Equal(numbersOf(others.mirror), numbersOf(base), compareAddrPorts) || !others.mirror.Equal(base) {
+		t.Error("mirrors that differ only in the numbers of session affinity are not called equal, or do not differ")
 	}
 }

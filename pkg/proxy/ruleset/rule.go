@@ -19,7 +19,6 @@ const (
 	OriginalSourceAddr                   // ct original X saddr
 	OriginalDestinationAddr              // ct original X daddr
 	OriginalDestinationPort              // ct original proto-dst
-	ReplySourceAddr                      // ct reply X saddr
 	Priority                             // meta priority
 )
 
@@ -41,8 +40,6 @@ func (f Field) text(family model.Family) string {
 		return "ct original " + ip + " daddr"
 	case OriginalDestinationPort:
 		return "ct original proto-dst"
-	case ReplySourceAddr:
-		return "ct reply " + ip + " saddr"
 	case Priority:
 		return "meta priority"
 	}
@@ -76,7 +73,6 @@ type Hook uint8
 const (
 	NoHook      Hook = 0xff
 	Prerouting  Hook = 0
-	Input       Hook = 1
 	Output      Hook = 3
 	Postrouting Hook = 4
 )

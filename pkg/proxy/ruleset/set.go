@@ -3,6 +3,7 @@ package ruleset
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -94,25 +95,39 @@ var (
 		Set{Name: "nodeport-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: endpoint},
 		static{ports: nodePortSet((*Port).eachSlot), late: true})
 
-	// Services with session affinity only: where to look a client up.
+	// Services with session affinity only: what is done with a client that is not remembered yet, and where that leads.
 	Sticky = addStatic(
-		Set{Name: "sticky", Key: frontend, Value: verdict}, static{ports: frontendSet((*Port).eachSticky)})
+		Set{Name: "sticky", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyClass))})
 	NodePortSticky = addStatic(
-		Set{Name: "nodeport-sticky", Key: nodePort, Value: verdict}, static{ports: nodePortSet((*Port).eachSticky)})
+		Set{Name: "nodeport-sticky", Key: nodePort, Value: class}, static{ports: stickySet(nodePortSet((*Port).eachStickyClass))})
+	StickyDispatch = addStatic(
+		Set{Name: "sticky-dispatch", Key: class, Value: verdict},
+		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, ahead: true, late: true})
 
-	// The same Services: where to remember a client.
-	Learn = addStatic(
-		Set{Name: "learn", Key: frontend, Value: verdict}, static{ports: frontendSet((*Port).eachLearn)})
-	NodePortLearn = addStatic(
-		Set{Name: "nodeport-learn", Key: nodePort, Value: verdict}, static{ports: nodePortSet((*Port).eachLearn)})
-
-	// The addresses of those Services' endpoints: no other is remembered.
+	// The same Services: the number of the port; another one for clients outside whom a Local policy governs; and the
+	// number of the endpoint in each slot.
+	StickyPorts = addStatic(
+		Set{Name: "sticky-ports", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyPort))})
+	NodePortStickyPorts = addStatic(
+		Set{Name: "nodeport-sticky-ports", Key: nodePort, Value: class}, static{ports: stickySet(nodePortSet((*Port).eachStickyPort))})
+	StickyOutside = addStatic(
+		Set{Name: "sticky-outside", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyOutside))})
+	NodePortStickyOutside = addStatic(
+		Set{Name: "nodeport-sticky-outside", Key: nodePort, Value: class}, static{ports: stickySet(nodePortSet((*Port).eachStickyOutside))})
 	StickyEndpoints = addStatic(
-		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeAddr}},
-		static{ports: frontendSet((*Port).eachStickyEndpoint)})
+		Set{Name: "sticky-endpoints", Key: []Type{TypeAddr, TypeProto, TypePort, TypeClass}, Value: class},
+		static{ports: stickySet(frontendSet((*Port).eachStickySlot)), late: true})
 	NodePortStickyEndpoints = addStatic(
-		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeAddr}},
-		static{ports: nodePortSet((*Port).eachStickyEndpoint)})
+		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: class},
+		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), late: true})
+
+	// The endpoint that each number stands for. Of one that leaves, this is what its clients lose.
+	Numbered = addStatic(
+		Set{Name: "numbered", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
+		static{ports: stickySet((*Port).eachNumbered), ahead: true})
+	NumberedCollided = addStatic(
+		Set{Name: "numbered-collided", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
+		static{ports: stickySet((*Port).eachCollided), ahead: true})
 
 	// externalTrafficPolicy: Cluster: all clients are masqueraded.
 	ExternalCluster = addStatic(
@@ -153,16 +168,8 @@ func setOf(name string) Set {
 	if rank := staticRank(name); rank >= 0 {
 		return StaticSets[rank]
 	}
-	return Set{Name: name, Key: class, Value: endpoint}
-}
-
-// Affinity returns a map in which a Service port remembers its clients: client : endpoint's address. The endpoint's
-// port is the map's own: a Service port has one such map for each port number that its endpoints have, nearly always a
-// single one. (nft 1.0.6 cannot load a rule that learns an IPv6 address and a port together: netlink_linearize.c gives
-// them too few registers.)
-//
-// The kernel bounds a set that packets fill to 65535 elements, so that a crowd of clients fills its own Service's map
-// and never another's. To say that size would make it take 2 MiB for each map at once.
-func Affinity(name string) Set {
-	return Set{Name: name, Key: []Type{TypeAddr}, Value: []Type{TypeAddr}, Dynamic: true}
+	if strings.HasPrefix(name, stickyPrefix) {
+		return stickyWideSet(name)
+	}
+	return wideSet(name)
 }

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -32,9 +31,6 @@ type sourceList struct {
 func SourceList(id string) Set {
 	return Set{Name: sourcesPrefix + id, Key: []Type{TypePrefix}, Interval: true}
 }
-
-// IsSourceList reports whether a set of that name is a list of source ranges.
-func IsSourceList(name string) bool { return strings.HasPrefix(name, sourcesPrefix) }
 
 // listID returns the name of a list: the same for the same prefixes in the same order.
 func listID(prefixes []netip.Prefix) string {
@@ -69,7 +65,7 @@ func holds(found []Element, prefixes []netip.Prefix) bool {
 func allowChain(id string) Chain {
 	return Chain{Name: allowPrefix + id, Hook: NoHook, Rules: []Rule{
 		{InSet{Key: []Field{SourceAddr}, Set: SourceList(id), Not: true}, Do{Verdict{Kind: Drop}}},
-		{ResetPriority{}},
+		{WritePriority{}},
 	}}
 }
 
@@ -82,7 +78,7 @@ func (d *draft) restrict(service Service) Service {
 	for i := range service.Ports {
 		if port := &service.Ports[i]; port.isRestricted() {
 			port.list.id = d.listID(port.Sources)
-			port.list.class = d.classOf(port.ID.Family, sourcesClass, allowPrefix+port.list.id)
+			port.list.class = d.classOf(port.ID.Family, Dispatch, sourcesClass, allowPrefix+port.list.id)
 		}
 	}
 	return service
@@ -103,8 +99,8 @@ func (d *draft) listID(prefixes []netip.Prefix) string {
 
 // classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a
 // restart, or the next one that leads to no other chain.
-func (d *draft) classOf(family model.Family, first Class, chain string) Class {
-	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, class) })
+func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
+	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
 }
 
 func numberedClass(first Class, chain string, dispatched func(Class) (chain string)) Class {
@@ -118,13 +114,13 @@ func numberedClass(first Class, chain string, dispatched func(Class) (chain stri
 }
 
 // dispatched returns the chain to which a class may lead a packet until the next sweep, if it leads to one.
-func (d *draft) dispatched(family model.Family, class Class) string {
-	key := elementKey{family, Dispatch.Name, Tuple{Number: uint32(class)}}
+func (d *draft) dispatched(family model.Family, dispatch Set, class Class) string {
+	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
 	if shared, ok := d.plan.elements[key]; ok {
 		return shared.verdict.Chain
 	}
 	if shared, ok := d.mirror.elements[key]; ok {
 		return shared.verdict.Chain
 	}
-	return d.mirror.late[objectKey{family, Dispatch.Name}][key.key].Verdict.Chain
+	return d.mirror.late[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
 }

@@ -135,8 +135,11 @@ func count(plan *ruleset.Plan, verb ruleset.Verb) int {
 	return plan.Prepare.Count(model.IPv4, verb) + plan.Batch.Count(model.IPv4, verb)
 }
 
+// isList reports whether a set is a list of source ranges.
+func isList(name string) bool { return strings.HasPrefix(name, "sources-") }
+
 func listsIn(tables *ruleset.Tables) []string {
-	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !ruleset.IsSourceList(name) })
+	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !isList(name) })
 }
 
 // TestTwoChainsNeverShareAClass, even if both want the same one.

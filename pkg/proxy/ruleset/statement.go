@@ -25,13 +25,6 @@ func (s ProtocolIs) text(model.Family) string { return "meta l4proto " + protoco
 
 func (ProtocolIs) refersTo() (set, chain string) { return "", "" }
 
-// ReplyPortIs is `ct reply proto-src 8080`, after a ProtocolIs.
-type ReplyPortIs struct{ Port uint16 }
-
-func (s ReplyPortIs) text(model.Family) string { return fmt.Sprintf("ct reply proto-src %d", s.Port) }
-
-func (ReplyPortIs) refersTo() (set, chain string) { return "", "" }
-
 // InSet is `<key> @set`, or `<key> != @set`.
 type InSet struct {
 	Key []Field
@@ -129,12 +122,17 @@ func (s SetPriority) text(family model.Family) string {
 
 func (s SetPriority) refersTo() (set, chain string) { return s.Map.Name, "" }
 
-// ResetPriority is `meta priority set none`.
-type ResetPriority struct{}
+// WritePriority is `meta priority set fd00:0`, or `meta priority set none`.
+type WritePriority struct{ Number uint32 }
 
-func (ResetPriority) text(model.Family) string { return "meta priority set none" }
+func (s WritePriority) text(model.Family) string {
+	if s.Number == 0 {
+		return "meta priority set none"
+	}
+	return "meta priority set " + classText(s.Number)
+}
 
-func (ResetPriority) refersTo() (set, chain string) { return "", "" }
+func (WritePriority) refersTo() (set, chain string) { return "", "" }
 
 // DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
 type DrawSlot struct {
@@ -157,38 +155,48 @@ func (s PriorityBetween) text(model.Family) string {
 
 func (PriorityBetween) refersTo() (set, chain string) { return "", "" }
 
-// DNAT is `dnat X to <key> map @map[:Port]`. The map's values are addresses and ports, or addresses alone if the
-// statement has a port.
+// DNAT is `dnat X to <key> map @map`. The map's values are addresses and ports.
 type DNAT struct {
-	Key  []Field
-	Map  Set
-	Port uint16 // the destination port, if not zero
+	Key []Field
+	Map Set
 }
 
 func (s DNAT) text(family model.Family) string {
-	text := fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
-	if s.Port > 0 {
-		text += fmt.Sprintf(" : %d", s.Port)
-	}
-	return text
+	return fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 }
 
 func (s DNAT) refersTo() (set, chain string) { return s.Map.Name, "" }
 
-// Update is `update @map { <key> timeout T : <value> }`. On a key that is there already it only renews the timeout.
-type Update struct {
+// Remember is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
+// it only renews the timeout.
+type Remember struct {
 	Map     Set
-	Key     []Field
-	Value   []Field
+	Mask    uint32
 	Timeout time.Duration // whole seconds, which every version of nft reads; a Service's timeout has no fractions
 }
 
-func (s Update) text(family model.Family) string {
-	return fmt.Sprintf("update @%s { %s timeout %ds : %s }",
-		s.Map.Name, keyText(family, s.Key), int64(s.Timeout/time.Second), keyText(family, s.Value))
+func (s Remember) text(family model.Family) string {
+	return fmt.Sprintf("update @%s { %s timeout %ds : meta priority }",
+		s.Map.Name, clientText(family, s.Mask), int64(s.Timeout/time.Second))
 }
 
-func (s Update) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s Remember) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+// Forget is `delete @map { meta priority & Mask . X saddr : meta priority }`.
+type Forget struct {
+	Map  Set
+	Mask uint32
+}
+
+func (s Forget) text(family model.Family) string {
+	return fmt.Sprintf("delete @%s { %s : meta priority }", s.Map.Name, clientText(family, s.Mask))
+}
+
+func (s Forget) refersTo() (set, chain string) { return s.Map.Name, "" }
+
+func clientText(family model.Family, mask uint32) string {
+	return "meta priority & " + classText(mask) + " . " + SourceAddr.text(family)
+}
 
 // Masquerade is `masquerade fully-random`.
 type Masquerade struct{}

@@ -75,8 +75,8 @@ func (t *Tables) Objects(family model.Family) Objects {
 		Sets:   slices.Sorted(maps.Keys(table.sets)),
 	}
 	for name, set := range table.sets {
-		if IsSourceList(name) {
-			objects.AddList(name, set.sorted())
+		if _, recalled := Recalled(name); recalled {
+			objects.Add(name, set.sorted())
 		}
 	}
 	return objects

@@ -34,6 +34,10 @@ func elementOp(verb ruleset.Verb, set ruleset.Set, elements ...ruleset.Element) 
 	return opOn(verb, ruleset.ElementsObject{Set: set, Elements: slices.Values(elements)})
 }
 
+// Sets that packets fill: one that no rule uses, and one that is not there.
+var unused, missing = ruleset.Set{Name: "unused", Key: ruleset.Affinity(0).Key, Value: ruleset.Affinity(0).Value, Dynamic: true},
+	ruleset.Affinity(3)
+
 // leadingTo is the dispatch entry of a class.
 func leadingTo(class ruleset.Class, kind ruleset.VerdictKind, chain string) ruleset.Element {
 	return ruleset.Element{Key: ruleset.Tuple{Number: uint32(class)}, Verdict: ruleset.Verdict{Kind: kind, Chain: chain}}
@@ -49,7 +53,7 @@ func smallTables(t testing.TB) *ruleset.Tables {
 	tables := &ruleset.Tables{}
 	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{
 		opOn(ruleset.Add, ruleset.TableObject{}),
-		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, ruleset.Affinity("unused")),
+		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, unused),
 		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
 		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs},
 			ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
@@ -69,7 +73,6 @@ func TestErrorsOfApply(t *testing.T) {
 	withInterval := ruleset.Dispatch
 	withInterval.Interval = true
 	otherPriority := ruleset.Chain{Name: "lonely", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
-	missing := ruleset.Affinity("missing")
 	tests := map[string]struct {
 		op    ruleset.Op
 		err   error
@@ -80,18 +83,19 @@ func TestErrorsOfApply(t *testing.T) {
 		"add a chain without a table":       {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add a rule without a table":        {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
 		"add an element without a table":    {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"delete a set that is not there":    {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set missing"},
-		"flush a set that is not there":     {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set missing"},
+		"delete a set that is not there":    {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"flush a set that is not there":     {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
 		"delete a chain that is not there":  {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
 		"flush a chain that is not there":   {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
 		"add a rule to no chain":            {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
 		"add a rule that leads nowhere":     {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
-		"add a rule that looks into no set": {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set missing"},
-		"add a rule that looks into no map": {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set missing"},
-		"add a rule that fills no map":      {ruleOp("full", ruleset.Update{Map: missing}), ruleset.ErrNotExist, "set missing"},
-		"add a rule that jumps by no map":   {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set missing"},
-		"add a rule that sets from no map":  {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set missing"},
-		"add an element to no set":          {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set missing"},
+		"add a rule that looks into no set": {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that looks into no map": {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that fills no map":      {ruleOp("full", ruleset.Remember{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that empties no map":    {ruleOp("full", ruleset.Forget{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that jumps by no map":   {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that sets from no map":  {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add an element to no set":          {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},
 		"delete an element that is not": {
 			elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.2")), ruleset.ErrNotExist, "10.96.0.2",
 		},
@@ -117,7 +121,7 @@ func TestErrorsOfApply(t *testing.T) {
 			// What comes before the operation that fails must be undone, too.
 			err := tables.Apply(ruleset.Batch{Ops: []ruleset.Op{
 				chainOp(ruleset.Flush, "by-rule"), ruleOp("by-rule", ruleset.Reject{}), chainOp(ruleset.Add, "new"),
-				elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.1")), setOp(ruleset.Delete, ruleset.Affinity("unused")),
+				elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.1")), setOp(ruleset.Delete, unused),
 				test.op,
 			}})
 			if !errors.Is(err, test.err) {
@@ -149,7 +153,7 @@ func TestWhatApplyTakes(t *testing.T) {
 		"no elements to no set change":  {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
 		"a set loses its elements":      {[]ruleset.Op{setOp(ruleset.Flush, ruleset.ClusterIPs)}, false, "set cluster-ips", "10.96.0.1"},
-		"a set that no rule reads goes": {[]ruleset.Op{setOp(ruleset.Delete, ruleset.Affinity("unused"))}, false, "", "unused"},
+		"a set that no rule reads goes": {[]ruleset.Op{setOp(ruleset.Delete, unused)}, false, "", "unused"},
 		"a chain that nothing needs":    {[]ruleset.Op{chainOp(ruleset.Delete, "lonely")}, false, "", "lonely"},
 		"a chain that was emptied": {
 			[]ruleset.Op{chainOp(ruleset.Flush, "full"), chainOp(ruleset.Delete, "full")}, false, "", "chain full",
@@ -198,7 +202,7 @@ func TestObjectsOfTables(t *testing.T) {
 	if diff := cmp.Diff(ruleset.Objects{}, tables.Objects(model.IPv6)); diff != "" {
 		t.Errorf("objects of a table that is not there (-want +got):\n%s", diff)
 	}
-	if _, err := tables.Elements(model.IPv4, ruleset.Affinity("missing")); !errors.Is(err, ruleset.ErrNotExist) {
+	if _, err := tables.Elements(model.IPv4, missing); !errors.Is(err, ruleset.ErrNotExist) {
 		t.Errorf("elements of a set that is not there: error %v, want %v", err, ruleset.ErrNotExist)
 	}
 }
@@ -211,10 +215,10 @@ func TestABatchCountsItsElements(t *testing.T) {
 		added4, deleted4 int
 		added6           int
 	}{
-		// Frontends: 9 + 2 node ports; dispatch: 4 classes and a list; endpoints: 20 + 5; sticky and learn: 4 + 1 each, and their
-		// endpoints: 9 + 2; policies: 4 + 2; restricted: 2, and the ranges of their one list: 2; ClusterIPs: 5; node port addresses: 1;
-		// hairpin: 2, one of which two Services share.
-		"a complete batch": {fresh.Batch, 80, 0, 69},
+		// Frontends: 9 + 2 node ports; dispatch: 6 classes and a list; endpoints: 9 + 2; sticky: 4 + 1, and 3 dispatched; their
+		// ports: 4 + 1, outside 2 + 1; their slots: 11 + 3, and 6 numbers; policies: 4 + 2; restricted: 2, and the ranges of their one
+		// list: 2; ClusterIPs: 5; node port addresses: 1; hairpin: 2, one of which two Services share.
+		"a complete batch": {fresh.Batch, 83, 0, 71},
 		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
 		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
 		"nothing": {ruleset.Batch{}, 0, 0, 0},

@@ -30,9 +30,9 @@ func statementCases() map[string]statementCase {
 		"ProtocolIs TCP":    {ruleset.Rule{tcp}, "meta l4proto tcp", ""},
 		"ProtocolIs UDP":    {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}, "meta l4proto udp", ""},
 		"ProtocolIs SCTP":   {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}, "meta l4proto sctp", ""},
-		"ReplyPortIs":       {ruleset.Rule{tcp, ruleset.ReplyPortIs{Port: 8080}}, "meta l4proto tcp ct reply proto-src 8080", ""},
 		"HasDestinationNAT": {ruleset.Rule{ruleset.HasDestinationNAT{}}, "ct status dnat", ""},
-		"ResetPriority":     {ruleset.Rule{ruleset.ResetPriority{}}, "meta priority set none", ""},
+		"WritePriority":     {ruleset.Rule{ruleset.WritePriority{Number: 0xfd000001}}, "meta priority set fd00:1", ""},
+		"WritePriority, 0":  {ruleset.Rule{ruleset.WritePriority{}}, "meta priority set none", ""},
 		"Masquerade":        {ruleset.Rule{ruleset.Masquerade{}}, "masquerade fully-random", ""},
 		"Reject":            {ruleset.Rule{ruleset.Reject{}}, "reject", ""},
 		"Reject, by reset":  {ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}, "meta l4proto tcp reject with tcp reset", ""},
@@ -75,12 +75,19 @@ func statementCases() map[string]statementCase {
 			ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}, "fib daddr type != local", "",
 		},
 		"Do return": {do(ruleset.Return, ""), "return", ""},
-		"VerdictOf": {
-			ruleset.Rule{tcp, ruleset.VerdictOf{
-				Key: fields(ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort), Map: ruleset.Learn,
+		"InSet, of what was dialled at first": {
+			ruleset.Rule{tcp, ruleset.InSet{
+				Key: fields(ruleset.OriginalDestinationAddr, ruleset.L4Proto, ruleset.OriginalDestinationPort), Set: ruleset.ExternalCluster,
 			}},
-			"meta l4proto tcp ct original ip daddr . meta l4proto . ct original proto-dst vmap @learn",
-			"meta l4proto tcp ct original ip6 daddr . meta l4proto . ct original proto-dst vmap @learn",
+			"meta l4proto tcp ct original ip daddr . meta l4proto . ct original proto-dst @external-cluster",
+			"meta l4proto tcp ct original ip6 daddr . meta l4proto . ct original proto-dst @external-cluster",
+		},
+		"VerdictOf": {
+			ruleset.Rule{ruleset.VerdictOf{Key: fields(ruleset.Priority), Map: ruleset.Dispatch}}, "meta priority vmap @dispatch", "",
+		},
+		"SetPriority of a client": {
+			ruleset.Rule{ruleset.SetPriority{Key: fields(ruleset.Priority, ruleset.SourceAddr), Map: ruleset.Affinity(7)}},
+			"meta priority set meta priority . ip saddr map @affinity-7", "meta priority set meta priority . ip6 saddr map @affinity-7",
 		},
 		"SetPriority": {
 			ruleset.Rule{ruleset.SetPriority{Key: frontend, Map: ruleset.Services}},
@@ -100,17 +107,19 @@ func statementCases() map[string]statementCase {
 			"dnat ip to ip daddr . meta l4proto . th dport . meta priority map @endpoints",
 			"dnat ip6 to ip6 daddr . meta l4proto . th dport . meta priority map @endpoints",
 		},
-		"DNAT to a port": {
-			ruleset.Rule{tcp, ruleset.DNAT{Key: fields(ruleset.SourceAddr), Map: ruleset.Affinity("clients"), Port: 8080}},
-			"meta l4proto tcp dnat ip to ip saddr map @clients : 8080", "meta l4proto tcp dnat ip6 to ip6 saddr map @clients : 8080",
+		"DNAT by number": {
+			ruleset.Rule{ruleset.DNAT{Key: fields(ruleset.L4Proto, ruleset.Priority), Map: ruleset.Numbered}},
+			"dnat ip to meta l4proto . meta priority map @numbered", "dnat ip6 to meta l4proto . meta priority map @numbered",
 		},
-		"Update": {
-			ruleset.Rule{ruleset.Update{
-				Map: ruleset.Affinity("clients"), Timeout: 90 * time.Minute,
-				Key: fields(ruleset.OriginalSourceAddr), Value: fields(ruleset.ReplySourceAddr),
-			}},
-			"update @clients { ct original ip saddr timeout 5400s : ct reply ip saddr }",
-			"update @clients { ct original ip6 saddr timeout 5400s : ct reply ip6 saddr }",
+		"Remember": {
+			ruleset.Rule{ruleset.Remember{Map: ruleset.Affinity(7), Mask: 0xfdffff00, Timeout: 90 * time.Minute}},
+			"update @affinity-7 { meta priority & fdff:ff00 . ip saddr timeout 5400s : meta priority }",
+			"update @affinity-7 { meta priority & fdff:ff00 . ip6 saddr timeout 5400s : meta priority }",
+		},
+		"Forget": {
+			ruleset.Rule{ruleset.Forget{Map: ruleset.Affinity(7), Mask: 0xfdff0000}},
+			"delete @affinity-7 { meta priority & fdff:0 . ip saddr : meta priority }",
+			"delete @affinity-7 { meta priority & fdff:0 . ip6 saddr : meta priority }",
 		},
 	}
 }
@@ -129,7 +138,7 @@ func tablesWith(t testing.TB, family model.Family, rule ruleset.Rule) *ruleset.T
 	t.Helper()
 	tried := ruleset.Chain{Name: "tried", Hook: ruleset.NoHook, Rules: []ruleset.Rule{rule}}
 	batch := ruleset.Batch{Ops: []ruleset.Op{opOn(ruleset.Add, ruleset.TableObject{})}}
-	for _, set := range append([]ruleset.Set{ruleset.Affinity("clients")}, ruleset.StaticSets...) {
+	for _, set := range append([]ruleset.Set{ruleset.Affinity(7)}, ruleset.StaticSets...) {
 		batch.Ops = append(batch.Ops, setOp(ruleset.Add, set))
 	}
 	batch.Ops = append(batch.Ops,

@@ -13,6 +13,9 @@ import (
 const (
 	endpointsPrefix = "endpoints-"
 	drawPrefix      = "lb-"
+	// What follows the port's name in the name of a chain of the local view, and of a chain that chooses the view.
+	localSuffix  = "/local"
+	choiceSuffix = "/external"
 	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum. The chains are
 	// verdicts of the dispatch map, so that few ports should have them.
 	manyElements = 1024
@@ -52,20 +55,40 @@ func (p *Port) kindOf(frontend *Frontend) (wideKind, bool) {
 
 // classNumber returns what the maps services and nodeports say of a frontend.
 func (p *Port) classNumber(frontend *Frontend) Class {
+	if p.remembers(frontend) {
+		return p.memory.stickyClass(frontend.IsNodePort())
+	}
+	return p.drawClass(frontend)
+}
+
+// drawClass returns what is done with a client that is not remembered.
+func (p *Port) drawClass(frontend *Frontend) Class {
 	if kind, balanced := p.kindOf(frontend); balanced && p.isWide() {
 		return p.wide[kind]
 	}
 	return frontend.Class
 }
 
-// wideSlots returns the set of a wide port's endpoints, by slot.
+// wideSlots returns the set of a wide port's endpoints, by slot: of their numbers if clients are remembered.
 func (p *Port) wideSlots() Set {
-	return Set{Name: p.objectName(endpointsPrefix), Key: class, Value: endpoint}
+	if p.memory != nil {
+		return stickyWideSet(p.objectName(stickyPrefix + endpointsPrefix))
+	}
+	return wideSet(p.objectName(endpointsPrefix))
 }
+
+func wideSet(name string) Set { return Set{Name: name, Key: class, Value: endpoint} }
+
+func stickyWideSet(name string) Set { return Set{Name: name, Key: class, Value: class} }
 
 // eachWideSlot yields the endpoints of a wide port.
 func (p *Port) eachWideSlot() iter.Seq[Element] {
 	return func(yield func(Element) bool) {
+		if p.memory != nil {
+			_ = p.memory.views[clusterView].eachSlot(Tuple{}, ClusterSlot, p.Cluster, yield) &&
+				p.memory.views[localView].eachSlot(Tuple{}, LocalSlot, p.Local, yield)
+			return
+		}
 		_ = eachSlotOf(Tuple{}, ClusterSlot, p.Cluster, yield) && eachSlotOf(Tuple{}, LocalSlot, p.Local, yield)
 	}
 }
@@ -91,13 +114,20 @@ func (p *Port) wideChains(config Config) []Chain {
 			continue
 		}
 		translate := Rule{ProtocolIs{p.ID.Protocol}, DNAT{Key: []Field{Priority}, Map: p.wideSlots()}}
+		if p.memory != nil { // the chain that remembers sends the connection to the endpoint with the number
+			translate = Rule{SetPriority{Key: []Field{Priority}, Map: p.wideSlots()}}
+		}
 		chain := Chain{Name: p.wideChainName(kind), Hook: NoHook}
 		first := ClusterSlot
 		if kind == wideLocal {
 			first = LocalSlot
 		}
 		if kind == wideSplit {
-			chain.Rules = append(chain.Rules, drawForOutside(config.outside(p.ID.Family), class.localSlots(), translate...))
+			then := translate
+			if p.memory != nil {
+				then = Rule{translate[0], Do{Verdict{Kind: Return}}}
+			}
+			chain.Rules = append(chain.Rules, drawForOutside(config.outside(p.ID.Family), class.localSlots(), then...))
 		}
 		if class.slots() == 0 {
 			chain.Rules = append(chain.Rules, Rule{Do{Verdict{Kind: Goto, Chain: refuseChain}}})
@@ -111,6 +141,9 @@ func (p *Port) wideChains(config Config) []Chain {
 
 func (p *Port) wideChainName(kind wideKind) string {
 	name := p.objectName(drawPrefix)
+	if p.memory != nil {
+		name = stickyPrefix + name
+	}
 	if kind == wideLocal {
 		name += localSuffix
 	}
@@ -131,8 +164,12 @@ func (d *draft) widen(service Service) Service {
 		if !port.isWide() {
 			continue
 		}
+		dispatch := Dispatch
+		if port.memory != nil {
+			dispatch = StickyDispatch
+		}
 		for kind := range wideKinds {
-			port.wide[kind] = d.classOf(port.ID.Family, wideClass, port.wideChainName(kind))
+			port.wide[kind] = d.classOf(port.ID.Family, dispatch, wideClass, port.wideChainName(kind))
 		}
 	}
 	return service
@@ -149,7 +186,7 @@ func (d *draft) replaceWide(have, want Service) {
 		}
 		key := objectKey{port.ID.Family, port.wideSlots().Name}
 		old := before[port.ID]
-		if old == nil || !old.isWide() {
+		if old == nil || !old.isWide() || old.wideSlots().Name != key.name {
 			d.fill = append(d.fill, wideMap{key, port})
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,7 +24,7 @@ func manyAddrs(first string, count int) []netip.Addr {
 
 // wideMapsIn are the names of the maps that ports have for themselves.
 func wideMapsIn(tables *ruleset.Tables) []string {
-	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !strings.HasPrefix(name, "endpoints-") })
+	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !strings.Contains(name, "endpoints-") })
 }
 
 // broad returns a Service with so many addresses and endpoints.
@@ -39,6 +40,17 @@ func broad(addresses, slots int) ruleset.Service {
 		port.Cluster = append(port.Cluster, netip.AddrPortFrom(addr, 8080))
 	}
 	return serviceOf(port)
+}
+
+// stickyBroad is broad with affinity, whose frontends are of three kinds: one is kept on this node, where some of the
+// endpoints are, and one for clients outside.
+func stickyBroad(addresses, slots, local int) ruleset.Service {
+	service := broad(addresses, slots)
+	port := &service.Ports[0]
+	port.Affinity, port.Local = time.Hour, port.Cluster[:local]
+	port.Frontends[0].Class, port.Frontends[0].Local = ruleset.SplitClass(local, slots), true
+	port.Frontends[1].Class, port.Frontends[1].External, port.Frontends[1].Local = ruleset.BalanceClass(local), false, true
+	return service
 }
 
 func written(r *running, plan *ruleset.Plan) (added, deleted int) {
@@ -116,10 +128,8 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 func TestTheChainsOfAWidePort(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
-	port := broad(200, 40).Ports[0]
-	port.Local = port.Cluster[:20]
-	port.Frontends[0].Class, port.Frontends[0].Local = ruleset.SplitClass(20, 40), true
-	port.Frontends[1].Class, port.Frontends[1].External, port.Frontends[1].Local = ruleset.BalanceClass(20), false, true
+	port := stickyBroad(200, 40, 20).Ports[0]
+	port.Affinity = 0
 	got := map[string][]string{}
 	for _, chain := range port.Chains(bothFamilies) {
 		got[chain.Name] = rulesOf(chain)
@@ -143,4 +153,115 @@ func TestTheChainsOfAWidePort(t *testing.T) {
 
 func draw(slots int, first uint32) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", slots, first)
+}
+
+// TestTheChainsOfAStickyWidePort draw a number, which the chain that remembers clients sends to its endpoint. For clients
+// outside they end then: another draw would follow.
+func TestTheChainsOfAStickyWidePort(t *testing.T) {
+	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"
+	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
+	service := stickyBroad(200, 40, 20)
+	chainsOf := func() map[string][]string {
+		port, chains := prepared(t, service).Ports[0], map[string][]string{}
+		for _, chain := range port.Chains(bothFamilies) {
+			if strings.Contains(chain.Name, "/") {
+				chains[chain.Name] = rulesOf(chain)
+			}
+		}
+		return chains
+	}
+	cluster, local := draw(40, ruleset.ClusterSlot), draw(20, ruleset.LocalSlot)
+	want := map[string][]string{
+		"sticky-lb-default/broad/tcp/http":          {cluster, number},
+		"sticky-lb-default/broad/tcp/http/local":    {local, number},
+		"sticky-lb-default/broad/tcp/http/external": {outside + local + " " + number + " return", cluster, number},
+	}
+	if diff := cmp.Diff(want, chainsOf()); diff != "" {
+		t.Errorf("chains (-want +got):\n%s", diff)
+	}
+	service.Ports[0].Local, service.Ports[0].Frontends[0].Class = nil, ruleset.SplitClass(0, 40)
+	service.Ports[0].Frontends[1].Class = ruleset.DropClass
+	want = map[string][]string{
+		"sticky-lb-default/broad/tcp/http":          {cluster, number},
+		"sticky-lb-default/broad/tcp/http/external": {outside + "drop", cluster, number},
+	}
+	if diff := cmp.Diff(want, chainsOf()); diff != "" {
+		t.Errorf("chains without local slots (-want +got):\n%s", diff)
+	}
+}
+
+// TestAStickyWidePortCostsASum too, and an endpoint of it a slot and a number in each view.
+func TestAStickyWidePortCostsASum(t *testing.T) {
+	const addresses, slots = 1000, 200
+	sticky := func(addresses, slots int) ruleset.Service {
+		service := broad(addresses, slots)
+		service.Ports[0].Affinity = time.Hour
+		return service
+	}
+	r := start(t)
+	for _, step := range []struct {
+		title          string
+		service        ruleset.Service
+		added, deleted int
+	}{
+		// Of each frontend its class, that of a client that is not remembered, the number of its port, and that it is external;
+		// of each endpoint its slot and its number; two classes, the ClusterIP.
+		{"it comes", sticky(addresses, slots), 2*slots + 4*addresses + 3, 0},
+		{"nothing changes", sticky(addresses, slots), 0, 0},
+		{"an endpoint goes", sticky(addresses, slots-1), 0, 2},
+		{"two come", sticky(addresses, slots+1), 4, 0},
+		{"an address goes", sticky(addresses-1, slots+1), 0, 4},
+		{"it forgets its clients: slots of another map, another class", broad(addresses-1, slots+1),
+			slots + 1 + addresses - 1 + 1, 3*(addresses-1) + 2 + slots + 1},
+		{"it remembers them again", sticky(addresses-1, slots+1),
+			2*(slots+1) + 3*(addresses-1) + 2, addresses - 1 + 1},
+		{"it goes", nothing("broad"), 0, 4*(addresses-1) + 3 + slots + 1},
+	} {
+		plan := r.change(t, step.service)
+		if added, deleted := written(r, plan); added != step.added || deleted != step.deleted {
+			t.Errorf("%s: %d elements added and %d deleted, want %d and %d", step.title, added, deleted, step.added, step.deleted)
+		}
+		checkNumbers(t, r)
+		var fresh ruleset.Tables
+		found := numbersLeft(&r.Tables)
+		_, complete := ruleset.Resync(bothFamilies, []ruleset.Service{r.mirror.Service(step.service.Name)}, home, found)
+		mustApply(t, &fresh, complete.Batch)
+		if diff := cmp.Diff(text(t, &fresh), text(t, &r.Tables)); diff != "" {
+			t.Fatalf("%s: tables (-resync +change):\n%s", step.title, diff)
+		}
+		wide := []string{"endpoints-default/broad/tcp/http"}
+		if len(step.service.Ports) == 0 {
+			wide = []string{}
+		} else if step.service.Ports[0].Affinity > 0 {
+			wide = []string{"sticky-endpoints-default/broad/tcp/http"}
+		}
+		if diff := cmp.Diff(wide, wideMapsIn(&r.Tables)); diff != "" {
+			t.Errorf("%s: maps of wide ports (-want +got):\n%s", step.title, diff)
+		}
+	}
+}
+
+// TestTheMapOfAStickyWidePortHoldsNumbers by slot.
+func TestTheMapOfAStickyWidePortHoldsNumbers(t *testing.T) {
+	r := start(t, stickyBroad(200, 40, 20))
+	elements, err := r.Elements(model.IPv4, ruleset.SetOf("sticky-endpoints-default/broad/tcp/http"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := r.mirror.Service(named("broad")).Ports[0]
+	want := map[uint32]uint32{}
+	for slot, endpoint := range port.Cluster {
+		want[ruleset.ClusterSlot+uint32(slot)] = port.Memory().Views[0].Endpoints[endpoint]
+	}
+	for slot, endpoint := range port.Local {
+		want[ruleset.LocalSlot+uint32(slot)] = port.Memory().Views[1].Endpoints[endpoint]
+	}
+	got := map[uint32]uint32{}
+	for _, element := range elements {
+		got[element.Key.Number] = element.Value.Number
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 60 {
+		t.Errorf("%d numbers by slot (-want +got):\n%s", len(got), diff)
+	}
+	checkNumbers(t, r)
 }

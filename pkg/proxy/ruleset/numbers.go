@@ -1,0 +1,382 @@
+package ruleset
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Numbers of Service ports that remember their clients, and of their endpoints. After a restart they are what they were.
+// Those of ports are read back from the kernel. Those of endpoints are a hash, and only where two endpoints of a port
+// have the same one they are read back: there is a map for these, and the other is never read, because the kernel's time
+// for that grows with the square of its size.
+
+// numbering is the number of a port in one view, and those of its endpoints. The zero value is a view that no frontend
+// uses, or that has no endpoints.
+type numbering struct {
+	port      uint32
+	endpoints []numberedEndpoint // by address
+}
+
+type numberedEndpoint struct {
+	addr     netip.AddrPort
+	number   uint32
+	collided bool // the number is not the one that the address gives
+}
+
+func (n numbering) find(endpoint netip.AddrPort) (place int, found bool) {
+	return slices.BinarySearchFunc(n.endpoints, endpoint, func(one numberedEndpoint, addr netip.AddrPort) int {
+		return one.addr.Compare(addr)
+	})
+}
+
+// eachSlot yields the number of the endpoint in each slot.
+func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yield func(Element) bool) bool {
+	element := Element{Key: key}
+	for slot, endpoint := range slots {
+		place := slot // as long as slots are in the order of addresses, as they are at first
+		if place >= len(n.endpoints) || n.endpoints[place].addr != endpoint {
+			place, _ = n.find(endpoint)
+		}
+		element.Key.Number, element.Value.Number = first+uint32(slot), n.endpoints[place].number
+		if !yield(element) {
+			return false
+		}
+	}
+	return true
+}
+
+// renumbered returns a view's numbers for its endpoints now. One that stays keeps its number; one that comes gets none
+// that one which leaves had, for its clients would come along.
+func (n numbering) renumbered(t *tier, endpoints []netip.AddrPort) []numberedEndpoint {
+	numbered := make([]numberedEndpoint, len(endpoints))
+	var small [256]bool // on the stack, for nearly all
+	taken := small[:]
+	if t.room() > len(small) {
+		taken = make([]bool, t.room())
+	}
+	number := func(i int, within uint32, collided bool) {
+		taken[within] = true
+		numbered[i] = numberedEndpoint{endpoints[i], n.port | endpointFlag | within, collided}
+	}
+	for _, old := range n.endpoints {
+		taken[t.endpointOf(old.number)] = true
+	}
+	var left []int
+	for i, endpoint := range endpoints {
+		if place, found := n.find(endpoint); found {
+			numbered[i] = n.endpoints[place]
+		} else if within := t.firstChoice(endpoint); !taken[within] {
+			number(i, within, false)
+		} else {
+			left = append(left, i)
+		}
+	}
+	free := uint32(0) // one walk for all, whatever addresses somebody chooses
+	for _, i := range left {
+		for taken[free] {
+			free++
+		}
+		number(i, free, true)
+	}
+	return numbered
+}
+
+// hashOf is FNV-1a. The library's allocates, for each endpoint of a first sync.
+func hashOf(endpoint netip.AddrPort) uint32 {
+	hash := uint32(2166136261)
+	add := func(b byte) { hash = (hash ^ uint32(b)) * 16777619 }
+	for _, b := range endpoint.Addr().As16() {
+		add(b)
+	}
+	add(byte(endpoint.Port() >> 8))
+	add(byte(endpoint.Port()))
+	return hash ^ hash>>16
+}
+
+// usedViews returns the endpoints of each view that the port's frontends use, sorted, each once.
+func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
+	var used [2]bool
+	for i := range p.Frontends {
+		if frontend := &p.Frontends[i]; frontend.Class.isBalanced() {
+			inside, outside := p.views(frontend)
+			used[inside], used[outside] = true, true
+		}
+	}
+	for view, slots := range [][]netip.AddrPort{clusterView: p.Cluster, localView: p.Local} {
+		if used[view] {
+			endpoints[view] = slices.Clone(slots)
+			slices.SortFunc(endpoints[view], netip.AddrPort.Compare)
+			endpoints[view] = slices.Compact(endpoints[view])
+		}
+	}
+	return endpoints
+}
+
+// numberKey is the number of a port of a family.
+type numberKey struct {
+	family model.Family
+	number uint32
+}
+
+// shardKey is a shard of a family.
+type shardKey struct {
+	family model.Family
+	shard  uint32
+}
+
+// number gives the ports of a Service that remember their clients their numbers.
+func (d *draft) number(want, have Service) Service {
+	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 }) {
+		want.Ports = slices.Clone(want.Ports)
+		before := have.byID()
+		for i := range want.Ports {
+			d.numberPort(&want.Ports[i], before[want.Ports[i].ID])
+		}
+	}
+	for i := range have.Ports {
+		d.claim(&have.Ports[i], -1)
+	}
+	return want
+}
+
+func (d *draft) numberPort(port, had *Port) {
+	port.memory = nil // a Service that was planned before may be wanted again
+	endpoints := port.usedViews()
+	if port.Affinity == 0 || len(endpoints[clusterView])+len(endpoints[localView]) == 0 {
+		return
+	}
+	var old memory
+	if had != nil && had.memory != nil {
+		old = *had.memory
+	} else if recalled := d.recalled[port.ID.Family]; recalled != nil {
+		old = recalled.memoryOf(port, func(number uint32) bool { return d.plan.numbers[numberKey{port.ID.Family, number}] == 0 })
+	}
+	port.memory = d.memoryOf(port, endpoints, old)
+	if port.memory == nil {
+		d.plan.Unremembered = append(d.plan.Unremembered, port.ID)
+		return
+	}
+	d.claim(port, +1)
+}
+
+// memoryOf returns how a port's clients are remembered from now on; nil if there are no numbers for it.
+func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) *memory {
+	tier, fits := old.tierFor(endpoints)
+	if tier != old.tier || !fits {
+		old = memory{shard: d.leastUsedShard(port.ID.Family, tier)}
+	}
+	now := &memory{timeout: d.timeoutFor(port.Affinity), tier: tier, shard: old.shard}
+	for view := range now.views {
+		if len(endpoints[view]) == 0 {
+			continue
+		}
+		numbering := old.views[view]
+		if numbering.port == 0 {
+			if numbering.port = d.freeNumber(port, now, viewKind(view)); numbering.port == 0 {
+				return nil
+			}
+		}
+		numbering.endpoints = numbering.renumbered(now.tier, endpoints[view])
+		now.views[view] = numbering
+	}
+	return now
+}
+
+// tierFor returns the smallest tier with room for all endpoints, for those that leave, too, and never one below the
+// tier that the port has; and whether it has that room, which the largest may lack while all endpoints are replaced.
+func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
+	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
+		fits = true
+		for view := range m.views {
+			old := &m.views[view]
+			room := t.room() - len(old.endpoints)
+			for _, endpoint := range endpoints[view] {
+				if _, stays := old.find(endpoint); !stays {
+					room--
+				}
+			}
+			fits = fits && room >= 0
+		}
+		if fits {
+			break
+		}
+	}
+	return t, fits
+}
+
+// leastUsedShard returns the shard whose map the fewest ports share.
+func (d *draft) leastUsedShard(family model.Family, t *tier) uint32 {
+	fewest, owners := t.firstShard, -1
+	for shard := t.firstShard; shard < t.firstShard+t.shards; shard++ {
+		key := shardKey{family, shard}
+		sharing, seen := d.plan.shards[key]
+		if !seen {
+			sharing = d.mirror.shards[key]
+		}
+		if owners < 0 || sharing < owners {
+			fewest, owners = shard, sharing
+		}
+	}
+	return fewest
+}
+
+// freeNumber returns a number for a port that no other has; zero if there is none left. The port's name says where the
+// search begins and how it goes on.
+func (d *draft) freeNumber(port *Port, m *memory, view viewKind) uint32 {
+	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
+	start, step := binary.BigEndian.Uint32(hash[:]), binary.BigEndian.Uint32(hash[4:])|1
+	inShard := uint32(1) << (24 - m.tier.bits) / m.tier.shards // both are powers of two: the search meets each number once
+	for try := range inShard {
+		index := (start+try*step)%inShard*m.tier.shards + m.shard - m.tier.firstShard
+		number := m.tier.prefix | index<<m.tier.bits
+		if number != m.views[1-view].port && !d.isTaken(numberKey{port.ID.Family, number}) {
+			return number
+		}
+	}
+	return 0
+}
+
+func (d *draft) isTaken(key numberKey) bool {
+	if d.plan.numbers[key] > 0 || d.mirror.numbers[key] > 0 {
+		return true
+	}
+	recalled := d.recalled[key.family]
+	return recalled != nil && recalled.taken[key.number]
+}
+
+// timeoutFor returns the timeout that a port is given: the one that its Service asks for, or the next longer one in use
+// if too many different ones are.
+func (d *draft) timeoutFor(want time.Duration) time.Duration {
+	if slices.Contains(reservedTimeouts, want) {
+		return want
+	}
+	used, others := map[time.Duration]bool{}, 0
+	for _, timeouts := range []map[time.Duration]int{d.mirror.timeouts, d.plan.timeouts} {
+		for timeout, owners := range timeouts {
+			if owners > 0 && !used[timeout] && !slices.Contains(reservedTimeouts, timeout) {
+				used[timeout] = true
+				others++
+			}
+		}
+	}
+	if used[want] || others < maxTimeouts {
+		return want
+	}
+	longer := slices.Max(reservedTimeouts)
+	for _, timeout := range slices.AppendSeq(slices.Clone(reservedTimeouts), maps.Keys(used)) {
+		if timeout >= want && timeout < longer {
+			longer = timeout
+		}
+	}
+	return longer
+}
+
+// claim notes that a port has, or has no longer, its numbers, its shard and its timeout.
+func (d *draft) claim(port *Port, delta int) {
+	if port.memory == nil {
+		return
+	}
+	addTo(d.plan.timeouts, d.mirror.timeouts, port.memory.timeout, delta)
+	addTo(d.plan.shards, d.mirror.shards, shardKey{port.ID.Family, port.memory.shard}, delta)
+	for _, view := range port.memory.views {
+		if view.port != 0 {
+			addTo(d.plan.numbers, d.mirror.numbers, numberKey{port.ID.Family, view.port}, delta)
+		}
+	}
+}
+
+// addTo changes a count of a plan, which begins with the mirror's.
+func addTo[K comparable](counts, before map[K]int, key K, delta int) {
+	count, seen := counts[key]
+	if !seen {
+		count = before[key]
+	}
+	counts[key] = count + delta
+}
+
+// take makes the counts of a plan those of the mirror.
+func take[K comparable](counts, planned map[K]int) {
+	for key, count := range planned {
+		if counts[key] = count; count == 0 {
+			delete(counts, key)
+		}
+	}
+}
+
+// recalled are the numbers that an earlier proxy left in a family's table.
+type recalled struct {
+	inside, outside map[Tuple]uint32 // ports by frontend
+	taken           map[uint32]bool
+	endpoints       map[protocolNumber][]numberedEndpoint // by port: those that collided
+}
+
+type protocolNumber struct {
+	protocol model.Protocol
+	number   uint32
+}
+
+func newRecalled(found Objects) *recalled {
+	r := &recalled{taken: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
+	for ports, sets := range map[*map[Tuple]uint32][]Set{
+		&r.inside: {StickyPorts, NodePortStickyPorts}, &r.outside: {StickyOutside, NodePortStickyOutside},
+	} {
+		*ports = map[Tuple]uint32{}
+		for _, set := range sets {
+			for _, element := range found.Contents[set.Name] {
+				(*ports)[element.Key] = element.Value.Number
+				r.taken[element.Value.Number] = true
+			}
+		}
+	}
+	seen := map[protocolNumber]bool{} // a dump beside a change may give a key twice
+	for _, element := range found.Contents[NumberedCollided.Name] {
+		tier, number := tierOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
+		if tier == nil || number.number&endpointFlag == 0 || seen[number] {
+			continue
+		}
+		seen[number] = true
+		port := protocolNumber{number.protocol, tier.portOf(number.number)}
+		addr := netip.AddrPortFrom(element.Value.Addr, element.Value.Port)
+		r.endpoints[port] = append(r.endpoints[port], numberedEndpoint{addr, number.number, true})
+	}
+	return r
+}
+
+// memoryOf returns what was left of a port: nothing that two ports would have, nor numbers that do not belong together.
+func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memory) {
+	for i := range port.Frontends {
+		frontend := &port.Frontends[i]
+		if !frontend.Class.isBalanced() {
+			continue
+		}
+		key := frontendTuple(frontend.Frontend)
+		inside, outside := port.views(frontend)
+		r.recall(&m, inside, port.ID.Protocol, r.inside[key], isFree)
+		if frontend.Class.isSplit() {
+			r.recall(&m, outside, port.ID.Protocol, r.outside[key], isFree)
+		}
+	}
+	return m
+}
+
+func (r *recalled) recall(m *memory, view viewKind, protocol model.Protocol, number uint32, isFree func(uint32) bool) {
+	tier := tierOf(number)
+	if m.views[view].port != 0 || m.views[1-view].port == number || tier == nil || tier.portOf(number) != number || !isFree(number) {
+		return
+	}
+	shard := tier.shardOf(number)
+	if m.tier == nil {
+		m.tier, m.shard = tier, shard
+	}
+	if m.tier == tier && m.shard == shard {
+		endpoints := r.endpoints[protocolNumber{protocol, number}]
+		slices.SortFunc(endpoints, func(a, b numberedEndpoint) int { return a.addr.Compare(b.addr) })
+		m.views[view] = numbering{number, endpoints}
+	}
+}

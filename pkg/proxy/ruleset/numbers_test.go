@@ -1,0 +1,560 @@
+package ruleset_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// numbersLeft are the contents from which numbers are recalled, and nothing else that tables hold.
+func numbersLeft(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range model.Families {
+		var left ruleset.Objects
+		for name, elements := range tables.Objects(family).Contents {
+			if !isList(name) {
+				left.Add(name, elements)
+			}
+		}
+		found[family] = left
+	}
+	return found
+}
+
+// numbersOf are the numbers of all ports and endpoints in force.
+func numbersOf(mirror *ruleset.Mirror) map[model.PortID]*ruleset.Memory {
+	numbers := map[model.PortID]*ruleset.Memory{}
+	for _, name := range mirror.Names() {
+		for _, port := range mirror.Service(name).Ports {
+			if memory := port.Memory(); memory != nil {
+				numbers[port.ID] = memory
+			}
+		}
+	}
+	return numbers
+}
+
+// checkKept compares the numbers before and after a change: a port that stays keeps its own, unless it needs those of a
+// larger tier, as does an endpoint that stays; one that comes gets none of one that was there before.
+func checkKept(t testing.TB, before, after map[model.PortID]*ruleset.Memory) {
+	t.Helper()
+	for id, now := range after {
+		had := before[id]
+		if had == nil || had.Tier != now.Tier {
+			if had != nil && had.Tier > now.Tier {
+				t.Errorf("%v moves down from tier %d to %d", id, had.Tier, now.Tier)
+			}
+			continue
+		}
+		if had.Shard != now.Shard {
+			t.Errorf("%v moves from shard %d to %d", id, had.Shard, now.Shard)
+		}
+		for view := range had.Views {
+			checkViewKept(t, id, had.Views[view], now.Views[view])
+		}
+	}
+}
+
+func checkViewKept(t testing.TB, id model.PortID, had, now ruleset.Numbering) {
+	t.Helper()
+	if had.Port == 0 || now.Port == 0 {
+		return
+	}
+	if had.Port != now.Port {
+		t.Errorf("%v had the number %x and has %x", id, had.Port, now.Port)
+	}
+	taken := map[uint32]netip.AddrPort{}
+	for endpoint, number := range had.Endpoints {
+		taken[number] = endpoint
+	}
+	for endpoint, number := range now.Endpoints {
+		if before, stays := had.Endpoints[endpoint]; stays && before != number {
+			t.Errorf("%v: %s had the number %x and has %x", id, endpoint, before, number)
+		}
+		if other, isTaken := taken[number]; isTaken && other != endpoint {
+			t.Errorf("%v: %s has the number %x, with which %s was before", id, endpoint, number, other)
+		}
+	}
+}
+
+// numbered changes Services and checks the numbers before and after.
+func (r *running) numbered(t testing.TB, services ...ruleset.Service) *ruleset.Plan {
+	t.Helper()
+	before := numbersOf(r.mirror)
+	plan := r.change(t, services...)
+	checkKept(t, before, numbersOf(r.mirror))
+	checkNumbers(t, r)
+	return plan
+}
+
+// restart resyncs Services as a proxy that finds the tables.
+func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services ...ruleset.Service) *ruleset.Plan {
+	t.Helper()
+	found := map[model.Family]ruleset.Objects{}
+	for _, family := range model.Families {
+		objects := r.Objects(family)
+		change(&objects)
+		found[family] = objects
+	}
+	mirror, plan := ruleset.Resync(bothFamilies, services, r.around, found)
+	mustApply(t, &r.Tables, plan.Batch)
+	r.mirror = mirror
+	sweepAll(t, &r.Tables, r.mirror)
+	return plan
+}
+
+// colliding returns endpoints of which all would have the same number, as few as there are in the first of many.
+func colliding(t testing.TB, count int) []netip.AddrPort {
+	t.Helper()
+	byNumber := map[uint32][]netip.AddrPort{}
+	for _, endpoint := range endpoints(numbersUpTo(5000)...) {
+		number := ruleset.NumberOf(0xf0000000, endpoint)
+		if byNumber[number] = append(byNumber[number], endpoint); len(byNumber[number]) == count {
+			return byNumber[number]
+		}
+	}
+	t.Fatalf("no %d endpoints collide", count)
+	return nil
+}
+
+func stickyWeb(endpoints ...netip.AddrPort) ruleset.Service {
+	return serviceOf(sticky(portWith("web", endpoints), time.Hour))
+}
+
+// TestAnEndpointKeepsItsNumberAsLongAsItStays, whatever comes and goes beside it, and though several would have the same
+// one; and one that comes has none with which another was a moment before.
+func TestAnEndpointKeepsItsNumberAsLongAsItStays(t *testing.T) {
+	same := colliding(t, 4)
+	pool := append(slices.Clone(same), endpoints(numbersUpTo(60)...)...)
+	slices.SortFunc(pool, netip.AddrPort.Compare)
+	pool = slices.Compact(pool)
+	random := rand.New(rand.NewPCG(5, 6))
+	r := start(t, stickyWeb(same...))
+	checkNumbers(t, r)
+	collided := 0
+	for range 300 {
+		var want []netip.AddrPort
+		percent := 1 + random.IntN(99)
+		for _, endpoint := range pool {
+			if random.IntN(100) < percent {
+				want = append(want, slices.Repeat([]netip.AddrPort{endpoint}, 1+random.IntN(2))...)
+			}
+		}
+		r.numbered(t, stickyWeb(want...))
+		collided += len(mapsIn(t, &r.Tables, model.IPv4).collided)
+		if random.IntN(4) == 0 {
+			before := numbersOf(r.mirror)
+			r.restart(t, asFound, r.mirror.Service(named("web")))
+			if diff := cmp.Diff(before, numbersOf(r.mirror), compareAddrPorts); diff != "" {
+				t.Fatalf("numbers (-before +after a restart):\n%s", diff)
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("that was with %v", want)
+		}
+	}
+	if collided == 0 {
+		t.Error("no two endpoints wanted the same number, so that was not tested")
+	}
+}
+
+// TestTheReplacementOfAnEndpointHasAnotherNumber, or its clients would be sent to it: also if its address gives it the
+// very same one.
+func TestTheReplacementOfAnEndpointHasAnotherNumber(t *testing.T) {
+	same := colliding(t, 2)
+	number := func(r *running, endpoint netip.AddrPort) uint32 {
+		return r.mirror.Service(named("web")).Ports[0].Memory().Views[0].Endpoints[endpoint]
+	}
+	r := start(t, stickyWeb(same[0]))
+	before := number(r, same[0])
+	r.numbered(t, stickyWeb(same[1]))
+	if after := number(r, same[1]); after == before || after == 0 {
+		t.Errorf("%s has the number %x, with which %s was before: %x", same[1], after, same[0], before)
+	}
+	r.numbered(t, stickyWeb(same...))
+	if again := number(r, same[0]); again != before {
+		t.Errorf("%s comes back with the number %x, and had %x", same[0], again, before)
+	}
+}
+
+// TestNumbersAreTheSameAfterARestart, whichever Service comes first, though ports and endpoints want the same ones: the
+// clients in the kernel know their endpoints by them.
+func TestNumbersAreTheSameAfterARestart(t *testing.T) {
+	services, random := manySticky(1000), rand.New(rand.NewPCG(7, 8))
+	r := start(t, services...)
+	for range 200 { // some go and others come
+		number := random.IntN(len(services))
+		r.change(t, nothing(services[number].Name.Name))
+		r.change(t, services[number])
+	}
+	r.sweep(t)
+	checkNumbers(t, r)
+	before, printed := numbersOf(r.mirror), text(t, &r.Tables)
+	ports, collided := 0, len(mapsIn(t, &r.Tables, model.IPv4).collided)
+	for _, service := range services {
+		for _, port := range service.Ports {
+			memory := before[port.ID]
+			for view, numbering := range memory.Views {
+				if numbering.Port != 0 && numbering.Port != ruleset.FirstPortNumber(port, memory.Tier, uint32(memory.Shard), view) {
+					ports++
+				}
+			}
+		}
+	}
+	if ports == 0 || collided == 0 {
+		t.Fatalf("%d ports and %d endpoints have another number than the first that they would have, so that is not tested", ports, collided)
+	}
+	for range 3 {
+		random.Shuffle(len(services), func(i, j int) { services[i], services[j] = services[j], services[i] })
+		r.restart(t, asFound, services...)
+		if diff := cmp.Diff(before, numbersOf(r.mirror), compareAddrPorts); diff != "" {
+			t.Fatalf("numbers (-before +after a restart):\n%s", diff)
+		}
+		if diff := cmp.Diff(printed, text(t, &r.Tables)); diff != "" {
+			t.Fatalf("tables (-before +after a restart):\n%s", diff)
+		}
+	}
+	for name, forget := range map[string]func(*ruleset.Objects){
+		"its contents are not known": func(objects *ruleset.Objects) { objects.Contents = nil },
+		"it is made anew":            rebuild,
+	} {
+		r.restart(t, forget, services...)
+		if len(numbersOf(r.mirror)) != len(before) {
+			t.Errorf("if of a table %s, %d ports have numbers, want %d", name, len(numbersOf(r.mirror)), len(before))
+		}
+		checkNumbers(t, r)
+	}
+}
+
+// manySticky are Services that remember their clients, each with a ClusterIP and a node port, two endpoints, and two views
+// in every third.
+func manySticky(count int) []ruleset.Service {
+	services := make([]ruleset.Service, count)
+	for i := range services {
+		port := portOf(fmt.Sprint("sticky-", i), netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}).String())
+		port.Cluster = endpoints(i%200, (i+17)%400, 1000+i%7)
+		port.Frontends[0].Class = ruleset.BalanceClass(3)
+		port = withNodePort(sticky(port, time.Hour))
+		port.Frontends[1].Port = uint16(20000 + i)
+		if i%3 == 0 {
+			port.Local = port.Cluster[:1]
+			port.Frontends[1].Local, port.Frontends[1].Class = true, ruleset.SplitClass(1, 3)
+		}
+		services[i] = serviceOf(port)
+	}
+	return services
+}
+
+// TestFewMapsAndChainsServeAnyNumberOfServices: the kernel looks at all of them when a verdict comes.
+func TestFewMapsAndChainsServeAnyNumberOfServices(t *testing.T) {
+	services := manySticky(1000)
+	for i := range services {
+		services[i].Ports[0].Affinity = time.Duration(1+i%40) * time.Minute
+	}
+	r := start(t, services...)
+	maps, chains, shards := 0, 0, map[int]int{}
+	for _, name := range r.Objects(model.IPv4).Sets {
+		if strings.HasPrefix(name, "affinity-") {
+			maps++
+		}
+	}
+	for _, name := range r.Objects(model.IPv4).Chains {
+		if strings.Contains(name, "sticky-") && !strings.HasSuffix(name, "-port") && !strings.HasSuffix(name, "-draw") {
+			chains++
+		}
+	}
+	if small := ruleset.Shards()[0]; maps != small || chains > 2*small*(ruleset.MaxTimeouts+2) {
+		t.Errorf("there are %d maps and %d chains, want %d and %d at most", maps, chains, small, 2*small*(ruleset.MaxTimeouts+2))
+	}
+	for _, memory := range numbersOf(r.mirror) {
+		shards[memory.Shard]++
+	}
+	for shard, ports := range shards {
+		if ports > len(services)/len(shards)+1 {
+			t.Errorf("%d of %d ports have the shard %d, which is one of %d", ports, len(services), shard, len(shards))
+		}
+	}
+	wide, wider := prepared(t, stickyWeb(endpoints(numbersUpTo(300)...)...)), prepared(t, stickyWeb(endpoints(numbersUpTo(5000)...)...))
+	if all := ruleset.Shards(); all[0]+all[1]+all[2] > 18 || wide.Ports[0].Memory().Shard != all[0] || wider.Ports[0].Memory().Shard != all[0]+all[1] {
+		t.Errorf("there are %v shards, want 18 at most; ports with many endpoints have the shards %d and %d",
+			all, wide.Ports[0].Memory().Shard, wider.Ports[0].Memory().Shard)
+	}
+}
+
+// TestTheFirstPortsShareNoMap, be they of one Service or of several, made at once or one after another, in both families.
+func TestTheFirstPortsShareNoMap(t *testing.T) {
+	shards := ruleset.Shards()[0]
+	atOnce, together := manySticky(shards), ruleset.Service{Name: named("sticky-0")}
+	for i, service := range atOnce {
+		port := service.Ports[0]
+		port.ID.Service, port.ID.Port = together.Name, fmt.Sprint("port-", i)
+		together.Ports = append(together.Ports, port)
+		ipv6 := sticky(portOf("sticky-0", fmt.Sprintf("fd00:96::%x", i+1), fmt.Sprintf("[fd00:244::%x]:8080", i+1)), time.Hour)
+		ipv6.ID.Port = port.ID.Port
+		together.Ports = append(together.Ports, ipv6)
+	}
+	oneByOne := start(t)
+	for _, service := range atOnce {
+		oneByOne.numbered(t, service)
+	}
+	inOnePlan := start(t)
+	inOnePlan.numbered(t, atOnce...)
+	grown := start(t, ruleset.Service{Name: together.Name, Ports: together.Ports[:10]})
+	grown.numbered(t, together)
+	for name, r := range map[string]*running{
+		"Services at the start": start(t, atOnce...), "Services in one plan": inOnePlan, "one Service after another": oneByOne,
+		"ports of one Service": start(t, together), "ports that a Service gets later": grown,
+	} {
+		taken := map[model.Family]map[int]model.PortID{model.IPv4: {}, model.IPv6: {}}
+		for id, memory := range numbersOf(r.mirror) {
+			if other, isTaken := taken[id.Family][memory.Shard]; isTaken {
+				t.Errorf("%s: %v and %v have the shard %d", name, id, other, memory.Shard)
+			}
+			taken[id.Family][memory.Shard] = id
+		}
+		if len(taken[model.IPv4]) != shards {
+			t.Errorf("%s: %d shards are used, want all %d", name, len(taken[model.IPv4]), shards)
+		}
+	}
+}
+
+// TestAPortWithManyEndpointsMovesToALargerTier, and stays there as long as it is known.
+func TestAPortWithManyEndpointsMovesToALargerTier(t *testing.T) {
+	rooms := ruleset.Tiers()
+	if want := []int{256, 4096, 65536}; !slices.Equal(rooms, want) {
+		t.Fatalf("the tiers have room for %v endpoints, want %v", rooms, want)
+	}
+	r := start(t, stickyWeb(endpoints(1)...))
+	for _, step := range []struct{ endpoints, tier int }{
+		{256, 0}, {257, 1}, {256, 1}, {1, 1}, {4096, 1}, {4097, 2}, {4096, 2}, {1, 2},
+	} {
+		r.numbered(t, stickyWeb(endpoints(numbersUpTo(step.endpoints)...)...))
+		if got := r.mirror.Service(named("web")).Ports[0].Memory(); got.Tier != step.tier || len(got.Views[0].Endpoints) != step.endpoints {
+			t.Errorf("%d endpoints of %d have numbers of tier %d, want all of tier %d",
+				len(got.Views[0].Endpoints), step.endpoints, got.Tier, step.tier)
+		}
+		before := numbersOf(r.mirror)
+		r.restart(t, asFound, r.mirror.Service(named("web")))
+		if diff := cmp.Diff(before, numbersOf(r.mirror), compareAddrPorts); diff != "" {
+			t.Errorf("with %d endpoints: numbers (-before +after a restart):\n%s", step.endpoints, diff)
+		}
+	}
+	for _, count := range rooms[:2] {
+		if got := prepared(t, stickyWeb(endpoints(numbersUpTo(count)...)...)).Ports[0].Memory(); ruleset.Tiers()[got.Tier] != count {
+			t.Errorf("%d endpoints have numbers of tier %d, which has room for %d", count, got.Tier, rooms[got.Tier])
+		}
+	}
+	r.change(t, nothing("web"))
+	r.numbered(t, stickyWeb(endpoints(1)...))
+	if got := r.mirror.Service(named("web")).Ports[0].Memory().Tier; got != 0 {
+		t.Errorf("a Service that comes again has numbers of tier %d, want those for few endpoints", got)
+	}
+}
+
+// TestEndpointsThatLeaveNeedRoomBesideThoseThatCome, or one would get a number of the others. A port that cannot grow
+// any more gets another number instead.
+func TestEndpointsThatLeaveNeedRoomBesideThoseThatCome(t *testing.T) {
+	var all []netip.AddrPort
+	for _, addr := range manyAddrs("10.128.0.0", 70000) {
+		all = append(all, netip.AddrPortFrom(addr, 8080))
+	}
+	for _, test := range []struct {
+		have, want []netip.AddrPort
+		tier       int
+		same       bool // the port keeps its number
+	}{
+		{all[:128], all[128:256], 0, true},
+		{all[:129], all[128:256], 0, true},
+		{all[:129], all[129:257], 1, false},
+		{all[:2048], all[2048:4096], 1, true},
+		{all[:2049], all[2049:4097], 2, false},
+		{all[:35000], all[35000:70000], 2, false},
+	} {
+		r := start(t, stickyWeb(test.have...))
+		before := numbersOf(r.mirror)
+		r.numberedOnce(t, stickyWeb(test.want...))
+		id := stickyWeb(all[0]).Ports[0].ID
+		had, now := before[id], numbersOf(r.mirror)[id]
+		if same := had.Views[0].Port == now.Views[0].Port; now.Tier != test.tier || same != test.same {
+			t.Errorf("%d endpoints after %d others have numbers of tier %d, want %d; the port keeps its own: %v, want %v",
+				len(test.want), len(test.have), now.Tier, test.tier, same, test.same)
+		}
+	}
+}
+
+// numberedOnce is numbered for a port that may get another number.
+func (r *running) numberedOnce(t testing.TB, service ruleset.Service) {
+	t.Helper()
+	had := map[uint32]netip.AddrPort{}
+	for _, memory := range numbersOf(r.mirror) {
+		for endpoint, number := range memory.Views[0].Endpoints {
+			had[number] = endpoint
+		}
+	}
+	r.change(t, service)
+	for _, memory := range numbersOf(r.mirror) {
+		for endpoint, number := range memory.Views[0].Endpoints {
+			if other, taken := had[number]; taken && other != endpoint {
+				t.Errorf("%s has the number %x, with which %s was before", endpoint, number, other)
+			}
+		}
+	}
+	checkNumbers(t, r)
+}
+
+// crowded are Services whose ports use all numbers of the largest tier but some.
+func crowded(left int) (services []ruleset.Service) {
+	addrs := endpoints(numbersUpTo(4097)...)
+	for i := range ruleset.PortNumbers()[2] - left {
+		services = append(services, serviceOf(sticky(portWith(fmt.Sprint("crowded-", i), addrs), time.Hour)))
+		services[i].Ports[0].Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 96, 1, byte(i)})
+	}
+	return services
+}
+
+// TestAPortWithoutANumberBalances as one without affinity, and is named. When another leaves it gets a number.
+func TestAPortWithoutANumberBalances(t *testing.T) {
+	few, one := endpoints(1, 2), sticky(portWith("late", endpoints(numbersUpTo(4097)...)), time.Hour)
+	two := one // clients outside are kept on this node
+	two.Local, two.Frontends = one.Cluster[:1], slices.Clone(one.Frontends)
+	two.Frontends[0].Class, two.Frontends[0].External, two.Frontends[0].Local = ruleset.SplitClass(1, len(one.Cluster)), true, true
+	for name, test := range map[string]struct {
+		port ruleset.Port
+		left int
+	}{
+		"one view":                          {one, 0},
+		"two views, and one number is left": {two, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			late, another := serviceOf(test.port), nothing("crowded-0")
+			all := append(crowded(test.left), late, serviceOf(sticky(portWith("small", few), time.Hour)))
+			mirror, plan := ruleset.Resync(bothFamilies, all, home, nil)
+			expectUnremembered(t, mirror, plan, test.port)
+			// In one plan the clients of the one that leaves would come along.
+			if got := mirror.Plan(services(late, another), home).Unremembered; len(got) != 1 || got[0] != test.port.ID {
+				t.Errorf("beside one that leaves, %v are not remembered, want %v", got, test.port.ID)
+			}
+			mirror.Accept(mirror.Plan(services(another), home))
+			plan = mirror.Plan(services(late), home)
+			if len(plan.Unremembered) > 0 {
+				t.Errorf("when another has left, %v are still not remembered", plan.Unremembered)
+			}
+			mirror.Accept(plan)
+			memory := numbersOf(mirror)[test.port.ID]
+			if memory == nil || len(memory.Views[0].Endpoints) != len(one.Cluster) || (memory.Views[1].Port != 0) != (test.left > 0) {
+				t.Errorf("when another has left, it has the numbers %+v", memory)
+			}
+			checkDistinct(t, mirror)
+		})
+	}
+}
+
+// checkDistinct checks that no two ports have the same number.
+func checkDistinct(t *testing.T, mirror *ruleset.Mirror) {
+	t.Helper()
+	owner := map[uint32]model.PortID{}
+	for id, memory := range numbersOf(mirror) {
+		for _, numbering := range memory.Views {
+			if other, taken := owner[numbering.Port]; taken && numbering.Port != 0 {
+				t.Errorf("%v and %v have the number %x", id, other, numbering.Port)
+			}
+			owner[numbering.Port] = id
+		}
+	}
+}
+
+// expectUnremembered expects that a port has what it would have without affinity, and all others their numbers.
+func expectUnremembered(t *testing.T, mirror *ruleset.Mirror, plan *ruleset.Plan, port ruleset.Port) {
+	t.Helper()
+	if got := plan.Unremembered; len(got) != 1 || got[0] != port.ID {
+		t.Errorf("the plan names %v as not remembered, want %v", got, port.ID)
+	}
+	planned := mirror.Service(port.ID.Service).Ports[0]
+	if planned.Memory() != nil {
+		t.Errorf("it has the numbers %+v", planned.Memory())
+	}
+	if got, want := len(numbersOf(mirror)), mirror.Services()-1; got != want {
+		t.Errorf("%d others have numbers, want %d", got, want)
+	}
+	checkDistinct(t, mirror)
+	plain := port
+	plain.Affinity = 0
+	if diff := cmp.Diff(propertyOf(plain), propertyOf(planned)); diff != "" {
+		t.Errorf("it owns (-without affinity +without a number):\n%s", diff)
+	}
+}
+
+// timeoutsOf are the timeouts that Services have, in seconds.
+func timeoutsOf(mirror *ruleset.Mirror, names ...string) []int {
+	var seconds []int
+	for _, name := range names {
+		seconds = append(seconds, int(mirror.Service(named(name)).Ports[0].Memory().Timeout/time.Second))
+	}
+	return seconds
+}
+
+// TestTheNextTimeoutIsTheNextLonger if too many different ones are in use: each has chains of its own.
+func TestTheNextTimeoutIsTheNextLonger(t *testing.T) {
+	ofTimeout := func(number, seconds int) ruleset.Service {
+		port := portOf(fmt.Sprint("of-", number), fmt.Sprintf("10.96.0.%d", number), first)
+		return serviceOf(sticky(port, time.Duration(seconds)*time.Second))
+	}
+	r := start(t)
+	const threeHours, day = 3 * 3600, 24 * 3600
+	for _, step := range []struct {
+		number, wanted, got int
+	}{
+		{1, 100, 100}, {2, threeHours, threeHours}, {3, 200, 200}, {4, 300, 300}, {5, day, day}, {6, 400, 400}, {7, 20000, 20000},
+		{8, 600, 600},
+		{9, 50, 100}, {10, 150, 200}, {11, 200, 200}, {12, 601, threeHours}, {13, threeHours, threeHours}, {14, threeHours + 1, 20000},
+		{15, 20001, day}, {16, day, day}, {17, 400, 400},
+		{1, 101, 200},              // it had one of them to itself
+		{9, 101, 200}, {1, 77, 77}, // and now one is left
+		{18, 78, 200},
+	} {
+		r.numbered(t, ofTimeout(step.number, step.wanted))
+		if got := timeoutsOf(r.mirror, fmt.Sprint("of-", step.number)); got[0] != step.got {
+			t.Errorf("a Service that wants %d seconds has %d, want %d", step.wanted, got[0], step.got)
+		}
+		used := map[time.Duration]bool{}
+		for _, memory := range numbersOf(r.mirror) {
+			used[memory.Timeout] = true
+		}
+		if most := ruleset.MaxTimeouts + 2; len(used) > most {
+			t.Errorf("%d timeouts are in use, want %d at most", len(used), most)
+		}
+	}
+}
+
+// TestAnotherTimeoutKeepsTheNumbers, and so the clients: those who come again are remembered for the new one.
+func TestAnotherTimeoutKeepsTheNumbers(t *testing.T) {
+	r := start(t, manySticky(20)...)
+	services := manySticky(20)
+	before := numbersOf(r.mirror)
+	for i := range services {
+		services[i].Ports[0].Affinity = time.Minute
+	}
+	for name, change := range map[string]func(){
+		"a change":  func() { r.numbered(t, services...) },
+		"a restart": func() { r.restart(t, asFound, manySticky(20)...) },
+	} {
+		change()
+		after := numbersOf(r.mirror)
+		for id, memory := range maps.Clone(after) {
+			memory.Timeout = before[id].Timeout
+		}
+		if diff := cmp.Diff(before, after, compareAddrPorts); diff != "" {
+			t.Errorf("numbers (-before +after %s with another timeout):\n%s", name, diff)
+		}
+	}
+}

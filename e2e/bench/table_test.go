@@ -16,6 +16,7 @@ var results struct {
 	connects []connectRow
 	steep    []steepRow
 	affinity []affinityRow
+	fair     []fairRow
 }
 
 type firstSync struct {
@@ -61,6 +62,9 @@ func TestMain(m *testing.M) {
 	if len(results.affinity) > 0 {
 		printAffinity(w)
 	}
+	if len(results.fair) > 0 {
+		printFair(w)
+	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
@@ -105,6 +109,16 @@ func printAffinity(w io.Writer) {
 	for _, row := range results.affinity {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
 			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
+	}
+	fmt.Fprintln(w)
+}
+
+func printFair(w io.Writer) {
+	fmt.Fprintf(w, "\nOne tenant's worst, as fast as it can write it: changes of others beside it, of %s Services\n\n", beside)
+	fmt.Fprintln(w, "objects\ttenant's changes\tothers' changes\tp50\tp99\tmax\t")
+	for _, row := range results.fair {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%s\t\n", row.name, row.tenants, row.changes,
+			row.p50.Round(100*time.Microsecond), row.p99.Round(100*time.Microsecond), row.max.Round(100*time.Microsecond))
 	}
 	fmt.Fprintln(w)
 }

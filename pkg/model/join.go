@@ -7,19 +7,31 @@ import (
 	"slices"
 )
 
+// What one Service can ask of every node, in a family: its ports times the endpoints of each, and the ports that its
+// EndpointSlices list in sum. Each port has its share of the first. All Services wait while one is decided, so that
+// nobody may write one that takes long.
+const (
+	MaxPortEndpoints = 32_768
+	maxOffers        = 65_536
+)
+
 // Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address
-// and port. All slices must belong to the Service.
+// and port. All slices must belong to the Service. Of a Service with more than MaxPortEndpoints it takes those of the
+// first slices.
 //
 // A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
 // claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
 func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
-	return Join(endpointSlices).Endpoints(port, family)
+	endpoints, _ := Join(endpointSlices, 1).Endpoints(port, family)
+	return endpoints
 }
 
 // Joined are the EndpointSlices of a Service, ready to be asked for the endpoints of many ports.
 type Joined struct {
 	slices []*EndpointSlice
+	// most is how many endpoints a port can have.
+	most int
 	// byPort are the slices by what they offer; nil if they offer so little that to look through all is faster.
 	byPort map[offer][]offered
 }
@@ -39,11 +51,15 @@ type offered struct {
 // manyOffers is how many ports a Service's slices have in sum before they are indexed.
 const manyOffers = 32
 
-// Join makes a Service's slices ready.
-func Join(endpointSlices []*EndpointSlice) Joined {
-	joined, offers := Joined{slices: endpointSlices}, 0
-	for _, slice := range endpointSlices {
-		offers += len(slice.Ports)
+// Join makes the slices of a Service with some ports ready.
+func Join(endpointSlices []*EndpointSlice, ports int) Joined {
+	joined, offers := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}, 0
+	for i, slice := range endpointSlices {
+		if offers += len(slice.Ports); offers > maxOffers {
+			endpointSlices = endpointSlices[:i]
+			joined.slices = endpointSlices
+			break
+		}
 	}
 	if offers <= manyOffers {
 		return joined
@@ -58,21 +74,22 @@ func Join(endpointSlices []*EndpointSlice) Joined {
 	return joined
 }
 
-// Endpoints is the function of that name, for one port after the other.
-func (j Joined) Endpoints(port ServicePort, family Family) []PortEndpoint {
+// Endpoints is the function of that name, for one port after the other. It also returns how many are left out.
+func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, leftOut int) {
 	count := 0
 	for slice := range j.serving(port, family) {
 		count += len(slice.Endpoints)
 	}
-	endpoints := make([]PortEndpoint, 0, count)
+	endpoints = make([]PortEndpoint, 0, min(count, j.most))
 	for slice, number := range j.serving(port, family) {
-		for i := range slice.Endpoints {
+		for i := range min(len(slice.Endpoints), j.most-len(endpoints)) {
 			entry := &slice.Endpoints[i]
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
 	slices.SortFunc(endpoints, compareEntries)
-	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
+	endpoints = slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
+	return endpoints, max(0, count-j.most)
 }
 
 // serving yields the slices whose endpoints serve a port, each with the port's number there.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -205,5 +206,46 @@ func BenchmarkEndpoints(b *testing.B) {
 		if got := Endpoints(web, IPv4, endpointSlices); len(got) != 10 {
 			b.Fatalf("got %d endpoints, want 10", len(got))
 		}
+	}
+}
+
+// TestOneServiceHasABoundedNumberOfEndpoints, its ports together: each port has its share.
+func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
+	service := ObjectName{Namespace: "default", Name: "large"}
+	var endpointSlices []*EndpointSlice
+	addr := netip.MustParseAddr("10.64.0.1")
+	for range 10 {
+		slice := &EndpointSlice{Name: service, Service: service, Ports: []SlicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}}
+		for range 1000 {
+			slice.Endpoints = append(slice.Endpoints, SliceEndpoint{Addr: addr})
+			addr = addr.Next()
+		}
+		endpointSlices = append(endpointSlices, slice)
+	}
+	for ports, want := range map[int]int{1: 10_000, 3: 10_000, 4: MaxPortEndpoints / 4, 8: MaxPortEndpoints / 8, 1_000_000: 1} {
+		for _, port := range []ServicePort{{Name: "a"}, {Name: "b"}} {
+			endpoints, leftOut := Join(endpointSlices, ports).Endpoints(port, IPv4)
+			if len(endpoints) != want || leftOut != 10_000-want {
+				t.Errorf("one port of %d has %d endpoints and %d are left out, want %d of 10,000", ports, len(endpoints), leftOut, want)
+			}
+		}
+	}
+}
+
+// TestSlicesMayListSoManyPorts: those beyond are left out, for a change of one looks at the ports of all.
+func TestSlicesMayListSoManyPorts(t *testing.T) {
+	service := ObjectName{Namespace: "default", Name: "large"}
+	var endpointSlices []*EndpointSlice
+	for i := range 10 {
+		slice := &EndpointSlice{Name: service, Service: service}
+		slice.Endpoints = []SliceEndpoint{{Addr: netip.AddrFrom4([4]byte{10, 64, 0, byte(i)})}}
+		for port := range 20_000 {
+			slice.Ports = append(slice.Ports, SlicePort{Name: strconv.Itoa(port), Port: uint16(port)})
+		}
+		endpointSlices = append(endpointSlices, slice)
+	}
+	endpoints, _ := Join(endpointSlices, 1).Endpoints(ServicePort{Name: "7"}, IPv4)
+	if len(endpoints) != 3 {
+		t.Errorf("a port has the endpoints of %d slices with 20,000 ports each, want three", len(endpoints))
 	}
 }

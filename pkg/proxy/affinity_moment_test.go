@@ -19,8 +19,8 @@ func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 			p := starting(kernel)
 			p.Apply(stickyService(1, 2, 3))
 			mustSync(t, p)
-			kernel.remember(t, ruleset.Add, 1, 1)
-			kernel.remember(t, ruleset.Add, 2, 3)
+			kernel.remember(t, 1, 1)
+			kernel.remember(t, 2, 3)
 			if restart {
 				p = starting(kernel)
 			}

@@ -22,22 +22,22 @@ func TestClientsOfAnEndpointThatLeavesComeToAnother(t *testing.T) {
 	}{
 		"those who were remembered before": {
 			prepare: func(t *testing.T, k *scriptedKernel) {
-				k.remember(t, ruleset.Add, 1, 1)
-				k.remember(t, ruleset.Add, 2, 3)
-				k.remember(t, ruleset.Add, 3, 2)
-				k.remember(t, ruleset.Add, 4, 3)
+				k.remember(t, 1, 1)
+				k.remember(t, 2, 3)
+				k.remember(t, 3, 2)
+				k.remember(t, 4, 3)
 			},
 			want: []string{"1:1", "3:2"},
 		},
 		"one who drew it before the commit, and is remembered after it": {
 			prepare: func(t *testing.T, k *scriptedKernel) {
-				k.remember(t, ruleset.Add, 1, 1)
+				k.remember(t, 1, 1)
 				done := false
 				k.committed = func(ruleset.Batch) {
 					if !done {
 						done = true
-						k.remember(t, ruleset.Add, 5, 3)
-						k.remember(t, ruleset.Add, 6, 2)
+						k.remember(t, 5, 3)
+						k.remember(t, 6, 2)
 					}
 				}
 			},
@@ -45,8 +45,8 @@ func TestClientsOfAnEndpointThatLeavesComeToAnother(t *testing.T) {
 		},
 		"those whom a proxy finds that starts": {
 			prepare: func(t *testing.T, k *scriptedKernel) {
-				k.remember(t, ruleset.Add, 1, 1)
-				k.remember(t, ruleset.Add, 2, 3)
+				k.remember(t, 1, 1)
+				k.remember(t, 2, 3)
 			},
 			restart: true,
 			want:    []string{"1:1"},
@@ -80,8 +80,8 @@ func TestClientsKeepTheirEndpoint(t *testing.T) {
 	everything := manyServices(3, 2).Then(stickyService(1, 2))
 	p.Apply(everything)
 	mustSync(t, p)
-	kernel.remember(t, ruleset.Add, 1, 1)
-	kernel.remember(t, ruleset.Add, 2, 2)
+	kernel.remember(t, 1, 1)
+	kernel.remember(t, 2, 2)
 	for _, step := range []struct {
 		title string
 		do    func()
@@ -123,7 +123,7 @@ func TestAnEndpointThatLeavesCostsTheSameWhateverItsClients(t *testing.T) {
 		p.Apply(manyServices(3, 2).Then(stickyService(1, 2, 3)))
 		mustSync(t, p)
 		for client := range clients {
-			kernel.remember(t, ruleset.Add, client, 1+client%3)
+			kernel.remember(t, client, 1+client%3)
 		}
 		for _, step := range []struct {
 			title   string
@@ -186,7 +186,7 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	p := starting(kernel)
 	p.Apply(stickyService(1, 2, 3))
 	mustSync(t, p)
-	kernel.remember(t, ruleset.Add, 1, 1)
+	kernel.remember(t, 1, 1)
 	for range 2 {
 		kernel.reads = nil
 		p = starting(kernel)

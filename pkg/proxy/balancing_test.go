@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -64,7 +63,8 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 		return classes
 	}
 	drawable := map[uint32]bool{}
-	for _, set := range slices.Concat(wideMaps(kernel.Tables.Objects(family)), []ruleset.Set{ruleset.StickyEndpoints, ruleset.NodePortStickyEndpoints}) {
+	static := []ruleset.Set{ruleset.StickyEndpoints, ruleset.NodePortStickyEndpoints}
+	for _, set := range append(wideMaps(kernel.Tables.Objects(family)), static...) {
 		for _, slot := range elementsIfThere(kernel, family, set) {
 			drawable[slot.Value.Number] = true
 		}

@@ -20,8 +20,9 @@ func (c *Changes) add(change model.Change) {
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
-	at     time.Time
-	family model.Family
+	at      time.Time
+	family  model.Family
+	service model.ObjectName
 }
 
 // note enters the slices with another stamp than in the cluster, which does not have the change yet. What a slice that
@@ -35,7 +36,7 @@ func (t triggers) note(cluster *model.Cluster, change model.Change) {
 		if _, waits := t[name]; waits || slice.TriggeredAt.IsZero() || slice.TriggeredAt.Equal(stampOf(cluster, slice)) {
 			continue
 		}
-		t[name] = trigger{slice.TriggeredAt, slice.Family}
+		t[name] = trigger{slice.TriggeredAt, slice.Family, slice.Service}
 	}
 }
 
@@ -51,10 +52,16 @@ func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	return known[at].TriggeredAt
 }
 
-func (t triggers) byFamily() map[model.Family][]time.Time {
-	byFamily := map[model.Family][]time.Time{}
-	for _, trigger := range t {
-		byFamily[trigger.family] = append(byFamily[trigger.family], trigger.at)
+// take returns those, by family, that a sync has followed, and forgets them: all but those of Services that still wait.
+func (t *triggers) take(wait map[model.ObjectName]uint64) map[model.Family][]time.Time {
+	followed, left := map[model.Family][]time.Time{}, triggers{}
+	for name, trigger := range *t {
+		if wait[trigger.service] != 0 {
+			left[name] = trigger
+			continue
+		}
+		followed[trigger.family] = append(followed[trigger.family], trigger.at)
 	}
-	return byFamily
+	*t = left
+	return followed
 }

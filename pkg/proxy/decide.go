@@ -28,7 +28,8 @@ type decided struct {
 	flows     map[model.ObjectName][]selection.Flows
 	checks    map[model.ObjectName]selection.HealthCheck
 	reasons   map[model.ObjectName][]PortReason
-	conflicts []Conflict // at most MaxConflicts
+	conflicts []Conflict         // at most MaxConflicts
+	crowded   []model.ObjectName // likewise
 }
 
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
@@ -73,8 +74,9 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		owned := ruleset.Service{Name: name}
 		var flows []selection.Flows
 		var reasons []PortReason
-		conflict := Conflict{Service: name}
+		conflict, crowded := Conflict{Service: name}, false
 		for _, decision := range decisions {
+			crowded = crowded || decision.LeftOut > 0
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 			reasons = append(reasons, reasonsOf(decision)...)
 			conflict.lose(decision.Lost)
@@ -84,6 +86,9 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		}
 		if conflict.Total > 0 && len(all.conflicts) < MaxConflicts {
 			all.conflicts = append(all.conflicts, conflict)
+		}
+		if crowded && len(all.crowded) < MaxConflicts {
+			all.crowded = append(all.crowded, name)
 		}
 		all.owned, all.flows[name], all.reasons[name] = append(all.owned, owned), flows, reasons
 		all.checks[name], _ = selection.HealthCheckOf(p.cluster, name)

@@ -1,4 +1,48 @@
 package proxy
 
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
 // SyncInterval is for tests that count syncs.
 const SyncInterval = syncInterval
+
+// TurnWeight is for tests that count elements.
+const TurnWeight = turnWeight
+
+// Waiting is a Service that waits for its turn.
+type Waiting = waiting
+
+// NewWaiting returns a Service that waits.
+func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
+	return waiting{name, since, weight}
+}
+
+// Name returns namespace/name.
+func (w Waiting) Name() string { return w.name.String() }
+
+// TurnOf returns the names of those whose turn it is, and of those who wait on.
+func TurnOf(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
+	next := turnOf(all, lastLarge, allowLarge)
+	for _, name := range next.taken {
+		taken = append(taken, name.String())
+	}
+	for _, one := range next.rest {
+		rest = append(rest, one.Name())
+	}
+	return taken, rest
+}
+
+// Waits reports whether something waits for its turn, or to be swept.
+func (p *Proxy) Waits() bool {
+	_, waits := p.untilNextTurn(time.Now())
+	return waits
+}
+
+// AllowLarge lets a large Service have its turn with the next sync, ForbidLarge lets it wait for an hour.
+func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
+
+// ForbidLarge is the contrary of AllowLarge.
+func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }

@@ -34,8 +34,8 @@ func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	p.Apply(everything)
 	mustSync(t, p)
 	clients := []string{"1:1", "2:2"}
-	kernel.remember(t, ruleset.Add, 1, 1)
-	kernel.remember(t, ruleset.Add, 2, 2)
+	kernel.remember(t, 1, 1)
+	kernel.remember(t, 2, 2)
 	p.Apply(manyServices(3, 1)) // no Service needs the chain of two slots any more
 	report, err := p.Sync(t.Context())
 	if err != nil || report.Unswept == nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"time"
 
@@ -41,8 +40,13 @@ type Proxy struct {
 	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
 	// process touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
-	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
-	dirty map[model.ObjectName]bool
+	// dirty are the Services to decide anew, by arrival. They stay dirty until the kernel has accepted their elements.
+	dirty   map[model.ObjectName]uint64
+	arrived uint64
+	// lastLarge says when each namespace had a large Service synced last, by arrival; largeAfter is when the next may be.
+	lastLarge              map[string]uint64
+	largeAfter             time.Time
+	smallWaits, largeWaits bool
 	// refused are the Services whose newest version the kernel does not take, unreported those of which there is
 	// something new to report. lastVersions are what the kernel took last of Services that were about to change when the
 	// mirror was given up.
@@ -80,7 +84,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		kernel:  kernel,
 		flows:   flows,
 		cluster: cluster,
-		dirty:   map[model.ObjectName]bool{},
+		dirty:   map[model.ObjectName]uint64{},
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},
 		reasons: newReasons(),
@@ -88,6 +92,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		refused:      map[model.ObjectName]*refusal{},
 		unreported:   map[model.ObjectName]bool{},
 		lastVersions: map[model.ObjectName]ruleset.Service{},
+		lastLarge:    map[string]uint64{},
 
 		triggers: triggers{},
 	}
@@ -98,7 +103,9 @@ func (p *Proxy) Apply(change model.Change) {
 	p.taken.add(change)
 	p.triggers.note(p.cluster, change)
 	for _, name := range p.cluster.Apply(change) {
-		p.dirty[name] = true
+		if p.arrived++; p.dirty[name] == 0 {
+			p.dirty[name] = p.arrived
+		}
 		if refused := p.refused[name]; refused != nil {
 			refused.changed = true
 		}
@@ -131,15 +138,26 @@ func (p *Proxy) sync(ctx context.Context) (Report, error) {
 }
 
 func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
-	names := slices.SortedFunc(maps.Keys(p.dirty), model.ObjectName.Compare)
-	decided, around := p.decide(names), p.surroundings()
+	started := time.Now()
+	turn := p.nextTurn(started)
+	decided, around := p.decide(turn.taken), p.surroundings()
+	rest := turn.waits()
+	if turn.large != nil && !p.step(&decided, *turn.large) {
+		rest[*turn.large], p.largeWaits = p.dirty[*turn.large], true
+	}
+	p.letGo(&decided, turn.rest)
 	plan := p.mirror.Plan(decided.owned, around)
 	if err := p.commit(ctx, plan, false); err != nil {
 		return Report{}, err
 	}
-	report := p.newReport(len(names))
+	p.dirty = rest
+	report := p.newReport(len(turn.taken))
 	p.accept(plan, decided, &report)
-	return p.finish(ctx, report)
+	report, err := p.finish(ctx, report)
+	if now := time.Now(); turn.large != nil {
+		p.rest(turn.large.Namespace, now, now.Sub(started))
+	}
+	return report, err
 }
 
 // accept takes over what the kernel took.
@@ -151,7 +169,7 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
-	report.add(plan, decided.conflicts)
+	report.add(plan, decided)
 }
 
 func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
@@ -187,6 +205,9 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		return Report{Complete: true}, err
 	}
 	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
+	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
+	// all.
+	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]uint64{}, false, false
 	p.lastVersions = map[model.ObjectName]ruleset.Service{}
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
@@ -196,7 +217,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.reasons.accept(decided.reasons)
 	p.handOver(decided.decisions)
 	report := p.newReport(len(names))
-	report.add(plan, decided.conflicts)
+	report.add(plan, decided)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
 	return p.finish(ctx, report)
 }
@@ -232,9 +253,6 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) e
 		}
 		return err
 	}
-	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
-	// all.
-	p.dirty = map[model.ObjectName]bool{}
 	return nil
 }
 
@@ -244,21 +262,27 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 		return Report{Complete: report.Complete}, err
 	}
 	p.count(&report)
-	report.Triggered, p.triggers = p.triggers.byFamily(), triggers{}
+	report.Waiting = len(p.dirty)
+	report.Triggered = p.triggers.take(p.dirty)
 	report.Unswept = p.sweep(ctx, &report)
 	p.reportRefused(&report)
 	p.noteFlows()
 	return report, nil
 }
 
-// sweep removes what no Service owns any more. Kernels before 6.2 may call a chain busy for a moment after its last
+// sweep removes what no Service owns any more, as much as one sync may. Kernels before 6.2 may call a chain busy for a
+// moment after its last
 // user went, so that a failure is no reason to write everything again. If it goes on, what a stranger put into our
 // tables may be the reason: then they are made anew.
 //
 // If something is not there any more, an earlier sweep was done though it failed, or another process did it: the next
 // sync asks what is there. Clients keep their affinity then.
 func (p *Proxy) sweep(ctx context.Context, report *Report) error {
-	for batch := p.mirror.Sweep(); len(batch.Ops) > 0; batch = p.mirror.Sweep() {
+	for room := max(turnWeight-report.written(), turnWeight/8); room > 0; {
+		batch := p.mirror.Sweep(room)
+		if len(batch.Ops) == 0 {
+			break
+		}
 		if err := p.kernel.Commit(ctx, batch); err != nil {
 			if p.unswept++; p.unswept >= distrustAfter {
 				p.forget()
@@ -268,7 +292,7 @@ func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 			}
 			return fmt.Errorf("sweep: %w", err)
 		}
-		report.count(batch)
+		room -= report.count(batch)
 		p.mirror.Swept()
 	}
 	p.unswept = 0

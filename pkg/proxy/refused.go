@@ -85,7 +85,7 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 		return true
 	}
 	for name := range owners {
-		changed := p.dirty[name] && (p.synced || p.untouched)
+		changed := p.dirty[name] != 0 && (p.synced || p.untouched)
 		if p.refused[name] == nil && !changed {
 			return false
 		}
@@ -141,17 +141,30 @@ func (p *Proxy) forget() {
 // holding returns what stays in force of a Service that the kernel refuses: of what it took last, the frontends that
 // the Service still owns. Another one may own the rest by now.
 func (p *Proxy) holding(r *refusal) ruleset.Service {
+	r.held = p.stillOwned(r.held)
+	return r.held
+}
+
+// stillOwned returns a version of a Service without the frontends that it does not own any more.
+func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	var ports []ruleset.Port
-	for _, port := range r.held.Ports {
+	for _, port := range version.Ports {
 		port.Frontends = slices.DeleteFunc(slices.Clone(port.Frontends), func(frontend ruleset.Frontend) bool {
-			return !p.cluster.Owns(r.Service, frontend.Frontend)
+			return !p.cluster.Owns(version.Name, frontend.Frontend)
 		})
 		if len(port.Frontends) > 0 {
 			ports = append(ports, port)
 		}
 	}
-	r.held.Ports = ports
-	return r.held
+	return ruleset.Service{Name: version.Name, Ports: ports}
+}
+
+// flowsStillOwned returns what is in force about the UDP flows to a Service's frontends, but for those that it does not
+// own any more.
+func (p *Proxy) flowsStillOwned(name model.ObjectName) []selection.Flows {
+	return slices.DeleteFunc(slices.Clone(p.udp.inForce[name]), func(flows selection.Flows) bool {
+		return !p.cluster.Owns(name, flows.Frontend)
+	})
 }
 
 // hold enters what stays in force of a Service that the kernel refuses in place of a decision.
@@ -163,9 +176,7 @@ func (d *decided) hold(p *Proxy, r *refusal) {
 		return
 	}
 	d.checks[name] = p.checks[name]
-	d.flows[name] = slices.DeleteFunc(slices.Clone(p.udp.inForce[name]), func(flows selection.Flows) bool {
-		return !p.cluster.Owns(name, flows.Frontend)
-	})
+	d.flows[name] = p.flowsStillOwned(name)
 }
 
 // tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or

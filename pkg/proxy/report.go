@@ -14,6 +14,7 @@ type Report struct {
 	Complete bool
 	Services int // decided
 	Total    int // in force
+	Waiting  int // that wait for their turn, some of them with a part of their change in force
 	// Ports are the Service ports in force, by family.
 	Ports map[model.Family]int
 	// Reasons counts the Service ports in force by why they have the endpoints that they have. A reason that no port has
@@ -32,6 +33,9 @@ type Report struct {
 	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of
 	// them.
 	Conflicts []Conflict
+	// Crowded are the Services decided in this sync that have more endpoints than a Service can have, by name; at most
+	// MaxConflicts of them.
+	Crowded []model.ObjectName
 	// Unremembered are the Services decided in this sync whose clients are not remembered, though they should be, because
 	// the tables have no number left for them; at most MaxConflicts.
 	Unremembered []model.ObjectName
@@ -59,8 +63,9 @@ func (p *Proxy) newReport(services int) Report {
 }
 
 // add counts what a plan wrote.
-func (r *Report) add(plan *ruleset.Plan, conflicts []Conflict) {
-	r.Conflicts = append(r.Conflicts, conflicts...)
+func (r *Report) add(plan *ruleset.Plan, decided decided) {
+	r.Conflicts = append(r.Conflicts, decided.conflicts...)
+	r.Crowded = append(r.Crowded, decided.crowded...)
 	for _, port := range plan.Unremembered[:min(len(plan.Unremembered), MaxConflicts)] {
 		r.Unremembered = append(r.Unremembered, port.Service)
 	}
@@ -78,11 +83,23 @@ func (p *Proxy) count(report *Report) {
 	}
 }
 
-func (r *Report) count(batch ruleset.Batch) {
+// written returns how many elements were.
+func (r *Report) written() (elements int) {
 	for family := range r.Added {
-		r.Added[family] += batch.Count(family, ruleset.Add)
-		r.Deleted[family] += batch.Count(family, ruleset.Delete)
+		elements += r.Added[family] + r.Deleted[family]
 	}
+	return elements
+}
+
+// count counts what a batch wrote, and returns how many elements that are.
+func (r *Report) count(batch ruleset.Batch) (elements int) {
+	for family := range r.Added {
+		added, deleted := batch.Count(family, ruleset.Add), batch.Count(family, ruleset.Delete)
+		r.Added[family] += added
+		r.Deleted[family] += deleted
+		elements += added + deleted
+	}
+	return elements
 }
 
 // Conflict is a Service that wants frontends which other Services own.

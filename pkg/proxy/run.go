@@ -12,7 +12,8 @@ import (
 type Observer interface {
 	// Queued is called when something has to be synced, before the sync, with what was taken up since it was last called.
 	Queued(changes Changes, at time.Time)
-	// Synced is called after each sync that the kernel accepted. Everything that was queued is in force then.
+	// Synced is called after each sync that the kernel accepted. Everything that was queued is in force then, but for
+	// Services that wait for their turn.
 	Synced(report Report, started, ended time.Time)
 	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete,
 	// and with the time until the next try.
@@ -83,6 +84,9 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	}
 	observer.Synced(report, started, time.Now())
 	next := pause{earliest: started.Add(syncInterval), after: p.untilNextTry(time.Now())}
+	if until, waits := p.untilNextTurn(time.Now()); waits && report.Unswept == nil && (next.after == 0 || until < next.after) {
+		next.after = max(until, 1)
+	}
 	if report.Unswept != nil && (next.after == 0 || next.after > time.Second) {
 		next.after = time.Second
 	}
@@ -95,8 +99,9 @@ func (p *Proxy) retryMax() time.Duration { return cmp.Or(p.RetryMax, DefaultRetr
 // failure, what stood in the way may be gone with it.
 func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed <-chan struct{}, next pause) bool {
 	var again <-chan time.Time
+	var at time.Time
 	if next.after > 0 {
-		again = time.After(next.after)
+		again, at = time.After(next.after), time.Now().Add(next.after)
 	}
 	if next.failed {
 		changes = nil
@@ -109,11 +114,10 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 			return true
 		case change := <-changes:
 			p.Apply(change)
-			rest := time.Until(next.earliest)
-			if rest <= 0 {
-				return true
+			if again == nil || next.earliest.Before(at) {
+				at = next.earliest
+				again = time.After(time.Until(at))
 			}
-			again = time.After(rest) // sooner than it was
 		case <-disturbed:
 			p.Distrust()
 			return true

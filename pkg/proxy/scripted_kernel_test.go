@@ -149,9 +149,8 @@ func (k *scriptedKernel) endpoints(t testing.TB) map[uint32]int {
 	return endpoints
 }
 
-// remember is what the sticky chain does for a client, 192.0.2.N, that drew an endpoint, and what time does when the verb
-// is Delete.
-func (k *scriptedKernel) remember(t testing.TB, verb ruleset.Verb, client, endpoint int) {
+// remember is what the sticky chain does for a client, 192.0.2.N, that drew an endpoint.
+func (k *scriptedKernel) remember(t testing.TB, client, endpoint int) {
 	t.Helper()
 	k.endpoints(t)
 	port, clients := k.numberOf(t)
@@ -159,7 +158,7 @@ func (k *scriptedKernel) remember(t testing.TB, verb ruleset.Verb, client, endpo
 		Key:   ruleset.Tuple{Addr: netip.AddrFrom4([4]byte{192, 0, byte(2 + client>>8), byte(client)}), Number: port},
 		Value: ruleset.Tuple{Number: k.known[endpoint]},
 	}
-	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: verb, Family: model.IPv4, Object: ruleset.ElementsObject{
+	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.ElementsObject{
 		Set: clients, Elements: slices.Values([]ruleset.Element{element}),
 	}}}}
 	if err := k.Apply(batch); err != nil || k.known[endpoint] == 0 {

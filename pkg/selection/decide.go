@@ -14,9 +14,11 @@ type Decision struct {
 	Port      model.ServicePort
 	Family    model.Family
 	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
-	Owned     []model.PortFrontend
-	Lost      []model.LostFrontend
+	Owned []model.PortFrontend
+	Lost  []model.LostFrontend
+	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
 	Endpoints []model.PortEndpoint
+	LeftOut   int
 	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
 	Sources   []netip.Prefix
 	Selection Selection
@@ -29,7 +31,7 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 	if service == nil {
 		return nil
 	}
-	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name))
+	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name), len(service.Ports))
 	sources := map[model.Family][]netip.Prefix{}
 	for _, family := range families {
 		sources[family] = service.AllowedSources(family, viewpoint.Node)
@@ -42,7 +44,7 @@ func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Fami
 			}
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
-			decision.Endpoints = joined.Endpoints(port, family)
+			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
 			decisions = append(decisions, decision)
 		}

@@ -22,12 +22,13 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 	if service == nil || service.HealthCheckNodePort == 0 {
 		return HealthCheck{}, false
 	}
-	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name))
+	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name), len(service.Ports))
 	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
 	for _, addr := range service.ClusterIPs {
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
 		for _, port := range service.Ports {
-			for _, endpoint := range joined.Endpoints(port, family) {
+			endpoints, _ := joined.Endpoints(port, family)
+			for _, endpoint := range endpoints {
 				if endpoint.Ready && viewpoint.isHere(&endpoint) {
 					ready[endpoint.Addr.Addr()] = true
 				}

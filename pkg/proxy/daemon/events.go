@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
@@ -79,6 +80,14 @@ func (r *eventReporter) conflicts(conflicts []proxy.Conflict) {
 			}
 			r.recorder.Report(events.FrontendConflict(service, lost.Frontend, lost.Owner))
 		}
+	}
+}
+
+// crowded reports Services with more endpoints than a Service can have.
+func (r *eventReporter) crowded(services []model.ObjectName) {
+	for _, service := range services {
+		r.leftOut(convert.ServiceKind, service, []string{fmt.Sprintf(
+			"endpoints: a Service can have %d in a family, its ports together", model.MaxPortEndpoints)})
 	}
 }
 

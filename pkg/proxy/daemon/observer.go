@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -49,6 +50,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.count(report, took, ended)
 	o.checks.follow(report)
 	o.reporter.conflicts(report.Conflicts)
+	o.reporter.crowded(report.Crowded)
 	o.reporter.unremembered(report.Unremembered)
 	o.reportRefused(report)
 	o.reportNodePorts(report.Surroundings.NodePortAddrs)
@@ -62,6 +64,8 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	}
 	if !o.synced {
 		o.synced = true
+		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
+		go debug.FreeOSMemory()
 		fmt.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
 			o.node, report.Total, took.Round(time.Microsecond))
 	}
@@ -111,6 +115,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 	o.recorder.Set(metrics.Services, report.Total)
 	o.recorder.Set(metrics.FrontendsContested, report.Contested)
 	o.recorder.Set(metrics.ServicesRefused, report.RefusedTotal)
+	o.recorder.Set(metrics.ServicesWaiting, report.Waiting)
 	o.recorder.ServicePortsByReason(portReasons(report.Reasons))
 	for _, family := range model.Families {
 		name := family.String()

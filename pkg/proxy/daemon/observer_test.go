@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,6 +186,7 @@ var movedElsewhere = map[string]string{
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
+	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 }
 
 func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
@@ -363,4 +365,31 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, why, test.eligible, test.why)
 		}
 	}
+}
+
+// TestServicesThatWaitForTheirTurnAreInTheMetrics: a large one is there while its steps go on, and not after that.
+func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
+	o := observing(t)
+	o.changes <- changed(service(1, 2, time.Time{}))
+	eventually(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
+	goOn := make(chan struct{})
+	held := sync.OnceFunc(func() { <-goOn })
+	swept := func(batch ruleset.Batch) bool { // the sweep of the first step waits
+		if batch.Count(model.IPv4, ruleset.Add) == 0 && batch.Count(model.IPv4, ruleset.Delete) > 0 {
+			held()
+		}
+		return false
+	}
+	o.kernel.refuse.Store(&swept)
+	large, slice := service(2, 2, time.Time{})
+	slice.Endpoints = nil
+	for i := range model.MaxPortEndpoints {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}), Endpoint: model.Endpoint{Ready: true, Serving: true},
+		})
+	}
+	o.changes <- changed(large, slice)
+	eventually(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 1\n") })
+	close(goOn)
+	eventually(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
 }

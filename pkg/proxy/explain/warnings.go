@@ -23,6 +23,10 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 		list = append(list, fmt.Sprintf("The LoadBalancerIPs are open to everybody over %s, because loadBalancerSourceRanges has no %s range.",
 			decision.Family, decision.Family))
 	}
+	if decision.LeftOut > 0 {
+		list = append(list, fmt.Sprintf("%d endpoints are left out: a Service can have %d in a family, its ports together",
+			decision.LeftOut, model.MaxPortEndpoints))
+	}
 	for _, sentence := range service.LeftOut {
 		list = append(list, "Left out of the Service: "+sentence)
 	}

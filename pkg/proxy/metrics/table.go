@@ -195,6 +195,10 @@ var (
 		name: "vicinity_services_refused_by_kernel",
 		help: "Services whose newest version the kernel does not take at present; the log, Events and 'explain' say which and why.",
 	})
+	ServicesWaiting = gauge(row{
+		name: "vicinity_services_waiting",
+		help: "Services whose change waits for its turn: large ones are written in steps, and many that change together in turns.",
+	})
 	Services = gauge(row{
 		name: "vicinity_services",
 		help: "Services that are proxied at present.",

@@ -161,10 +161,12 @@ func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 // the table holds: the tables would never be mended then.
 func TestForeignMapsOfOurNamesAreNotRecalled(t *testing.T) {
 	for name, set := range map[string]struct{ declaration, elements string }{
-		"keys of another type":   {"map sticky-ports { type ipv4_addr : ipv4_addr; }", "sticky-ports { 192.0.2.1 : 192.0.2.2 }"},
-		"values of another type": {"map sticky-ports { type ipv4_addr . inet_proto . inet_service : verdict; }", "sticky-ports { 192.0.2.1 . tcp . 80 : drop }"},
-		"a set":                  {"set numbered-collided { type inet_proto . classid; }", "numbered-collided { tcp . 1:2 }"},
-		"a set of ranges":        {"set sticky-outside { type ipv4_addr; flags interval; }", "sticky-outside { 192.0.2.0/24 }"},
+		"keys of another type": {"map sticky-ports { type ipv4_addr : ipv4_addr; }", "sticky-ports { 192.0.2.1 : 192.0.2.2 }"},
+		"values of another type": {
+			"map sticky-ports { type ipv4_addr . inet_proto . inet_service : verdict; }", "sticky-ports { 192.0.2.1 . tcp . 80 : drop }",
+		},
+		"a set":           {"set numbered-collided { type inet_proto . classid; }", "numbered-collided { tcp . 1:2 }"},
+		"a set of ranges": {"set sticky-outside { type ipv4_addr; flags interval; }", "sticky-outside { 192.0.2.0/24 }"},
 		"a list of other ranges": {
 			"set " + allowedSources.Name + " { type inet_service; flags interval; }", allowedSources.Name + " { 80-90 }",
 		},

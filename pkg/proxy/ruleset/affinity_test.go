@@ -164,7 +164,7 @@ func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
 		t.Run("pods by "+name, func(t *testing.T) {
 			config := ruleset.Config{LocalTraffic: detector.traffic}
 			port := prepared(t, programmed(keepingLocal(everyKind("web", 1)), slices.Concat(on1(1), on2(2))...)).Ports[0]
-			wide := prepared(t, stickyBroad(200, 40, 20)).Ports[0]
+			wide := prepared(t, stickyBroad()).Ports[0]
 			chains := slices.Concat(ruleset.StaticChains(model.IPv4, config, home), port.Chains(config), wide.Chains(config))
 			asking := map[string]bool{}
 			for _, chain := range chains {
@@ -285,7 +285,7 @@ func TestNamesNeverCollide(t *testing.T) {
 		claim("chain "+name, "all ports")
 	}
 	claim("set affinity-0", "all ports")
-	static, wide := len(owner), stickyBroad(200, 40, 20).Ports[0]
+	static, wide := len(owner), stickyBroad().Ports[0]
 	for _, namespace := range words[1:] {
 		for _, name := range words[1:] {
 			for _, portName := range words {

@@ -233,7 +233,7 @@ func (r *running) sweep(t testing.TB) []string {
 func sweepAll(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror) []string {
 	t.Helper()
 	var swept []string
-	for batch := mirror.Sweep(); len(batch.Ops) > 0; batch = mirror.Sweep() {
+	for batch := mirror.Sweep(1 << 20); len(batch.Ops) > 0; batch = mirror.Sweep(1 << 20) {
 		mustApply(t, tables, batch)
 		mirror.Swept()
 		swept = append(swept, operations(batch)...)

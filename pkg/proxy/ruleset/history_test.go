@@ -162,7 +162,7 @@ func (h *history) startsAgain(t *testing.T) {
 // right, is checked on the way.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 	wide, sticky, collided := 0, 0, 0
-	for seed := range uint64(30) {
+	for seed := range uint64(10) {
 		h := newHistory(t, seed)
 		for range 60 {
 			h.step(t)

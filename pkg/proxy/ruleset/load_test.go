@@ -46,7 +46,7 @@ func TestNFTLoadsTheTablesOfEveryConfiguration(t *testing.T) {
 			for i := range plain.Frontends {
 				plain.Frontends[i].Port = 81
 			}
-			services := append(someServices(), stickyBroad(200, 40, 20), serviceOf(plain))
+			services := append(someServices(), stickyBroad(), serviceOf(plain))
 			for at, endpoints := range [][]netip.AddrPort{colliding(t, 2), endpoints(numbersUpTo(257)...), endpoints(numbersUpTo(4097)...)} {
 				port := sticky(portWith(fmt.Sprint("tier-", at), endpoints), time.Hour)
 				port.Frontends[0].Addr = netip.AddrFrom4([4]byte{10, 97, 0, byte(at)})

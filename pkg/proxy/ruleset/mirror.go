@@ -32,6 +32,13 @@ type Mirror struct {
 	late           map[objectKey]map[Tuple]Element // by set
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
+	// sweeping is what the newest batch of Sweep removes.
+	sweeping sweep
+}
+
+type sweep struct {
+	elements     []elementKey
+	sets, chains bool
 }
 
 // elementKey names an element.
@@ -125,10 +132,7 @@ func (m *Mirror) Accept(plan *Plan) {
 		m.elements[key] = shared
 	}
 	for _, key := range plan.reused {
-		set := objectKey{key.family, key.set}
-		if delete(m.late[set], key.key); len(m.late[set]) == 0 {
-			delete(m.late, set) // or the sweep would wait for it before the chains
-		}
+		m.isLateNoLonger(key)
 	}
 	for _, key := range plan.emptied {
 		delete(m.late, key)
@@ -192,15 +196,19 @@ func (m *Mirror) acceptSets(plan *Plan) {
 	}
 }
 
-// Sweep returns the next batch that removes what no Service owns any more; an empty one if there is nothing left.
-// Swept must follow its commit, and another Sweep.
+// Sweep returns the next batch that removes what no Service owns any more, of at most so many elements; an empty one if
+// there is nothing left. Swept must follow its commit, and another Sweep.
 //
 // Elements and sets go first, and chains in a batch of their own: elements may lead to a chain, and kernels before 6.2
 // call a chain busy in the batch that removes the last element that leads to it.
-func (m *Mirror) Sweep() Batch {
+func (m *Mirror) Sweep(limit int) Batch {
 	var batch Batch
-	m.sweepElements(&batch)
-	if m.sweepsChains() || len(m.leftoverSets) > 0 { // whose users are the rules of the chains
+	m.sweeping = sweep{}
+	if !m.sweepElements(&batch, limit) {
+		return batch
+	}
+	m.sweeping.sets, m.sweeping.chains = len(m.leftoverSets) > 0, m.sweepsChains()
+	if m.sweeping.chains || m.sweeping.sets { // whose users are the rules of the chains
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Flush, key.family, ChainObject{Chain{Name: key.name}})
 		}
@@ -208,7 +216,7 @@ func (m *Mirror) Sweep() Batch {
 	for _, key := range sortedKeys(m.leftoverSets) {
 		batch.add(Delete, key.family, SetObject{Set{Name: key.name}})
 	}
-	if m.sweepsChains() {
+	if m.sweeping.chains {
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
 		}
@@ -216,26 +224,53 @@ func (m *Mirror) Sweep() Batch {
 	return batch
 }
 
+// IsSwept reports whether nothing is left to sweep.
+func (m *Mirror) IsSwept() bool { return m.sweepsChains() && len(m.leftoverChains) == 0 }
+
 // sweepsChains reports whether nothing is left to sweep before the chains.
 func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.late) == 0 }
 
-func (m *Mirror) sweepElements(batch *Batch) {
+// sweepElements removes elements, and reports whether these are all.
+func (m *Mirror) sweepElements(batch *Batch, limit int) bool {
 	keys := slices.SortedFunc(maps.Keys(m.late), func(a, b objectKey) int {
 		return cmp.Or(
 			cmp.Compare(a.family, b.family), cmp.Compare(uint(staticRank(a.name)), uint(staticRank(b.name))), cmp.Compare(a.name, b.name))
 	})
 	for _, key := range keys {
-		late := slices.Collect(maps.Values(m.late[key]))
+		var late []Element
+		for _, element := range m.late[key] {
+			if len(m.sweeping.elements) == limit {
+				break
+			}
+			late = append(late, element)
+			m.sweeping.elements = append(m.sweeping.elements, elementKey{key.family, key.name, element.Key})
+		}
 		sortElements(late)
 		batch.addElements(Delete, key.family, setOf(key.name), late)
+		if len(late) < len(m.late[key]) {
+			return false
+		}
 	}
+	return true
 }
 
 // Swept forgets what the batch of Sweep removed, after the kernel accepted it.
 func (m *Mirror) Swept() {
-	if m.sweepsChains() {
-		m.leftoverChains = map[objectKey]bool{}
-		return
+	for _, element := range m.sweeping.elements {
+		m.isLateNoLonger(element)
 	}
-	m.late, m.leftoverSets = map[objectKey]map[Tuple]Element{}, map[objectKey]bool{}
+	if m.sweeping.sets {
+		m.leftoverSets = map[objectKey]bool{}
+	}
+	if m.sweeping.chains {
+		m.leftoverChains = map[objectKey]bool{}
+	}
+	m.sweeping = sweep{}
+}
+
+func (m *Mirror) isLateNoLonger(element elementKey) {
+	set := objectKey{element.family, element.set}
+	if delete(m.late[set], element.key); len(m.late[set]) == 0 {
+		delete(m.late, set) // or the sweep would wait for it before the chains
+	}
 }

@@ -159,7 +159,7 @@ func TestMoreEndpointsThanSlotsAreLeftOut(t *testing.T) {
 	service := everyKind("web", 1)
 	service.ClusterIPs, service.ExternalTrafficLocal = service.ClusterIPs[:1], true
 	var pods []pod
-	for number := range ruleset.MaxSlots + 1 {
+	for number := range model.MaxPortEndpoints + 1 {
 		node := "node-2"
 		if number <= ruleset.MaxLocalSlots {
 			node = node1.Name
@@ -167,10 +167,10 @@ func TestMoreEndpointsThanSlotsAreLeftOut(t *testing.T) {
 		pods = append(pods, pod{node, number})
 	}
 	port := programmed(service, pods...).Ports[0]
-	if len(port.Cluster) != ruleset.MaxSlots || len(port.Local) != ruleset.MaxLocalSlots {
-		t.Errorf("%d slots and %d local ones, want %d and %d", len(port.Cluster), len(port.Local), ruleset.MaxSlots, ruleset.MaxLocalSlots)
+	if len(port.Cluster) != model.MaxPortEndpoints || len(port.Local) != ruleset.MaxLocalSlots {
+		t.Errorf("%d slots and %d local ones, want %d and %d", len(port.Cluster), len(port.Local), model.MaxPortEndpoints, ruleset.MaxLocalSlots)
 	}
-	want := external("class/65535", "class/65535-local/4095")
+	want := external("class/32768", "class/32768-local/4095")
 	if diff := cmp.Diff(want, classesOf(&service, port), cmp.AllowUnexported(classes{})); diff != "" {
 		t.Errorf("classes (-want +got):\n%s", diff)
 	}

@@ -181,7 +181,7 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 	r := start(t, stickyWeb(endpoints(1, 2, 3)...))
 	for _, service := range []ruleset.Service{
 		stickyWeb(endpoints(1, 2, 3, 4, 5)...), stickyWeb(endpoints(2, 6, 7)...), stickyWeb(colliding(t, 4)...), stickyWeb(endpoints(1)...),
-		stickyBroadly("web", 200, 40), stickyBroadly("web", 200, 39), stickyWeb(endpoints(numbersUpTo(300)...)...),
+		stickyBroadly(40), stickyBroadly(39), stickyWeb(endpoints(numbersUpTo(300)...)...),
 	} {
 		plan := r.plan(service)
 		before := mapsIn(t, &r.Tables, model.IPv4).numbered
@@ -204,9 +204,9 @@ func TestANumberIsThereBeforeAnythingLeadsToIt(t *testing.T) {
 }
 
 // stickyBroadly is a wide Service with affinity and another name than broad.
-func stickyBroadly(name string, addresses, slots int) ruleset.Service {
-	port := broad(addresses, slots).Ports[0]
-	port.ID.Service, port.Affinity = named(name), time.Hour
+func stickyBroadly(slots int) ruleset.Service {
+	port := broad(200, slots).Ports[0]
+	port.ID.Service, port.Affinity = named("web"), time.Hour
 	return serviceOf(port)
 }
 
@@ -217,16 +217,22 @@ func TestAnEndpointThatLeavesIsOneDeletion(t *testing.T) {
 		have, want []ruleset.Service
 		deleted    int
 	}{
-		"of one frontend":       {services(stickyWeb(endpoints(1, 2, 3)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
-		"of four frontends":     {everyKindWith(on2(1, 2, 3), affinity), everyKindWith(on2(1, 3), affinity), 1},
-		"of 200 frontends":      {services(stickyBroadly("web", 200, 40)), services(stickyBroadly("web", 200, 39)), 1},
-		"in two views":          {everyKindWith(on1(1, 2, 3), affinity, externalLocal), everyKindWith(on1(1, 3), affinity, externalLocal), 2},
-		"in one of two views":   {everyKindWith(slices.Concat(on1(1), on2(2)), affinity, externalLocal), everyKindWith(on1(1), affinity, externalLocal), 1},
-		"with several slots":    {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
-		"and another comes":     {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
-		"and would collide":     {services(stickyWeb(colliding(t, 2)...)), services(stickyWeb(colliding(t, 2)[:1]...)), 1},
-		"none, of its slots":    {services(stickyWeb(endpoints(1, 2, 2)...)), services(stickyWeb(endpoints(1, 2)...)), 0},
-		"none, for a timeout":   {services(stickyWeb(endpoints(1, 2)...)), services(serviceOf(sticky(portWith("web", endpoints(1, 2)), time.Minute))), 0},
+		"of one frontend":   {services(stickyWeb(endpoints(1, 2, 3)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
+		"of four frontends": {everyKindWith(on2(1, 2, 3), affinity), everyKindWith(on2(1, 3), affinity), 1},
+		"of 200 frontends":  {services(stickyBroadly(40)), services(stickyBroadly(39)), 1},
+		"in two views": {
+			everyKindWith(on1(1, 2, 3), affinity, externalLocal), everyKindWith(on1(1, 3), affinity, externalLocal), 2,
+		},
+		"in one of two views": {
+			everyKindWith(slices.Concat(on1(1), on2(2)), affinity, externalLocal), everyKindWith(on1(1), affinity, externalLocal), 1,
+		},
+		"with several slots": {services(stickyWeb(endpoints(1, 2, 2, 2)...)), services(stickyWeb(endpoints(1)...)), 1},
+		"and another comes":  {services(stickyWeb(endpoints(1, 2)...)), services(stickyWeb(endpoints(1, 3)...)), 1},
+		"and would collide":  {services(stickyWeb(colliding(t, 2)...)), services(stickyWeb(colliding(t, 2)[:1]...)), 1},
+		"none, of its slots": {services(stickyWeb(endpoints(1, 2, 2)...)), services(stickyWeb(endpoints(1, 2)...)), 0},
+		"none, for a timeout": {
+			services(stickyWeb(endpoints(1, 2)...)), services(serviceOf(sticky(portWith("web", endpoints(1, 2)), time.Minute))), 0,
+		},
 		"none, for a node port": {everyKindWith(on2(1, 2), affinity), everyKindWith(on2(1, 2), affinity, withoutNodePort), 0},
 	} {
 		t.Run(name, func(t *testing.T) {

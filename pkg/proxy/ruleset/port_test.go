@@ -162,12 +162,14 @@ func TestWhatAPortOwns(t *testing.T) {
 		"a sticky port two of whose endpoints want one number": {
 			collidingPort(t), property{
 				Elements: map[string][]string{
-					"services":         {dialled + " => sticky/3600-0"},
-					"dispatch":         {"sticky/3600-0 => jump sticky-3600-0"},
-					"sticky":           {dialled + " => class/2"},
-					"sticky-dispatch":  {"class/2 => jump lb-2"},
-					"sticky-ports":     {dialled + " => port"},
-					"sticky-endpoints": {dialled + " slot/0 => " + endpointInShort(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0"},
+					"services":        {dialled + " => sticky/3600-0"},
+					"dispatch":        {"sticky/3600-0 => jump sticky-3600-0"},
+					"sticky":          {dialled + " => class/2"},
+					"sticky-dispatch": {"class/2 => jump lb-2"},
+					"sticky-ports":    {dialled + " => port"},
+					"sticky-endpoints": {
+						dialled + " slot/0 => " + endpointInShort(collidingPort(t).Cluster[0].String()), dialled + " slot/1 => endpoint/0",
+					},
 					"numbered": {endpointInShort(collidingPort(t).Cluster[0].String()) + " => " +
 						strings.Replace(collidingPort(t).Cluster[0].String(), ":", " ", 1)},
 					"numbered-collided": {"endpoint/0 => " + strings.Replace(collidingPort(t).Cluster[1].String(), ":", " ", 1)},
@@ -267,7 +269,7 @@ func TestNamesOfKernelObjectsFitAndDiffer(t *testing.T) {
 		},
 	} {
 		for _, timeout := range []time.Duration{0, time.Hour} {
-			port := stickyBroad(200, 40, 20).Ports[0] // a wide port, whose objects have its name
+			port := stickyBroad().Ports[0] // a wide port, whose objects have its name
 			port.ID, port.Affinity = id, timeout
 			change(&port.ID)
 			for _, name := range namesOf(prepared(t, serviceOf(port)).Ports[0]) {

@@ -265,7 +265,9 @@ var cmpTuples = cmp.Comparer(func(a, b ruleset.Tuple) bool { return a == b })
 
 // slotsOf returns the endpoints in all slots, by map and key. Those that wait for the sweep are left out: no class draws
 // them.
-func slotsOf(t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror, family model.Family) map[string]map[ruleset.Tuple]netip.AddrPort {
+func slotsOf(
+	t testing.TB, tables *ruleset.Tables, mirror *ruleset.Mirror, family model.Family,
+) map[string]map[ruleset.Tuple]netip.AddrPort {
 	t.Helper()
 	slots := map[string]map[ruleset.Tuple]netip.AddrPort{}
 	for _, name := range tables.Objects(family).Sets {

@@ -16,10 +16,13 @@ const (
 	// What follows the port's name in the name of a chain of the local view, and of a chain that chooses the view.
 	localSuffix  = "/local"
 	choiceSuffix = "/external"
-	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum. The chains are
-	// verdicts of the dispatch map, so that few ports should have them.
-	manyElements = 1024
-	wideFactor   = 8
+	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum, or larger than
+	// tooManyElements; or if it has more than manyFrontends, for the class of a wide port stays the same when its endpoints
+	// change. The chains are verdicts of the dispatch map, so that few ports should have them.
+	manyElements    = 1024
+	wideFactor      = 8
+	tooManyElements = 8192
+	manyFrontends   = 256
 )
 
 // wideKind says which of its endpoints a frontend of a wide port may use: those of all nodes, those that an internal
@@ -37,7 +40,8 @@ const (
 func (p *Port) isWide() bool {
 	frontends, slots := len(p.Frontends), len(p.Cluster)+len(p.Local)
 	product := frontends * slots
-	return product > manyElements && product > wideFactor*(frontends+slots)
+	return slots > 0 && frontends > manyFrontends || frontends > 1 && product > tooManyElements ||
+		product > manyElements && product > wideFactor*(frontends+slots)
 }
 
 // kindOf returns the kind of a frontend of a wide port; false if it does not balance.

@@ -44,8 +44,9 @@ func broad(addresses, slots int) ruleset.Service {
 
 // stickyBroad is broad with affinity, whose frontends are of three kinds: one is kept on this node, where some of the
 // endpoints are, and one for clients outside.
-func stickyBroad(addresses, slots, local int) ruleset.Service {
-	service := broad(addresses, slots)
+func stickyBroad() ruleset.Service {
+	const slots, local = 40, 20
+	service := broad(200, slots)
 	port := &service.Ports[0]
 	port.Affinity, port.Local = time.Hour, port.Cluster[:local]
 	port.Frontends[0].Class, port.Frontends[0].Local = ruleset.SplitClass(local, slots), true
@@ -55,7 +56,7 @@ func stickyBroad(addresses, slots, local int) ruleset.Service {
 
 func written(r *running, plan *ruleset.Plan) (added, deleted int) {
 	added, deleted = count(plan, ruleset.Add), count(plan, ruleset.Delete)
-	for batch := r.mirror.Sweep(); len(batch.Ops) > 0; batch = r.mirror.Sweep() {
+	for batch := r.mirror.Sweep(1 << 20); len(batch.Ops) > 0; batch = r.mirror.Sweep(1 << 20) {
 		deleted += batch.Count(model.IPv4, ruleset.Delete)
 		if err := r.Apply(batch); err != nil {
 			panic(err)
@@ -80,8 +81,9 @@ func TestAWidePortCostsASum(t *testing.T) {
 		{"an endpoint goes", broad(addresses, slots-1), 0, 1},
 		{"two come", broad(addresses, slots+1), 2, 0},
 		{"an address goes", broad(addresses-1, slots+1), 0, 2},
-		{"the endpoints are few", broad(addresses-1, 1), (addresses - 1) + (addresses - 1) + 1, (addresses - 1) + 1},
-		{"the endpoints are many again", broad(addresses, slots), slots + addresses + 2, 2*(addresses-1) + 1},
+		{"the endpoints are few", broad(addresses-1, 1), 0, slots},
+		{"the addresses are few, too", broad(100, 1), 100 + 100 + 1, 2*(addresses-1) - 100 + 1},
+		{"both are many again", broad(addresses, slots), slots + addresses + (addresses - 100) + 1, 100 + 100 + 1},
 		{"it goes", nothing("broad"), 0, 2*addresses + 2},
 	} {
 		plan := r.change(t, step.service)
@@ -128,7 +130,7 @@ func TestAWidePortDrawsNoSlotThatIsNotThere(t *testing.T) {
 func TestTheChainsOfAWidePort(t *testing.T) {
 	const translate = "meta l4proto tcp dnat ip to meta priority map @endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
-	port := stickyBroad(200, 40, 20).Ports[0]
+	port := stickyBroad().Ports[0]
 	port.Affinity = 0
 	got := map[string][]string{}
 	for _, chain := range port.Chains(bothFamilies) {
@@ -160,7 +162,7 @@ func draw(slots int, first uint32) string {
 func TestTheChainsOfAStickyWidePort(t *testing.T) {
 	const number = "meta priority set meta priority map @sticky-endpoints-default/broad/tcp/http"
 	const outside = "ip saddr != 10.244.0.0/16 fib saddr type != local "
-	service := stickyBroad(200, 40, 20)
+	service := stickyBroad()
 	chainsOf := func() map[string][]string {
 		port, chains := prepared(t, service).Ports[0], map[string][]string{}
 		for _, chain := range port.Chains(bothFamilies) {
@@ -243,7 +245,7 @@ func TestAStickyWidePortCostsASum(t *testing.T) {
 
 // TestTheMapOfAStickyWidePortHoldsNumbers by slot.
 func TestTheMapOfAStickyWidePortHoldsNumbers(t *testing.T) {
-	r := start(t, stickyBroad(200, 40, 20))
+	r := start(t, stickyBroad())
 	elements, err := r.Elements(model.IPv4, ruleset.SetOf("sticky-endpoints-default/broad/tcp/http"))
 	if err != nil {
 		t.Fatal(err)

@@ -40,21 +40,23 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 		return nil, errs
 	}
 	var left leftOut
-	return &model.Service{
+	read := &model.Service{
 		Name:                 model.ObjectName{Namespace: service.Namespace, Name: service.Name},
 		Created:              service.CreationTimestamp.UTC(),
 		ClusterIPs:           clusterIPs,
 		Ports:                ports,
 		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, &left),
 		LoadBalancerIPs:      readIngress(service.Status.LoadBalancer.Ingress, clusterIPs, &left),
-		SourceRanges:         ranges,
+		SourceRanges:         limitRanges(spec.Child("loadBalancerSourceRanges"), ranges, &left),
 		HealthCheckNodePort:  readHealthCheckNodePort(spec.Child("healthCheckNodePort"), &service.Spec, &left),
 		InternalTrafficLocal: internalLocal,
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
 		Topology:             policy.Parse(service.Annotations, externalLocal),
-		LeftOut:              left.list(),
-	}, nil
+	}
+	limit(nil, read, &left)
+	read.LeftOut = left.list()
+	return read, nil
 }
 
 // isProxied reports whether this proxy serves the Service.

@@ -1,0 +1,139 @@
+package bench_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	gosync "sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// fairRow is how long others' changes took while one tenant did its worst.
+type fairRow struct {
+	name             string
+	changes, tenants int
+	p50, p99, max    time.Duration
+}
+
+// BenchmarkFairness measures how long other Services' changes take, from the object to the accepted commit, while one
+// tenant writes its worst objects, changes them, and takes them back, as fast as the proxy takes changes in.
+func BenchmarkFairness(b *testing.B) {
+	nobody := steep{name: "nobody"}
+	for _, tenant := range append([]steep{nobody}, steeps...) {
+		b.Run(tenant.name, func(b *testing.B) {
+			for b.Loop() {
+				results.fair = append(results.fair, tenant.beside(b))
+			}
+		})
+	}
+}
+
+// followed is a reader that notes when Services' decisions are in force.
+type followed struct {
+	mu    gosync.Mutex
+	since map[model.ObjectName]time.Time
+	took  []time.Duration
+}
+
+func (f *followed) Read(service model.ObjectName, _ []selection.Decision) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if since, waits := f.since[service]; waits {
+		f.took = append(f.took, time.Since(since))
+		delete(f.since, service)
+	}
+}
+
+func (f *followed) note(service model.ObjectName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, waits := f.since[service]; !waits {
+		f.since[service] = time.Now()
+	}
+}
+
+const fairnessLasts = 6 * time.Second
+
+func (s steep) beside(b *testing.B) fairRow {
+	b.Helper()
+	m := newMachine(b)
+	p := m.proxyOf(beside.cluster())
+	reader := &followed{since: map[model.ObjectName]time.Time{}}
+	p.Readers = []proxy.Reader{reader}
+	sync(b, p)
+	ctx, cancel := context.WithTimeout(b.Context(), fairnessLasts)
+	defer cancel()
+	changes := make(chan model.Change)
+	send := func(change model.Change) bool {
+		select {
+		case changes <- change:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	row := fairRow{name: s.name}
+	var all gosync.WaitGroup
+	all.Go(func() { p.Run(ctx, changes, nil, unobserved{b}) })
+	all.Go(func() {
+		for round := 0; s.of != nil; round++ {
+			change := s.of(1)
+			if round%3 == 1 {
+				change = s.after(1)
+			}
+			if round%3 == 2 {
+				name := model.ObjectName{Namespace: tenant, Name: tenant}
+				change = model.Change{
+					Services: map[model.ObjectName]*model.Service{name: nil}, Slices: map[model.ObjectName]*model.EndpointSlice{name: nil},
+				}
+			}
+			if !send(change) {
+				return
+			}
+			row.tenants++
+			time.Sleep(50 * time.Millisecond) // what an API server lets one client write
+		}
+	})
+	all.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for round := 0; ; round++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			number := round % beside.services
+			slice := beside.slice(number, 9+round/beside.services%2)
+			reader.note(serviceName(number))
+			if !send(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}) {
+				return
+			}
+		}
+	})
+	all.Wait()
+	// Those that wait at the end have waited for as long as this.
+	for since := range maps.Values(reader.since) {
+		reader.took = append(reader.took, time.Since(since))
+	}
+	slices.Sort(reader.took)
+	row.changes = len(reader.took)
+	row.p50, row.p99, row.max = percentile(reader.took, 50), percentile(reader.took, 99), percentile(reader.took, 100)
+	return row
+}
+
+// unobserved is an observer that wants every sync to succeed.
+type unobserved struct{ b *testing.B }
+
+func (unobserved) Queued(proxy.Changes, time.Time) {}
+
+func (unobserved) Synced(proxy.Report, time.Time, time.Time) {}
+
+func (u unobserved) Failed(err error, _ proxy.Report, _, _ time.Time, _ time.Duration) {
+	u.b.Error(err)
+}

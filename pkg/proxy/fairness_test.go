@@ -1,0 +1,173 @@
+package proxy_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// crowded is a Service of a tenant with many endpoints.
+func crowded(name string, clusterIP netip.Addr, endpoints int) model.Change {
+	object := model.ObjectName{Namespace: "tenant", Name: name}
+	slice := &model.EndpointSlice{Name: object, Service: object, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	addr := netip.MustParseAddr("10.64.0.1")
+	for range endpoints {
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: addr, Endpoint: model.Endpoint{Node: "elsewhere", Ready: true, Serving: true},
+		})
+		addr = addr.Next()
+	}
+	service := &model.Service{
+		Name: object, ClusterIPs: []netip.Addr{clusterIP}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Created: time.Unix(1, 0),
+	}
+	return model.Change{
+		Services: map[model.ObjectName]*model.Service{object: service}, Slices: map[model.ObjectName]*model.EndpointSlice{object: slice},
+	}
+}
+
+// largestBatch returns the number of elements in the largest transaction so far, and forgets them all.
+func (k *memoryKernel) largestBatch() int {
+	largest := 0
+	for _, batch := range k.batches {
+		elements := 0
+		for _, family := range model.Families {
+			elements += batch.Count(family, ruleset.Add) + batch.Count(family, ruleset.Delete)
+		}
+		largest = max(largest, elements)
+	}
+	k.batches = nil
+	return largest
+}
+
+// serves returns over how many slots connections to an address are balanced.
+func (k *memoryKernel) serves(t *testing.T, addr string) int {
+	t.Helper()
+	elements, err := k.Tables.Elements(model.IPv4, ruleset.Services)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, element := range elements {
+		if element.Key.Addr == netip.MustParseAddr(addr) {
+			return int(element.Value.Number &^ uint32(ruleset.BalanceClass(0)))
+		}
+	}
+	return 0
+}
+
+// syncAllTurns syncs until nothing waits, and returns how many syncs that were.
+func syncAllTurns(t *testing.T, p *proxy.Proxy) int {
+	t.Helper()
+	for syncs := 1; ; syncs++ {
+		mustSync(t, p)
+		if !p.Waits() {
+			return syncs
+		}
+		if syncs > 1000 {
+			t.Fatal("something waits for ever")
+		}
+		p.AllowLarge()
+	}
+}
+
+// TestALargeServiceIsWrittenInSteps: it appears, changes and goes in transactions of a bounded size, and a small change
+// that comes meanwhile is in the next one.
+func TestALargeServiceIsWrittenInSteps(t *testing.T) {
+	const size = 3*proxy.TurnWeight + 100
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := manyServices(3, 2)
+	p.Apply(everything)
+	mustSync(t, p)
+	kernel.batches = nil
+	apply := func(change model.Change) {
+		everything = everything.Then(change)
+		p.Apply(change)
+	}
+	ip := netip.MustParseAddr("10.96.200.1")
+	replaced := crowded("large", ip, size)
+	for _, slice := range replaced.Slices {
+		for i := range slice.Endpoints {
+			slice.Endpoints[i].Addr = netip.AddrFrom4([4]byte{10, 80, byte(i >> 8), byte(i)})
+		}
+	}
+	name := model.ObjectName{Namespace: "tenant", Name: "large"}
+	gone := model.Change{
+		Services: map[model.ObjectName]*model.Service{name: nil}, Slices: map[model.ObjectName]*model.EndpointSlice{name: nil},
+	}
+	for i, change := range []model.Change{crowded("large", ip, size), replaced, gone} {
+		apply(change)
+		p.AllowLarge()
+		mustSync(t, p)
+		if !p.Waits() {
+			t.Errorf("step %d: nothing waits after the first sync of %d endpoints", i, size)
+		}
+		apply(resized(3 + i))
+		report := mustSync(t, p) // before the large one may go on
+		if report.Services != 1 || kernel.serves(t, "10.96.0.0") != 3+i {
+			t.Errorf("step %d: the small change is not in the next sync: %+v", i, report)
+		}
+		if syncs := syncAllTurns(t, p); syncs < 2 {
+			t.Errorf("step %d: everything is done after %d more syncs, want a few", i, syncs)
+		}
+		if largest := kernel.largestBatch(); largest > 2*proxy.TurnWeight+1000 {
+			t.Errorf("step %d: a transaction has %d elements", i, largest)
+		}
+		likeFreshStart(t, kernel, everything)
+	}
+}
+
+// TestManyServicesThatChangeTogetherLeaveRoomForOthers.
+func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := manyServices(3, 2)
+	p.Apply(everything)
+	mustSync(t, p)
+	kernel.batches = nil
+	for i := range 400 {
+		change := crowded(fmt.Sprint("s-", i), netip.AddrFrom4([4]byte{10, 96, 100 + byte(i>>8), byte(i)}), 100)
+		everything = everything.Then(change)
+		p.Apply(change)
+	}
+	p.Apply(resized(5))
+	everything = everything.Then(resized(5))
+	mustSync(t, p)
+	if got := kernel.serves(t, "10.96.0.0"); got != 5 {
+		t.Errorf("after the first sync the other Service has %d endpoints, want 5", got)
+	}
+	if syncs := syncAllTurns(t, p); syncs < 4 {
+		t.Errorf("400 Services of 100 endpoints took %d more syncs, want several", syncs)
+	}
+	likeFreshStart(t, kernel, everything)
+}
+
+// TestAFrontendMovesBetweenServicesOfDifferentTurns: the one that loses it waits, and lets it go all the same.
+func TestAFrontendMovesBetweenServicesOfDifferentTurns(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	ip := netip.MustParseAddr("10.96.200.1")
+	everything := crowded("large", ip, 3*proxy.TurnWeight)
+	p.Apply(everything)
+	mustSync(t, p)
+	name := model.ObjectName{Namespace: "tenant", Name: "large"}
+	for _, change := range []model.Change{
+		{Services: map[model.ObjectName]*model.Service{name: nil}},
+		crowded("small", ip, 3),
+	} {
+		everything = everything.Then(change)
+		p.Apply(change)
+	}
+	p.ForbidLarge()
+	mustSync(t, p) // the small one has its turn, the large one has not
+	if got := kernel.serves(t, "10.96.200.1"); got != 3 {
+		t.Errorf("the Service that has the ClusterIP now has %d endpoints in the tables, want 3", got)
+	}
+	p.AllowLarge()
+	syncAllTurns(t, p)
+	likeFreshStart(t, kernel, everything)
+}

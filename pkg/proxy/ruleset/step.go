@@ -1,0 +1,168 @@
+package ruleset
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Weight is about how many elements a Service has in the tables.
+func (s Service) Weight() int {
+	weight := 0
+	for i := range s.Ports {
+		weight += s.Ports[i].weight()
+	}
+	return weight
+}
+
+func (p *Port) weight() int {
+	return perFrontend*len(p.Frontends) + p.perSlot()*(len(p.Cluster)+len(p.Local))
+}
+
+// perSlot is how many elements a slot has, with one for what its endpoint may have by itself.
+func (p *Port) perSlot() int {
+	if p.isWide() {
+		return 2
+	}
+	return 1 + len(p.Frontends)
+}
+
+// perFrontend is how many elements a frontend has beside slots: its class, its traffic policy, its source ranges.
+const perFrontend = 3
+
+// Step returns a version of a Service on the way from have to want that changes about limit elements, and whether want
+// is reached. What leaves leaves with the first step, so that other Services can have its frontends; what comes, and
+// endpoints that take the place of others, come step by step.
+func Step(have, want Service, limit int) (next Service, last bool) {
+	before := have.byID()
+	next, last = Service{Name: want.Name}, true
+	for _, port := range want.reslotted(have).Ports {
+		old := before[port.ID]
+		if old == nil {
+			old = &Port{}
+		}
+		if limit <= 0 && !old.has(port) {
+			last = false
+			if kept := old.keeping(port.Frontends); len(kept.Frontends) > 0 {
+				next.Ports = append(next.Ports, kept)
+			}
+			continue
+		}
+		step, weight := old.step(port, limit)
+		limit -= weight
+		last = last && step.has(port)
+		next.Ports = append(next.Ports, step)
+	}
+	return next, last
+}
+
+// has reports whether a port has the slots and the frontends of another one already, in the same sets.
+func (p *Port) has(other Port) bool {
+	return p.isLike(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
+		len(p.among(other.Frontends)) == len(other.Frontends)
+}
+
+// step is Step for a port. It also returns about how many elements it changes.
+func (p *Port) step(want Port, limit int) (step Port, weight int) {
+	step = want
+	there, each := p.among(want.Frontends), perFrontend
+	if !want.isWide() {
+		each += len(p.Cluster) + len(p.Local)
+	}
+	room := max(1, limit/each)
+	step.Frontends = slices.DeleteFunc(slices.Clone(want.Frontends), func(frontend Frontend) bool {
+		if there[frontend.Frontend] {
+			return false
+		}
+		room--
+		return room < 0
+	})
+	weight = each * max(0, len(step.Frontends)-len(there))
+	room = max(1, (limit-weight)/step.perSlot()) // or a step might change nothing
+	step.Cluster = towards(p.Cluster, want.Cluster, &room)
+	step.Local = towards(p.Local, want.Local, &room)
+	step.reclass()
+	if !p.isLike(&step) {
+		return step, step.weight()
+	}
+	return step, weight + step.perSlot()*(changes(p.Cluster, step.Cluster)+changes(p.Local, step.Local))
+}
+
+// isLike reports whether the elements of a port are in the same sets as those of another one.
+func (p *Port) isLike(other *Port) bool {
+	return (p.Affinity > 0) == (other.Affinity > 0) && p.isWide() == other.isWide()
+}
+
+// towards returns slots of have, of which at most limit are changed to those of want; at least one, if want has any.
+func towards(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
+	slots := make([]netip.AddrPort, 0, len(want))
+	for i, endpoint := range want {
+		switch {
+		case i < len(have) && have[i] == endpoint:
+			slots = append(slots, endpoint)
+		case *limit > 0 || len(slots) == 0 && i >= len(have):
+			*limit--
+			slots = append(slots, endpoint)
+		case i < len(have):
+			slots = append(slots, have[i])
+		default:
+			return slots
+		}
+	}
+	return slots
+}
+
+// changes returns how many slots differ.
+func changes(have, want []netip.AddrPort) int {
+	differ := max(0, len(want)-len(have))
+	for i := range min(len(have), len(want)) {
+		if have[i] != want[i] {
+			differ++
+		}
+	}
+	return differ
+}
+
+// reclass makes the classes and the endpoints on this node those of the slots.
+func (p *Port) reclass() {
+	p.Frontends = slices.Clone(p.Frontends)
+	for i := range p.Frontends {
+		frontend := &p.Frontends[i]
+		switch {
+		case frontend.Class.isSplit():
+			frontend.Class = SplitClass(len(p.Local), len(p.Cluster))
+		case frontend.Class.isBalanced():
+			frontend.Class = BalanceClass(len(p.inside(frontend)))
+		}
+	}
+	used := make(map[netip.AddrPort]bool, len(p.Cluster)+len(p.Local))
+	for _, slots := range [][]netip.AddrPort{p.Cluster, p.Local} {
+		for _, endpoint := range slots {
+			used[endpoint] = true
+		}
+	}
+	p.OnNode = slices.DeleteFunc(slices.Clone(p.OnNode), func(endpoint netip.AddrPort) bool { return !used[endpoint] })
+}
+
+// keeping returns the port with those of its frontends that are among others.
+func (p *Port) keeping(frontends []Frontend) Port {
+	wanted, kept := p.among(frontends), *p
+	kept.Frontends = slices.DeleteFunc(slices.Clone(p.Frontends), func(frontend Frontend) bool { return !wanted[frontend.Frontend] })
+	return kept
+}
+
+// among returns those of some frontends that the port has.
+func (p *Port) among(frontends []Frontend) map[model.Frontend]bool {
+	have := make(map[model.Frontend]bool, len(p.Frontends))
+	for i := range p.Frontends {
+		have[p.Frontends[i].Frontend] = true
+	}
+	among := map[model.Frontend]bool{}
+	for i := range frontends {
+		if have[frontends[i].Frontend] {
+			among[frontends[i].Frontend] = true
+		}
+	}
+	return among
+}

@@ -1,0 +1,159 @@
+package ruleset_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// stepLimit is the limit of the tests.
+const stepLimit = 40
+
+// beyondLimit is the most that a step may write beyond its limit: one slot for each frontend, and the class of each, which
+// the number of slots says; and one frontend with all its slots. If session affinity comes or goes it is a whole port,
+// whose elements are in other sets then.
+const beyondLimit, beyondLimitOfAffinity = 3*16 + 2*60, (16 + 1) * (2*60 + 3)
+
+// randomPorts is a Service with some ports, each with frontends and endpoints of a few.
+func randomPorts(random *rand.Rand, affinity bool) ruleset.Service {
+	service := nothing("web")
+	for number := range random.IntN(4) {
+		port := portOf("web", "10.96.0.1")
+		port.ID.Port = fmt.Sprint("port-", number)
+		for i := range random.IntN(60) {
+			port.Cluster = append(port.Cluster, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 244, 0, byte(i + random.IntN(3))}), 8080))
+		}
+		if affinity && random.IntN(2) == 0 {
+			port.Affinity = time.Hour
+		}
+		class := ruleset.RefuseClass
+		if len(port.Cluster) > 0 {
+			class = ruleset.BalanceClass(len(port.Cluster))
+		}
+		port.Frontends = nil
+		for i := range 1 + random.IntN(16) {
+			port.Frontends = append(port.Frontends, ruleset.Frontend{Class: class, Frontend: model.Frontend{
+				Addr: netip.AddrFrom4([4]byte{192, 0, byte(number), byte(i)}), Protocol: model.TCP, Port: 80,
+			}})
+		}
+		service.Ports = append(service.Ports, port)
+	}
+	return service
+}
+
+// TestStepsLeadToWhatIsWanted, in steps of a bounded size that the tables take, from whatever there is.
+func TestStepsLeadToWhatIsWanted(t *testing.T) {
+	several := 0
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		r, affinity, most := start(t), seed%2 == 0, stepLimit+beyondLimit
+		if affinity {
+			most = stepLimit + beyondLimitOfAffinity
+		}
+		for range 4 {
+			want, steps := randomPorts(random, affinity), 0
+			for last := false; !last; steps++ {
+				if steps > 1000 {
+					t.Fatalf("seed %d: no end after %d steps", seed, steps)
+				}
+				var next ruleset.Service
+				next, last = ruleset.Step(r.mirror.Service(want.Name), want, stepLimit)
+				plan := r.change(t, next)
+				if added := plan.Prepare.Count(model.IPv4, ruleset.Add) + plan.Batch.Count(model.IPv4, ruleset.Add); added > most {
+					t.Errorf("seed %d: step %d adds %d elements", seed, steps, added)
+				}
+			}
+			if steps > 1 {
+				several++
+			}
+			r.sweep(t)
+		}
+		want := r.mirror.Service(named("web"))
+		fresh := start(t, want)
+		if !r.mirror.Equal(fresh.mirror) {
+			t.Errorf("seed %d: the mirror differs from that of a fresh start", seed)
+		}
+	}
+	if several < 100 {
+		t.Errorf("only %d of 400 changes took several steps", several)
+	}
+}
+
+// TestAStepTakesEverythingAwayThatLeaves, so that another Service can have it.
+func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		have, want := randomPorts(random, true), randomPorts(random, true)
+		wanted := map[model.Frontend]bool{}
+		for frontend := range frontendsOf(want) {
+			wanted[frontend] = true
+		}
+		next, _ := ruleset.Step(have, want, 1)
+		for frontend := range frontendsOf(next) {
+			if !wanted[frontend] {
+				t.Errorf("seed %d: the first step keeps %s, which is not wanted", seed, frontend)
+			}
+		}
+	}
+}
+
+func frontendsOf(service ruleset.Service) func(func(model.Frontend) bool) {
+	return func(yield func(model.Frontend) bool) {
+		for _, port := range service.Ports {
+			for _, frontend := range port.Frontends {
+				if !yield(frontend.Frontend) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome: a class of no slots would refuse.
+func TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		next, _ := ruleset.Step(randomPorts(random, true), randomPorts(random, true), 1)
+		for _, port := range next.Ports {
+			for _, frontend := range port.Frontends {
+				if frontend.Class.IsBalanced() && (frontend.Class.Slots() == 0 || frontend.Class.Slots() != len(port.Cluster)) {
+					t.Errorf("seed %d: a frontend has the class of %d slots, and the port %d", seed, frontend.Class.Slots(), len(port.Cluster))
+				}
+			}
+		}
+	}
+}
+
+// TestASweepIsBounded: it removes so many elements at most, goes on where it ended, and loses nothing if it fails.
+func TestASweepIsBounded(t *testing.T) {
+	var endpoints []string
+	for i := range 100 {
+		endpoints = append(endpoints, fmt.Sprintf("10.244.1.%d:8080", i+1))
+	}
+	r := start(t, serviceOf(portOf("web", "10.96.0.1", endpoints...)))
+	r.change(t, nothing("web"))
+	var counts []int
+	for !r.mirror.IsSwept() {
+		batch := r.mirror.Sweep(30)
+		if again := r.mirror.Sweep(30); again.Count(model.IPv4, ruleset.Delete) != batch.Count(model.IPv4, ruleset.Delete) {
+			t.Fatal("a sweep that failed is tried again with another number of elements")
+		}
+		batch = r.mirror.Sweep(30)
+		mustApply(t, &r.Tables, batch)
+		r.mirror.Swept()
+		counts = append(counts, batch.Count(model.IPv4, ruleset.Delete))
+	}
+	// 100 slots and the class of the dispatch map; the chain lb-100 goes last.
+	if want := []int{30, 30, 30, 11, 0}; !slices.Equal(counts, want) {
+		t.Errorf("the sweeps remove %v elements, want %v", counts, want)
+	}
+	if left := r.Objects(model.IPv4).Chains; slices.Contains(left, "lb-100") {
+		t.Error("chain lb-100 is left")
+	}
+}

@@ -1,0 +1,64 @@
+package convert
+
+import (
+	"net/netip"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// What one Service can ask of every node. All Services wait for the largest change of one of them, so that nobody may
+// write one that takes long; the rest is left out, and told.
+const (
+	// maxFrontends are its ports times its addresses: ClusterIPs, node ports, load balancers' and external IPs. It is four
+	// times what a Service with 1,000 ports and two families has.
+	maxFrontends = 8192
+	// maxRanges are its source ranges in a family, after those that touch each other are one.
+	maxRanges = 8192
+)
+
+// limit leaves out of a Service what goes beyond maxFrontends: first external IPs, then load balancers' addresses, then
+// ports.
+func limit(path *field.Path, service *model.Service, left *leftOut) {
+	perPort := len(service.ClusterIPs)
+	for _, port := range service.Ports {
+		if port.NodePort != 0 {
+			perPort += len(service.ClusterIPs)
+			break
+		}
+	}
+	ports := maxFrontends / max(1, perPort)
+	service.Ports = limited(path.Child("spec", "ports"), service.Ports, ports, left)
+	room := maxFrontends/max(1, len(service.Ports)) - perPort
+	service.LoadBalancerIPs = limited(
+		path.Child("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, left)
+	service.ExternalIPs = limited(
+		path.Child("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), left)
+}
+
+func limited[T any](path *field.Path, values []T, limit int, left *leftOut) []T {
+	if len(values) <= limit {
+		return values
+	}
+	left.add(field.ErrorList{field.TooMany(path, len(values), limit)})
+	return values[:limit:limit]
+}
+
+// limitRanges leaves ranges out. Of each family enough stay that it is not open to everybody.
+func limitRanges(path *field.Path, ranges []netip.Prefix, left *leftOut) []netip.Prefix {
+	if len(ranges) <= maxRanges {
+		return ranges
+	}
+	var kept []netip.Prefix
+	for _, family := range model.Families {
+		var own []netip.Prefix
+		for _, prefix := range ranges {
+			if model.FamilyOfPrefix(prefix) == family {
+				own = append(own, prefix)
+			}
+		}
+		kept = append(kept, limited(path, own, maxRanges, left)...)
+	}
+	return kept
+}

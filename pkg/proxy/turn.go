@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Whose turn it is. A sync is one transaction, and every change waits for it. So one that changes more than turnWeight
+// elements is made in several: namespaces take turns, so that what one tenant writes does not keep the others waiting;
+// and a Service that is larger than that alone takes its turn beside small ones, step by step, with pauses as long as
+// its steps take.
+
+// turnWeight is about how many elements the Services of one sync have: some 30 ms. A complete sync has no such bound,
+// because nothing is known of what is in the kernel before it.
+const turnWeight = 8192
+
+// waiting is a Service that waits for its turn.
+type waiting struct {
+	name   model.ObjectName
+	since  uint64 // by arrival
+	weight int    // about how many elements it has, or had
+}
+
+// isLarge reports whether a Service is more than one sync's work.
+func (w waiting) isLarge() bool { return w.weight > turnWeight }
+
+// turn is what one sync does of what waits.
+type turn struct {
+	taken []model.ObjectName // by name
+	large *model.ObjectName  // one of those, if it is large
+	rest  []waiting
+}
+
+// turnOf chooses: in each namespace the one that waits longest, until they weigh turnWeight; and one large Service, of
+// the namespace that had that turn longest ago. Without allowLarge the large ones wait.
+func turnOf(all []waiting, lastLarge map[string]uint64, allowLarge bool) turn {
+	sum := 0
+	for _, one := range all {
+		sum += one.weight
+	}
+	var next turn
+	if sum <= turnWeight {
+		for _, one := range all {
+			next.taken = append(next.taken, one.name)
+		}
+		slices.SortFunc(next.taken, model.ObjectName.Compare)
+		return next
+	}
+	slices.SortFunc(all, func(a, b waiting) int { return cmp.Compare(a.since, b.since) })
+	taken := smallOnes(all)
+	if large := largeOne(all, lastLarge); large != nil && allowLarge {
+		next.large = &large.name
+		taken[large.name] = true
+	}
+	for _, one := range all {
+		if !taken[one.name] {
+			next.rest = append(next.rest, one)
+		}
+	}
+	next.taken = slices.SortedFunc(maps.Keys(taken), model.ObjectName.Compare)
+	return next
+}
+
+// smallOnes takes one of each namespace in turn, until they weigh turnWeight; at least one.
+func smallOnes(all []waiting) map[model.ObjectName]bool {
+	queues, namespaces := map[string][]waiting{}, []string(nil)
+	for _, one := range all {
+		namespace := one.name.Namespace
+		if one.isLarge() {
+			continue
+		}
+		if queues[namespace] == nil {
+			namespaces = append(namespaces, namespace)
+		}
+		queues[namespace] = append(queues[namespace], one)
+	}
+	taken := map[model.ObjectName]bool{}
+	for room := turnWeight; len(namespaces) > 0; {
+		var more []string
+		for _, namespace := range namespaces {
+			one := queues[namespace][0]
+			if room -= one.weight; room < 0 && len(taken) > 0 {
+				return taken
+			}
+			taken[one.name] = true
+			if queues[namespace] = queues[namespace][1:]; len(queues[namespace]) > 0 {
+				more = append(more, namespace)
+			}
+		}
+		namespaces = more
+	}
+	return taken
+}
+
+// largeOne returns the large Service that waits longest in the namespace that had a turn longest ago; nil if there is
+// none.
+func largeOne(all []waiting, lastLarge map[string]uint64) *waiting {
+	var large *waiting
+	for i, one := range all {
+		if one.isLarge() && (large == nil || lastLarge[one.name.Namespace] < lastLarge[large.name.Namespace]) {
+			large = &all[i]
+		}
+	}
+	return large
+}
+
+// waits returns what still waits after the turn.
+func (t turn) waits() map[model.ObjectName]uint64 {
+	waits := make(map[model.ObjectName]uint64, len(t.rest))
+	for _, one := range t.rest {
+		waits[one.name] = one.since
+	}
+	return waits
+}
+
+// weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
+// more.
+func (p *Proxy) weigh(name model.ObjectName) int {
+	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight())
+}
+
+// nextTurn chooses what the next sync does.
+func (p *Proxy) nextTurn(now time.Time) turn {
+	all := make([]waiting, 0, len(p.dirty))
+	for name, since := range p.dirty {
+		all = append(all, waiting{name, since, p.weigh(name)})
+	}
+	next := turnOf(all, p.lastLarge, !now.Before(p.largeAfter))
+	p.largeWaits, p.smallWaits = false, false
+	for _, one := range next.rest {
+		p.largeWaits, p.smallWaits = p.largeWaits || one.isLarge(), p.smallWaits || !one.isLarge()
+	}
+	return next
+}
+
+// step puts a step in place of a decision about a large Service, and reports whether it is the last.
+func (p *Proxy) step(decided *decided, name model.ObjectName) (last bool) {
+	i := slices.IndexFunc(decided.owned, func(service ruleset.Service) bool { return service.Name == name })
+	if decided.owned[i], last = ruleset.Step(p.mirror.Service(name), decided.owned[i], turnWeight); !last {
+		decided.leave(p, name)
+	}
+	return last
+}
+
+// letGo adds the Services that have to wait, if they lose a frontend to one that does not: without it, but as they are
+// otherwise.
+func (p *Proxy) letGo(decided *decided, rest []waiting) {
+	if len(rest) == 0 {
+		return
+	}
+	owner := map[model.Frontend]model.ObjectName{}
+	for _, one := range rest {
+		for _, port := range p.mirror.Service(one.name).Ports {
+			for i := range port.Frontends {
+				owner[port.Frontends[i].Frontend] = one.name
+			}
+		}
+	}
+	losers := map[model.ObjectName]bool{}
+	for _, service := range decided.owned {
+		for _, port := range service.Ports {
+			for i := range port.Frontends {
+				if loser, ok := owner[port.Frontends[i].Frontend]; ok {
+					losers[loser] = true
+				}
+			}
+		}
+	}
+	for loser := range losers {
+		decided.owned = append(decided.owned, p.stillOwned(p.mirror.Service(loser)))
+		decided.leave(p, loser)
+	}
+	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
+}
+
+// leave has readers keep what they know of a Service whose turn is not over, but for the frontends that it lost.
+func (d *decided) leave(p *Proxy, name model.ObjectName) {
+	delete(d.decisions, name)
+	delete(d.reasons, name)
+	delete(d.checks, name)
+	d.flows[name] = p.flowsStillOwned(name)
+}
+
+// rest has large Services wait for as long as one took, so that they have half of the time at most.
+func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
+	p.largeAfter = now.Add(took)
+	p.lastLarge[namespace] = p.arrived
+	if !p.largeWaits {
+		p.lastLarge = map[string]uint64{} // nobody waits who could have had a turn
+	}
+}
+
+// untilNextTurn returns how long it is until what waits has its turn; false if nothing waits.
+func (p *Proxy) untilNextTurn(now time.Time) (time.Duration, bool) {
+	switch {
+	case p.smallWaits || p.mirror != nil && !p.mirror.IsSwept():
+		return 0, true
+	case p.largeWaits:
+		return max(0, p.largeAfter.Sub(now)), true
+	}
+	return 0, false
+}

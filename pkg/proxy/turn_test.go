@@ -1,0 +1,101 @@
+package proxy_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// waits is a Service NAMESPACE/NAME with some weight.
+func waits(since uint64, namespace, name string, weight int) proxy.Waiting {
+	return proxy.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
+}
+
+func TestWhoseTurnItIs(t *testing.T) {
+	const all, large = proxy.TurnWeight, proxy.TurnWeight + 1
+	many := func(count int) (crowd []proxy.Waiting, names []string) {
+		for i := range count {
+			name := fmt.Sprintf("s-%03d", i)
+			crowd, names = append(crowd, waits(uint64(i), "crowd", name, all/100)), append(names, "crowd/"+name)
+		}
+		return crowd, names
+	}
+	crowd, names := many(150)
+	for title, test := range map[string]struct {
+		waiting    []proxy.Waiting
+		lastLarge  map[string]uint64
+		allowLarge bool
+		want       []string
+	}{
+		"all, if that is little": {waiting: []proxy.Waiting{waits(2, "b", "x", 10), waits(1, "a", "y", 10)}, want: []string{"a/y", "b/x"}},
+		"none waits":             {},
+		"as many of a crowd as one sync may do, the oldest first": {waiting: crowd, want: names[:101]},
+		"somebody who comes last, before a crowd": {
+			waiting: append(slices.Clone(crowd), waits(1000, "other", "one", 12)), want: append(slices.Clone(names[:100]), "other/one"),
+		},
+		"a large one beside small ones": {
+			waiting: []proxy.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)}, allowLarge: true, want: []string{"a/huge", "a/small"},
+		},
+		"no large one before it may": {
+			waiting: []proxy.Waiting{waits(1, "a", "huge", large), waits(2, "a", "small", 1)}, want: []string{"a/small"},
+		},
+		"one large one, of two": {
+			waiting: []proxy.Waiting{waits(2, "a", "second", large), waits(1, "a", "first", large)}, allowLarge: true, want: []string{"a/first"},
+		},
+		"the large one of the namespace that had a turn longest ago": {
+			waiting:   []proxy.Waiting{waits(1, "a", "first", large), waits(2, "b", "second", large)},
+			lastLarge: map[string]uint64{"a": 7, "b": 3}, allowLarge: true, want: []string{"b/second"},
+		},
+		"one that is as large as a sync, alone": {
+			waiting: []proxy.Waiting{waits(1, "a", "first", all), waits(2, "b", "second", all)}, want: []string{"a/first"},
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			taken, rest := proxy.TurnOf(slices.Clone(test.waiting), test.lastLarge, test.allowLarge)
+			if diff := cmp.Diff(test.want, taken); diff != "" {
+				t.Errorf("taken (-want +got):\n%s", diff)
+			}
+			if len(taken)+len(rest) != len(test.waiting) {
+				t.Errorf("%d are taken and %d wait on, of %d", len(taken), len(rest), len(test.waiting))
+			}
+			for _, name := range rest {
+				if slices.Contains(taken, name) {
+					t.Errorf("%s is taken and waits on", name)
+				}
+			}
+		})
+	}
+}
+
+// TestEverybodyHasATurn: whatever comes meanwhile, whoever waits has a turn after as many as there are others.
+func TestEverybodyHasATurn(t *testing.T) {
+	var waiting []proxy.Waiting
+	lastLarge, since := map[string]uint64{}, uint64(0)
+	add := func(namespace string, weight int) {
+		since++
+		waiting = append(waiting, waits(since, namespace, fmt.Sprint("s-", since), weight))
+	}
+	for range 50 {
+		add("greedy", proxy.TurnWeight*3)
+	}
+	add("modest", proxy.TurnWeight*3)
+	victim := fmt.Sprint("modest/s-", since)
+	for turn := range 3 {
+		taken, rest := proxy.TurnOf(waiting, lastLarge, true)
+		if slices.Contains(taken, victim) {
+			return
+		}
+		since++
+		lastLarge["greedy"] = since
+		waiting = slices.DeleteFunc(waiting, func(one proxy.Waiting) bool { return !slices.Contains(rest, one.Name()) })
+		add("greedy", proxy.TurnWeight*3)
+		if turn == 2 {
+			t.Errorf("%s has had no turn in three", victim)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package apiserver_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,18 +39,33 @@ func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
 	}
 }
 
-func TestAServiceThatChangesItsProxyChangesItAtOnce(t *testing.T) {
+// lingering is how long a proxy goes on with a Service that has become another's.
+const lingering = 5 * time.Second
+
+// TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater, so that no moment is without a proxy.
+func TestAServiceThatChangesItsProxyIsTakenAtOnceAndGivenUpLater(t *testing.T) {
 	w := newWriter(t)
 	unnamed, named := follow(t, admin(), "none", "").started(), follow(t, admin(), "none", "vicinity").started()
 	web := w.name("web")
 	w.service("web")
 	unnamed.until("the Service is the unnamed proxy's", hasService(web))
-	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": "vicinity"}}}`)
+	label := func(value string) (at time.Time) {
+		at = time.Now()
+		w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": `+value+`}}}`)
+		return at
+	}
+	mustLinger := func(who string, proxy *follower, since time.Time) {
+		t.Helper()
+		proxy.until("the Service is not "+who+" proxy's", hasNoService(web))
+		if took := time.Since(since); took < lingering {
+			t.Errorf("%s proxy gives the Service up after %s, want after %s", who, took, lingering)
+		}
+	}
+	labelled := label(`"vicinity"`)
 	named.until("the Service is the named proxy's", hasService(web))
-	unnamed.until("the Service is not the unnamed proxy's", hasNoService(web))
-	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": "other"}}}`)
-	named.until("the Service is not the named proxy's", hasNoService(web))
-	w.patchService("web", `{"metadata": {"labels": {"service.kubernetes.io/service-proxy-name": null}}}`)
+	mustLinger("the unnamed", unnamed, labelled)
+	mustLinger("the named", named, label(`"other"`))
+	label(`null`)
 	unnamed.until("the Service is the unnamed proxy's again", hasService(web))
 	if named.holds(hasService(web)) {
 		t.Error("the named proxy has the Service, too")

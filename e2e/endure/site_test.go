@@ -1,5 +1,6 @@
-// Package endure_test proves that the proxy keeps forwarding when it is killed and when another process changes its
-// tables: the real program, a real kernel, real connections. It needs root, nft and Go.
+// Package endure_test proves that the proxy keeps forwarding when it is killed, when another process changes its tables
+// and when a Service changes between it and kube-proxy: the real program, a real kernel, real connections. It needs
+// root, nft and Go.
 package endure_test
 
 import (

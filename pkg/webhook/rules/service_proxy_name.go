@@ -24,7 +24,7 @@ func changedProxyName(s *subject) []Violation {
 	case labelled && name == "":
 		detail = "an empty name leaves the Service without a proxy; name one, or remove the label"
 	case s.before != nil:
-		detail = "changing the proxy of a live Service interrupts traffic until both proxies resync"
+		detail = "changing the proxy of a live Service may interrupt traffic until both proxies resync"
 	default:
 		return nil
 	}

@@ -140,6 +140,9 @@ func (w *Watcher) change(decide func(*state)) {
 	defer w.mu.Unlock()
 	needed := w.state.needsOthers()
 	decide(w.state)
+	if departed := w.state.takeDeparture(); departed != nil {
+		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
+	}
 	if w.state.mayHaveNews() {
 		wake(w.fresh)
 	}

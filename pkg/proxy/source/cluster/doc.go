@@ -6,10 +6,18 @@
 //	follow    with a Reflector, whose store this is      stream.go, which also says what a cluster may lack
 //	strip     to the value that is used                  package convert converts; intern.go
 //	decide    deliver, refuse or hold back               state.go, state_services.go, state_nodes.go (pure)
+//	          serve a while longer what left this proxy  state_leaving.go (pure)
 //	deliver   what came together                         cluster.go; load.go: once
 //
 // Whether the API server sends changes just now is in outage.go; how soon it is asked again when it does not answer
 // is in retry.go.
+//
+// # Services of other proxies
+//
+// The API server is asked for them, too, and nothing is kept of them, not even a name. Only so can a Service that gets
+// another proxy's name be told from one that is deleted. The former stays in force for a few seconds, until the other
+// proxy serves it; the latter goes at once, also while it is leaving. EndpointSlices are followed whoever serves their
+// Service, and so are the endpoints of one that is leaving.
 //
 // # Nodes
 //

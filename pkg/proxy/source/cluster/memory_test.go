@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -31,6 +32,9 @@ const (
 // maxBytesAService is promised: the cache with a Service, its slice and ten endpoints. Most of it are the endpoints
 // themselves.
 const maxBytesAService = 3000
+
+// maxBytesAnothersService is promised of each Service of another proxy: not even its name.
+const maxBytesAnothersService = 30
 
 // serve returns a ListWatch of a server with a list that never changes. Each list is decoded anew, as from a real one.
 func serve(decode func() kruntime.Object) *cache.ListWatch {
@@ -95,6 +99,15 @@ func manySlices() kruntime.Object {
 	return list
 }
 
+// manyOthersServices are as many of another proxy.
+func manyOthersServices() kruntime.Object {
+	list := manyServices().(*corev1.ServiceList)
+	for i := range list.Items {
+		list.Items[i].Labels[policy.ServiceProxyNameLabel] = text("other")
+	}
+	return list
+}
+
 // heap returns the bytes that are alive.
 func heap() int64 {
 	runtime.GC()
@@ -104,11 +117,14 @@ func heap() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
+// cached follows a cluster with these Services and slices until the test ends. It returns the first update, and the
+// bytes that stay in memory.
+func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Update, int64) {
+	t.Helper()
 	none := func(list kruntime.Object) *cache.ListWatch { return serve(func() kruntime.Object { return list }) }
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	c := newWatcher(listWatches{byKind: map[*convert.Kind]*cache.ListWatch{
-		convert.Services: serve(manyServices), convert.EndpointSlices: serve(manySlices),
+		convert.Services: serve(services), convert.EndpointSlices: serve(slices),
 		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
 	}}, Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()
@@ -116,17 +132,36 @@ func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 	first, done := make(chan convert.Update, 1), make(chan error, 1)
 	go func() { done <- c.Run(ctx, func(update convert.Update) { first <- update }) }()
 	update := <-first
-	cached := heap() - before
-	t.Logf("%d Services with %d endpoints each: %d bytes a Service", memoryServices, memoryEndpoints, cached/memoryServices)
-	if len(update.Change.Services) != memoryServices || len(update.Change.Slices) != memoryServices {
-		t.Errorf("%d Services and %d slices were delivered", len(update.Change.Services), len(update.Change.Slices))
-	}
-	if cached > memoryServices*maxBytesAService {
-		t.Errorf("the cache takes %d bytes a Service, want at most %d", cached/memoryServices, maxBytesAService)
-	}
+	bytes := heap() - before
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
 	runtime.KeepAlive(c)
+	return update, bytes
+}
+
+func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
+	update, bytes := cached(t, manyServices, manySlices)
+	t.Logf("%d Services with %d endpoints each: %d bytes a Service", memoryServices, memoryEndpoints, bytes/memoryServices)
+	if len(update.Change.Services) != memoryServices || len(update.Change.Slices) != memoryServices {
+		t.Errorf("%d Services and %d slices were delivered", len(update.Change.Services), len(update.Change.Slices))
+	}
+	if bytes > memoryServices*maxBytesAService {
+		t.Errorf("the cache takes %d bytes a Service, want at most %d", bytes/memoryServices, maxBytesAService)
+	}
+}
+
+// TestServicesOfOtherProxiesTakeNoMemory although the API server is asked for them.
+func TestServicesOfOtherProxiesTakeNoMemory(t *testing.T) {
+	update, bytes := cached(t, manyOthersServices, func() kruntime.Object {
+		return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	})
+	t.Logf("%d Services of another proxy: %d bytes a Service", memoryServices, bytes/memoryServices)
+	if len(update.Change.Services) > 0 {
+		t.Errorf("%d Services were delivered", len(update.Change.Services))
+	}
+	if bytes > memoryServices*maxBytesAnothersService {
+		t.Errorf("they take %d bytes a Service, want at most %d", bytes/memoryServices, maxBytesAnothersService)
+	}
 }

@@ -67,6 +67,10 @@ func (w *world) list(nodes ...*object) { w.replace(convert.OtherNodes, nodes) }
 // gone.
 func (w *world) delivered() string {
 	update, _ := w.take()
+	return inWords(update)
+}
+
+func inWords(update convert.Update) string {
 	var words []string
 	for name, service := range update.Change.Services {
 		if service == nil {

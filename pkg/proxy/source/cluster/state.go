@@ -11,8 +11,12 @@ import (
 // state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
 // other nodes are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
-	// objects are those that exist.
+	// objects are those that exist and are ours, or refused.
 	objects map[*convert.Kind]map[model.ObjectName]kept
+	// leaving are those of them that are another proxy's now, with the departure that ends them; departed is that of the
+	// change that is being taken in.
+	leaving  map[convert.ObjectKey]*departure
+	departed *departure
 
 	// change is what was not delivered yet.
 	change model.Change
@@ -35,14 +39,14 @@ type state struct {
 // kept is what is kept of an object.
 type kept struct {
 	uid string
-	// value is that of the newest good version; nil if there was none, or it is not ours to serve. It is delivered as it
-	// is, so it must not change.
+	// value is that of the newest good version; nil if there was none. It is delivered as it is, so it must not change.
 	value any
 }
 
 func newState() *state {
 	return &state{
 		objects: map[*convert.Kind]map[model.ObjectName]kept{},
+		leaving: map[convert.ObjectKey]*departure{},
 		refused: map[convert.ObjectKey][]convert.Problem{},
 		judged:  map[convert.ObjectKey][]convert.Problem{},
 		keys:    map[model.ObjectName][]policy.Key{},
@@ -69,24 +73,40 @@ func (s *state) mayHaveNews() bool { return len(s.judged) > 0 || !s.change.IsEmp
 
 // put takes in a version of an object. A bad one leaves the last good one in force.
 func (s *state) put(kind *convert.Kind, now *object) {
-	isGood := s.judge(convert.ObjectKey{Kind: kind, Name: now.name}, now.refused)
+	key := convert.ObjectKey{Kind: kind, Name: now.name}
+	isGood := s.judge(key, now.refused)
+	if now.isOthers && s.leave(key, now.uid) {
+		return
+	}
+	delete(s.leaving, key)
 	last := s.objects[kind][now.name].value
 	isNew := isGood && !kind.IsSame(last, now.value)
 	if isNew {
 		last = now.value
 	}
-	if s.objects[kind] == nil {
-		s.objects[kind] = map[model.ObjectName]kept{}
-	}
-	s.objects[kind][now.name] = kept{now.uid, last}
+	s.keep(key, kept{now.uid, last}, isGood)
 	if isNew {
 		s.decide(kind, now.name, now.value)
 	}
 }
 
+// keep notes an object, unless it is good and not ours to serve: a cluster may have many more of those.
+func (s *state) keep(key convert.ObjectKey, object kept, isGood bool) {
+	if object.value == nil && isGood {
+		delete(s.objects[key.Kind], key.Name)
+		return
+	}
+	if s.objects[key.Kind] == nil {
+		s.objects[key.Kind] = map[model.ObjectName]kept{}
+	}
+	s.objects[key.Kind][key.Name] = object
+}
+
 // remove takes in that an object is gone.
 func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
-	s.judge(convert.ObjectKey{Kind: kind, Name: name}, nil)
+	key := convert.ObjectKey{Kind: kind, Name: name}
+	s.judge(key, nil)
+	delete(s.leaving, key)
 	last := s.objects[kind][name].value
 	delete(s.objects[kind], name)
 	if last != nil {

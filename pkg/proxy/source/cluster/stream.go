@@ -33,6 +33,8 @@ type object struct {
 	uid     string
 	value   any               // nil if the object is not ours to serve, or refused
 	refused []convert.Problem // why the object is refused; none if it is not
+	// isOthers: another proxy serves it.
+	isOthers bool
 }
 
 // stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
@@ -124,10 +126,14 @@ func (s *stream) strip(sent any) *object {
 		return stripped
 	}
 	from := sent.(convert.Object) // of the kind's type, which the Reflector has checked
-	value, errs := s.kind.Convert(from, s.watcher.options.View)
+	view := s.watcher.options.View
+	value, errs := s.kind.Convert(from, view)
 	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
 	uid := string(from.GetUID())
-	return &object{name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs)}
+	return &object{
+		name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs),
+		isOthers: s.kind.IsOthers != nil && s.kind.IsOthers(from, view),
+	}
 }
 
 // Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of

@@ -37,6 +37,8 @@ type Kind struct {
 	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it
 	// is refused.
 	Convert func(Object, View) (any, field.ErrorList)
+	// IsOthers reports whether an object that is not ours to serve is another proxy's. Nil: none is.
+	IsOthers func(Object, View) bool
 	// IsSame reports whether two values mean the same to their readers. Either may be nil.
 	IsSame func(a, b any) bool
 	// Note puts a value into a change. Nil: the object is gone, or not ours to serve any more.

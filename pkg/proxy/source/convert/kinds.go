@@ -12,24 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has
 // a function that converts it, and a place in model.Change and model.Cluster.
 var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes}
 
-// Services are those of this proxy that have a ClusterIP.
+// Services are those of this proxy that have a ClusterIP. An API server is asked for those of other proxies, too: to a
+// client that selects by label, an object whose label changes is reported as deleted, with the version before. A
+// Service that another proxy takes over would look like one that is gone.
 var Services = describe(
 	Kind{
 		Name: ServiceKind, Group: corev1.SchemeGroupVersion, Resource: "services", AddToScheme: corev1.AddToScheme,
-		Select: func(view View) Selector {
-			labels := "!" + policy.ServiceProxyNameLabel
-			if view.ServiceProxyName != "" {
-				labels = policy.ServiceProxyNameLabel + "=" + view.ServiceProxyName
-			}
-			return Selector{Labels: labels, Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
+		Select: func(View) Selector {
+			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
+		IsOthers: func(object Object, view View) bool { return isOthers(object.(*corev1.Service), view.ServiceProxyName) },
 	},
 	func(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 		return Service(service, view.ServiceProxyName)
@@ -37,7 +35,8 @@ var Services = describe(
 	func(change *model.Change) *map[model.ObjectName]*model.Service { return &change.Services }, fullName,
 )
 
-// EndpointSlices are those of Services that have a ClusterIP.
+// EndpointSlices are those of Services that have a ClusterIP, whoever serves them: the EndpointSlice controller gives
+// slices the labels of their Service, but only after the Service has them.
 var EndpointSlices = describe(
 	Kind{
 		Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,

@@ -61,9 +61,16 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 
 // isProxied reports whether this proxy serves the Service.
 func isProxied(service *corev1.Service, proxyName string) bool {
-	if !policy.IsHandledBy(service.Labels, proxyName) {
-		return false
-	}
+	return policy.IsHandledBy(service.Labels, proxyName) && hasClusterIP(service)
+}
+
+// isOthers reports whether another proxy serves the Service.
+func isOthers(service *corev1.Service, proxyName string) bool {
+	return !policy.IsHandledBy(service.Labels, proxyName) && hasClusterIP(service)
+}
+
+// hasClusterIP reports whether there is something to serve.
+func hasClusterIP(service *corev1.Service) bool {
 	spec := &service.Spec
 	if spec.Type == corev1.ServiceTypeExternalName || spec.ClusterIP == corev1.ClusterIPNone {
 		return false

@@ -153,6 +153,28 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 			if len(errs) > 0 || (got != nil) != test.want {
 				t.Errorf("Service() = %v, %v; served: want %v", got, errs, test.want)
 			}
+			view := View{ServiceProxyName: test.proxyName}
+			if isOthers := Services.IsOthers(given, view); isOthers == test.want {
+				t.Errorf("another proxy's: %v, and served: %v", isOthers, test.want)
+			}
+			given.Spec.ClusterIP, given.Spec.ClusterIPs = corev1.ClusterIPNone, nil
+			if Services.IsOthers(given, view) {
+				t.Error("one without a ClusterIP is another proxy's")
+			}
 		})
+	}
+}
+
+// TestServicesAndSlicesAreAskedForWhoeverServesThem: a Service that another proxy takes over must not look like one that
+// is deleted. Headless ones are no proxy's, and large.
+func TestServicesAndSlicesAreAskedForWhoeverServesThem(t *testing.T) {
+	for _, proxyName := range []string{"", "vicinity"} {
+		view := View{Node: "node-1", ServiceProxyName: proxyName}
+		if got, want := Services.Select(view), (Selector{Fields: "spec.clusterIP!=None"}); got != want {
+			t.Errorf("Services are asked for by %+v, want %+v", got, want)
+		}
+		if got, want := EndpointSlices.Select(view), (Selector{Labels: "!service.kubernetes.io/headless"}); got != want {
+			t.Errorf("EndpointSlices are asked for by %+v, want %+v", got, want)
+		}
 	}
 }

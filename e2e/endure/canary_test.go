@@ -1,0 +1,181 @@
+package endure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// canaryName is that of Vicinity beside kube-proxy, as in manifests/beside-kube-proxy, and canaryRuns is how often a
+// Service changes to it and back.
+const (
+	canaryName = "vicinity"
+	canaryRuns = 10
+)
+
+// canary is a node with two proxies, kube-proxy and Vicinity, and clients that dial one Service all the time.
+type canary struct {
+	*apiSite
+	traffic *traffic
+	// lost are connections that were refused, that no packet came back for, or whose packets had to be sent again.
+	lost atomic.Int64
+}
+
+// TestACanaryLosesNoConnection: a Service changes from kube-proxy to Vicinity and back, ten times, while clients dial
+// it. kube-proxy is Kubernetes' own, with its defaults.
+func TestACanaryLosesNoConnection(t *testing.T) {
+	s := &canary{apiSite: newAPISite(t), traffic: newTraffic(t)}
+	s.startKubeProxy()
+	// The ports are those of manifests/beside-kube-proxy: kube-proxy has the others.
+	daemon := s.follow("--service-proxy-name", canaryName,
+		"--healthz-bind-address", "127.0.0.1:10356", "--metrics-bind-address", "127.0.0.1:10349")
+	daemon.awaitSync()
+	s.awaitServed("kube-proxy", "vicinity")
+	stop := onceAtEnd(t, s.traffic.end)
+	s.dial(s.clients[0], web.ipv4())
+	s.dial(s.clients[1], web.ipv6())
+	s.dial(s.node.Namespace, web.ipv4())
+	s.dial(s.outside, web.nodePort(s.node.IPv4))
+
+	var lostThere, lostBack int64
+	for range canaryRuns {
+		lostThere += s.change(`"`+canaryName+`"`, "vicinity", "kube-proxy")
+		lostBack += s.change("null", "kube-proxy", "vicinity")
+	}
+	stop()
+	t.Logf("%d changes each way, %d connections; lost on the way to Vicinity %d, back to kube-proxy %d",
+		canaryRuns, s.traffic.dials.Load(), lostThere, lostBack)
+	if lost := s.lost.Load(); lost > 0 {
+		t.Errorf("%d connections were lost, want none", lost)
+	}
+	if failed := daemon.failedSyncs(); len(failed) > 0 {
+		t.Errorf("the proxy logged errors: %q", failed)
+	}
+}
+
+// change gives the Service to another proxy by its label, written as JSON, as users do. Its slices get the label after
+// it, which the EndpointSlice controller does. It returns how many connections were lost until that proxy alone has
+// served the Service for a while.
+func (s *canary) change(label, to, from string) (lost int64) {
+	s.t.Helper()
+	before := s.lost.Load()
+	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: %s}}}`, policy.ServiceProxyNameLabel, label)
+	s.ask("labelling Service "+web.name, func(ctx context.Context) error {
+		_, err := s.client.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, web.name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	})
+	for _, slice := range s.slices(web, nil) {
+		s.ask("labelling EndpointSlice "+slice.Name, func(ctx context.Context) error {
+			_, err := s.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(
+				ctx, slice.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			return err
+		})
+	}
+	s.awaitServed(to, from)
+	const enough = 200
+	alone := s.traffic.dials.Load()
+	wait.Until(s.t, "connections through "+to+" alone", func() bool { return s.traffic.dials.Load() > alone+enough })
+	return s.lost.Load() - before
+}
+
+// dial makes new connections, one after the other, at a pace that leaves a small machine time for the rest. A lost one
+// is counted, and the client goes on.
+func (s *canary) dial(client *fabric.Namespace, to netip.AddrPort) {
+	s.traffic.goOn(func() error {
+		if err := dialOnce(client, to); err != nil && s.lost.Add(1) <= 10 { // and all are counted
+			s.t.Errorf("a connection from %s to %s was lost: %v", client.Name, to, err)
+		}
+		s.traffic.dials.Add(1)
+		time.Sleep(2 * time.Millisecond)
+		return nil
+	})
+}
+
+// errSentAgain is why a connection counts as lost that came about all the same.
+var errSentAgain = errors.New("packets had to be sent again")
+
+// dialOnce connects. The kernel sends again what is lost on the way, so that a client would only notice a pause.
+func dialOnce(client *fabric.Namespace, to netip.AddrPort) error {
+	conn, err := client.Dial("tcp", to.String(), slowest)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	connection := conn.(*net.TCPConn)
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var info *unix.TCPInfo
+	if controlled := raw.Control(func(fd uintptr) {
+		info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	}); controlled != nil || err != nil {
+		return errors.Join(controlled, err)
+	}
+	if info.Total_retrans > 0 {
+		return errSentAgain
+	}
+	return connection.SetLinger(0) // a reset instead of a FIN keeps no port of the client busy
+}
+
+// kubeProxyConfig leaves the machine's own settings alone. Everything else is kube-proxy's default.
+const kubeProxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clusterCIDR: %s,%s
+hostnameOverride: %s
+clientConnection: {kubeconfig: %s}
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+`
+
+// startKubeProxy starts it beside Vicinity, until the test ends.
+func (s *canary) startKubeProxy() {
+	s.t.Helper()
+	client, err := s.api.ClientConfig("kube-proxy", "system:masters")
+	must.Succeed(s.t, err)
+	path := filepath.Join(s.t.TempDir(), "kube-proxy.yaml")
+	text := fmt.Sprintf(kubeProxyConfig, fabric.PodsIPv4, fabric.PodsIPv6, s.node.Name, site.Kubeconfig(s.t, client))
+	must.Succeed(s.t, os.WriteFile(path, []byte(text), 0o600))
+	site.Start(s.t, s.node.Namespace, exec.Command(s.api.Programs.Path(binaries.Kubernetes, "kube-proxy"), "--config", path))
+}
+
+// frontends is the map in which each proxy has the frontends that it serves.
+var frontends = map[string]string{"vicinity": "services", "kube-proxy": "service-ips"}
+
+// awaitServed waits until one proxy serves the Service in both families, and another one does not.
+func (s *canary) awaitServed(by, notBy string) {
+	s.t.Helper()
+	serves := func(proxy, family string, addr netip.Addr) bool {
+		// The table is missing until its proxy has made it.
+		output, err := s.run("nft", "list", "map", family, proxy, frontends[proxy])
+		return err == nil && strings.Contains(output, addr.String()+" . tcp . ")
+	}
+	wait.Until(s.t, "the Service is served by "+by+" alone", func() bool {
+		for family, addr := range map[string]netip.Addr{"ip": web.ipv4().Addr(), "ip6": web.ipv6().Addr()} {
+			if !serves(by, family, addr) || serves(notBy, family, addr) {
+				return false
+			}
+		}
+		return true
+	})
+}

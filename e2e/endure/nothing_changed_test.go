@@ -57,7 +57,7 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 			s.write(sticky, "a", "b")
 			d := s.start(args...)
 			d.awaitSync()
-			tables, first := s.tables(), d.written()
+			tables, numbers, first := s.tables(), s.numbers(), d.written()
 			for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGKILL} {
 				must.Succeed(t, d.Signal(end))
 				<-d.Done()
@@ -73,6 +73,9 @@ func TestARestartWithNothingChangedIsOneTransaction(t *testing.T) {
 				if diff := cmp.Diff(tables, s.tables()); diff != "" {
 					t.Errorf("after %s the tables are others (-before +after):\n%s", end, diff)
 				}
+				if diff := cmp.Diff(numbers, s.numbers()); diff != "" || len(numbers) < 2*3 {
+					t.Errorf("after %s clients are remembered by other numbers (-before +after):\n%s", end, diff)
+				}
 			}
 		})
 	}
@@ -84,13 +87,12 @@ func TestManifestsThatSayTheSameAgainWriteNothing(t *testing.T) {
 	s := newTown(t)
 	s.write(web, "a", "b", "c")
 	s.write(sticky, "a", "b")
-	s.write(app{name: "pair", number: 103, affinity: "None"}, "a", "b") // that two slots are drawn is known, and costs nothing
 	d := s.start()
 	d.awaitSync()
 	cost := func(stranger app, again func()) (elements written, transactions int) {
 		before, since := d.written(), s.transactions()
 		again()
-		s.write(stranger, "a", "b")
+		s.write(stranger, "a", "b", "c")
 		s.awaitService(stranger)
 		transactions = s.transactions() - since
 		now := d.written()

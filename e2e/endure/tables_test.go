@@ -2,9 +2,11 @@ package endure_test
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +16,8 @@ import (
 )
 
 // tables returns our tables as nft lists them, a block for each set and chain, without what history leaves: the order
-// of sets, chains, elements and slots, the clients that are remembered, and who the tables' owner is.
+// of sets, chains, elements and slots, the clients that are remembered, the numbers by which they are, and who the
+// tables' owner is.
 func (s *town) tables() []string {
 	s.t.Helper()
 	listing, err := s.run("nft", "-n", "list", "ruleset")
@@ -40,22 +43,17 @@ func (s *town) rendered() []string {
 }
 
 func blocksOf(listing string) []string {
-	listing = numbers.ReplaceAllString(shards.ReplaceAllString(listing, "$1-shard"), "number")
-	var blocks, numbered []string
+	var blocks []string
 	for table := range strings.SplitSeq(listing, "\n}\n") {
 		if head, objects, _ := strings.Cut(strings.TrimSpace(table), "\n"); head != "" {
 			head, _, _ = strings.Cut(head, " {")
+			endpoints, numbered := endpointsIn(objects)
+			blocks = append(blocks, head+"\nnumbered\n"+strings.Join(numbered, "\n"))
 			for block := range strings.SplitSeq(ownership.ReplaceAllString(objects, ""), "\n\n") {
-				if strings.HasPrefix(strings.TrimSpace(block), "map numbered") { // which of the two maps is a matter of chance
-					numbered = append(numbered, strings.Split(head+"\n"+normalized(block), "\n")...)
-					continue
-				}
-				blocks = append(blocks, head+"\n"+normalized(block))
+				blocks = append(blocks, head+"\n"+normalized(block, endpoints))
 			}
 		}
 	}
-	slices.Sort(numbered)
-	blocks = append(blocks, strings.Join(numbered, "\n"))
 	slices.Sort(blocks)
 	return blocks
 }
@@ -65,30 +63,73 @@ var (
 	ownership = regexp.MustCompile(`(?m)^\tflags ?(owner)?\n`)
 	// slot is the last part of the key of an endpoint.
 	slot = regexp.MustCompile(` \. fd00:[0-9a-f]+ : `)
-	// numbers are those of session affinity, and the classes that lead to its chains; shards are what the names of its maps
-	// and chains end in.
-	numbers = regexp.MustCompile(`\bf[0-47][0-9a-f]{2}:[0-9a-f]+\b`)
-	shards  = regexp.MustCompile(`\b(affinity|sticky-\d+)-\d+\b`)
-	// remembered are the maps that packets fill.
-	remembered = regexp.MustCompile(`^\s*map affinity-`)
+	// own are the maps of which nothing but the declaration is compared: those that packets fill, and those of the endpoints'
+	// numbers, whose endpoints are compared by themselves.
+	own = regexp.MustCompile(`^\s*map (affinity|numbered|numbered-collided) {`)
+	// shard is what follows the name of a map that packets fill, and of the chains that look into it. Which one a Service
+	// port has depends on those before it.
+	shard = regexp.MustCompile(`\b(affinity|(?:nodeport-)?sticky-[0-9]+)-[0-9]+\b`)
+	// numbers stand for a port whose clients are remembered, for one of its endpoints, and for the chain that remembers them.
+	numbers = regexp.MustCompile(`\bf([027])([0-9a-f]{2}):([0-9a-f]+)\b`)
+	// numberedPort is an element of the map that says which number a frontend's port has.
+	numberedPort = regexp.MustCompile(`\S+ \. [0-9]+ \. [0-9]+ : f0[0-9a-f]{2}:[0-9a-f]+\b`)
+	// numbered is an element of the map that says which endpoint a number stands for.
+	numbered = regexp.MustCompile(`\b([0-9]+) \. (f2[0-9a-f]{2}:[0-9a-f]+) : (\S+ \. [0-9]+)`)
 )
 
-// normalized is a listed set or chain, without what history leaves in it.
-func normalized(block string) string {
-	head, elements, found := strings.Cut(strings.TrimRight(block, "\n"), "elements = { ")
-	if !found {
-		return strings.TrimSpace(block)
+// numbers returns all numbers by which clients are remembered, and what they stand for.
+func (s *town) numbers() []string {
+	s.t.Helper()
+	listing, err := s.run("nft", "-n", "list", "ruleset")
+	must.Succeed(s.t, err)
+	all := numberedPort.FindAllString(listing, -1)
+	all = append(all, numbered.FindAllString(listing, -1)...)
+	slices.Sort(all)
+	return all
+}
+
+// endpointsIn returns for which endpoint each number stands, and all numbered endpoints, sorted.
+func endpointsIn(table string) (endpoints map[string]string, all []string) {
+	endpoints = map[string]string{}
+	for _, found := range numbered.FindAllStringSubmatch(table, -1) {
+		endpoints[found[2]] = found[3]
+		all = append(all, found[1]+" . "+found[3])
 	}
-	if remembered.MatchString(head) {
+	slices.Sort(all)
+	return endpoints, all
+}
+
+// normalized is a listed set or chain, without what history leaves in it.
+func normalized(block string, endpoints map[string]string) string {
+	head, elements, found := strings.Cut(strings.TrimRight(block, "\n"), "elements = { ")
+	head = shard.ReplaceAllString(head, "$1")
+	if !found {
+		return strings.TrimSpace(head)
+	}
+	if own.MatchString(head) {
 		return strings.TrimSpace(head) + "\n\t}"
 	}
-	elements, rest, _ := strings.Cut(elements, " }")
+	elements, rest, _ := strings.Cut(shard.ReplaceAllString(elements, "$1"), " }")
+	elements = numbers.ReplaceAllStringFunc(elements, func(number string) string { return meaning(number, endpoints) })
 	list := strings.Split(slot.ReplaceAllString(elements, " : "), ",")
 	for i := range list {
 		list[i] = strings.TrimSpace(list[i])
 	}
 	slices.Sort(list)
 	return strings.TrimSpace(head) + "\n" + strings.Join(list, "\n") + rest
+}
+
+// meaning is what a number stands for, without the shard.
+func meaning(number string, endpoints map[string]string) string {
+	switch parts := numbers.FindStringSubmatch(number); parts[1] {
+	case "0":
+		return "port"
+	case "2":
+		return "endpoint " + endpoints[number]
+	default:
+		low, _ := strconv.ParseUint(parts[3], 16, 16) // the expression lets nothing else through
+		return fmt.Sprintf("class f7%s:%x", parts[2], low&^0x3e)
+	}
 }
 
 // awaitTables waits until the tables are right.

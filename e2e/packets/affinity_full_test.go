@@ -1,16 +1,15 @@
 package packets_test
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
 // full is how many clients the kernel lets a map remember that has no size of its own.
@@ -67,43 +66,66 @@ func expectForgets(t *testing.T, client *fabric.Namespace, crowded app, full pat
 	}
 }
 
-// fill fills the map in which a Service remembers the clients of one port in one family. There are fewer ports than maps,
-// so that no other has it.
+// fill fills the map in which a Service remembers the clients of one port in one family.
 func fill(t *testing.T, n *node, crowded app, to path, endpoint *pod) {
 	t.Helper()
 	table, clientOf := "ip", "100.64.%d.%d"
 	if to.family() == model.IPv6 {
 		table, clientOf = "ip6", "fd00:64::%x:%x"
 	}
-	numbers := func(set, key, value string) []uint32 {
-		listing := runNFT(t, n, "", "list", "map", table, "vicinity", set)
-		var all []uint32
-		for _, found := range regexp.MustCompile(key+`(f[0-9a-f]{3}):([0-9a-f]+)`+value).FindAllStringSubmatch(listing, -1) {
-			major, errMajor := strconv.ParseUint(found[1], 16, 16)
-			minor, errMinor := strconv.ParseUint(found[2], 16, 16)
-			if err := errors.Join(errMajor, errMinor); err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, uint32(major<<16|minor))
-		}
-		return all
+	frontend := fmt.Sprintf("%s . %s . %d", crowded.addr(model.ClusterIP, to.family()), to.network, servicePort)
+	class := says(t, n, table, "services", frontend)
+	port := says(t, n, table, "sticky-ports", frontend)
+	if class>>24 != 0xf7 || port>>24 != 0xf0 {
+		t.Fatalf("%s has the class %x and the number %x, which remember nobody", frontend, class, port)
 	}
-	addr := regexp.QuoteMeta(crowded.addr(model.ClusterIP, to.family()).String())
-	server := regexp.QuoteMeta(to.own(endpoint.Namespace).String())
-	ports := numbers("sticky-ports", addr+` \. `+to.network+` \. \d+ : `, "")
-	ends := slices.DeleteFunc(numbers("numbered", to.network+` \. `, " : "+server+` \. `), func(number uint32) bool {
-		return number&^0x020000ff != ports[0]
-	})
-	if len(ports) != 1 || len(ends) != 1 {
-		t.Fatalf("the port has the numbers %x and its endpoint %x, want one each", ports, ends)
-	}
-	port, of := ports[0], ends[0]
-	name := fmt.Sprintf("affinity-%d", port>>8&15)
+	clients := fmt.Sprintf("affinity-%d", class>>1&0x1f)
+	number := numberOf(t, n, table, port, fmt.Sprintf("%s . %d", to.own(endpoint.Namespace), podPort))
 	var elements strings.Builder
-	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", table, name, table, name)
+	fmt.Fprintf(&elements, "flush map %s vicinity %s\nadd element %s vicinity %s {\n", table, clients, table, clients)
 	for i := range full {
-		fmt.Fprintf(&elements, "\t%x:%x . "+clientOf+" timeout 1h : %x:%x,\n", port>>16, port&0xffff, i>>8, i&0xff, of>>16, of&0xffff)
+		fmt.Fprintf(&elements, "\t%s . "+clientOf+" timeout 1h : %s,\n", classid(port), i>>8, i&0xff, classid(number))
 	}
 	elements.WriteString("}\n")
 	runNFT(t, n, elements.String(), "-f", "-")
 }
+
+// value is what a map says: a number, as nft writes those of packets' priorities.
+var value = regexp.MustCompile(` : ([0-9a-f]+):([0-9a-f]+)`)
+
+// says returns the number that a map has for a key.
+func says(t *testing.T, n *node, table, name, key string) uint32 {
+	t.Helper()
+	listing := runNFT(t, n, "", "get", "element", table, "vicinity", name, "{ "+key+" }")
+	found := value.FindAllStringSubmatch(listing, -1)
+	if len(found) != 1 {
+		t.Fatalf("%s says of %s %d things, want one:\n%s", name, key, len(found), listing)
+	}
+	return parsed(t, found[0])
+}
+
+// numberOf returns the number that an endpoint of a port has.
+func numberOf(t *testing.T, n *node, table string, port uint32, endpoint string) uint32 {
+	t.Helper()
+	listing := runNFT(t, n, "", "list", "map", table, "vicinity", "numbered") +
+		runNFT(t, n, "", "list", "map", table, "vicinity", "numbered-collided")
+	numbered := regexp.MustCompile(` \. ([0-9a-f]+):([0-9a-f]+) : ` + regexp.QuoteMeta(endpoint) + `\b`)
+	for _, found := range numbered.FindAllStringSubmatch(listing, -1) {
+		if number := parsed(t, found); number&^0x020000ff == port {
+			return number
+		}
+	}
+	t.Fatalf("no number of the port %x leads to %s:\n%s", port, endpoint, listing)
+	return 0
+}
+
+func parsed(t *testing.T, halves []string) uint32 {
+	t.Helper()
+	high, err := strconv.ParseUint(halves[1], 16, 16)
+	must.Succeed(t, err)
+	low, err := strconv.ParseUint(halves[2], 16, 16)
+	must.Succeed(t, err)
+	return uint32(high<<16 | low)
+}
+
+func classid(number uint32) string { return fmt.Sprintf("%x:%x", number>>16, number&0xffff) }

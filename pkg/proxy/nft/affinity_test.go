@@ -119,7 +119,8 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 
 			// Nothing is drawn any more.
 			again := new(operations).do(ruleset.Flush, family, ruleset.SetObject{Set: affinity}).
-				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.StickyEndpoints})
+				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.StickyEndpoints}).
+				do(ruleset.Flush, family, ruleset.SetObject{Set: ruleset.Endpoints})
 			commit(t, c, again.elements(ruleset.Add, family, affinity, gone).Batch)
 			at := addressesOf(family)
 			namespace.Do(func() {

@@ -40,8 +40,8 @@ type Proxy struct {
 	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
 	// process touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
-	// dirty are the Services to decide anew, by arrival. They stay dirty until the kernel has accepted their elements.
-	dirty   map[model.ObjectName]uint64
+	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
+	dirty   map[model.ObjectName]waiting
 	arrived uint64
 	// lastLarge says when each namespace had a large Service synced last, by arrival; largeAfter is when the next may be.
 	lastLarge              map[string]uint64
@@ -84,7 +84,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		kernel:  kernel,
 		flows:   flows,
 		cluster: cluster,
-		dirty:   map[model.ObjectName]uint64{},
+		dirty:   map[model.ObjectName]waiting{},
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},
 		reasons: newReasons(),
@@ -103,9 +103,7 @@ func (p *Proxy) Apply(change model.Change) {
 	p.taken.add(change)
 	p.triggers.note(p.cluster, change)
 	for _, name := range p.cluster.Apply(change) {
-		if p.arrived++; p.dirty[name] == 0 {
-			p.dirty[name] = p.arrived
-		}
+		p.await(name)
 		if refused := p.refused[name]; refused != nil {
 			refused.changed = true
 		}
@@ -207,7 +205,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
 	// all.
-	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]uint64{}, false, false
+	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]waiting{}, false, false
 	p.lastVersions = map[model.ObjectName]ruleset.Service{}
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()

@@ -85,7 +85,8 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 		return true
 	}
 	for name := range owners {
-		changed := p.dirty[name] != 0 && (p.synced || p.untouched)
+		_, changed := p.dirty[name]
+		changed = changed && (p.synced || p.untouched)
 		if p.refused[name] == nil && !changed {
 			return false
 		}

@@ -111,12 +111,25 @@ func largeOne(all []waiting, lastLarge map[string]uint64) *waiting {
 }
 
 // waits returns what still waits after the turn.
-func (t turn) waits() map[model.ObjectName]uint64 {
-	waits := make(map[model.ObjectName]uint64, len(t.rest))
+func (t turn) waits() map[model.ObjectName]waiting {
+	waits := make(map[model.ObjectName]waiting, len(t.rest))
 	for _, one := range t.rest {
-		waits[one.name] = one.since
+		waits[one.name] = one
 	}
 	return waits
+}
+
+// await enters a Service that changed. It is weighed now and not at each turn, for very many may wait.
+func (p *Proxy) await(name model.ObjectName) {
+	one, waits := p.dirty[name]
+	if !waits {
+		p.arrived++
+		one = waiting{name: name, since: p.arrived}
+	}
+	if p.mirror != nil {
+		one.weight = p.weigh(name)
+	}
+	p.dirty[name] = one
 }
 
 // weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
@@ -127,11 +140,7 @@ func (p *Proxy) weigh(name model.ObjectName) int {
 
 // nextTurn chooses what the next sync does.
 func (p *Proxy) nextTurn(now time.Time) turn {
-	all := make([]waiting, 0, len(p.dirty))
-	for name, since := range p.dirty {
-		all = append(all, waiting{name, since, p.weigh(name)})
-	}
-	next := turnOf(all, p.lastLarge, !now.Before(p.largeAfter))
+	next := turnOf(slices.Collect(maps.Values(p.dirty)), p.lastLarge, !now.Before(p.largeAfter))
 	p.largeWaits, p.smallWaits = false, false
 	for _, one := range next.rest {
 		p.largeWaits, p.smallWaits = p.largeWaits || one.isLarge(), p.smallWaits || !one.isLarge()
@@ -151,7 +160,7 @@ func (p *Proxy) step(decided *decided, name model.ObjectName) (last bool) {
 // letGo adds the Services that have to wait, if they lose a frontend to one that does not: without it, but as they are
 // otherwise.
 func (p *Proxy) letGo(decided *decided, rest []waiting) {
-	if len(rest) == 0 {
+	if len(rest) == 0 || !p.gains(decided) {
 		return
 	}
 	owner := map[model.Frontend]model.ObjectName{}
@@ -177,6 +186,26 @@ func (p *Proxy) letGo(decided *decided, rest []waiting) {
 		decided.leave(p, loser)
 	}
 	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
+}
+
+// gains reports whether a Service has a frontend that it did not have before.
+func (p *Proxy) gains(decided *decided) bool {
+	for _, service := range decided.owned {
+		had := map[model.Frontend]bool{}
+		for _, port := range p.mirror.Service(service.Name).Ports {
+			for i := range port.Frontends {
+				had[port.Frontends[i].Frontend] = true
+			}
+		}
+		for _, port := range service.Ports {
+			for i := range port.Frontends {
+				if !had[port.Frontends[i].Frontend] {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // leave has readers keep what they know of a Service whose turn is not over, but for the frontends that it lost.

@@ -18,9 +18,10 @@ import (
 // ErrUpdated is why Watch ends.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// lookInterval is how often the file is looked at even if the kernel reports no change: the path may lead through
-// links in other directories.
-const lookInterval = 10 * time.Second
+// lookInterval is how often the file is read even if the kernel reports no change: a link or a directory on the way to
+// it may have been replaced, and inotify tells of the directory alone that the path led to. Each of these files is a few
+// kilobytes. So reading them costs less than watching every directory on the way, and shows every kind of change.
+const lookInterval = time.Second
 
 // File is a file that the program has read.
 type File struct {

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -74,6 +76,33 @@ func TestANewTextEndsTheWatch(t *testing.T) {
 	file.write("two")
 	if err := end(t, ended); !errors.Is(err, ErrUpdated) || !strings.Contains(err.Error(), file.path()) {
 		t.Errorf("the watch ends with %v", err)
+	}
+}
+
+// TestWhatIsTurnedOnTheWayToAFileIsNoticedSoon although the directory in which the path ends does not change.
+func TestWhatIsTurnedOnTheWayToAFileIsNoticedSoon(t *testing.T) {
+	for name, path := range map[string]string{"a link above it": "current/file.conf", "a link that it leads through": "file.conf"} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			for _, text := range []string{"one", "two"} {
+				must.Succeed(t, os.Mkdir(filepath.Join(root, text), 0o700))
+				must.Succeed(t, os.WriteFile(filepath.Join(root, text, "file.conf"), []byte(text), 0o600))
+			}
+			must.Succeed(t, os.Mkdir(filepath.Join(root, "elsewhere"), 0o700))
+			must.Succeed(t, os.Symlink("../one", filepath.Join(root, "elsewhere/current")))
+			must.Succeed(t, os.Symlink("elsewhere/current", filepath.Join(root, "current")))
+			must.Succeed(t, os.Symlink("elsewhere/current/file.conf", filepath.Join(root, "file.conf")))
+			_, ended, _ := watchIt(t, filepath.Join(root, path))
+			must.Succeed(t, os.Symlink("../two", filepath.Join(root, "elsewhere/next")))
+			began := time.Now()
+			must.Succeed(t, os.Rename(filepath.Join(root, "elsewhere/next"), filepath.Join(root, "elsewhere/current")))
+			if err := end(t, ended); !errors.Is(err, ErrUpdated) {
+				t.Errorf("the watch ends with %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second { // a second, on an idle machine
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }
 

@@ -17,14 +17,20 @@ type Tree struct {
 	Files []string
 	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
 	Unreadable map[string]error
-	// Watched are the directories in which any change may change the tree or a file of it.
+	// Watched are the directories in which any change may change the tree or a file of it. What happens to links on the
+	// way to them shows in none of them.
 	Watched []string
+	// Links are the names that are links, with the reason of each that leads nowhere.
+	Links map[string]error
 }
 
 // FailureOf returns why a file, or a directory on the way to it, cannot be looked at; nil if it can.
 func (t *Tree) FailureOf(name string) error {
 	for ; name != "."; name = path.Dir(name) {
 		if failure := t.Unreadable[name]; failure != nil {
+			return failure
+		}
+		if failure := t.Links[name]; failure != nil {
 			return failure
 		}
 	}
@@ -41,7 +47,7 @@ type scanner struct {
 
 // Scan lists the manifests below a directory. It fails if the directory itself cannot be read.
 func Scan(dir string) (Tree, error) {
-	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error)}, visited: make(map[Inode]bool)}
+	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error), Links: make(map[string]error)}, visited: make(map[Inode]bool)}
 	if err := s.directory(""); err != nil {
 		return Tree{}, err
 	}
@@ -80,6 +86,9 @@ func (s *scanner) directory(name string) error {
 func (s *scanner) entry(name string, isLink bool) {
 	full := filepath.Join(s.dir, name)
 	stat, err := os.Stat(full)
+	if isLink {
+		s.out.Links[name] = err
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !isLink:
 	case err != nil:

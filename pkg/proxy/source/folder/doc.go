@@ -8,6 +8,12 @@
 //	resolve   which version of each object is in force   resolve.go
 //	deliver   what is different, and what is wrong       folder.go, manifests.go; watch.go says when
 //
+// inotify reports what happens in the directories of the tree, and in those of the files that links in it lead to. It
+// reports nothing of the way there: the folder may be a link, a link may lead through others, and any of these, or a
+// directory above, may be replaced. So once a second it is looked where the folder and each link in it lead: a stat of
+// each, 2 microseconds. Watches of all directories on the way would tell sooner. But they would tell of all neighbours
+// as well (/etc, /tmp), would have to follow each link that is turned, and would miss mounts.
+//
 // A Service whose label gives it to another proxy is taken away at once, where package cluster goes on with it for a
 // while: a file says what is to be served now, and no other proxy reads the folder and needs time to take it over.
 package folder

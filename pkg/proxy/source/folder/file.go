@@ -37,8 +37,8 @@ type file struct {
 	contents  contents
 	// failure is why the file could not be read the last time; the contents are then those before.
 	failure error
-	// isShrinking: it lacks objects that it had, and has just been written. The contents are those before.
-	isShrinking bool
+	// coming are its contents while it lacks objects that it had, and has just been written. Those before are in force.
+	coming *contents
 }
 
 // read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
@@ -47,7 +47,7 @@ type file struct {
 // is followed, and lacks objects that it had, is believed once it has been left alone.
 func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
-	updated.isShrinking = false
+	updated.coming = nil
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
 	if err != nil {
@@ -67,7 +67,7 @@ func (f *file) read(dir, name string, view convert.View, isFollowed bool, now ti
 	}
 	contents := decode(name, text, view)
 	if isFollowed && !updated.isSettled && contents.isComplete && f.contents.hasMoreThan(contents) {
-		updated.isShrinking = true
+		updated.coming = &contents
 		return &updated
 	}
 	updated.sum, updated.contents = sum, contents

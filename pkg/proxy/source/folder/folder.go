@@ -85,7 +85,7 @@ func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 // isShrinking reports whether a file lost objects and has to be looked at again.
 func (f *Folder) isShrinking() bool {
 	for _, file := range f.files {
-		if file.isShrinking {
+		if file.coming != nil {
 			return true
 		}
 	}

@@ -35,12 +35,32 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 	return m.run(ctx, watch, deliver)
 }
 
-// run is Run with a given watch. Each time it watches first and reads then, so that no change falls between the two.
+// loadAtOnce is Load, of one place. If a link is turned while files are read, an object that moves from one file to
+// another may be in neither, and seem to be gone: then all is read anew. While links are turned all the time, what was
+// loaded stays in force.
+//
+// It watches first and reads then, so that no change falls between the two.
+func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
+	for attempt := 1; ; attempt++ {
+		watch.follow()
+		loaded := m.folder // which Load changes, and nothing that it refers to
+		update, err := loaded.Load(m.dir)
+		isLast := attempt == followAttempts
+		if !watch.isTurned() || isLast && !m.folder.isLoaded {
+			m.folder = loaded
+			return update, err
+		}
+		if isLast {
+			return convert.Update{}, nil
+		}
+	}
+}
+
+// run is Run with a given watch.
 func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
 	m.folder.isFollowed = true
 	for first := true; ; first = false {
-		watch.follow()
-		update, err := m.Load()
+		update, err := m.loadAtOnce(watch)
 		if err != nil {
 			return err
 		}

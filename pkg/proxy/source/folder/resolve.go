@@ -28,13 +28,15 @@ type placedClaim struct {
 // resolve decides which version of each object is in force, from what was in force and from what the files say now.
 //
 //   - A file that brought an object keeps it as long as it claims it, and as long as that is not known.
+//   - It keeps an object that moves to a file that is still being written, too.
 //   - Otherwise the first good claim takes over, by file name, then by place.
 //   - While all that is claimed is bad, the last good version stays in force.
 func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []convert.Problem) {
 	claims, problems := collect(files)
+	coming := comingIn(files)
 	after := make(map[convert.ObjectKey]entry, len(claims))
 	for key, current := range before {
-		if holder := files[current.file]; holder != nil && !holder.isComplete() {
+		if holder := files[current.file]; coming[key] || holder != nil && !holder.isComplete() {
 			after[key] = current
 		}
 	}
@@ -57,6 +59,20 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 
 // isComplete reports whether the claims are all that is in the file.
 func (f *file) isComplete() bool { return f.failure == nil && f.contents.isComplete }
+
+// comingIn returns the objects in what is not believed yet.
+func comingIn(files map[string]*file) map[convert.ObjectKey]bool {
+	coming := map[convert.ObjectKey]bool{}
+	for _, f := range files {
+		if f.coming == nil {
+			continue
+		}
+		for _, claim := range f.coming.claims {
+			coming[claim.key] = true
+		}
+	}
+	return coming
+}
 
 // collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
 func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []convert.Problem) {

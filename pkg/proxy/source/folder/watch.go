@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -23,11 +25,15 @@ const (
 	burstTime = 500 * time.Millisecond
 )
 
-// pollInterval is how often the folder is looked at where the kernel cannot report changes.
-const pollInterval = 2 * time.Second
+// lookInterval is how often it is looked where the folder and the links in it lead. pollInterval is how often all of
+// the folder is read where the kernel cannot report changes.
+const (
+	lookInterval = time.Second
+	pollInterval = 2 * time.Second
+)
 
-// followAttempts bounds how often a tree is walked again because it changed while it was being watched. The next
-// change walks it anyway.
+// followAttempts bounds how often a tree is walked, or loaded, again because it changed meanwhile. The next change, or
+// the next look, does it anyway.
 const followAttempts = 10
 
 // watch waits for changes below a directory.
@@ -36,8 +42,8 @@ type watch struct {
 	log     *slog.Logger
 	poll    time.Duration
 	watcher *fsnotify.Watcher // nil when polling
-	// neighbours is the directory of which only the folder's own entry matters; empty if all of it does.
-	neighbours string
+	// places are where the folder and the links in it led when the tree was walked last, by name.
+	places map[string]manifest.Inode
 	// isBlind: the folder is away just now, and with it everything that could be watched.
 	isBlind bool
 	// again: look again after a while, whether or not anything happens.
@@ -78,38 +84,52 @@ func (w *watch) close() {
 }
 
 // follow watches every directory of the tree as it is now. A directory that appeared before its parent was watched is
-// found by walking again, until a walk finds nothing new.
+// found by walking again, until a walk finds nothing new, and no link was turned meanwhile.
 func (w *watch) follow() {
 	var watched []string
 	for range followAttempts {
 		found, err := manifest.Scan(w.dir)
 		w.isBlind = err != nil
-		if w.watcher == nil {
+		before := w.places
+		w.places = placesOf(w.dir, found.Links)
+		if w.watcher == nil || slices.Equal(found.Watched, watched) && maps.Equal(w.places, before) {
 			return
 		}
-		wanted := w.withParent(found.Watched)
-		if slices.Equal(wanted, watched) {
-			return
-		}
-		for _, dir := range wanted {
+		for _, dir := range found.Watched {
 			if !w.add(dir) {
 				return
 			}
 		}
-		watched = wanted
+		watched = found.Watched
 	}
 }
 
-// withParent adds the directory that the folder itself is in: the folder may be a link that is turned to another
-// folder, or be deleted and created again.
-func (w *watch) withParent(dirs []string) []string {
-	parent := filepath.Dir(w.dir)
-	w.neighbours = parent
-	if slices.Contains(dirs, parent) {
-		w.neighbours = ""
-		return dirs
+// placesOf returns where a folder and the links in it lead.
+func placesOf(dir string, links map[string]error) map[string]manifest.Inode {
+	places := map[string]manifest.Inode{".": placeOf(dir)}
+	for name := range links {
+		places[name] = placeOf(filepath.Join(dir, name))
 	}
-	return append([]string{parent}, dirs...)
+	return places
+}
+
+// placeOf returns what a path leads to; the zero value for nothing.
+func placeOf(path string) manifest.Inode {
+	info, err := os.Stat(path)
+	if err != nil {
+		return manifest.Inode{}
+	}
+	return manifest.InodeOf(info)
+}
+
+// isTurned reports whether the folder or a link in it leads elsewhere than when the tree was walked last.
+func (w *watch) isTurned() bool {
+	for name, before := range w.places {
+		if placeOf(filepath.Join(w.dir, name)) != before {
+			return true
+		}
+	}
+	return false
 }
 
 // add watches one directory, and reports whether the watch goes on. A directory that is watched already is watched
@@ -119,7 +139,8 @@ func (w *watch) add(dir string) bool {
 	if err == nil {
 		return true
 	}
-	// What vanished or may not be read is no part of the tree; the watch on its parent reports when that changes.
+	// What vanished or may not be read is no part of the tree. The watch on its parent reports when that changes; the
+	// folder itself is looked at.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return true
 	}
@@ -132,33 +153,24 @@ func (w *watch) wait(ctx context.Context) bool {
 	if w.watcher == nil {
 		return sleep(ctx, w.poll)
 	}
-	var look <-chan time.Time
-	if w.isBlind || w.again {
-		ticker := time.NewTicker(w.poll)
-		defer ticker.Stop()
-		look = ticker.C
-	}
+	looks := time.NewTicker(lookInterval)
+	defer looks.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case event := <-w.watcher.Events:
-			if w.concerns(event) {
-				return w.settle(ctx)
-			}
+		case <-w.watcher.Events:
+			return w.settle(ctx)
 		case err := <-w.watcher.Errors:
 			// Above all an overflow of the kernel's queue: anything may have happened.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
 			return w.settle(ctx)
-		case <-look:
-			return true
+		case <-looks.C:
+			if w.isBlind || w.again || w.isTurned() {
+				return w.settle(ctx)
+			}
 		}
 	}
-}
-
-// concerns reports whether an event is about the folder, and not about one of its neighbours.
-func (w *watch) concerns(event fsnotify.Event) bool {
-	return filepath.Dir(event.Name) != w.neighbours || event.Name == w.dir
 }
 
 // settle waits for the end of a burst, and returns false when the context has ended.
@@ -175,10 +187,8 @@ func (w *watch) settle(ctx context.Context) bool {
 			return true
 		case <-quiet.C:
 			return true
-		case event := <-w.watcher.Events:
-			if w.concerns(event) {
-				quiet.Reset(quietTime)
-			}
+		case <-w.watcher.Events:
+			quiet.Reset(quietTime)
 		case err := <-w.watcher.Errors:
 			w.log.Debug("changes may have been missed; the folder is about to be read", "folder", w.dir, "error", err)
 		}

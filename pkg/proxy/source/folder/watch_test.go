@@ -74,6 +74,9 @@ func polling(dir string, log *slog.Logger) *watch {
 	return &watch{dir: dir, log: log, poll: 20 * time.Millisecond}
 }
 
+// restless is a watch that never waits, but has all of the folder read again at once.
+func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
+
 func TestWatchSeesWhatHappensToFiles(t *testing.T) {
 	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
 		t.Run(name, func(t *testing.T) {

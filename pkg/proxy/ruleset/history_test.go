@@ -136,7 +136,13 @@ func (h *history) step(t *testing.T) {
 	if h.oneIn(10) {
 		h.plan(wanted...)
 	}
-	h.numbered(t, wanted...)
+	if h.oneIn(4) {
+		h.numbered(t, wanted...)
+	} else {
+		before := numbersOf(h.mirror)
+		h.change(t, wanted...)
+		checkKept(t, before, numbersOf(h.mirror))
+	}
 	if h.oneIn(4) {
 		h.sweep(t)
 	}

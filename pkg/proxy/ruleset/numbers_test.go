@@ -234,13 +234,16 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 		}
 	}
 	fresh := numbersOf(start(t, services...).mirror)
-	for name, forget := range map[string]func(*ruleset.Objects){
-		"its contents are not known": func(objects *ruleset.Objects) { objects.Contents = nil },
-		"it is made anew":            rebuild,
+	for _, table := range []struct {
+		name   string
+		forget func(*ruleset.Objects)
+	}{
+		{"it is made anew", rebuild},
+		{"its contents are not known", func(objects *ruleset.Objects) { objects.Contents = nil }},
 	} {
-		r.restart(t, forget, services...)
+		r.restart(t, table.forget, services...)
 		if diff := diffNumbers(fresh, numbersOf(r.mirror)); diff != "" {
-			t.Errorf("of a table %s: numbers (-start from nothing +restart):\n%s", name, diff)
+			t.Errorf("of a table, %s: numbers (-start from nothing +restart):\n%s", table.name, diff)
 		}
 		checkNumbers(t, r)
 	}

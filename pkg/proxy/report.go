@@ -66,8 +66,10 @@ func (p *Proxy) newReport(services int) Report {
 func (r *Report) add(plan *ruleset.Plan, decided decided) {
 	r.Conflicts = append(r.Conflicts, decided.conflicts...)
 	r.Crowded = append(r.Crowded, decided.crowded...)
-	for _, port := range plan.Unremembered[:min(len(plan.Unremembered), MaxConflicts)] {
-		r.Unremembered = append(r.Unremembered, port.Service)
+	for _, port := range plan.Unremembered { // those of a Service lie side by side
+		if last := len(r.Unremembered) - 1; last+1 < MaxConflicts && (last < 0 || r.Unremembered[last] != port.Service) {
+			r.Unremembered = append(r.Unremembered, port.Service)
+		}
 	}
 	r.count(plan.Prepare)
 	r.count(plan.Batch)

@@ -87,10 +87,7 @@ func (s steep) beside(b *testing.B) fairRow {
 				change = s.after(1)
 			}
 			if round%3 == 2 {
-				name := model.ObjectName{Namespace: tenant, Name: tenant}
-				change = model.Change{
-					Services: map[model.ObjectName]*model.Service{name: nil}, Slices: map[model.ObjectName]*model.EndpointSlice{name: nil},
-				}
+				change = gone(change)
 			}
 			if !send(change) {
 				return

@@ -53,6 +53,8 @@ var steeps = []steep{
 		func(times int) model.Change { return overUDP(500*times, 1000*times-1) }},
 	{"source ranges: 1,000 x 500 ports", func(times int) model.Change { return manyRestricted(500*times, 1000*times, 1) },
 		func(times int) model.Change { return manyRestricted(500*times, 1000*times, 2) }},
+	{"Services: 1,000 x 30 endpoints", func(times int) model.Change { return manyServices(1000*times, 30) },
+		func(times int) model.Change { return manyServices(1000*times, 29) }},
 	{"ports: 4,000", func(times int) model.Change { return manyPorts(4000*times, 1) },
 		func(times int) model.Change { return manyPorts(4000*times, 2) }},
 }
@@ -107,6 +109,33 @@ func manyRestricted(ports, ranges, endpoints int) model.Change {
 		service.SourceRanges = prefixesFrom("20.0.0.0", ranges)
 	}
 	return change
+}
+
+// manyServices are as many Services of the tenant, each of which changes with all others.
+func manyServices(services, endpoints int) model.Change {
+	all := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for i, clusterIP := range addressesFrom("10.127.0.1", services) {
+		one := owned(func(service *model.Service) { service.ClusterIPs = []netip.Addr{clusterIP} }, endpoints)
+		name := model.ObjectName{Namespace: tenant, Name: fmt.Sprint(tenant, "-", i)}
+		for _, service := range one.Services {
+			service.Name = name
+			all.Services[name] = service
+		}
+		for _, slice := range one.Slices {
+			slice.Name, slice.Service = name, name
+			all.Slices[name] = slice
+		}
+	}
+	return all
+}
+
+// gone takes everything back that a change brought.
+func gone(change model.Change) model.Change {
+	back := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for name := range change.Services {
+		back.Services[name], back.Slices[name] = nil, nil
+	}
+	return back
 }
 
 func manyPorts(ports, endpoints int) model.Change {
@@ -179,10 +208,6 @@ func (s steep) measure(b *testing.B, times int) []time.Duration {
 	timed(changed)
 	p = m.proxyOf(cluster.Then(changed))
 	timed(model.Change{})
-	name := model.ObjectName{Namespace: tenant, Name: tenant}
-	timed(model.Change{
-		Services: map[model.ObjectName]*model.Service{name: nil},
-		Slices:   map[model.ObjectName]*model.EndpointSlice{name: nil},
-	})
+	timed(gone(changed))
 	return took
 }

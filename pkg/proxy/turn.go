@@ -165,19 +165,15 @@ func (p *Proxy) letGo(decided *decided, rest []waiting) {
 	}
 	owner := map[model.Frontend]model.ObjectName{}
 	for _, one := range rest {
-		for _, port := range p.mirror.Service(one.name).Ports {
-			for i := range port.Frontends {
-				owner[port.Frontends[i].Frontend] = one.name
-			}
+		for frontend := range p.mirror.Service(one.name).Frontends() {
+			owner[frontend] = one.name
 		}
 	}
 	losers := map[model.ObjectName]bool{}
 	for _, service := range decided.owned {
-		for _, port := range service.Ports {
-			for i := range port.Frontends {
-				if loser, ok := owner[port.Frontends[i].Frontend]; ok {
-					losers[loser] = true
-				}
+		for frontend := range service.Frontends() {
+			if loser, ok := owner[frontend]; ok {
+				losers[loser] = true
 			}
 		}
 	}
@@ -192,16 +188,12 @@ func (p *Proxy) letGo(decided *decided, rest []waiting) {
 func (p *Proxy) gains(decided *decided) bool {
 	for _, service := range decided.owned {
 		had := map[model.Frontend]bool{}
-		for _, port := range p.mirror.Service(service.Name).Ports {
-			for i := range port.Frontends {
-				had[port.Frontends[i].Frontend] = true
-			}
+		for frontend := range p.mirror.Service(service.Name).Frontends() {
+			had[frontend] = true
 		}
-		for _, port := range service.Ports {
-			for i := range port.Frontends {
-				if !had[port.Frontends[i].Frontend] {
-					return true
-				}
+		for frontend := range service.Frontends() {
+			if !had[frontend] {
+				return true
 			}
 		}
 	}

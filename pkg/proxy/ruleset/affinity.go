@@ -101,14 +101,6 @@ type memory struct {
 	views   [2]numbering // by viewKind
 }
 
-// viewKind says which of a port's endpoints a frontend uses.
-type viewKind int
-
-const (
-	clusterView viewKind = iota
-	localView
-)
-
 // stickyClass returns the class of frontends whose clients are remembered: 17 bits of seconds, 5 of the shard, and
 // whether they are node ports.
 func (m *memory) stickyClass(nodePorts bool) Class {
@@ -187,17 +179,6 @@ func (p *Port) remembers(frontend *Frontend) bool {
 	return p.memory != nil && frontend.Class.isBalanced()
 }
 
-// views returns which endpoints a frontend uses for clients inside and for those from outside.
-func (p *Port) views(frontend *Frontend) (inside, outside viewKind) {
-	switch {
-	case frontend.Class.isSplit():
-		return clusterView, localView
-	case frontend.Local && !frontend.External:
-		return localView, localView
-	}
-	return clusterView, clusterView
-}
-
 // affinityChains returns the chains that remember the port's clients.
 func (p *Port) affinityChains() []Chain {
 	if p.memory == nil {
@@ -233,13 +214,13 @@ func (p *Port) eachStickyDispatch(yield func(Element) bool) bool {
 // eachStickyPort yields the number of the port that a frontend leads to: for clients inside, and for those outside if it
 // is the same.
 func (p *Port) eachStickyPort(frontend *Frontend, yield func(Element) bool) bool {
-	inside, _ := p.views(frontend)
+	inside, _ := frontend.views()
 	return !p.remembers(frontend) || p.yieldPort(frontend, inside, yield)
 }
 
 // eachStickyOutside yields the number of the port for clients outside if they have endpoints of their own.
 func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) bool {
-	_, outside := p.views(frontend)
+	_, outside := frontend.views()
 	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
@@ -255,7 +236,7 @@ func (p *Port) eachStickySlot(frontend *Frontend, yield func(Element) bool) bool
 		return true
 	}
 	key := frontendTuple(frontend.Frontend)
-	inside, outside := p.views(frontend)
+	inside, outside := frontend.views()
 	return p.memory.views[inside].eachSlot(key, ClusterSlot, p.inside(frontend), yield) &&
 		p.memory.views[outside].eachSlot(key, LocalSlot, p.outside(frontend), yield)
 }

@@ -104,7 +104,7 @@ func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
 	var used [2]bool
 	for i := range p.Frontends {
 		if frontend := &p.Frontends[i]; frontend.Class.isBalanced() {
-			inside, outside := p.views(frontend)
+			inside, outside := frontend.views()
 			used[inside], used[outside] = true, true
 		}
 	}
@@ -130,22 +130,8 @@ type shardKey struct {
 	shard  uint32
 }
 
-// number gives the ports of a Service that remember their clients their numbers.
-func (d *draft) number(want, have Service) Service {
-	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 }) {
-		want.Ports = slices.Clone(want.Ports)
-		before := have.byID()
-		for i := range want.Ports {
-			d.numberPort(&want.Ports[i], before[want.Ports[i].ID])
-		}
-	}
-	for i := range have.Ports {
-		d.claim(&have.Ports[i], -1)
-	}
-	return want
-}
-
-func (d *draft) numberPort(port, had *Port) {
+// number gives a port that remembers its clients its numbers.
+func (d *draft) number(port, had *Port) {
 	port.memory = nil // a Service that was planned before may be wanted again
 	endpoints := port.usedViews()
 	if port.Affinity == 0 || len(endpoints[clusterView])+len(endpoints[localView]) == 0 {
@@ -214,11 +200,7 @@ func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
 func (d *draft) leastUsedShard(family model.Family, t *tier) uint32 {
 	fewest, owners := t.firstShard, -1
 	for shard := t.firstShard; shard < t.firstShard+t.shards; shard++ {
-		key := shardKey{family, shard}
-		sharing, seen := d.plan.shards[key]
-		if !seen {
-			sharing = d.mirror.shards[key]
-		}
+		sharing := planned(d.plan.shards, d.mirror.shards, shardKey{family, shard})
 		if owners < 0 || sharing < owners {
 			fewest, owners = shard, sharing
 		}
@@ -293,11 +275,7 @@ func (d *draft) claim(port *Port, delta int) {
 
 // addTo changes a count of a plan, which begins with the mirror's.
 func addTo[K comparable](counts, before map[K]int, key K, delta int) {
-	count, seen := counts[key]
-	if !seen {
-		count = before[key]
-	}
-	counts[key] = count + delta
+	counts[key] = planned(counts, before, key) + delta
 }
 
 // take makes the counts of a plan those of the mirror.
@@ -323,17 +301,8 @@ type protocolNumber struct {
 
 func newRecalled(found Objects) *recalled {
 	r := &recalled{taken: map[uint32]bool{}, endpoints: map[protocolNumber][]numberedEndpoint{}}
-	for ports, sets := range map[*map[Tuple]uint32][]Set{
-		&r.inside: {StickyPorts, NodePortStickyPorts}, &r.outside: {StickyOutside, NodePortStickyOutside},
-	} {
-		*ports = map[Tuple]uint32{}
-		for _, set := range sets {
-			for _, element := range found.Contents[set.Name] {
-				(*ports)[element.Key] = element.Value.Number
-				r.taken[element.Value.Number] = true
-			}
-		}
-	}
+	r.inside = r.portsIn(found, StickyPorts, NodePortStickyPorts)
+	r.outside = r.portsIn(found, StickyOutside, NodePortStickyOutside)
 	seen := map[protocolNumber]bool{} // a dump beside a change may give a key twice
 	for _, element := range found.Contents[NumberedCollided.Name] {
 		tier, number := tierOf(element.Key.Number), protocolNumber{element.Key.Proto, element.Key.Number}
@@ -348,6 +317,18 @@ func newRecalled(found Objects) *recalled {
 	return r
 }
 
+// portsIn returns the numbers of ports by frontend: a node port's key is none of another frontend.
+func (r *recalled) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
+	ports := map[Tuple]uint32{}
+	for _, set := range sets {
+		for _, element := range found.Contents[set.Name] {
+			ports[element.Key] = element.Value.Number
+			r.taken[element.Value.Number] = true
+		}
+	}
+	return ports
+}
+
 // memoryOf returns what was left of a port: nothing that two ports would have, nor numbers that do not belong together.
 func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memory) {
 	for i := range port.Frontends {
@@ -356,7 +337,7 @@ func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memo
 			continue
 		}
 		key := frontendTuple(frontend.Frontend)
-		inside, outside := port.views(frontend)
+		inside, outside := frontend.views()
 		r.recall(&m, inside, port.ID.Protocol, r.inside[key], isFree)
 		if frontend.Class.isSplit() {
 			r.recall(&m, outside, port.ID.Protocol, r.outside[key], isFree)

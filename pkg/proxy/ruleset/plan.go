@@ -3,6 +3,7 @@ package ruleset
 import (
 	"iter"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -121,9 +122,31 @@ func (d *draft) replace(have, want Service) {
 	d.replaceWide(have, want)
 }
 
-// prepared returns a Service with what the tables decide about it: lists of source ranges, numbers, classes.
+// prepared returns a Service with what the tables decide about it: lists of source ranges, numbers, classes. What
+// another plan decided of that is void.
 func (d *draft) prepared(want, have Service) Service {
-	return d.widen(d.number(d.restrict(want), have))
+	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.isWide() }) {
+		want.Ports = slices.Clone(want.Ports)
+		before := have.byID()
+		for i := range want.Ports {
+			port := &want.Ports[i]
+			d.restrict(port)
+			d.number(port, before[port.ID])
+			d.widen(port) // whose chains have another name if clients are remembered
+		}
+	}
+	for i := range have.Ports {
+		d.claim(&have.Ports[i], -1)
+	}
+	return want
+}
+
+// planned returns what a plan says of a key, or what the mirror said before.
+func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
+	if value, seen := plan[key]; seen {
+		return value
+	}
+	return mirror[key]
 }
 
 // replaceOwner notes what the mirror will hold when a Service owns want instead of have, and who owns what is shared.
@@ -148,10 +171,7 @@ func (d *draft) count(family model.Family, set Set, service Service, delta int) 
 
 func (d *draft) countOne(element Element) bool {
 	key := elementKey{family: d.counting.family, set: d.counting.set, key: element.Key}
-	shared, seen := d.plan.elements[key]
-	if !seen {
-		shared = d.mirror.elements[key]
-	}
+	shared := planned(d.plan.elements, d.mirror.elements, key)
 	shared.verdict, shared.owners = element.Verdict, shared.owners+d.counting.delta
 	d.plan.elements[key] = shared
 	return true
@@ -181,10 +201,7 @@ func (d *draft) replaceObjects(have, want Service) {
 
 func (d *draft) own(family model.Family, chain Chain, delta int) {
 	key := objectKey{family, chain.Name}
-	owned, seen := d.plan.chains[key]
-	if !seen {
-		owned = d.mirror.chains[key]
-	}
+	owned := planned(d.plan.chains, d.mirror.chains, key)
 	if delta > 0 {
 		owned.chain = chain
 	}
@@ -194,10 +211,7 @@ func (d *draft) own(family model.Family, chain Chain, delta int) {
 
 func (d *draft) ownSet(family model.Family, set ownedSet, delta int) {
 	key := objectKey{family, set.set.Name}
-	owned, seen := d.plan.sets[key]
-	if !seen {
-		owned = d.mirror.sets[key]
-	}
+	owned := planned(d.plan.sets, d.mirror.sets, key)
 	if delta > 0 {
 		owned.set, owned.ranges = set.set, set.ranges
 	}

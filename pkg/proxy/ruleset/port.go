@@ -117,9 +117,28 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 	return BalanceClass(len(p.inside(frontend)))
 }
 
+// viewKind says which of a port's endpoints a frontend uses: those of all nodes, or those that a Local policy allows.
+type viewKind int
+
+const (
+	clusterView viewKind = iota
+	localView
+)
+
+// views returns which endpoints a frontend uses for the pods and the node itself, and for all other clients.
+func (f *Frontend) views() (inside, outside viewKind) {
+	switch {
+	case f.Class.isSplit():
+		return clusterView, localView
+	case f.Local && !f.External:
+		return localView, localView
+	}
+	return clusterView, clusterView
+}
+
 // inside returns the endpoints of a frontend for the pods and the node itself.
 func (p *Port) inside(frontend *Frontend) []netip.AddrPort {
-	if frontend.Local && !frontend.External {
+	if view, _ := frontend.views(); view == localView {
 		return p.Local
 	}
 	return p.Cluster

@@ -27,6 +27,19 @@ func (s Service) each(family model.Family, set Set, yield func(Element) bool) bo
 	return true
 }
 
+// Frontends yields the frontends of all ports.
+func (s Service) Frontends() iter.Seq[model.Frontend] {
+	return func(yield func(model.Frontend) bool) {
+		for i := range s.Ports {
+			for j := range s.Ports[i].Frontends {
+				if !yield(s.Ports[i].Frontends[j].Frontend) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // isIn reports whether the Service has a port in a family.
 func (s Service) isIn(family model.Family) bool {
 	for i := range s.Ports {

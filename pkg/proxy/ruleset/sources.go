@@ -69,19 +69,12 @@ func allowChain(id string) Chain {
 	}}
 }
 
-// restrict gives the lists of a Service's ports their names and classes.
-func (d *draft) restrict(service Service) Service {
-	if !slices.ContainsFunc(service.Ports, func(port Port) bool { return port.isRestricted() }) {
-		return service
+// restrict gives the list of a port its name and class.
+func (d *draft) restrict(port *Port) {
+	if port.isRestricted() {
+		port.list.id = d.listID(port.Sources)
+		port.list.class = d.classOf(port.ID.Family, Dispatch, sourcesClass, allowPrefix+port.list.id)
 	}
-	service.Ports = slices.Clone(service.Ports)
-	for i := range service.Ports {
-		if port := &service.Ports[i]; port.isRestricted() {
-			port.list.id = d.listID(port.Sources)
-			port.list.class = d.classOf(port.ID.Family, Dispatch, sourcesClass, allowPrefix+port.list.id)
-		}
-	}
-	return service
 }
 
 // listID returns the name of a list. Many ports of a Service have the same one.

@@ -91,25 +91,13 @@ func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		have, want := randomPorts(random, true), randomPorts(random, true)
 		wanted := map[model.Frontend]bool{}
-		for frontend := range frontendsOf(want) {
+		for frontend := range want.Frontends() {
 			wanted[frontend] = true
 		}
 		next, _ := ruleset.Step(have, want, 1)
-		for frontend := range frontendsOf(next) {
+		for frontend := range next.Frontends() {
 			if !wanted[frontend] {
 				t.Errorf("seed %d: the first step keeps %s, which is not wanted", seed, frontend)
-			}
-		}
-	}
-}
-
-func frontendsOf(service ruleset.Service) func(func(model.Frontend) bool) {
-	return func(yield func(model.Frontend) bool) {
-		for _, port := range service.Ports {
-			for _, frontend := range port.Frontends {
-				if !yield(frontend.Frontend) {
-					return
-				}
 			}
 		}
 	}

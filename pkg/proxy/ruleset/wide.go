@@ -157,26 +157,18 @@ func (p *Port) wideChainName(kind wideKind) string {
 	return name
 }
 
-// widen gives the wide ports of a Service their classes.
-func (d *draft) widen(service Service) Service {
-	if !slices.ContainsFunc(service.Ports, func(port Port) bool { return port.isWide() }) {
-		return service
+// widen gives a wide port its classes.
+func (d *draft) widen(port *Port) {
+	if !port.isWide() {
+		return
 	}
-	service.Ports = slices.Clone(service.Ports)
-	for i := range service.Ports {
-		port := &service.Ports[i]
-		if !port.isWide() {
-			continue
-		}
-		dispatch := Dispatch
-		if port.memory != nil {
-			dispatch = StickyDispatch
-		}
-		for kind := range wideKinds {
-			port.wide[kind] = d.classOf(port.ID.Family, dispatch, wideClass, port.wideChainName(kind))
-		}
+	dispatch := Dispatch
+	if port.memory != nil {
+		dispatch = StickyDispatch
 	}
-	return service
+	for kind := range wideKinds {
+		port.wide[kind] = d.classOf(port.ID.Family, dispatch, wideClass, port.wideChainName(kind))
+	}
 }
 
 // replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw

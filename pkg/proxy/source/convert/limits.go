@@ -20,7 +20,7 @@ const (
 
 // limit leaves out of a Service what goes beyond maxFrontends: first external IPs, then load balancers' addresses, then
 // ports.
-func limit(path *field.Path, service *model.Service, left *leftOut) {
+func limit(service *model.Service, left *leftOut) {
 	perPort := len(service.ClusterIPs)
 	for _, port := range service.Ports {
 		if port.NodePort != 0 {
@@ -29,12 +29,12 @@ func limit(path *field.Path, service *model.Service, left *leftOut) {
 		}
 	}
 	ports := maxFrontends / max(1, perPort)
-	service.Ports = limited(path.Child("spec", "ports"), service.Ports, ports, left)
+	service.Ports = limited(field.NewPath("spec", "ports"), service.Ports, ports, left)
 	room := maxFrontends/max(1, len(service.Ports)) - perPort
 	service.LoadBalancerIPs = limited(
-		path.Child("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, left)
+		field.NewPath("status", "loadBalancer", "ingress"), service.LoadBalancerIPs, room, left)
 	service.ExternalIPs = limited(
-		path.Child("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), left)
+		field.NewPath("spec", "externalIPs"), service.ExternalIPs, room-len(service.LoadBalancerIPs), left)
 }
 
 func limited[T any](path *field.Path, values []T, limit int, left *leftOut) []T {

@@ -54,7 +54,7 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 		AffinityTimeout:      affinity,
 		Topology:             policy.Parse(service.Annotations, externalLocal),
 	}
-	limit(nil, read, &left)
+	limit(read, &left)
 	read.LeftOut = left.list()
 	return read, nil
 }

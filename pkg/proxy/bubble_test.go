@@ -28,6 +28,8 @@ type attempt struct {
 type recorder struct {
 	t     *testing.T
 	began time.Time
+	// slower is how much longer, in nanoseconds, each sync takes than its batches.
+	slower atomic.Int64
 
 	mutex         sync.Mutex
 	queued        time.Time
@@ -36,6 +38,7 @@ type recorder struct {
 }
 
 func (r *recorder) Queued(changes proxy.Changes, at time.Time) {
+	time.Sleep(time.Duration(r.slower.Load()))
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.queued = at

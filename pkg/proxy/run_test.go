@@ -119,8 +119,8 @@ func TestADisturbanceIsRepairedByACompleteSync(t *testing.T) {
 		r.disturbed <- struct{}{}
 		r.expect("the disturbance", attempt{Complete: true, Services: 3})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2))
-		r.changes <- resized(1)
 		r.later(proxy.SyncInterval)
+		r.changes <- resized(1)
 		r.expect("a change after it", attempt{At: proxy.SyncInterval, Services: 1})
 	})
 }
@@ -153,8 +153,8 @@ func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
 		r.changes <- manyServices(3, 1)
 		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
 		r.refuse(refuseAll)
-		r.changes <- resized(2)
 		r.later(proxy.SyncInterval)
+		r.changes <- resized(2)
 		r.expect("a change that fails", attempt{At: time.Second + proxy.SyncInterval, RetryIn: 100 * time.Millisecond})
 	})
 }

@@ -20,49 +20,65 @@ func TestALoneChangeIsSyncedAtOnce(t *testing.T) {
 	})
 }
 
-// TestASteadyStreamOfChangesIsSyncedOnceAnInterval, and whatever comes while others wait does not make them wait
-// longer.
-func TestASteadyStreamOfChangesIsSyncedOnceAnInterval(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		everything := manyServices(3, 2)
-		r.changes <- everything
-		r.expect("the first change", attempt{Complete: true, Services: 3})
-		r.later(proxy.SyncInterval / 20)
-		var want []attempt
-		for interval := range 4 {
-			for round := range 10 {
-				change := resized(2 + round%3)
-				if round == 5 {
-					change = stickyService(1 + interval)
+// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync follows what it took, up to a bound, and
+// whatever comes while others wait does not make them wait longer.
+func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
+	for _, test := range []struct{ took, pause time.Duration }{
+		{time.Millisecond, 10 * time.Millisecond},
+		{3 * time.Millisecond, 30 * time.Millisecond},
+		{8 * time.Millisecond, proxy.SyncInterval},
+	} {
+		t.Run(test.took.String(), func(t *testing.T) {
+			running(t, func(_ *testing.T, r *run) {
+				everything := manyServices(3, 2)
+				r.changes <- everything
+				r.expect("the first change", attempt{Complete: true, Services: 3})
+				r.slower.Store(int64(test.took))
+				r.changes <- resized(2)
+				r.later(test.pause / 4)
+				r.expect("the first of the stream", attempt{Services: 1})
+				var want []attempt
+				for interval := range 4 {
+					for round := range 10 {
+						change := resized(2 + round%3)
+						if round == 5 {
+							change = stickyService(1 + interval)
+						}
+						everything = everything.Then(change)
+						r.changes <- change
+						r.later(test.pause / 10)
+					}
+					want = append(want, attempt{At: time.Duration(interval+1) * test.pause, Services: 2})
 				}
-				everything = everything.Then(change)
-				r.changes <- change
-				r.later(proxy.SyncInterval / 10)
-			}
-			want = append(want, attempt{At: time.Duration(interval+1) * proxy.SyncInterval, Services: 2})
-		}
-		r.expect("changes all the time", want...)
-		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
-		r.later(time.Hour)
-		r.expect("after the stream")
-	})
+				r.later(test.pause)
+				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // what came after the last one began
+				r.expect("changes all the time", want...)
+				likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+				r.later(time.Hour)
+				r.expect("after the stream")
+			})
+		})
+	}
 }
 
 func TestADisturbanceIsRepairedAtOnceAndTakesChangesAlong(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
+		const took = proxy.SyncInterval / 4
+		r.slower.Store(int64(took))
 		r.changes <- manyServices(3, 2)
+		r.later(took)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
-		r.later(proxy.SyncInterval / 3)
 		r.changes <- stickyService(1)
 		r.expect("a change soon after")
 		r.disturbed <- struct{}{}
-		r.expect("a disturbance before the change is synced", attempt{At: proxy.SyncInterval / 3, Complete: true, Services: 4})
+		r.later(took)
+		r.expect("a disturbance before the change is synced", attempt{At: took, Complete: true, Services: 4})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(stickyService(1)))
 		r.changes <- resized(1)
-		r.later(proxy.SyncInterval - 1)
+		r.later(proxy.SyncInterval - took - 1)
 		r.expect("a change soon after that")
-		r.later(1)
-		r.expect("an interval after that sync", attempt{At: proxy.SyncInterval/3 + proxy.SyncInterval, Services: 1})
+		r.later(1 + took)
+		r.expect("an interval after that sync began", attempt{At: took + proxy.SyncInterval, Services: 1})
 	})
 }
 

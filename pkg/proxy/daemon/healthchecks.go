@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ type healthChecks struct {
 	// wanted holds what is to be served, when it is not served yet. Newer takes the place of older.
 	wanted chan wantedChecks
 	last   wantedChecks
+	addrs  []netip.Addr // that last.addresses are made of
 }
 
 type wantedChecks struct {
@@ -37,26 +39,39 @@ type wantedChecks struct {
 	addresses map[model.Family]servicehealth.Addresses
 }
 
-// follow takes over what a sync reports. It is called by one goroutine and returns at once.
+// follow takes over what a sync reports. It is called by one goroutine and returns at once. Most syncs change nothing
+// of it.
 func (h *healthChecks) follow(report proxy.Report) {
-	if report.HealthChecks != nil {
-		h.last.checks = report.HealthChecks
+	isNew := h.last.addresses == nil || !slices.Equal(h.addrs, report.Surroundings.NodePortAddrs)
+	if isNew {
+		h.addrs, h.last.addresses = report.Surroundings.NodePortAddrs, h.addressesAmong(report.Surroundings.NodePortAddrs)
 	}
-	h.last.addresses = map[model.Family]servicehealth.Addresses{}
-	for _, family := range h.config.Families {
-		addresses := servicehealth.Addresses{All: h.config.NodePorts.All(family)}
-		for _, addr := range report.Surroundings.NodePortAddrs {
-			if model.FamilyOf(addr) == family {
-				addresses.Addrs = append(addresses.Addrs, addr)
-			}
-		}
-		h.last.addresses[family] = addresses
+	if report.HealthChecks != nil {
+		h.last.checks, isNew = report.HealthChecks, true
+	}
+	if !isNew {
+		return
 	}
 	select {
 	case <-h.wanted:
 	default:
 	}
 	h.wanted <- h.last
+}
+
+// addressesAmong returns on which of the addresses of node ports health checks are served, by family.
+func (h *healthChecks) addressesAmong(addrs []netip.Addr) map[model.Family]servicehealth.Addresses {
+	served := map[model.Family]servicehealth.Addresses{}
+	for _, family := range h.config.Families {
+		addresses := servicehealth.Addresses{All: h.config.NodePorts.All(family)}
+		for _, addr := range addrs {
+			if model.FamilyOf(addr) == family {
+				addresses.Addrs = append(addresses.Addrs, addr)
+			}
+		}
+		served[family] = addresses
+	}
+	return served
 }
 
 // servesAll reports whether every local address serves node ports, in all families.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"runtime/debug"
 	"slices"
@@ -31,6 +32,7 @@ type observer struct {
 	refused refusals
 
 	synced bool // at least once
+	levels levels
 	// nodePorts are the addresses on which node ports are served, as they were logged last.
 	nodePorts []netip.Addr
 }
@@ -112,24 +114,51 @@ var began = time.Now()
 func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Complete, took, nil)
 	o.recorder.SyncDone(ended, report.Complete, report.Services)
-	o.recorder.Set(metrics.Services, report.Total)
-	o.recorder.Set(metrics.FrontendsContested, report.Contested)
-	o.recorder.Set(metrics.ServicesRefused, report.RefusedTotal)
-	o.recorder.Set(metrics.ServicesWaiting, report.Waiting)
-	o.recorder.ServicePortsByReason(portReasons(report.Reasons))
 	for _, family := range model.Families {
 		name := family.String()
 		o.recorder.Add(metrics.ElementsWritten, report.Added[family], name, metrics.OperationAdd)
 		o.recorder.Add(metrics.ElementsWritten, report.Deleted[family], name, metrics.OperationDelete)
-		o.recorder.Set(metrics.ServicePorts, report.Ports[family], name)
-		for _, external := range []bool{false, true} {
-			none := proxy.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
-			o.recorder.Set(metrics.NoLocalEndpoints, report.Reasons[none], name, policyOf(external))
-		}
 		for _, cause := range report.Triggered[family] {
 			if !cause.Before(began) {
 				o.recorder.Programmed(name, ended.Sub(cause))
 			}
+		}
+	}
+	if now := levelsOf(report); !o.synced || !now.equal(o.levels) {
+		o.levels = now
+		o.setLevels(now)
+	}
+}
+
+// levels are how many there are of what a sync reports. Most syncs change none of them.
+type levels struct {
+	services, contested, refused, waiting int
+
+	ports   map[model.Family]int
+	reasons map[proxy.PortReason]int
+}
+
+func levelsOf(report proxy.Report) levels {
+	return levels{report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.Ports, report.Reasons}
+}
+
+func (l levels) equal(other levels) bool {
+	return l.services == other.services && l.contested == other.contested && l.refused == other.refused &&
+		l.waiting == other.waiting && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
+}
+
+func (o *observer) setLevels(now levels) {
+	o.recorder.Set(metrics.Services, now.services)
+	o.recorder.Set(metrics.FrontendsContested, now.contested)
+	o.recorder.Set(metrics.ServicesRefused, now.refused)
+	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
+	o.recorder.ServicePortsByReason(portReasons(now.reasons))
+	for _, family := range model.Families {
+		name := family.String()
+		o.recorder.Set(metrics.ServicePorts, now.ports[family], name)
+		for _, external := range []bool{false, true} {
+			none := proxy.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
+			o.recorder.Set(metrics.NoLocalEndpoints, now.reasons[none], name, policyOf(external))
 		}
 	}
 }

@@ -134,8 +134,21 @@ func (w *Watcher) next(started bool) (convert.Update, bool) {
 	return update, isNew || !started
 }
 
-// change lets the state decide about something that happened, and wakes those whom the decision concerns.
+// change lets the state decide about something that happened, and wakes those whom the decision concerns. They find
+// the state unlocked.
 func (w *Watcher) change(decide func(*state)) {
+	isNews, isNeeded := w.decide(decide)
+	if isNews {
+		wake(w.fresh)
+	}
+	if isNeeded {
+		wake(w.need)
+	}
+}
+
+// decide lets the state decide, and returns whether there may be something to deliver, and whether other nodes have
+// come into need or gone out of it.
+func (w *Watcher) decide(decide func(*state)) (isNews, isNeeded bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	needed := w.state.needsOthers()
@@ -143,12 +156,7 @@ func (w *Watcher) change(decide func(*state)) {
 	if departed := w.state.takeDeparture(); departed != nil {
 		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
 	}
-	if w.state.mayHaveNews() {
-		wake(w.fresh)
-	}
-	if w.state.needsOthers() != needed {
-		wake(w.need)
-	}
+	return w.state.mayHaveNews(), w.state.needsOthers() != needed
 }
 
 // wake leaves a token, unless one lies there already.

@@ -15,40 +15,50 @@ import (
 // IPv6. All programs on the node must read them alike, or this proxy would serve another address than the one it
 // replaces.
 func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
-	addr, ok := netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	addr, ok := parseAddress(text)
 	if !ok {
 		return netip.Addr{}, field.ErrorList{field.Invalid(path, text, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")}
 	}
-	return addr.Unmap(), nil
+	return addr, nil
+}
+
+func parseAddress(text string) (addr netip.Addr, ok bool) {
+	addr, ok = netip.AddrFromSlice(netutils.ParseIPSloppy(text))
+	return addr.Unmap(), ok
 }
 
 // broadcast is dialled by DHCP clients, among others.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // readUnicast reads an address that names one machine, as a ClusterIP, an external IP and an endpoint's address must.
-// A loopback endpoint would lead every pod to the node's own private services, and a Service with a loopback,
-// multicast or broadcast address would take over what nodes say to themselves and to each other.
 func readUnicast(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, errs := readAddress(path, text)
 	if len(errs) > 0 {
 		return netip.Addr{}, errs
 	}
-	reason := ""
+	if reason := notUnicast(addr); reason != "" {
+		return netip.Addr{}, field.ErrorList{field.Invalid(path, text, reason)}
+	}
+	return addr, nil
+}
+
+// notUnicast returns why an address does not name one machine; empty if it does. A loopback endpoint would lead every
+// pod to the node's own private services, and a Service with a loopback, multicast or broadcast address would take over
+// what nodes say to themselves and to each other.
+func notUnicast(addr netip.Addr) string {
 	switch {
 	case addr.IsUnspecified():
-		reason = "may not be unspecified (0.0.0.0 or ::)"
+		return "may not be unspecified (0.0.0.0 or ::)"
 	case addr.IsLoopback():
-		reason = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+		return "may not be in the loopback range (127.0.0.0/8, ::1/128)"
 	case addr.IsLinkLocalUnicast():
-		reason = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+		return "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
 	case addr.IsMulticast():
-		reason = "may not be in the multicast range (224.0.0.0/4, ff00::/8)"
+		return "may not be in the multicast range (224.0.0.0/4, ff00::/8)"
 	case addr == broadcast:
-		reason = "may not be the broadcast address (255.255.255.255)"
-	default:
-		return addr, nil
+		return "may not be the broadcast address (255.255.255.255)"
 	}
-	return netip.Addr{}, field.ErrorList{field.Invalid(path, text, reason)}
+	return ""
 }
 
 // readPrefix reads a range in CIDR notation as sloppily as readAddress, and returns it without the bits behind its

@@ -11,14 +11,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent.
+// readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent. A
+// large cluster has a million endpoints, so the path of a field is made only where it is refused.
 func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.Endpoint, left *leftOut) []model.SliceEndpoint {
 	endpoints := slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
 	for i := range entries {
-		addr, refused := readEndpointAddress(path.Index(i).Child("addresses"), family, entries[i].Addresses)
+		at := func() *field.Path { return path.Index(i) }
+		addr, refused := readEndpointAddress(at, family, entries[i].Addresses)
 		left.add(refused)
 		if len(refused) == 0 {
-			endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(path.Index(i), &entries[i], left)})
+			endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], left)})
 		}
 	}
 	return endpoints
@@ -26,29 +28,33 @@ func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.
 
 // readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the
 // others would be the same endpoint by another name).
-func readEndpointAddress(path *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
+func readEndpointAddress(at func() *field.Path, family model.Family, texts []string) (netip.Addr, field.ErrorList) {
+	path := func() *field.Path { return at().Child("addresses") }
 	if len(texts) == 0 {
-		return netip.Addr{}, field.ErrorList{field.Required(path, "must contain at least 1 address")}
+		return netip.Addr{}, field.ErrorList{field.Required(path(), "must contain at least 1 address")}
 	}
-	addr, errs := readUnicast(path.Index(0), texts[0])
+	if addr, ok := parseAddress(texts[0]); ok && notUnicast(addr) == "" && model.FamilyOf(addr) == family {
+		return addr, nil
+	}
+	addr, errs := readUnicast(path().Index(0), texts[0])
 	if len(errs) == 0 {
-		errs = wrongFamily(path.Index(0), addr, family, "`addressType`")
+		errs = wrongFamily(path().Index(0), addr, family, "`addressType`")
 	}
 	return addr, errs
 }
 
 // readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can
 // have is unknown, and a hint for one is no hint: the endpoint itself serves.
-func readEndpoint(path *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
+func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
 	endpoint := model.Endpoint{
-		Node:        readPlace(path.Child("nodeName"), entry.NodeName, validation.IsDNS1123Subdomain, left),
-		Zone:        readPlace(path.Child("zone"), entry.Zone, validation.IsValidLabelValue, left),
+		Node:        readPlace(at, "nodeName", entry.NodeName, validation.IsDNS1123Subdomain, left),
+		Zone:        readPlace(at, "zone", entry.Zone, validation.IsValidLabelValue, left),
 		Ready:       isTrue(entry.Conditions.Ready, true),
 		Serving:     isTrue(entry.Conditions.Serving, true),
 		Terminating: isTrue(entry.Conditions.Terminating, false),
 	}
 	if entry.Hints != nil {
-		endpoint.HintNodes, endpoint.HintZones = readHints(path.Child("hints"), entry.Hints, left)
+		endpoint.HintNodes, endpoint.HintZones = readHints(at().Child("hints"), entry.Hints, left)
 	}
 	return endpoint
 }
@@ -63,15 +69,39 @@ func isTrue(condition *bool, unset bool) bool {
 
 // readPlace reads the name of an endpoint's node or zone; empty if it is not set, or is none. The API server checks
 // the name of a node only while the endpoints change, and that of a zone never.
-func readPlace(path *field.Path, name *string, rule func(string) []string, left *leftOut) string {
-	if name == nil || *name == "" {
+func readPlace(at func() *field.Path, child string, name *string, rule func(string) []string, left *leftOut) string {
+	switch {
+	case name == nil || *name == "":
 		return ""
+	case isPlainName(*name):
+		return *name
 	}
-	if refused := invalid(path, *name, rule(*name)); len(refused) > 0 {
+	if refused := invalid(at().Child(child), *name, rule(*name)); len(refused) > 0 {
 		left.add(refused)
 		return ""
 	}
 	return *name
+}
+
+// isPlainName reports whether a name is surely valid, by the rule of a node's name and by that of a label's value: it
+// has small letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is
+// no longer than a label's value may be. The library's rules are regular expressions: they take 0.8 us for a node and
+// a zone, which was two thirds of reading an endpoint.
+func isPlainName(name string) bool {
+	inside := false // the byte before is a letter or digit
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			inside = true
+		case c == '-' && i > 0 && name[i-1] != '.':
+			inside = false
+		case c == '.' && inside:
+			inside = false
+		default:
+			return false
+		}
+	}
+	return inside && len(name) <= validation.LabelValueMaxLength
 }
 
 // readHints reads for which nodes and zones an endpoint is meant. The empty zone is a hint like any other: it means

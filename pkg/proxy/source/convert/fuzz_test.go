@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
@@ -112,4 +113,33 @@ func marshalled(f *testing.F, object any) string {
 		f.Fatal(err)
 	}
 	return string(text)
+}
+
+// FuzzPlainName: what is read without the library's rules, they accept.
+func FuzzPlainName(f *testing.F) {
+	for _, name := range []string{"a", "-", "a.b", "a..b", "a.-b", "a-.b", ".a", "a.", "a--b", "A", "a_b", strings.Repeat("a", 64)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		if !isPlainName(name) {
+			return
+		}
+		for _, refused := range [][]string{validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)} {
+			if len(refused) > 0 {
+				t.Errorf("%q: %q", name, refused)
+			}
+		}
+	})
+}
+
+func TestUsualNamesArePlain(t *testing.T) {
+	for name, want := range map[string]bool{
+		"worker-7": true, "ip-10-0-0-17.eu-west-1.compute.internal": true, "eu-west-1a": true, "1": true, "a--b": true,
+		"": false, "Zone": false, "a_b": false, "a..b": false, "a.-b": false, "a-": false, ".a": false, "-a": false, "a-.b": false,
+		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false,
+	} {
+		if got := isPlainName(name); got != want {
+			t.Errorf("%q: got %t, want %t", name, got, want)
+		}
+	}
 }

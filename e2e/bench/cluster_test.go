@@ -1,8 +1,10 @@
 package bench_test
 
 import (
+	"flag"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -23,6 +25,17 @@ func (s size) String() string {
 // sizes are those of published measurements: 10,000 Services in many scale tests, 44,125 in
 // kubernetes/kubernetes#139513.
 var sizes = []size{{10_000, 10, false}, {44_125, 5, false}, {10_000, 10, true}, {44_125, 5, true}}
+
+// million asks for a cluster of a million endpoints too: twenty minutes and 3 GiB, for those who want to know.
+var million = flag.Bool("million", false, "measure 20,000 Services of 50 endpoints, too")
+
+// asked returns the sizes that were asked for.
+func asked() []size {
+	if *million {
+		return append(slices.Clone(sizes), size{20_000, 50, false})
+	}
+	return sizes
+}
 
 func serviceName(number int) model.ObjectName {
 	return model.ObjectName{Namespace: "default", Name: fmt.Sprintf("service-%d", number)}

@@ -19,7 +19,7 @@ type measured struct {
 // BenchmarkOneChange follows single events, each from the object to the accepted commit and the sweep behind it.
 func BenchmarkOneChange(b *testing.B) {
 	for _, event := range events {
-		for _, size := range sizes {
+		for _, size := range asked() {
 			if event.needs != onlyClusterIP && !size.mix {
 				continue
 			}

@@ -91,7 +91,8 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 // frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
 // AllowedSources) and with external IPs. ServiceCIDRs belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
-	dirty := map[ObjectName]bool{}
+	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
+	c.makeRoom(change)
 	for name, service := range change.Services {
 		c.applyService(name, service, dirty)
 	}
@@ -113,6 +114,18 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 		c.applyAPIServers(change.APIServers, dirty)
 	}
 	return slices.SortedFunc(maps.Keys(dirty), ObjectName.Compare)
+}
+
+// makeRoom makes room for the first change, which is the complete state: maps that grow step by step copy it twice.
+func (c *Cluster) makeRoom(first Change) {
+	if len(c.services) == 0 && len(first.Services) > 0 {
+		c.services = make(map[ObjectName]*Service, len(first.Services))
+		c.claims.byFrontend = make(map[Frontend][]claim, len(first.Services))
+	}
+	if len(c.slices) == 0 && len(first.Slices) > 0 {
+		c.slices = make(map[ObjectName]*EndpointSlice, len(first.Slices))
+		c.slicesOf = make(map[ObjectName][]*EndpointSlice, len(first.Slices))
+	}
 }
 
 func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[ObjectName]bool) {

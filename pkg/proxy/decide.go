@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"maps"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -55,43 +57,83 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 	return all
 }
 
+// manyServices is from how many Services on all processors decide: fewer are decided before others have begun.
+const manyServices = 256
+
 // decideAnew decides about the named Services, whatever the kernel thinks of them.
 func (p *Proxy) decideAnew(names []model.ObjectName) decided {
+	services := make([]decidedService, len(names))
+	workers := 1
+	if len(names) >= manyServices {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var deciding sync.WaitGroup
+	for worker := range workers { // the cluster does not change meanwhile, and no decision depends on another
+		deciding.Go(func() {
+			for i := len(names) * worker / workers; i < len(names)*(worker+1)/workers; i++ {
+				services[i] = p.decideService(names[i])
+			}
+		})
+	}
+	deciding.Wait()
+	return p.gather(services)
+}
+
+// decidedService is what was decided about one Service.
+type decidedService struct {
+	decisions []selection.Decision // nil if nobody else reads them
+	owned     ruleset.Service
+	flows     []selection.Flows
+	check     selection.HealthCheck
+	reasons   []PortReason
+	conflict  Conflict
+	isCrowded bool
+}
+
+func (p *Proxy) decideService(name model.ObjectName) decidedService {
+	decisions := selection.Decide(p.cluster, name, p.config.Families)
+	service := decidedService{owned: ruleset.Service{Name: name}, conflict: Conflict{Service: name}}
+	if len(p.Readers) > 0 {
+		service.decisions = decisions
+	}
+	for _, decision := range decisions {
+		service.isCrowded = service.isCrowded || decision.LeftOut > 0
+		service.owned.Ports = append(service.owned.Ports, ruleset.NewPort(decision))
+		service.reasons = append(service.reasons, reasonsOf(decision)...)
+		service.conflict.lose(decision.Lost)
+		if decision.Port.Protocol == model.UDP {
+			service.flows = append(service.flows, decision.Flows()...)
+		}
+	}
+	service.check, _ = selection.HealthCheckOf(p.cluster, name)
+	return service
+}
+
+// gather puts together what was decided about some Services.
+func (p *Proxy) gather(services []decidedService) decided {
 	all := decided{
-		owned:   make([]ruleset.Service, 0, len(names)),
-		flows:   make(map[model.ObjectName][]selection.Flows, len(names)),
-		checks:  make(map[model.ObjectName]selection.HealthCheck, len(names)),
-		reasons: make(map[model.ObjectName][]PortReason, len(names)),
+		owned:   make([]ruleset.Service, 0, len(services)),
+		flows:   make(map[model.ObjectName][]selection.Flows, len(services)),
+		checks:  make(map[model.ObjectName]selection.HealthCheck, len(services)),
+		reasons: make(map[model.ObjectName][]PortReason, len(services)),
 	}
 	if len(p.Readers) > 0 {
-		all.decisions = make(map[model.ObjectName][]selection.Decision, len(names))
+		all.decisions = make(map[model.ObjectName][]selection.Decision, len(services))
 	}
-	for _, name := range names {
-		decisions := selection.Decide(p.cluster, name, p.config.Families)
+	for i := range services {
+		service := &services[i]
+		name := service.owned.Name
 		if all.decisions != nil {
-			all.decisions[name] = decisions
+			all.decisions[name] = service.decisions
 		}
-		owned := ruleset.Service{Name: name}
-		var flows []selection.Flows
-		var reasons []PortReason
-		conflict, crowded := Conflict{Service: name}, false
-		for _, decision := range decisions {
-			crowded = crowded || decision.LeftOut > 0
-			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
-			reasons = append(reasons, reasonsOf(decision)...)
-			conflict.lose(decision.Lost)
-			if decision.Port.Protocol == model.UDP {
-				flows = append(flows, decision.Flows()...)
-			}
+		if service.conflict.Total > 0 && len(all.conflicts) < MaxConflicts {
+			all.conflicts = append(all.conflicts, service.conflict)
 		}
-		if conflict.Total > 0 && len(all.conflicts) < MaxConflicts {
-			all.conflicts = append(all.conflicts, conflict)
-		}
-		if crowded && len(all.crowded) < MaxConflicts {
+		if service.isCrowded && len(all.crowded) < MaxConflicts {
 			all.crowded = append(all.crowded, name)
 		}
-		all.owned, all.flows[name], all.reasons[name] = append(all.owned, owned), flows, reasons
-		all.checks[name], _ = selection.HealthCheckOf(p.cluster, name)
+		all.owned, all.checks[name] = append(all.owned, service.owned), service.check
+		all.flows[name], all.reasons[name] = service.flows, service.reasons
 	}
 	return all
 }

@@ -27,6 +27,9 @@ func newReasons() reasons {
 
 // accept takes over what the kernel accepted for some Services. Those without ports are among them, with none.
 func (r *reasons) accept(decided map[model.ObjectName][]PortReason) {
+	if len(r.byService) == 0 {
+		r.byService = make(map[model.ObjectName][]*int, len(decided))
+	}
 	for service, now := range decided {
 		for _, count := range r.byService[service] {
 			*count--

@@ -67,7 +67,8 @@ func startKubeProxy(b *testing.B, s *town) *daemon {
 func (s *town) start(b *testing.B, name string, command func(kubeconfig string, node *fabric.Node) *exec.Cmd) *daemon {
 	b.Helper()
 	d := &daemon{name: name, log: filepath.Join(s.dir, name+".log")}
-	d.node = s.addNode(b, fmt.Sprintf("%s-%d", name, s.services))
+	s.started++
+	d.node = s.addNode(b, fmt.Sprintf("%s-%d", name, s.started))
 	s.createNode(b, d.node)
 	var err error
 	if d.client, err = d.node.AddPod("client"); err != nil {

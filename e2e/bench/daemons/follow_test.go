@@ -56,7 +56,7 @@ func (s *town) changeSteadily(ctx context.Context) error {
 		}
 		change := int(s.changes.Add(1))
 		number := change % s.services
-		if err := s.update(context.WithoutCancel(ctx), serviceName(number), endpointsOf(number, change/s.services+1)...); err != nil {
+		if err := s.update(context.WithoutCancel(ctx), serviceName(number), s.endpointsOf(number, change/s.services+1)...); err != nil {
 			return err
 		}
 	}

@@ -67,9 +67,9 @@ func (s *town) update(ctx context.Context, service string, endpoints ...netip.Ad
 func serviceName(number int) string { return fmt.Sprintf("service-%d", number) }
 
 // endpointsOf are addresses that no machine has. The generation changes one of them.
-func endpointsOf(number, generation int) []netip.Addr {
-	addrs := make([]netip.Addr, 0, endpointsPerService)
-	for endpoint := range endpointsPerService {
+func (s *town) endpointsOf(number, generation int) []netip.Addr {
+	addrs := make([]netip.Addr, 0, s.endpoints)
+	for endpoint := range s.endpoints {
 		addrs = append(addrs, netip.AddrFrom4([4]byte{10, byte(128 + endpoint), byte(number >> 8), byte(number)}))
 	}
 	addrs[0] = netip.AddrFrom4([4]byte{10, byte(64 + generation%64), byte(number >> 8), byte(number)})
@@ -84,7 +84,7 @@ func (s *town) grow(b *testing.B, services int) {
 	for writer := range writers {
 		go func() {
 			for number := s.services + writer; number < services; number += writers {
-				if _, err := s.createService(b.Context(), serviceName(number), endpointsOf(number, 0)...); err != nil {
+				if _, err := s.createService(b.Context(), serviceName(number), s.endpointsOf(number, 0)...); err != nil {
 					failed <- err
 					return
 				}

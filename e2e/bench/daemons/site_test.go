@@ -17,16 +17,19 @@ type town struct {
 	api      *site.Site
 	network  *fabric.Fabric
 	far      *fabric.Node
+	lister   *fabric.Node // nil until something is listed there
 	old, new *fabric.Pod
 
-	services int // that exist, beside the one that is dialled
-	probe    netip.AddrPort
-	changes  atomic.Int64 // that were made under load so far
+	endpoints int // of each Service that is added
+	services  int // that exist, beside the one that is dialled
+	started   int // how many proxies were
+	probe     netip.AddrPort
+	changes   atomic.Int64 // that were made under load so far
 }
 
 func newTown(b *testing.B) *town {
 	b.Helper()
-	s := &town{dir: b.TempDir(), network: fabrictest.New(b)}
+	s := &town{dir: b.TempDir(), network: fabrictest.New(b), endpoints: endpointsPerService}
 	s.far = s.addNode(b, "far")
 	s.old, s.new = s.addServer(b, "old"), s.addServer(b, "new")
 	host, err := s.network.AddHost("control-plane", s.far)

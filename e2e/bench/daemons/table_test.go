@@ -36,9 +36,19 @@ programs that it ran included. memory: resident, of the daemon alone, after idli
 
 `
 
-// TestMain prints the table after the benchmark.
+// TestMain prints the tables after the benchmarks.
 func TestMain(m *testing.M) {
+	if kubeconfig := os.Getenv(listKubeconfig); kubeconfig != "" {
+		if err := listAll(kubeconfig); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	status := m.Run()
+	if len(starts) > 0 {
+		printStarts(starts)
+	}
 	if len(results) > 0 {
 		printTable(results)
 	}
@@ -54,6 +64,21 @@ func printTable(rows []row) {
 		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%.0f\t%s\t%d MiB\t%d MiB\t%d MiB\t\n", row.services, row.daemon, millis(row.ready),
 			cells(row.paths), row.idle.processor, row.loaded.processor, row.rate, cells(row.loadedPaths),
 			row.idleMemory>>20, row.memory>>20, row.peak>>20)
+	}
+	if err := w.Flush(); err != nil {
+		panic(err)
+	}
+}
+
+func printStarts(rows []startRow) {
+	fmt.Print("\nStarts, from the start of the program (medians; listing: bare client-go that lists Services and EndpointSlices\n" +
+		"from the same API server, side by side, and ends; connection: the first one through a Service, of the proxy)\n\n")
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "Services x endpoints\tlisting\tconnection\tof\tconnection/listing\tmemory at rest\tmost\t")
+	for _, row := range rows {
+		listed, connected := percentile(slices.Sorted(slices.Values(row.listed)), 50), percentile(slices.Sorted(slices.Values(row.connected)), 50)
+		fmt.Fprintf(w, "%dx%d\t%s\t%s\t%d\t%.2f\t%d MiB\t%d MiB\t\n", row.services, row.endpoints, millis(listed), millis(connected),
+			len(row.connected), connected.Seconds()/listed.Seconds(), row.memory>>20, row.peak>>20)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)

@@ -36,10 +36,14 @@ type encoder struct {
 	elements int
 }
 
+// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 26 in a mix.
+const weightSize = 26
+
 // encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a
 // message as it takes or, singly, with one. The buffer is used up.
 func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, singly bool) (*Encoded, error) {
-	e := &encoder{messages: messages{b: buffer[:0], sequence: sequence}, owned: owned, singly: singly}
+	buffer = slices.Grow(buffer[:0], weightSize*batch.Weight)
+	e := &encoder{messages: messages{b: buffer, sequence: sequence}, owned: owned, singly: singly}
 	encoded := &Encoded{ops: batch.Ops, starts: make([]uint32, len(batch.Ops)), first: sequence, singly: singly}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)
 	for i, op := range batch.Ops {

@@ -9,6 +9,8 @@ import (
 // Batch is a list of operations that the kernel takes whole or not at all.
 type Batch struct {
 	Ops []Op
+	// Weight is about how many elements a large batch has, so that its encoder can make room for them; zero if unknown.
+	Weight int
 }
 
 // Verb is what an operation does to its object.
@@ -54,7 +56,8 @@ type (
 	ElementsObject struct {
 		Set      Set
 		Elements iter.Seq[Element]
-		// walked is how many the newest walk gave, so that counting a large batch that was encoded does not walk it again.
+		// walked is how many the newest walk gave, negative before the first, so that counting a large batch that was
+		// encoded does not walk it again.
 		walked *int
 	}
 )
@@ -77,7 +80,7 @@ func (b Batch) Count(family model.Family, verb Verb) int {
 }
 
 func (o ElementsObject) count() int {
-	if o.walked != nil && *o.walked > 0 {
+	if o.walked != nil && *o.walked >= 0 {
 		return *o.walked
 	}
 	count := 0
@@ -89,7 +92,7 @@ func (o ElementsObject) count() int {
 
 // countedElements are elements that remember how many they are.
 func countedElements(set Set, elements iter.Seq[Element]) ElementsObject {
-	walked := 0
+	walked := -1
 	return ElementsObject{Set: set, walked: &walked, Elements: func(yield func(Element) bool) {
 		walked = 0
 		elements(func(element Element) bool {

@@ -30,6 +30,9 @@ func Resync(config Config, wanted []Service, surroundings Surroundings, found ma
 	}
 	plan := draft.plan
 	mirror.adopt(plan)
+	for i := range plan.services {
+		plan.Batch.Weight += plan.services[i].Weight()
+	}
 	for _, family := range config.Families {
 		mirror.refill(plan, family, found[family])
 	}
@@ -123,10 +126,15 @@ func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[
 			}
 		}
 	}
+	if set.static.ports == nil || m.ports[family] == 0 {
+		return func(func(Element) bool) {}
+	}
 	return func(yield func(Element) bool) {
-		for _, service := range plan.services {
-			if !service.each(family, set, yield) {
-				return
+		for i := range plan.services {
+			for j := range plan.services[i].Ports {
+				if port := &plan.services[i].Ports[j]; port.ID.Family == family && !set.static.ports(port, yield) {
+					return
+				}
 			}
 		}
 	}

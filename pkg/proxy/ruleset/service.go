@@ -18,13 +18,12 @@ func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { s.each(family, set, yield) }
 }
 
-func (s Service) each(family model.Family, set Set, yield func(Element) bool) bool {
+func (s Service) each(family model.Family, set Set, yield func(Element) bool) {
 	for i := range s.Ports {
 		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
-			return false
+			return
 		}
 	}
-	return true
 }
 
 // Frontends yields the frontends of all ports.

@@ -1,0 +1,98 @@
+package daemons_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// million asks for a cluster of a million endpoints too. To fill it takes minutes, and 4 GiB for the API server.
+var million = flag.Bool("million", false, "start with 20,000 Services of 50 endpoints, too")
+
+// startRow is what starts took in one cluster, from the start of a program.
+type startRow struct {
+	services, endpoints int
+	// listed is until a client without anything else had listed all, connected until the first connection through a
+	// Service.
+	listed, connected []time.Duration
+	memory, peak      int64 // of the proxy at rest, and at most
+}
+
+var starts []startRow
+
+// BenchmarkStart starts the proxy beside a client that lists the same objects and throws them away.
+func BenchmarkStart(b *testing.B) {
+	const rounds = 5
+	for b.Loop() {
+		s := newTown(b)
+		sizes := [][2]int{{10_000, 10}}
+		if *million {
+			sizes = append(sizes, [2]int{20_000, 50})
+		}
+		for _, size := range sizes {
+			row := startRow{services: size[0], endpoints: size[1]}
+			s.endpoints = size[1]
+			s.grow(b, size[0])
+			for range rounds {
+				row.listed = append(row.listed, s.list(b))
+				d := startVicinity(b, s)
+				row.connected = append(row.connected, d.ready)
+				d.settle(b)
+				row.memory, row.peak = d.memory(b)
+				d.stop(b)
+			}
+			starts = append(starts, row)
+		}
+	}
+}
+
+// list runs this program as a client on a node of its own, and returns how long it took.
+func (s *town) list(b *testing.B) time.Duration {
+	b.Helper()
+	if s.lister == nil {
+		s.lister = s.addNode(b, "lister")
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^$")
+	cmd.Env = append(os.Environ(), listKubeconfig+"="+s.kubeconfig(b, "lister"))
+	started := time.Now()
+	if _, err := s.lister.Run(cmd); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(started)
+}
+
+// listKubeconfig makes this program nothing but a client of the API server that it names, which lists and ends.
+const listKubeconfig = "VICINITY_BENCH_LIST"
+
+// listAll lists Services and EndpointSlices side by side, from the API server's memory, as controllers do.
+func listAll(kubeconfig string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(context.Background())
+	options := metav1.ListOptions{ResourceVersion: "0"}
+	group.Go(func() error {
+		_, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, options)
+		return err
+	})
+	group.Go(func() error {
+		_, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List(ctx, options)
+		return err
+	})
+	return group.Wait()
+}

@@ -20,7 +20,7 @@ var rules = []rule{
 		why: "two programs; what both need is beside them",
 	},
 	{
-		who: []string{"pkg/webhook/..."}, never: []string{"pkg/proxy/...", "pkg/model", "pkg/selection"},
+		who: []string{"pkg/webhook/..."}, never: []string{"pkg/proxy/...", "pkg/model", "pkg/selection/..."},
 		why: "of what the proxy decides, the webhook knows the words that users write: `policy`",
 	},
 	{
@@ -30,10 +30,11 @@ var rules = []rule{
 	},
 	{
 		who: []string{
-			"pkg/policy", "pkg/model", "pkg/selection", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert", "pkg/webhook/rules",
+			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
+			"pkg/webhook/rules",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
-		only:  []string{"pkg/policy", "pkg/model", "pkg/selection", "pkg/proxy/ruleset", "pkg/manifest"},
+		only:  []string{"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/manifest"},
 		pure:  true,
 		why:   "a decision depends on nothing but what it is given",
 	},

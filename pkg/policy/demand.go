@@ -1,0 +1,19 @@
+package policy
+
+import "strconv"
+
+// DemandLabel on a Node says how much is asked there, beside other nodes: a whole number from 0 to MaxDemand.
+const DemandLabel = Domain + "demand"
+
+// MaxDemand is the largest value of DemandLabel. A kubelet may label its own node, so one node must not outweigh a
+// cluster.
+const MaxDemand = 100
+
+// ParseDemand reads the value of DemandLabel, and reports whether it is one: decimal digits, and nothing else.
+func ParseDemand(value string) (demand uint32, valid bool) {
+	number, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || number > MaxDemand {
+		return 0, false
+	}
+	return uint32(number), true
+}

@@ -1,0 +1,121 @@
+package balance
+
+import "github.com/vicinity-proxy/vicinity/pkg/policy"
+
+// MaxDemand is the most that one node can ask; more counts as this much. With it a plan for 65,535 endpoints holds up
+// to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so do pods on a node.
+const MaxDemand = 1 << 16
+
+// kubeadm puts both on its control plane. Where servers run pods too, the second is absent: it would keep load
+// balancers out.
+const (
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+	noBalancersLabel  = "node.kubernetes.io/exclude-from-external-load-balancers"
+)
+
+// DemandOf returns how much a node with these labels is expected to ask, beside other nodes: what policy.DemandLabel
+// says, else 0 on a control plane of its own, else 1. A label that is no demand counts as absent, and is not valid.
+func DemandOf(labels map[string]string) (demand uint32, valid bool) {
+	valid = true
+	if value, labelled := labels[policy.DemandLabel]; labelled {
+		if demand, valid = policy.ParseDemand(value); valid {
+			return demand, true
+		}
+	}
+	_, controls := labels[controlPlaneLabel]
+	_, spared := labels[noBalancersLabel]
+	if controls && spared {
+		return 0, valid
+	}
+	return 1, valid
+}
+
+// Demand is how much each node asks of one Service. It shares memory with the Cells that it came from, and means
+// nothing after they changed.
+type Demand struct {
+	cells *Cells
+	// named is the demand of single nodes, all others have none; nil: what the labels say.
+	named  map[string]uint32
+	byCell map[int32]tally // the named nodes
+}
+
+// ByLabels is the demand that the nodes' labels say.
+func (c *Cells) ByLabels() Demand { return Demand{cells: c} }
+
+// Named is a demand for some nodes, by name, while all others have none. Nodes that the cells do not have are left out:
+// nobody knows where they are. It costs as much as nodes are named.
+func (c *Cells) Named(demand map[string]uint32) Demand {
+	d := Demand{cells: c, named: demand, byCell: map[int32]tally{}}
+	for name := range demand {
+		if node, known := c.nodes[name]; known {
+			sum := d.byCell[node.cell]
+			sum.add(tallyOf(d.of(name, node)))
+			d.byCell[node.cell] = sum
+		}
+	}
+	return d
+}
+
+// of returns the demand of a node.
+func (d Demand) of(name string, node node) uint32 {
+	if d.named == nil {
+		return node.demand
+	}
+	return min(d.named[name], MaxDemand)
+}
+
+// in returns what the nodes of a cell ask together.
+func (d Demand) in(cell int32) tally {
+	all := d.cells.cells[cell].tally
+	if d.named == nil {
+		return all
+	}
+	named := d.byCell[cell]
+	named.nodes = all.nodes
+	return named
+}
+
+// before returns what those nodes ask that share a node's cell and come before it by name. For one's own node it is
+// known; for others all nodes are looked at.
+func (d Demand) before(name string, cell int32) tally {
+	sum := d.cells.before
+	if name != d.cells.self {
+		sum = d.cells.countBefore(name, cell)
+	}
+	if d.named == nil {
+		return sum
+	}
+	sum.asking, sum.demand = 0, 0
+	for other := range d.named {
+		if node, known := d.cells.nodes[other]; known && node.cell == cell && other < name {
+			named := tallyOf(d.of(other, node))
+			sum.asking += named.asking
+			sum.demand += named.demand
+		}
+	}
+	return sum
+}
+
+// tally is what some nodes are together.
+type tally struct {
+	nodes  uint64
+	asking uint64 // those of them with a demand
+	demand uint64
+}
+
+// tallyOf is one node with a demand.
+func tallyOf(demand uint32) tally {
+	return tally{nodes: 1, asking: min(uint64(demand), 1), demand: uint64(demand)}
+}
+
+func (t *tally) add(other tally) {
+	t.nodes += other.nodes
+	t.asking += other.asking
+	t.demand += other.demand
+}
+
+func (t *tally) take(other tally) {
+	t.nodes -= other.nodes
+	t.asking -= other.asking
+	t.demand -= other.demand
+}

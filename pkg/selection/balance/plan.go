@@ -1,0 +1,403 @@
+package balance
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// Plan is how the connections of all nodes are split over a Service's endpoints. It means nothing after the Cells that
+// it was made from changed.
+type Plan struct {
+	demand Demand
+	places *Places
+	limit  uint64
+	splits [phases]split
+}
+
+// NewPlan splits the demand over the endpoints. No endpoint expects more than the limit, in percent of the mean, from
+// 100 to 1000. Within that, most is placed at the first key, of those ways most at the second, and so on; of those the
+// busiest endpoint has the least to do; and what a group cannot take is taken from all its nodes in proportion.
+//
+// The places must have the keys of the cells that the demand is of.
+func NewPlan(demand Demand, places *Places, limit int) *Plan {
+	p := &Plan{demand: demand, places: places, limit: uint64(limit)}
+	nodes := demand.crowd(places)
+	waiting := make([]int32, 0, len(nodes.sums))
+	for e := range nodes.sums {
+		if nodes.sums[e].nodes > 0 {
+			waiting = append(waiting, int32(e))
+		}
+	}
+	for phase := range p.splits {
+		s := &p.splits[phase]
+		s.places, s.crowd = places, &nodes
+		if !s.count(Phase(phase)) {
+			continue
+		}
+		// Those whom no endpoint of this phase can serve wait for the next one.
+		waiting = s.admit(waiting)
+		s.join()
+		s.scale(p.limit)
+		for k := range places.keys {
+			s.place(k)
+		}
+		s.finish()
+		s.crowd, s.left = nil, nil
+	}
+	return p
+}
+
+// split is the plan among the endpoints of one phase, and the nodes that they serve.
+//
+// All amounts are in units so small that rounding does not matter: a component's total is about 2^61 at the limit.
+type split struct {
+	places     *Places
+	groups     []group     // all keys'
+	components []component // the nodes and endpoints that keys link, directly or through others
+	counts     []uint64    // the phase's endpoints, by place
+	loads      []uint64    // what one endpoint got so far, by place
+	raised     []uint64    // what one endpoint got at a key, by key and place
+
+	// While it is made:
+	crowd   *crowd
+	entries []int32  // those that it serves
+	left    []uint64 // what each of them has not placed yet
+}
+
+// group is the nodes and endpoints with one value of one key.
+type group struct {
+	component int32
+	endpoints uint64
+	demand    uint64 // of its nodes
+	asked     uint64 // what its nodes had left when its key's turn came
+	room      uint64 // what its endpoints could take then
+	placed    uint64 // what they took
+	busiest   uint64 // what the busiest of them gets from all keys together
+}
+
+type component struct {
+	endpoints uint64
+	demand    uint64
+	asking    uint64 // nodes with a demand
+	// each: no node has a demand, so each counts 1.
+	each    bool
+	unit    uint64 // what a node asks for each 1 of demand
+	full    uint64 // what an endpoint may take
+	mean    uint64 // what an endpoint gets on average
+	dust    uint64 // not more than rounding can leave
+	busiest uint64 // what the busiest endpoint gets
+}
+
+// dust is which part of a component's demand counts as nothing: 1 of 2^dustBits. Rounding leaves less than a unit for
+// each node, endpoint and key. The least that one node asks is more, in clusters of up to a billion.
+const dustBits = 36
+
+// count counts the phase's endpoints, and reports whether there are any.
+func (s *split) count(phase Phase) (any bool) {
+	p := s.places
+	s.groups, s.counts = make([]group, len(p.values)), make([]uint64, len(p.count))
+	for place, count := range p.count {
+		if p.phase[place] != phase {
+			continue
+		}
+		s.counts[place], any = count, true
+		for _, g := range s.groupsOf(place) {
+			if g != none {
+				s.groups[g].endpoints += count
+			}
+		}
+	}
+	return any
+}
+
+// groupsOf returns the groups of a place.
+func (s *split) groupsOf(place int) []int32 {
+	keys := len(s.places.keys)
+	return s.places.groups[place*keys : (place+1)*keys]
+}
+
+// has reports whether a group has endpoints of the phase.
+func (s *split) has(g int32) bool { return g != none && s.groups[g].endpoints > 0 }
+
+// admit takes those entries in that have a group with endpoints, and returns the others.
+func (s *split) admit(waiting []int32) (others []int32) {
+	s.entries = make([]int32, 0, len(waiting))
+	for _, e := range waiting {
+		if slices.ContainsFunc(s.crowd.of(int(e)), s.has) {
+			s.entries = append(s.entries, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+// join finds the components: each place and each entry joins all of its groups.
+func (s *split) join() {
+	parent := make([]int32, len(s.groups))
+	for g := range parent {
+		parent[g] = int32(g)
+	}
+	find := func(g int32) int32 {
+		for parent[g] != g {
+			parent[g] = parent[parent[g]]
+			g = parent[g]
+		}
+		return g
+	}
+	link := func(groups []int32) {
+		first := int32(none)
+		for _, g := range groups {
+			switch {
+			case !s.has(g):
+			case first == none:
+				first = find(g)
+			default:
+				parent[find(g)] = first
+			}
+		}
+	}
+	for place := range s.counts {
+		if s.counts[place] > 0 {
+			link(s.groupsOf(place))
+		}
+	}
+	for _, e := range s.entries {
+		link(s.crowd.of(int(e)))
+	}
+	number := make([]int32, len(s.groups)) // of the component that has this root, plus one
+	for g := range s.groups {
+		root := find(int32(g))
+		if number[root] == 0 && s.has(int32(g)) {
+			s.components = append(s.components, component{})
+			number[root] = int32(len(s.components))
+		}
+		s.groups[g].component = number[root] - 1
+	}
+}
+
+// componentOf returns the component of a place or entry with some groups; nil if none has endpoints.
+func (s *split) componentOf(groups []int32) *component {
+	if at := slices.IndexFunc(groups, s.has); at >= 0 {
+		return &s.components[s.groups[groups[at]].component]
+	}
+	return nil
+}
+
+// scale finds out what each component's nodes ask and its endpoints may take.
+func (s *split) scale(limit uint64) {
+	for place, count := range s.counts {
+		if c := s.componentOf(s.groupsOf(place)); c != nil {
+			c.endpoints += count
+		}
+	}
+	for _, e := range s.entries {
+		c, sum := s.componentOf(s.crowd.of(int(e))), &s.crowd.sums[e]
+		c.demand += sum.demand
+		c.asking += sum.asking
+	}
+	for i := range s.components {
+		s.components[i].each = s.components[i].demand == 0
+	}
+	for _, e := range s.entries {
+		if c := s.componentOf(s.crowd.of(int(e))); c.each {
+			c.demand += s.crowd.sums[e].nodes
+			c.asking += s.crowd.sums[e].nodes
+		}
+	}
+	for i := range s.components {
+		s.components[i].scale(limit)
+	}
+	keys := len(s.places.keys)
+	s.loads, s.raised = make([]uint64, len(s.counts)), make([]uint64, len(s.counts)*keys)
+	s.left = make([]uint64, len(s.entries))
+	for i, e := range s.entries {
+		groups := s.crowd.of(int(e))
+		c := s.componentOf(groups)
+		demand := c.demandOf(&s.crowd.sums[e])
+		s.left[i] = demand * c.unit
+		for _, g := range groups {
+			if s.has(g) {
+				s.groups[g].demand += demand
+			}
+		}
+	}
+}
+
+// scale chooses the unit: as small as a sum of all that the endpoints may take allows.
+func (c *component) scale(limit uint64) {
+	demand := max(c.demand, 1) // without nodes nobody asks, whatever the endpoints may take
+	shift := max(0, 61-bits.Len64(c.endpoints*limit*demand))
+	c.unit = 100 * c.endpoints << shift
+	c.full = limit * demand << shift
+	c.mean = 100 * demand << shift
+	c.dust = c.mean * c.endpoints >> dustBits
+}
+
+// demandOf returns the demand of an entry.
+func (c *component) demandOf(sum *tally) uint64 {
+	if c.each {
+		return sum.nodes
+	}
+	return sum.demand
+}
+
+// place places as much as it can at one key.
+func (s *split) place(k int) {
+	keys := len(s.places.keys)
+	for i, e := range s.entries {
+		if g := s.crowd.groups[int(e)*keys+k]; s.has(g) {
+			s.groups[g].asked += s.left[i]
+		}
+	}
+	order := make([]int32, 0, len(s.counts)) // the places by group, the least loaded first
+	for place, count := range s.counts {
+		if g := s.places.groups[place*keys+k]; count > 0 && g != none {
+			group := &s.groups[g]
+			group.room += count * (s.components[group.component].full - s.loads[place])
+			order = append(order, int32(place))
+		}
+	}
+	groupOf := func(place int32) int32 { return s.places.groups[int(place)*keys+k] }
+	slices.SortFunc(order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(s.loads[a], s.loads[b]))
+	})
+	for len(order) > 0 {
+		g, size := groupOf(order[0]), 1
+		for size < len(order) && groupOf(order[size]) == g {
+			size++
+		}
+		s.fill(k, &s.groups[g], order[:size])
+		order = order[size:]
+	}
+	for i, e := range s.entries {
+		if g := s.crowd.groups[int(e)*keys+k]; s.has(g) && s.groups[g].asked > 0 {
+			s.left[i] -= part(s.left[i], s.groups[g].placed, s.groups[g].asked)
+		}
+	}
+}
+
+// fill gives a group's endpoints what its nodes ask, as far as there is room: it raises the least loaded ones to one
+// level. The places are in the order of their loads.
+func (s *split) fill(k int, g *group, places []int32) {
+	c := &s.components[g.component]
+	if g.room <= c.dust {
+		g.room = 0
+	}
+	if g.asked <= c.dust {
+		g.asked = 0
+	}
+	rest := min(g.asked, g.room)
+	if rest == 0 {
+		return
+	}
+	level, width := c.full, uint64(0)
+	for i, place := range places {
+		load, next := s.loads[place], c.full
+		if i+1 < len(places) {
+			next = s.loads[places[i+1]]
+		}
+		width += s.counts[place]
+		if step := width * (next - load); step < rest {
+			rest -= step
+			continue
+		}
+		level = load + rest/width
+		break
+	}
+	raised := s.raised[k*len(s.counts):]
+	for _, place := range places {
+		if s.loads[place] < level {
+			raised[place] = level - s.loads[place]
+			s.loads[place] = level
+		}
+	}
+	// Not so if it was too little to raise anybody by a unit.
+	if raised[places[0]] > 0 {
+		g.placed = min(g.asked, g.room)
+	}
+}
+
+// finish adds what no endpoint can take within the bound: hard keys that cross, or nodes and endpoints without a
+// label, can ask for more than is there. It goes to the last key that matches, over the bound.
+func (s *split) finish() {
+	var over []uint64 // by group
+	for i, e := range s.entries {
+		groups := s.crowd.of(int(e))
+		if g := groups[s.last(groups)]; s.isShort(g) {
+			if over == nil {
+				over = make([]uint64, len(s.groups))
+			}
+			over[g] += s.left[i]
+		}
+	}
+	if over != nil {
+		s.spread(over)
+	}
+	for place, count := range s.counts {
+		for _, g := range s.groupsOf(place) {
+			if count > 0 && g != none {
+				group := &s.groups[g]
+				group.busiest = max(group.busiest, s.loads[place])
+				s.components[group.component].busiest = max(s.components[group.component].busiest, s.loads[place])
+			}
+		}
+	}
+}
+
+// spread adds to the loads what is over in some groups, as those who have a share in it spread it.
+func (s *split) spread(over []uint64) {
+	weights := make([]uint64, len(s.counts))
+	for k := range s.places.keys {
+		for g := s.places.first[k]; g < s.places.first[k+1]; g++ {
+			if over[g] == 0 {
+				continue
+			}
+			sum := s.weigh(k, g, weights)
+			for place, weight := range weights {
+				s.loads[place] += part(over[g], weight, sum)
+			}
+		}
+	}
+}
+
+// isShort reports whether a group's nodes had more left than its endpoints could take.
+func (s *split) isShort(g int32) bool {
+	group := &s.groups[g]
+	return group.asked-group.placed > s.components[group.component].dust
+}
+
+// last returns the last key whose group has endpoints.
+func (s *split) last(groups []int32) int {
+	k := len(groups) - 1
+	for k > 0 && !s.has(groups[k]) {
+		k--
+	}
+	return k
+}
+
+// weigh writes how much one endpoint of each place gets of what a group's nodes place at its key, in proportion, and
+// returns the sum over all endpoints: as they were raised; else as they had room; else all alike.
+func (s *split) weigh(k int, g int32, weights []uint64) (sum uint64) {
+	group, keys := &s.groups[g], len(s.places.keys)
+	for place, count := range s.counts {
+		weights[place] = 0
+		if count == 0 || s.places.groups[place*keys+k] != g {
+			continue
+		}
+		switch {
+		case group.placed > 0:
+			weights[place] = s.raised[k*len(s.counts)+place]
+		case group.room > 0:
+			weights[place] = s.components[group.component].full
+			for before := range k {
+				weights[place] -= s.raised[before*len(s.counts)+place]
+			}
+		default:
+			weights[place] = 1
+		}
+		sum += count * weights[place]
+	}
+	return sum
+}

@@ -1,0 +1,209 @@
+package balance_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// How many random worlds of each kind are looked at.
+const (
+	tameWorlds = 500
+	wildWorlds = 500
+)
+
+// outcome is what all nodes of a problem do together, as parts of its demand.
+type outcome struct {
+	sums    []float64 // placed up to each key
+	busiest float64   // beside the mean
+}
+
+func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[string]row) outcome {
+	o := outcome{sums: make([]float64, len(w.keys))}
+	loads := make([]float64, len(p.endpoints))
+	for at, name := range p.nodes {
+		all := 0.0
+		for i := range w.endpoints {
+			all += weightOf(rows[name], i)
+		}
+		for j, i := range p.endpoints {
+			asked := float64(p.demand[at]) / float64(p.total) * weightOf(rows[name], i) / all
+			loads[j] += asked * float64(len(p.endpoints))
+			if key := p.first[at][j]; key >= 0 {
+				o.sums[key] += asked
+			}
+		}
+	}
+	for k := 1; k < len(o.sums); k++ {
+		o.sums[k] += o.sums[k-1]
+	}
+	o.busiest = slices.Max(loads)
+	return o
+}
+
+func byParts(r row, i int) float64 { return float64(r.Parts[i]) }
+func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
+
+// TestSharesAreTheBestThatThereIs: in nested worlds every partial sum is the largest possible, and the busiest endpoint
+// the least busy of all ways that reach them.
+func TestSharesAreTheBestThatThereIs(t *testing.T) {
+	problems, crossing, multi := 0, 0, 0
+	check := func(w *world, _ *rand.Rand) {
+		rows := w.rows()
+		checkRows(t, w, rows)
+		found := w.problems()
+		if len(found) > 1 {
+			multi++
+		}
+		for i := range found {
+			problems++
+			if !found[i].nested {
+				crossing++
+			}
+			checkBest(t, w, &found[i], rows)
+		}
+	}
+	randomWorlds(t, tameWorlds, false, check)
+	randomWorlds(t, wildWorlds, true, check)
+	t.Logf("%d problems, %d of them crossing; %d worlds with several", problems, crossing, multi)
+	if crossing < 100 || problems-crossing < 500 || multi < 100 {
+		t.Error("the random worlds have too few of one kind")
+	}
+}
+
+func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) {
+	t.Helper()
+	const tolerance = 1e-6
+	n := int64(len(p.endpoints))
+	got, most := w.outcome(p, byParts, rows), p.best(len(w.keys), 100*n, int64(w.limit)*p.total)
+	placed := func(k int) float64 { return float64(most[k]) / float64(100*n*p.total) }
+	limit := float64(w.limit) / 100
+	for name := range rows {
+		if slices.Contains(p.nodes, name) && rows[name].Busiest != uint64(math.Round(got.busiest*1000)) &&
+			math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
+			t.Errorf("%s expects %d per mille at the busiest endpoint, it is %f", name, rows[name].Busiest, got.busiest)
+		}
+	}
+	if !p.nested {
+		if math.Abs(got.sums[0]-placed(0)) > tolerance {
+			t.Errorf("%f are placed at the first key, %f can be", got.sums[0], placed(0))
+		}
+		if w.keys[len(w.keys)-1] == policy.AnyNode && got.busiest > limit+tolerance {
+			t.Errorf("the busiest endpoint expects %f times the mean", got.busiest)
+		}
+		return
+	}
+	for k := range w.keys {
+		if k < len(w.keys)-1 && math.Abs(got.sums[k]-placed(k)) > tolerance {
+			t.Errorf("%f are placed up to key %d, %f can be", got.sums[k], k, placed(k))
+		}
+	}
+	if got.busiest > limit+tolerance {
+		t.Errorf("the busiest endpoint expects %f times the mean", got.busiest)
+	}
+	checkLeastBusy(t, w, p, got, most)
+}
+
+// checkLeastBusy: with less for every endpoint than the busiest one has, the same cannot be placed.
+func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int64) {
+	t.Helper()
+	const finer = 1 << 22
+	n := int64(len(p.endpoints))
+	if got.busiest < 1-1e-6 {
+		t.Errorf("the busiest endpoint expects %f times the mean, and nobody more", got.busiest)
+	}
+	less := int64((got.busiest - 2e-6) * 100 * float64(p.total) * finer)
+	for k, sum := range p.best(len(w.keys), 100*n*finer, less) {
+		if sum < most[k]*finer {
+			return
+		}
+	}
+	t.Errorf("the busiest endpoint expects %f times the mean, and less is possible", got.busiest)
+}
+
+// checkRows: whoever has a usable endpoint by the keys uses one, only such ones, and never both phases; the steps say
+// what the parts are.
+func checkRows(t *testing.T, w *world, rows map[string]row) {
+	t.Helper()
+	for name, row := range rows {
+		phase := ""
+		for i := range w.endpoints {
+			if e := &w.endpoints[i]; w.firstKey(name, e) >= 0 && (e.Ready || phase == "" && e.Serving && e.Terminating) {
+				phase = map[bool]string{true: "ready", false: "terminating"}[e.Ready]
+			}
+		}
+		parts, slots, byKey := uint64(0), 0, make([]float64, len(w.keys))
+		for i := range w.endpoints {
+			e := &w.endpoints[i]
+			key := w.firstKey(name, e)
+			right := key >= 0 && (phase == "ready" && e.Ready || phase == "terminating" && !e.Ready && e.Serving && e.Terminating)
+			if !right && row.Parts[i]+uint64(row.slots[i]) > 0 {
+				t.Errorf("%s sends %d to %v, which is %+v", name, row.Parts[i], e.Addr, e.Endpoint)
+			}
+			if row.slots[i] > 0 && row.Parts[i] == 0 || row.slots[i] < 0 {
+				t.Errorf("%s has %d slots for nothing", name, row.slots[i])
+			}
+			parts += row.Parts[i]
+			slots += row.slots[i]
+			for k := range w.keys {
+				if right && key == k {
+					byKey[k] += float64(row.Parts[i])
+				}
+			}
+		}
+		if (phase != "") != (slots > 0) || (phase != "") != (row.Outcome != balance.Nobody) {
+			t.Errorf("%s has %d slots and outcome %d; its endpoints are %s", name, slots, row.Outcome, phase)
+		}
+		if phase != "" && (parts > balance.ONE || parts < balance.ONE-uint64(len(w.endpoints)*len(w.keys))) {
+			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.ONE))
+		}
+		if phase != "" && (row.Phase == balance.Ready) != (phase == "ready") {
+			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Phase, phase)
+		}
+	}
+}
+
+// TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.05 times the least possible, and each partial sum
+// within 1 % of the best.
+func TestSlotsKeepTheBound(t *testing.T) {
+	var over, off []float64
+	byNodes := map[int][]float64{}
+	check := func(w *world, _ *rand.Rand) {
+		rows := w.rows()
+		found := w.problems()
+		for i := range found {
+			p := &found[i]
+			shares, slots := w.outcome(p, byParts, rows), w.outcome(p, bySlots, rows)
+			excess := slots.busiest/shares.busiest - 1
+			over = append(over, excess)
+			size := 10 * (len(p.nodes) / 10)
+			byNodes[size] = append(byNodes[size], excess)
+			worst := 0.0
+			for k := range w.keys {
+				worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
+			}
+			off = append(off, worst)
+			if excess > 0.05 || worst > 0.01 {
+				t.Logf("excess %f, off %f, %d nodes %d endpoints demand %v\n", excess, worst, len(p.nodes), len(p.endpoints), p.demand)
+			}
+		}
+	}
+	randomWorlds(t, tameWorlds, false, check)
+	randomWorlds(t, wildWorlds, true, check)
+	report := func(what string, all []float64) {
+		slices.Sort(all)
+		at := func(percent int) float64 { return all[(len(all)-1)*percent/100] * 100 }
+		t.Logf("%s: median %.2f %%, 9 of 10 %.2f %%, 99 of 100 %.2f %%, most %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
+	}
+	report("busiest endpoint above the plan's", over)
+	report("partial sums beside the plan's", off)
+	for size := 0; size <= 60; size += 10 {
+		if len(byNodes[size]) > 0 {
+			report("busiest, nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package balance
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// ONE is all of a node's connections.
+const ONE = 1 << 62
+
+// dustOfOne counts as nothing. A part that small is what rounding left; it would never become a slot.
+const dustOfOne = ONE >> 30
+
+// Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
+type Share struct {
+	// Parts is what each endpoint gets of ONE, in the order in which the endpoints were given; 0: nothing. The sum is ONE,
+	// but for less than a unit for each endpoint and key.
+	Parts []uint64
+	// Phase is which endpoints these are.
+	Phase Phase
+	// Steps says what happens at each key, in their order.
+	Steps []Step
+	// Outcome says it in a word. Near is the step that it is about, and Next the one that gets most of the rest: the same
+	// if nothing goes on.
+	Outcome    Outcome
+	Near, Next int
+
+	// Endpoints, Demand and Nodes are those among whom the load is balanced; Nodes are the ones with a demand.
+	Endpoints, Demand, Nodes uint64
+	// Busiest is what the busiest of them expects, beside the mean.
+	Busiest uint64
+
+	// seat is where the node is among its like: see Slots.
+	seat uint32
+}
+
+// Step is what one key means for a node.
+type Step struct {
+	Key policy.Key
+	// Value is the node's, and Known whether it has one.
+	Value string
+	Known bool
+	// Part is what goes to the endpoints with this value, of ONE.
+	Part uint64
+	// Endpoints is how many have this value, and Demand what all nodes with it ask.
+	Endpoints, Demand uint64
+	// Unbounded is what these endpoints would expect, beside the mean, if all of this demand stayed with them.
+	Unbounded uint64
+	// Busiest is what the busiest of them expects.
+	Busiest uint64
+}
+
+// Outcome is what became of a node's wish to stay near.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Nobody: no usable endpoint has a value of this node's. It refuses.
+	Nobody Outcome = iota
+	// KeptNear: all connections stay at the first key that has endpoints.
+	KeptNear
+	// SpilledOverLoad: some stay there, and the rest goes on.
+	SpilledOverLoad
+	// NobodyNear: only the last key has endpoints. Near is the key before it.
+	NobodyNear
+	// OverLoad: the endpoints that the keys allow cannot keep the bound. Near is the key where they are over it.
+	OverLoad
+)
+
+// Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. The node
+// need not be among those of the plan; then it uses the shares of those who have the same values.
+func (p *Plan) Share(name string, labels map[string]string) Share {
+	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
+	groups := make([]int32, len(p.places.keys))
+	for k, key := range p.places.keys {
+		step := Step{Key: key, Known: true}
+		switch key {
+		case policy.AnyNode:
+		case policy.Hostname:
+			step.Value, step.Known = name, name != ""
+		default:
+			step.Value, step.Known = labels[string(key)]
+		}
+		share.Steps[k], groups[k] = step, none
+		if step.Known {
+			groups[k] = p.places.group(k, step.Value)
+		}
+	}
+	for phase := range p.splits {
+		s := &p.splits[phase]
+		if slices.ContainsFunc(groups, s.has) {
+			share.Phase = Phase(phase)
+			share.walk(s, groups)
+			share.judge(s, groups)
+			share.seat = p.seat(name, share.Phase)
+			break
+		}
+	}
+	return share
+}
+
+// walk spreads ONE over the node's groups, key by key.
+func (h *Share) walk(s *split, groups []int32) {
+	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
+	rest, last := uint64(ONE), s.last(groups)
+	for k, g := range groups {
+		if !s.has(g) {
+			continue
+		}
+		here, group := rest, &s.groups[g]
+		switch {
+		case k == last, group.asked == 0 && group.room > 0:
+		case group.asked == 0:
+			here = 0
+		default:
+			here = part(rest, group.placed, group.asked)
+		}
+		if rest-here < dustOfOne {
+			here = rest
+		}
+		rest -= here
+		h.describe(k, s, g, here)
+		if here == 0 {
+			continue
+		}
+		sum := s.weigh(k, g, weights)
+		for place, weight := range weights {
+			byPlace[place] += part(here, weight, sum)
+		}
+	}
+	for i, place := range s.places.of {
+		if place != nowhere {
+			h.Parts[i] = byPlace[place]
+		}
+	}
+}
+
+// describe writes what a key means for the node, given what goes there.
+func (h *Share) describe(k int, s *split, g int32, here uint64) {
+	group, step := &s.groups[g], &h.Steps[k]
+	c := &s.components[group.component]
+	step.Part, step.Endpoints, step.Demand = here, group.endpoints, group.demand
+	step.Unbounded = perMille(group.demand*c.endpoints, max(c.demand, 1)*group.endpoints)
+	step.Busiest = perMille(group.busiest, c.mean)
+}
+
+// judge says in a word what became of the node's wish.
+func (h *Share) judge(s *split, groups []int32) {
+	first, last := slices.IndexFunc(groups, s.has), s.last(groups)
+	c := &s.components[s.groups[groups[first]].component]
+	h.Endpoints, h.Demand, h.Nodes = c.endpoints, c.demand, c.asking
+	h.Busiest = perMille(c.busiest, c.mean)
+	h.Near, h.Next = first, first
+	switch {
+	case s.isShort(groups[last]):
+		h.Outcome, h.Near, h.Next = OverLoad, last, last
+	case h.Steps[first].Part == ONE && first > 0 && first == len(h.Steps)-1:
+		h.Outcome, h.Near = NobodyNear, first-1
+	case h.Steps[first].Part == ONE:
+		h.Outcome = KeptNear
+	default:
+		h.Outcome = SpilledOverLoad
+		h.Next = first + 1
+		for k := first + 2; k <= last; k++ {
+			if h.Steps[k].Part > h.Steps[h.Next].Part {
+				h.Next = k
+			}
+		}
+	}
+}
+
+// perMille rounds to the nearest; what is half way goes up.
+func perMille(some, all uint64) uint64 {
+	high, low := bits.Mul64(some, 1000)
+	low, carry := bits.Add64(low, all/2, 0)
+	quotient, _ := bits.Div64(high+carry, low, all)
+	return quotient
+}

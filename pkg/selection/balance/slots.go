@@ -1,0 +1,158 @@
+package balance
+
+import (
+	"math/bits"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// How many slots a row with unequal parts has in sum, at least: slotsPerEndpoint for each of the component's endpoints
+// where crowdOf nodes round, fewer where more do, because their errors cancel out.
+const (
+	slotsPerEndpoint = 16
+	crowdOf          = 32
+	fewestSlots      = 32
+	mostSlots        = 4096
+)
+
+// alikeBits: parts that differ by less than 1 of 2^alikeBits are equal.
+const alikeBits = 20
+
+// Slots returns how many slots each endpoint gets, in the order in which the endpoints were given: one each if their
+// parts are equal, else numbers in proportion to the parts. The endpoints are those of the plan, or the same pods with
+// other port numbers.
+//
+// The largest parts are met exactly, all others to the whole number below or above. Which of the two is decided by a
+// threshold of this node's own, and nodes that are alike have thresholds that are evenly spaced: what one gives too
+// much, another gives too little. A threshold depends on no other endpoint, so a change moves few slots.
+func (h *Share) Slots(service model.ObjectName, endpoints []model.PortEndpoint) []int {
+	slots := make([]int, len(h.Parts))
+	heaviest, lightest, sum := uint64(0), uint64(ONE), uint64(0)
+	for _, weight := range h.Parts {
+		if weight > 0 {
+			heaviest, lightest, sum = max(heaviest, weight), min(lightest, weight), sum+weight
+		}
+	}
+	if sum == 0 {
+		return slots
+	}
+	equal := heaviest-lightest <= heaviest>>alikeBits
+	quota := h.quota(heaviest, sum)
+	start := h.seat + hashOf(service)
+	for i, weight := range h.Parts {
+		switch {
+		case weight == 0:
+		case equal:
+			slots[i] = 1
+		default:
+			threshold := start + hashOfAddr(endpoints[i].Addr)
+			slots[i] = int((part(quota<<32, weight, heaviest) + uint64(threshold)) >> 32)
+		}
+	}
+	return slots
+}
+
+// quota is how many slots the endpoint with the largest part gets.
+func (h *Share) quota(heaviest, sum uint64) uint64 {
+	nodes := max(crowdOf, h.Nodes)
+	least := (slotsPerEndpoint*crowdOf*h.Endpoints + nodes - 1) / nodes
+	high, low := bits.Mul64(min(max(least, fewestSlots), mostSlots), heaviest)
+	quota, rest := bits.Div64(high, low, sum)
+	if rest > 0 {
+		quota++
+	}
+	return quota
+}
+
+// seat is where a node is among its like: the demand of those before it by name, as a part of 1<<32 of the demand of
+// all of them. Its like are the nodes of its cell; if the hostname is a key, those of them that host as many of the
+// endpoints.
+func (p *Plan) seat(name string, phase Phase) uint32 {
+	node, known := p.demand.cells.nodes[name]
+	if !known {
+		return 0
+	}
+	before, all := p.demand.before(name, node.cell), p.demand.in(node.cell)
+	if k := slices.Index(p.places.keys, policy.Hostname); k >= 0 {
+		before, all = p.amongHosts(name, node.cell, phase, k, before, all)
+	}
+	if all.demand == 0 {
+		return uint32(before.nodes << 32 / all.nodes)
+	}
+	return uint32(part(1<<32, before.demand, all.demand))
+}
+
+// amongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
+func (p *Plan) amongHosts(name string, cell int32, phase Phase, hostname int, before, all tally) (tally, tally) {
+	hosted := func(g int32) uint64 {
+		if g == none {
+			return 0
+		}
+		return p.splits[phase].groups[g].endpoints
+	}
+	own := hosted(p.places.group(hostname, name))
+	if own > 0 {
+		before, all = tally{}, tally{}
+	}
+	for g := p.places.first[hostname]; g < p.places.first[hostname+1]; g++ {
+		host := p.places.values[g]
+		node, known := p.demand.cells.nodes[host]
+		if !known || node.cell != cell {
+			continue
+		}
+		sum := tallyOf(p.demand.of(host, node))
+		switch theirs := hosted(g); {
+		case own == 0 && theirs > 0:
+			all.take(sum)
+			if host < name {
+				before.take(sum)
+			}
+		case own > 0 && theirs == own:
+			all.add(sum)
+			if host < name {
+				before.add(sum)
+			}
+		}
+	}
+	return before, all
+}
+
+// The hashes are FNV-1a with the final mix of MurmurHash3, as 32 bits: without it, addresses that differ in the last
+// byte only are neighbours. They concern this node alone and may change.
+const (
+	hashStart = 2166136261
+	hashPrime = 16777619
+)
+
+func hashOf(name model.ObjectName) uint32 {
+	hash := uint32(hashStart)
+	for i := range len(name.Namespace) {
+		hash = (hash ^ uint32(name.Namespace[i])) * hashPrime
+	}
+	hash = (hash ^ '/') * hashPrime
+	for i := range len(name.Name) {
+		hash = (hash ^ uint32(name.Name[i])) * hashPrime
+	}
+	return mix(hash)
+}
+
+func hashOfAddr(addr netip.AddrPort) uint32 {
+	hash := uint32(hashStart)
+	for _, b := range addr.Addr().As16() {
+		hash = (hash ^ uint32(b)) * hashPrime
+	}
+	hash = (hash ^ uint32(addr.Port()>>8)) * hashPrime
+	hash = (hash ^ uint32(addr.Port()&0xff)) * hashPrime
+	return mix(hash)
+}
+
+func mix(hash uint32) uint32 {
+	hash ^= hash >> 16
+	hash *= 0x85ebca6b
+	hash ^= hash >> 13
+	hash *= 0xc2b2ae35
+	return hash ^ hash>>16
+}

@@ -1,0 +1,216 @@
+package balance_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+const rack policy.Key = "example.com/rack"
+
+var service = model.ObjectName{Namespace: "shop", Name: "cart"}
+
+// world is everything that a plan depends on.
+type world struct {
+	keys      []policy.Key
+	limit     int
+	nodes     map[string]map[string]string // labels by name
+	endpoints []model.PortEndpoint
+	clients   map[string]uint32 // nil: demand is what the labels say
+}
+
+// names lists the nodes, sorted.
+func (w *world) names() []string {
+	names := make([]string, 0, len(w.nodes))
+	for name := range w.nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// valueOf finds values as selection's Viewpoint does.
+func (w *world) valueOf(endpoint *model.PortEndpoint, key policy.Key) (string, bool) {
+	switch {
+	case key == policy.Hostname:
+		return endpoint.Node, endpoint.Node != ""
+	case key == policy.Zone && endpoint.Zone != "":
+		return endpoint.Zone, true
+	}
+	value, known := w.nodes[endpoint.Node][string(key)]
+	return value, known
+}
+
+func (w *world) cells(self string) *balance.Cells {
+	cells := balance.NewCells(w.keys, self)
+	for name, labels := range w.nodes {
+		cells.Set(name, labels)
+	}
+	return cells
+}
+
+func (w *world) demand(cells *balance.Cells) balance.Demand {
+	if w.clients != nil {
+		return cells.Named(w.clients)
+	}
+	return cells.ByLabels()
+}
+
+func (w *world) plan(self string) *balance.Plan {
+	return balance.NewPlan(w.demand(w.cells(self)), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+}
+
+// row is what one node does.
+type row struct {
+	balance.Share
+	slots []int
+}
+
+// rows are what all nodes do, as one of them would compute it.
+func (w *world) rows() map[string]row {
+	plan, rows := w.plan(""), map[string]row{}
+	for name, labels := range w.nodes {
+		share := plan.Share(name, labels)
+		rows[name] = row{share, share.Slots(service, w.endpoints)}
+	}
+	return rows
+}
+
+func (w *world) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "keys %v, limit %d, clients %v\n", w.keys, w.limit, w.clients)
+	for _, name := range w.names() {
+		fmt.Fprintf(&text, "node %s %v\n", name, w.nodes[name])
+	}
+	for _, e := range w.endpoints {
+		fmt.Fprintf(&text, "endpoint %v on %s zone %q ready %t serving %t terminating %t\n",
+			e.Addr, e.Node, e.Zone, e.Ready, e.Serving, e.Terminating)
+	}
+	return text.String()
+}
+
+// addEndpoint adds a ready endpoint on a node, with the zone that the node has.
+func (w *world) addEndpoint(node string) {
+	i := len(w.endpoints)
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 8080)
+	w.endpoints = append(w.endpoints, model.PortEndpoint{Addr: addr, Endpoint: model.Endpoint{
+		Node: node, Zone: w.nodes[node][string(policy.Zone)], Ready: true, Serving: true,
+	}})
+}
+
+// shape is a cluster with some nodes and endpoints in each zone. Endpoints are on the nodes of their zone in turn.
+func shape(nodes, endpoints []int, limit int, keys ...policy.Key) *world {
+	w := &world{keys: keys, limit: limit, nodes: map[string]map[string]string{}}
+	for zone, count := range nodes {
+		for i := range count {
+			w.nodes[nodeIn(zone, i)] = map[string]string{string(policy.Zone): string(rune('a' + zone))}
+		}
+	}
+	for zone, count := range endpoints {
+		for i := range count {
+			w.addEndpoint(nodeIn(zone, i%nodes[zone]))
+		}
+	}
+	return w
+}
+
+func nodeIn(zone, i int) string { return fmt.Sprintf("%c-%03d", 'a'+zone, i) }
+
+// randomWorld has regions, zones in them and racks in those, unless it is wild: then racks are named alike everywhere,
+// labels are missing, slices contradict the nodes, and endpoints are on nodes that nobody knows.
+func randomWorld(random *rand.Rand, wild bool) *world {
+	w := &world{nodes: map[string]map[string]string{}, limit: []int{100, 105, 120, 140, 200, 1000}[random.IntN(6)]}
+	if random.IntN(4) == 0 {
+		w.limit = 100 + random.IntN(901)
+	}
+	regions, zones, racks := 1+random.IntN(3), 1+random.IntN(4), 1+random.IntN(4)
+	labelled := random.IntN(3) == 0
+	for i := range 1 + random.IntN(60) {
+		region, zone, place := random.IntN(regions), random.IntN(zones), random.IntN(racks)
+		labels := map[string]string{
+			string(policy.Region): fmt.Sprintf("r%d", region),
+			string(policy.Zone):   fmt.Sprintf("r%d-z%d", region, zone),
+			string(rack):          fmt.Sprintf("r%d-z%d-k%d", region, zone, place),
+		}
+		if wild {
+			makeWild(random, labels, zone, place)
+		}
+		if labelled && random.IntN(2) == 0 {
+			labels[policy.DemandLabel] = fmt.Sprint([]int{0, 1, 2, 5, 16, 100, random.IntN(101)}[random.IntN(7)])
+		}
+		w.nodes[fmt.Sprintf("n%02d", i)] = labels
+	}
+	names := w.names()
+	if random.IntN(2) == 0 {
+		names = names[:1+random.IntN(len(names))] // endpoints on some of the nodes only
+	}
+	for range 1 + random.IntN([]int{3, 12, 40}[random.IntN(3)]) {
+		w.addEndpoint(names[random.IntN(len(names))])
+		endpoint := &w.endpoints[len(w.endpoints)-1]
+		if wild {
+			endpoint.Node = []string{endpoint.Node, endpoint.Node, endpoint.Node, endpoint.Node, "unknown", ""}[random.IntN(6)]
+			endpoint.Zone = []string{endpoint.Zone, endpoint.Zone, "", "elsewhere"}[random.IntN(4)]
+		}
+		if random.IntN(4) == 0 {
+			endpoint.Ready, endpoint.Serving, endpoint.Terminating = false, random.IntN(3) > 0, random.IntN(3) > 0
+		}
+	}
+	if random.IntN(4) == 0 {
+		w.clients = map[string]uint32{"gone": 7}
+		for range random.IntN(8) {
+			w.clients[w.names()[random.IntN(len(w.nodes))]] = uint32(random.IntN(20))
+		}
+	}
+	w.keys = randomKeys(random)
+	return w
+}
+
+func makeWild(random *rand.Rand, labels map[string]string, zone, place int) {
+	labels[string(rack)] = fmt.Sprintf("k%d", place)
+	if random.IntN(3) == 0 {
+		labels[string(policy.Zone)] = fmt.Sprintf("z%d", zone)
+	}
+	for _, key := range []policy.Key{policy.Region, policy.Zone, rack} {
+		if random.IntN(8) == 0 {
+			delete(labels, string(key))
+		}
+	}
+}
+
+// randomKeys are one to four keys in any order, half of the time before `*`.
+func randomKeys(random *rand.Rand) []policy.Key {
+	all := []policy.Key{policy.Hostname, rack, policy.Zone, policy.Region}
+	if random.IntN(2) == 0 {
+		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	}
+	var keys []policy.Key
+	for _, key := range all {
+		if random.IntN(3) > 0 {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 || random.IntN(2) == 0 {
+		keys = append(keys[:min(len(keys), 3)], policy.AnyNode)
+	}
+	return keys
+}
+
+// randomWorlds yields the same worlds in every run.
+func randomWorlds(t *testing.T, count int, wild bool, yield func(w *world, random *rand.Rand)) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(13, uint64(count)))
+	for i := range count {
+		w := randomWorld(random, wild)
+		yield(w, random)
+		if t.Failed() {
+			t.Fatalf("in world %d: %v", i, w)
+		}
+	}
+}

@@ -85,12 +85,12 @@ func (d Demand) before(name string, cell int32) tally {
 	if d.named == nil {
 		return sum
 	}
-	sum.asking, sum.demand = 0, 0
+	sum.demand, sum.squares = 0, 0
 	for other := range d.named {
 		if node, known := d.cells.nodes[other]; known && node.cell == cell && other < name {
 			named := tallyOf(d.of(other, node))
-			sum.asking += named.asking
 			sum.demand += named.demand
+			sum.squares += named.squares
 		}
 	}
 	return sum
@@ -98,24 +98,24 @@ func (d Demand) before(name string, cell int32) tally {
 
 // tally is what some nodes are together.
 type tally struct {
-	nodes  uint64
-	asking uint64 // those of them with a demand
-	demand uint64
+	nodes   uint64
+	demand  uint64
+	squares uint64 // the sum of each node's demand times itself
 }
 
 // tallyOf is one node with a demand.
 func tallyOf(demand uint32) tally {
-	return tally{nodes: 1, asking: min(uint64(demand), 1), demand: uint64(demand)}
+	return tally{nodes: 1, demand: uint64(demand), squares: uint64(demand) * uint64(demand)}
 }
 
 func (t *tally) add(other tally) {
 	t.nodes += other.nodes
-	t.asking += other.asking
 	t.demand += other.demand
+	t.squares += other.squares
 }
 
 func (t *tally) take(other tally) {
 	t.nodes -= other.nodes
-	t.asking -= other.asking
 	t.demand -= other.demand
+	t.squares -= other.squares
 }

@@ -130,7 +130,8 @@ func (w *world) complete(p *problem) {
 	p.nested = w.isNested(p)
 }
 
-// isNested reports whether any two groups that have endpoints are disjoint, or one lies in the other.
+// isNested reports whether any two groups that have endpoints are disjoint, or one lies in the other. Nodes without
+// demand count: they link groups too.
 func (w *world) isNested(p *problem) bool {
 	var groups []map[int]bool // of endpoints, and behind them nodes
 	for _, key := range w.keys {
@@ -149,7 +150,7 @@ func (w *world) isNested(p *problem) bool {
 		for at, name := range p.nodes {
 			for j, i := range p.endpoints {
 				value, _ := w.valueOf(&w.endpoints[i], key)
-				if p.demand[at] > 0 && w.shares(name, &w.endpoints[p.endpoints[j]], key) {
+				if w.shares(name, &w.endpoints[p.endpoints[j]], key) {
 					add(value, len(p.endpoints)+at)
 				}
 			}

@@ -79,7 +79,7 @@ type group struct {
 type component struct {
 	endpoints uint64
 	demand    uint64
-	asking    uint64 // nodes with a demand
+	squares   uint64 // the sum of each node's demand times itself
 	// each: no node has a demand, so each counts 1.
 	each    bool
 	unit    uint64 // what a node asks for each 1 of demand
@@ -195,7 +195,7 @@ func (s *split) scale(limit uint64) {
 	for _, e := range s.entries {
 		c, sum := s.componentOf(s.crowd.of(int(e))), &s.crowd.sums[e]
 		c.demand += sum.demand
-		c.asking += sum.asking
+		c.squares += sum.squares
 	}
 	for i := range s.components {
 		s.components[i].each = s.components[i].demand == 0
@@ -203,7 +203,7 @@ func (s *split) scale(limit uint64) {
 	for _, e := range s.entries {
 		if c := s.componentOf(s.crowd.of(int(e))); c.each {
 			c.demand += s.crowd.sums[e].nodes
-			c.asking += s.crowd.sums[e].nodes
+			c.squares += s.crowd.sums[e].nodes
 		}
 	}
 	for i := range s.components {
@@ -241,6 +241,13 @@ func (c *component) demandOf(sum *tally) uint64 {
 		return sum.nodes
 	}
 	return sum.demand
+}
+
+// crowd is how many nodes of equal demand would even out each other's errors as well as those of the component do.
+func (c *component) crowd() uint64 {
+	high, low := bits.Mul64(c.demand, c.demand)
+	crowd, _ := bits.Div64(high, low, max(c.squares, 1))
+	return crowd
 }
 
 // place places as much as it can at one key.

@@ -12,8 +12,8 @@ import (
 
 // How many random worlds of each kind are looked at.
 const (
-	tameWorlds = 500
-	wildWorlds = 500
+	tameWorlds = 10000
+	wildWorlds = 10000
 )
 
 // outcome is what all nodes of a problem do together, as parts of its demand.
@@ -83,27 +83,31 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) {
 	placed := func(k int) float64 { return float64(most[k]) / float64(100*n*p.total) }
 	limit := float64(w.limit) / 100
 	for name := range rows {
-		if slices.Contains(p.nodes, name) && rows[name].Busiest != uint64(math.Round(got.busiest*1000)) &&
-			math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
+		if slices.Contains(p.nodes, name) && math.Abs(float64(rows[name].Busiest)-got.busiest*1000) > 0.51 {
 			t.Errorf("%s expects %d per mille at the busiest endpoint, it is %f", name, rows[name].Busiest, got.busiest)
 		}
 	}
+	overloaded := slices.ContainsFunc(p.nodes, func(name string) bool { return rows[name].Outcome == balance.OverLoad })
+	if p.nested && overloaded || overloaded && got.busiest <= limit {
+		t.Errorf("a bound of %f is said to be impossible, nested %t, busiest %f", limit, p.nested, got.busiest)
+	}
+	if !overloaded && got.busiest > limit+tolerance {
+		t.Errorf("the busiest endpoint expects %f times the mean, and nothing is said", got.busiest)
+	}
+	if overloaded && w.keys[len(w.keys)-1] == policy.AnyNode {
+		t.Error("a bound is said to be impossible although any endpoint will do")
+	}
 	if !p.nested {
-		if math.Abs(got.sums[0]-placed(0)) > tolerance {
+		// What is over the bound may be over it at the first key.
+		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
 			t.Errorf("%f are placed at the first key, %f can be", got.sums[0], placed(0))
-		}
-		if w.keys[len(w.keys)-1] == policy.AnyNode && got.busiest > limit+tolerance {
-			t.Errorf("the busiest endpoint expects %f times the mean", got.busiest)
 		}
 		return
 	}
 	for k := range w.keys {
-		if k < len(w.keys)-1 && math.Abs(got.sums[k]-placed(k)) > tolerance {
+		if math.Abs(got.sums[k]-placed(k)) > tolerance {
 			t.Errorf("%f are placed up to key %d, %f can be", got.sums[k], k, placed(k))
 		}
-	}
-	if got.busiest > limit+tolerance {
-		t.Errorf("the busiest endpoint expects %f times the mean", got.busiest)
 	}
 	checkLeastBusy(t, w, p, got, most)
 }
@@ -188,7 +192,7 @@ func TestSlotsKeepTheBound(t *testing.T) {
 			}
 			off = append(off, worst)
 			if excess > 0.05 || worst > 0.01 {
-				t.Logf("excess %f, off %f, %d nodes %d endpoints demand %v\n", excess, worst, len(p.nodes), len(p.endpoints), p.demand)
+				t.Logf("excess %f, off %f, %d nodes %d endpoints %d keys clients %t demand %v", excess, worst, len(p.nodes), len(p.endpoints), len(w.keys), w.clients != nil, p.demand)
 			}
 		}
 	}

@@ -27,13 +27,14 @@ type Share struct {
 	Outcome    Outcome
 	Near, Next int
 
-	// Endpoints, Demand and Nodes are those among whom the load is balanced; Nodes are the ones with a demand.
-	Endpoints, Demand, Nodes uint64
+	// Endpoints and Demand are those between which the load is balanced.
+	Endpoints, Demand uint64
 	// Busiest is what the busiest of them expects, beside the mean.
 	Busiest uint64
 
-	// seat is where the node is among its like: see Slots.
-	seat uint32
+	// seat is where the node is among its like, and crowd how many nodes round: see Slots.
+	seat  uint32
+	crowd uint64
 }
 
 // Step is what one key means for a node.
@@ -150,11 +151,11 @@ func (h *Share) describe(k int, s *split, g int32, here uint64) {
 func (h *Share) judge(s *split, groups []int32) {
 	first, last := slices.IndexFunc(groups, s.has), s.last(groups)
 	c := &s.components[s.groups[groups[first]].component]
-	h.Endpoints, h.Demand, h.Nodes = c.endpoints, c.demand, c.asking
+	h.Endpoints, h.Demand, h.crowd = c.endpoints, c.demand, c.crowd()
 	h.Busiest = perMille(c.busiest, c.mean)
 	h.Near, h.Next = first, first
 	switch {
-	case s.isShort(groups[last]):
+	case s.isShort(groups[last]) && s.groups[groups[last]].busiest > c.full:
 		h.Outcome, h.Near, h.Next = OverLoad, last, last
 	case h.Steps[first].Part == ONE && first > 0 && first == len(h.Steps)-1:
 		h.Outcome, h.Near = NobodyNear, first-1

@@ -10,10 +10,10 @@ import (
 )
 
 // How many slots a row with unequal parts has in sum, at least: slotsPerEndpoint for each of the component's endpoints
-// where crowdOf nodes round, fewer where more do, because their errors cancel out.
+// where smallCrowd nodes round, fewer where more do, because their errors cancel out.
 const (
-	slotsPerEndpoint = 16
-	crowdOf          = 32
+	slotsPerEndpoint = 32
+	smallCrowd       = 16
 	fewestSlots      = 32
 	mostSlots        = 4096
 )
@@ -57,8 +57,8 @@ func (h *Share) Slots(service model.ObjectName, endpoints []model.PortEndpoint) 
 
 // quota is how many slots the endpoint with the largest part gets.
 func (h *Share) quota(heaviest, sum uint64) uint64 {
-	nodes := max(crowdOf, h.Nodes)
-	least := (slotsPerEndpoint*crowdOf*h.Endpoints + nodes - 1) / nodes
+	crowd := max(smallCrowd, h.crowd)
+	least := (slotsPerEndpoint*smallCrowd*h.Endpoints + crowd - 1) / crowd
 	high, low := bits.Mul64(min(max(least, fewestSlots), mostSlots), heaviest)
 	quota, rest := bits.Div64(high, low, sum)
 	if rest > 0 {

@@ -12,8 +12,8 @@ import (
 
 // How many random worlds of each kind are looked at.
 const (
-	tameWorlds = 10000
-	wildWorlds = 10000
+	tameWorlds = 1000
+	wildWorlds = 1000
 )
 
 // outcome is what all nodes of a problem do together, as parts of its demand.
@@ -52,6 +52,7 @@ func bySlots(r row, i int) float64 { return float64(r.slots[i]) }
 // the least busy of all ways that reach them.
 func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	problems, crossing, multi := 0, 0, 0
+	var gaps []float64
 	check := func(w *world, _ *rand.Rand) {
 		rows := w.rows()
 		checkRows(t, w, rows)
@@ -64,18 +65,22 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 			if !found[i].nested {
 				crossing++
 			}
-			checkBest(t, w, &found[i], rows)
+			if gap := checkBest(t, w, &found[i], rows); gap > 0 {
+				gaps = append(gaps, gap)
+			}
 		}
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
 	t.Logf("%d problems, %d of them crossing; %d worlds with several", problems, crossing, multi)
+	logSorted(t, "where groups cross and a later partial sum falls short, it is by", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
 		t.Error("the random worlds have too few of one kind")
 	}
 }
 
-func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) {
+// checkBest returns how far the worst partial sum falls short, in a crossing world with `*`.
+func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap float64) {
 	t.Helper()
 	const tolerance = 1e-6
 	n := int64(len(p.endpoints))
@@ -102,7 +107,12 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) {
 		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
 			t.Errorf("%f are placed at the first key, %f can be", got.sums[0], placed(0))
 		}
-		return
+		for k := range w.keys {
+			if w.keys[len(w.keys)-1] == policy.AnyNode && placed(k)-got.sums[k] > tolerance {
+				gap = max(gap, placed(k)-got.sums[k])
+			}
+		}
+		return gap
 	}
 	for k := range w.keys {
 		if math.Abs(got.sums[k]-placed(k)) > tolerance {
@@ -110,6 +120,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) {
 		}
 	}
 	checkLeastBusy(t, w, p, got, most)
+	return 0
 }
 
 // checkLeastBusy: with less for every endpoint than the busiest one has, the same cannot be placed.
@@ -171,8 +182,8 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 	}
 }
 
-// TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.05 times the least possible, and each partial sum
-// within 1 % of the best.
+// TestSlotsKeepTheBound: with slots the busiest endpoint is at most 1.03 times as busy as in the plan, and each partial
+// sum within 1 % of the plan's. In nested worlds the plan has the best there is, as the test above shows.
 func TestSlotsKeepTheBound(t *testing.T) {
 	var over, off []float64
 	byNodes := map[int][]float64{}
@@ -191,23 +202,26 @@ func TestSlotsKeepTheBound(t *testing.T) {
 				worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
 			}
 			off = append(off, worst)
-			if excess > 0.05 || worst > 0.01 {
-				t.Logf("excess %f, off %f, %d nodes %d endpoints %d keys clients %t demand %v", excess, worst, len(p.nodes), len(p.endpoints), len(w.keys), w.clients != nil, p.demand)
+			if excess > 0.03 || worst > 0.01 {
+				t.Errorf("in slots the busiest endpoint of %d is %.3f %% above the plan's, a partial sum %.3f %% beside it; demand %v",
+					len(p.endpoints), 100*excess, 100*worst, p.demand)
 			}
 		}
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
-	report := func(what string, all []float64) {
-		slices.Sort(all)
-		at := func(percent int) float64 { return all[(len(all)-1)*percent/100] * 100 }
-		t.Logf("%s: median %.2f %%, 9 of 10 %.2f %%, 99 of 100 %.2f %%, most %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
-	}
-	report("busiest endpoint above the plan's", over)
-	report("partial sums beside the plan's", off)
+	logSorted(t, "busiest endpoint above the plan's", over)
+	logSorted(t, "partial sums beside the plan's", off)
 	for size := 0; size <= 60; size += 10 {
 		if len(byNodes[size]) > 0 {
-			report("busiest, nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
+			logSorted(t, "busiest, nodes from "+string(rune('0'+size/10))+"0", byNodes[size])
 		}
 	}
+}
+
+func logSorted(t *testing.T, what string, all []float64) {
+	t.Helper()
+	slices.Sort(all)
+	at := func(percent int) float64 { return all[(len(all)-1)*percent/100] * 100 }
+	t.Logf("%s: median %.2f %%, 9 of 10 %.2f %%, 99 of 100 %.2f %%, most %.2f %% (%d)", what, at(50), at(90), at(99), at(100), len(all))
 }

@@ -1,0 +1,95 @@
+package balance_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// fleet has nodes in three zones, and in racks, with endpoints anywhere.
+func fleet(nodes, racks, endpoints int, keys ...policy.Key) *world {
+	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, 120, keys...)
+	names, random := w.names(), rand.New(rand.NewPCG(9, 9))
+	for i, name := range names {
+		w.nodes[name][string(rack)] = fmt.Sprintf("k%d", i*racks/len(names))
+	}
+	for range endpoints {
+		w.addEndpoint(names[random.IntN(len(names))])
+	}
+	return w
+}
+
+var sizes = []struct {
+	name                    string
+	nodes, racks, endpoints int
+	keys                    []policy.Key
+}{
+	{"10-endpoints-100-nodes", 100, 5, 10, []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}},
+	{"10-endpoints-5000-nodes", 5000, 5, 10, []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}},
+	{"10-endpoints-5000-nodes-250-racks", 5000, 250, 10, []policy.Key{policy.Hostname, rack, policy.Zone, policy.AnyNode}},
+	{"5000-endpoints-5000-nodes", 5000, 250, 5000, []policy.Key{policy.Hostname, rack, policy.Zone, policy.AnyNode}},
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for _, size := range sizes {
+		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		demand, places := w.cells("a-000").ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+		b.Run(size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				balance.NewPlan(demand, places, 120)
+			}
+		})
+	}
+}
+
+func BenchmarkPlaces(b *testing.B) {
+	for _, size := range sizes {
+		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		b.Run(size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+			}
+		})
+	}
+}
+
+func BenchmarkRow(b *testing.B) {
+	for _, size := range sizes {
+		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		plan := w.plan("a-000")
+		b.Run(size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				share := plan.Share("a-000", w.nodes["a-000"])
+				share.Slots(service, w.endpoints)
+			}
+		})
+	}
+}
+
+func BenchmarkNodeComesAndGoes(b *testing.B) {
+	for _, nodes := range []int{100, 5000} {
+		w := fleet(nodes, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		cells, labels := w.cells("b-000"), w.nodes["a-000"]
+		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				cells.Set("a-new", labels)
+				cells.Remove("a-new")
+			}
+		})
+	}
+}
+
+func BenchmarkCellsOfAllNodes(b *testing.B) {
+	w := fleet(5000, 250, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.cells("b-000")
+	}
+}

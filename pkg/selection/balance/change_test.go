@@ -1,0 +1,275 @@
+package balance_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// TestTheOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same, bit for bit.
+func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
+	randomWorlds(t, 400, true, func(w *world, random *rand.Rand) {
+		names := w.names()
+		self := names[random.IntN(len(names))]
+		want := text(w, w.plan(self))
+		shuffled := *w
+		shuffled.endpoints = slices.Clone(w.endpoints)
+		random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		random.Shuffle(len(w.endpoints), func(i, j int) {
+			shuffled.endpoints[i], shuffled.endpoints[j] = shuffled.endpoints[j], shuffled.endpoints[i]
+		})
+		cells := balance.NewCells(w.keys, self)
+		for _, name := range names {
+			cells.Set(name, w.nodes[name])
+		}
+		places := balance.NewPlaces(w.keys, shuffled.endpoints, w.valueOf)
+		if got := text(&shuffled, balance.NewPlan(w.demand(cells), places, w.limit)); got != want {
+			t.Errorf("in another order\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// text is what all nodes do, to the bit.
+func text(w *world, plan *balance.Plan) string {
+	order := make([]int, len(w.endpoints))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return w.endpoints[a].Addr.Compare(w.endpoints[b].Addr) })
+	all := ""
+	for _, name := range w.names() {
+		share := plan.Share(name, w.nodes[name])
+		slots := share.Slots(service, w.endpoints)
+		all += fmt.Sprint(name, share.Outcome, share.Near, share.Next, share.Busiest, share.Steps)
+		for _, i := range order {
+			all += fmt.Sprint(" ", share.Parts[i], "/", slots[i])
+		}
+		all += "\n"
+	}
+	return all
+}
+
+// TestCellsForgetHowTheyCameAbout: after any history they are like new ones, for whatever node they are seen from.
+func TestCellsForgetHowTheyCameAbout(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 3))
+	for range 150 {
+		w := randomWorld(random, true)
+		names := w.names()
+		self := names[random.IntN(len(names))]
+		cells, now := balance.NewCells(w.keys, self), map[string]map[string]string{}
+		for range 4 * len(names) {
+			name := names[random.IntN(len(names))]
+			was, there := now[name]
+			if random.IntN(3) == 0 {
+				if cells.Remove(name) != there {
+					t.Fatalf("removing %s, which is there: %t", name, there)
+				}
+				delete(now, name)
+				continue
+			}
+			labels := w.nodes[names[random.IntN(len(names))]]
+			if changed := cells.Set(name, labels); !changed && (!there || seen(w, was) != seen(w, labels)) ||
+				changed && there && seen(w, was) == seen(w, labels) {
+				t.Fatalf("%s from %v (%t) to %v, changed: %t", name, was, there, labels, changed)
+			}
+			now[name] = labels
+		}
+		w.nodes = now
+		if cells.Len() != len(now) {
+			t.Fatalf("there are %d nodes, want %d", cells.Len(), len(now))
+		}
+		if got, want := text(w, balance.NewPlan(w.demand(cells), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)), text(w, w.plan(self)); got != want {
+			t.Fatalf("with a history\n%s\nafresh\n%s\nin %v", got, want, w)
+		}
+	}
+}
+
+// seen is what cells see of labels.
+func seen(w *world, labels map[string]string) string {
+	demand, _ := balance.DemandOf(labels)
+	all := fmt.Sprint(demand)
+	for _, key := range w.keys {
+		if value, ok := labels[string(key)]; ok && key != policy.Hostname {
+			all += fmt.Sprintf(" %s=%q", key, value)
+		}
+	}
+	return all
+}
+
+// TestASmallChangeMovesLittle counts the slots that a node writes, and the traffic that goes elsewhere in the plan, when
+// an endpoint or a node comes or goes.
+func TestASmallChangeMovesLittle(t *testing.T) {
+	for _, size := range []struct {
+		nodes, endpoints, worlds int
+		// The most that the mean node may write, and how much of all traffic may move.
+		byEndpoint, byNode, movedByEndpoint, movedByNode float64
+	}{
+		{9, 10, 40, 75, 45, 0.20, 0.08},
+		{60, 20, 10, 25, 6, 0.10, 0.02},
+		{300, 60, 2, 6, 0.6, 0.035, 0.004},
+	} {
+		random := rand.New(rand.NewPCG(7, uint64(size.nodes)))
+		sum, moved, still, rows := map[string]float64{}, map[string]float64{}, 0, 0
+		most := map[string]int{}
+		for range size.worlds {
+			w := shape([]int{size.nodes / 3, size.nodes / 3, size.nodes / 3}, []int{0, 0, 0}, 120, policy.Zone, policy.AnyNode)
+			names := w.names()
+			for range size.endpoints + 1 {
+				zone := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[random.IntN(10)]
+				w.addEndpoint(nodeIn(zone, random.IntN(size.nodes/3)))
+			}
+			fewer := *w
+			fewer.endpoints = w.endpoints[:size.endpoints]
+			less := fewer
+			less.nodes = maps.Clone(w.nodes)
+			gone := names[random.IntN(len(names))]
+			delete(less.nodes, gone)
+			all := map[string]map[string]row{"all": w.rows(), "fewer": fewer.rows(), "less": less.rows()}
+			for _, event := range []struct{ what, from, to string }{
+				{"endpoint new", "fewer", "all"}, {"endpoint gone", "all", "fewer"}, {"node new", "less", "fewer"}, {"node gone", "fewer", "less"},
+			} {
+				for name := range less.nodes {
+					count := written(all[event.from][name].slots, all[event.to][name].slots)
+					sum[event.what] += float64(count) / float64(len(less.nodes)*size.worlds)
+					most[event.what] = max(most[event.what], count)
+					moved[event.what] += shifted(all[event.from][name], all[event.to][name]) / float64(len(less.nodes)*size.worlds)
+					if event.what == "node new" {
+						rows++
+						still += map[bool]int{true: 1}[count == 0]
+					}
+				}
+			}
+		}
+		t.Logf("%d nodes, %d endpoints: %d %% of the nodes write nothing for a node", size.nodes, size.endpoints, 100*still/rows)
+		for _, what := range slices.Sorted(maps.Keys(sum)) {
+			t.Logf("    %-13s writes %5.2f slots on average, %3d at most; moves %.2f %% of the traffic", what, sum[what], most[what], 100*moved[what])
+		}
+		if sum["endpoint new"] > size.byEndpoint || sum["endpoint gone"] > size.byEndpoint || sum["node new"] > size.byNode ||
+			sum["node gone"] > size.byNode {
+			t.Errorf("%d nodes: too much is written", size.nodes)
+		}
+		if moved["endpoint new"] > size.movedByEndpoint || moved["endpoint gone"] > size.movedByEndpoint ||
+			moved["node new"] > size.movedByNode || moved["node gone"] > size.movedByNode {
+			t.Errorf("%d nodes: too much moves", size.nodes)
+		}
+	}
+}
+
+// written is how many elements of a row differ, if those that can stay do.
+func written(before, after []int) int {
+	more, fewer := 0, 0
+	for i := range max(len(before), len(after)) {
+		old, now := 0, 0
+		if i < len(before) {
+			old = before[i]
+		}
+		if i < len(after) {
+			now = after[i]
+		}
+		more += max(0, now-old)
+		fewer += max(0, old-now)
+	}
+	return max(more, fewer)
+}
+
+// shifted is which part of a node's connections goes elsewhere.
+func shifted(before, after row) float64 {
+	sum := 0.0
+	for i := range max(len(before.Parts), len(after.Parts)) {
+		old, now := 0., 0.
+		if i < len(before.Parts) {
+			old = float64(before.Parts[i])
+		}
+		if i < len(after.Parts) {
+			now = float64(after.Parts[i])
+		}
+		sum += math.Abs(now-old) / 2 / balance.ONE
+	}
+	return sum
+}
+
+// Their thresholds are evenly spaced, so that the sum is as exact as one of them.
+func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
+	w := shape([]int{40, 10}, []int{30, 1}, 120, policy.Zone, policy.AnyNode)
+	rows := w.rows()
+	for i := range w.endpoints {
+		sum, wanted := 0, 0.0
+		for n := range 10 {
+			row := rows[nodeIn(1, n)]
+			sum += row.slots[i]
+			wanted += float64(row.Parts[i]) / float64(row.Parts[30]) * float64(row.slots[30])
+		}
+		if math.Abs(float64(sum)-wanted) > 1 {
+			t.Errorf("ten nodes give endpoint %d %d slots, want %f", i, sum, wanted)
+		}
+	}
+}
+
+// TestExtremes: the largest numbers that may occur overflow nothing.
+func TestExtremes(t *testing.T) {
+	const nodes, endpoints = 1 << 18, 65_535
+	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
+	labels := make([]map[string]string, 64)
+	for i := range labels {
+		labels[i] = map[string]string{
+			string(policy.Zone): fmt.Sprint("z", i), string(policy.Region): fmt.Sprint("r", i/8), policy.DemandLabel: "100",
+		}
+	}
+	cells, clients, names := balance.NewCells(keys, "n0"), map[string]uint32{}, make([]string, nodes)
+	for i := range names {
+		names[i] = fmt.Sprint("n", i)
+		cells.Set(names[i], labels[i%64])
+		clients[names[i]] = math.MaxUint32
+	}
+	w := world{keys: keys}
+	for i := range endpoints {
+		w.addEndpoint(names[i*2/3]) // a quarter of the nodes, three endpoints on two of them
+		w.endpoints[i].Zone = fmt.Sprint("z", i*2/3%64)
+	}
+	places := balance.NewPlaces(keys, w.endpoints, func(e *model.PortEndpoint, key policy.Key) (string, bool) {
+		switch key {
+		case policy.Hostname:
+			return e.Node, true
+		case policy.Zone:
+			return e.Zone, true
+		}
+		var zone int
+		_, _ = fmt.Sscanf(e.Zone, "z%d", &zone)
+		return fmt.Sprint("r", zone/8), true
+	})
+	for name, demand := range map[string]balance.Demand{"labels": cells.ByLabels(), "clients": cells.Named(clients)} {
+		// Every second zone has half as many endpoints as the others.
+		for limit, busiest := range map[int]uint64{100: 1000, 1000: 1501} {
+			plan := balance.NewPlan(demand, places, limit)
+			for _, node := range []int{0, 1, 2, nodes - 1} {
+				share := plan.Share(names[node], labels[node%64])
+				sum := uint64(0)
+				for _, part := range share.Parts {
+					sum += part
+				}
+				if sum > balance.ONE || sum < balance.ONE-4*endpoints || share.Busiest != busiest {
+					t.Errorf("%s at %d: node %d gives away %d, the busiest endpoint expects %d", name, limit, node, sum, share.Busiest)
+				}
+				// A node asks the 2^18th part, an endpoint takes four times that.
+				if hosted := share.Steps[0]; hosted.Endpoints > 0 && hosted.Part != balance.ONE {
+					t.Errorf("%s at %d: node %d keeps %d of what its own endpoints could take", name, limit, node, hosted.Part)
+				}
+				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand}[name] {
+					t.Errorf("%s: the demand is %d", name, share.Demand)
+				}
+				for i, slots := range share.Slots(service, w.endpoints) {
+					if slots < 0 || slots > 5000 {
+						t.Fatalf("endpoint %d has %d slots", i, slots)
+					}
+				}
+			}
+		}
+	}
+}

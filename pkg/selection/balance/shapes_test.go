@@ -1,0 +1,190 @@
+package balance_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// shapes are the clusters of the table in weights.md, with what stays in the zone and what the busiest endpoint expects
+// at 120 %.
+var shapes = []struct {
+	name             string
+	nodes, endpoints []int
+	near, busiest    float64
+}{
+	{"3-3-3", []int{3, 3, 3}, []int{3, 3, 3}, 1, 1},
+	{"4-4-3", []int{3, 3, 3}, []int{4, 4, 3}, 2./3 + 1.2*3/11, 1.2},
+	{"1-2-0", []int{3, 3, 3}, []int{1, 2, 0}, 2. / 3, 1},
+	{"6-1-1", []int{3, 3, 3}, []int{6, 1, 1}, 1./3 + 2*1.2/8, 1.2},
+	{"3-2-2", []int{3, 3, 3}, []int{3, 2, 2}, 1, 7. / 6},
+	{"200 nodes", []int{80, 60, 30, 20, 10}, []int{40, 30, 16, 10, 4}, 0.95 + 1.2*0.04, 1.2},
+	{"40-1-1-1", []int{10, 10, 10, 10}, []int{40, 1, 1, 1}, 0.25 + 3*1.2/43, 1.2},
+}
+
+func TestTheTableOfShapes(t *testing.T) {
+	for _, shape7 := range shapes {
+		w := shape(shape7.nodes, shape7.endpoints, 120, policy.Zone, policy.AnyNode)
+		rows := w.rows()
+		p := w.problems()[0]
+		shares, slots := w.outcome(&p, byParts, rows), w.outcome(&p, bySlots, rows)
+		t.Logf("%-9s  shares %5.1f %% / %.2f  slots %5.1f %% / %.2f", shape7.name,
+			100*shares.sums[0], shares.busiest, 100*slots.sums[0], slots.busiest)
+		for zone := range shape7.nodes {
+			logRow(t, w, rows, nodeIn(zone, 0))
+		}
+		if math.Abs(shares.sums[0]-shape7.near) > 1e-9 || math.Abs(shares.busiest-shape7.busiest) > 1e-9 {
+			t.Errorf("%s: %f near, %f at the busiest; want %f and %f", shape7.name, shares.sums[0], shares.busiest, shape7.near, shape7.busiest)
+		}
+		if math.Abs(slots.sums[0]-shape7.near) > 0.004 || slots.busiest > shape7.busiest*1.015 {
+			t.Errorf("%s in slots: %f near, %f at the busiest; want %f and %f", shape7.name, slots.sums[0], slots.busiest,
+				shape7.near, shape7.busiest)
+		}
+	}
+}
+
+// logRow prints what a node gives to each zone, of all.
+func logRow(t *testing.T, w *world, rows map[string]row, name string) {
+	t.Helper()
+	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}
+	for i, e := range w.endpoints {
+		parts[e.Zone] += 100 * float64(rows[name].Parts[i]) / balance.ONE
+		slots[e.Zone] += rows[name].slots[i]
+		all += rows[name].slots[i]
+		counts[e.Zone]++
+	}
+	for _, zone := range []string{"a", "b", "c", "d", "e"} {
+		if counts[zone] > 0 {
+			t.Logf("    %s → zone %s: %5.1f %%, %4d of %4d slots, %2d endpoints", name, zone, parts[zone], slots[zone], all, counts[zone])
+		}
+	}
+}
+
+// TestTheExampleOfThePage: 6-1-1 with three nodes a zone, in the numbers that are written there.
+func TestTheExampleOfThePage(t *testing.T) {
+	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, 120, policy.Zone, policy.AnyNode).rows()
+	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
+	if near != balance.ONE/20*9 && math.Abs(float64(near)/balance.ONE-0.45) > 1e-12 || math.Abs(float64(far)/balance.ONE-0.55/6) > 1e-12 {
+		t.Errorf("a node in zone b sends %f to its own and %f to each of the six", float64(near)/balance.ONE, float64(far)/balance.ONE)
+	}
+	got := rows["b-000"].Share
+	want := balance.Share{
+		Outcome: balance.SpilledOverLoad, Near: 0, Next: 1, Endpoints: 8, Demand: 9, Busiest: 1200,
+		Steps: []balance.Step{
+			{Key: policy.Zone, Value: "b", Known: true, Part: got.Steps[0].Part, Endpoints: 1, Demand: 3, Unbounded: 2667, Busiest: 1200},
+			{Key: policy.AnyNode, Known: true, Part: balance.ONE - got.Steps[0].Part, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
+		},
+	}
+	compareFacts(t, got, want)
+	got = rows["a-000"].Share
+	want.Outcome, want.Next = balance.KeptNear, 0
+	want.Steps = []balance.Step{
+		{Key: policy.Zone, Value: "a", Known: true, Part: balance.ONE, Endpoints: 6, Demand: 3, Unbounded: 444, Busiest: 933},
+		{Key: policy.AnyNode, Known: true, Endpoints: 8, Demand: 9, Unbounded: 1000, Busiest: 1200},
+	}
+	compareFacts(t, got, want)
+	for i, slots := range rows["a-000"].slots {
+		if want := map[bool]int{true: 1}[i < 6]; slots != want {
+			t.Errorf("a node in zone a gives endpoint %d %d slots, want %d", i, slots, want)
+		}
+	}
+}
+
+func compareFacts(t *testing.T, got, want balance.Share) {
+	t.Helper()
+	if got.Outcome != want.Outcome || got.Near != want.Near || got.Next != want.Next || got.Phase != want.Phase ||
+		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest || !slices.Equal(got.Steps, want.Steps) {
+		got.Parts, want.Parts = nil, nil
+		t.Errorf("the facts are\n%+v, want\n%+v", got, want)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	host, zone, region, any := policy.Hostname, policy.Zone, policy.Region, policy.AnyNode
+	for name, c := range map[string]struct {
+		world      *world
+		node       string
+		outcome    balance.Outcome
+		near, next int
+	}{
+		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, 120, zone, any), "a-000", balance.KeptNear, 0, 0},
+		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, 120, zone, any), "b-000", balance.NobodyNear, 0, 1},
+		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, 120, host, zone, any), "a-001", balance.KeptNear, 1, 1},
+		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, 120, host, zone, any), "b-001", balance.NobodyNear, 1, 2},
+		"some goes on": {
+			shape([]int{2, 2}, []int{3, 1}, 120, zone, any), "b-000", balance.SpilledOverLoad, 0, 1,
+		},
+		"some goes on past a key that is full": {
+			withDemand(shape([]int{4, 4}, []int{7, 1}, 120, host, zone, any), "b-000", "2"), "b-000", balance.SpilledOverLoad, 0, 2,
+		},
+		"only any node":           {shape([]int{2}, []int{2}, 120, any), "a-000", balance.KeptNear, 0, 0},
+		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, 120, zone), "a-000", balance.KeptNear, 0, 0},
+		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, 120, zone), "b-000", balance.Nobody, 0, 0},
+		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, 120, zone, any), "b-000", balance.Nobody, 0, 0},
+		"a node that nobody knows": {
+			shape([]int{2, 2}, []int{3, 1}, 120, zone, any), "stranger", balance.NobodyNear, 0, 1,
+		},
+		"hard keys that cannot keep the bound": {
+			// Zone a is full, and its nodes have no region to go on to.
+			withRegion(shape([]int{4, 4}, []int{1, 3}, 120, zone, region), "a-000", "b-000", "b-001", "b-002", "b-003"),
+			"a-001", balance.OverLoad, 0, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.world.plan("").Share(c.node, c.world.nodes[c.node])
+			if got.Outcome != c.outcome || got.Near != c.near || got.Next != c.next {
+				t.Errorf("outcome %d at %d, next %d; want %d at %d, next %d\n%+v", got.Outcome, got.Near, got.Next, c.outcome, c.near, c.next,
+					got.Steps)
+			}
+		})
+	}
+}
+
+func withDemand(w *world, name, demand string) *world {
+	w.nodes[name][policy.DemandLabel] = demand
+	return w
+}
+
+func withRegion(w *world, names ...string) *world {
+	for _, name := range names {
+		w.nodes[name][string(policy.Region)] = "r"
+	}
+	return w
+}
+
+// TestHardKeysKeepToThemselves: what happens in another region changes nothing here.
+func TestHardKeysKeepToThemselves(t *testing.T) {
+	make2 := func(there int) *world {
+		w := shape([]int{4, 4, there}, []int{5, 1, there}, 120, policy.Zone, policy.Region)
+		for name, labels := range w.nodes {
+			labels[string(policy.Region)] = map[bool]string{true: "there", false: "here"}[name[0] == 'c']
+		}
+		return w
+	}
+	before, after := make2(1).rows(), make2(7).rows()
+	for name, row := range before {
+		if name[0] != 'c' && (!slices.Equal(row.Parts[:6], after[name].Parts[:6]) || !slices.Equal(row.slots[:6], after[name].slots[:6])) {
+			t.Errorf("%s sends %v, and %v with another region larger", name, row.slots, after[name].slots)
+		}
+	}
+}
+
+// TestDemandCanBeNamed: with clients in one zone the bound holds for them, and without any each node counts 1.
+func TestDemandCanBeNamed(t *testing.T) {
+	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, 120, policy.Zone, policy.AnyNode)
+	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
+	p := w.problems()[0]
+	if got := w.outcome(&p, byParts, w.rows()); math.Abs(got.busiest-1.2) > 1e-9 {
+		t.Errorf("with all clients in one zone the busiest endpoint expects %f", got.busiest)
+	}
+	plain, none := shape([]int{3, 3, 3}, []int{4, 4, 3}, 120, policy.Zone, policy.AnyNode), *w
+	none.clients = map[string]uint32{"unknown": 3}
+	for name, row := range plain.rows() {
+		if got := none.rows()[name]; !slices.Equal(got.slots, row.slots) {
+			t.Errorf("%s has slots %v without clients, and %v by labels", name, got.slots, row.slots)
+		}
+	}
+}

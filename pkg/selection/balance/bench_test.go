@@ -39,8 +39,9 @@ func BenchmarkPlan(b *testing.B) {
 		demand, places := w.cells("a-000").ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
+			var plan balance.Plan
 			for b.Loop() {
-				balance.NewPlan(demand, places, 120)
+				plan.Make(demand, places, 120)
 			}
 		})
 	}

@@ -12,35 +12,46 @@ type crowd struct {
 	keys   int
 	groups []int32 // of each entry, key by key
 	sums   []tally // of each entry
+	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which is no value.
+	groupOfValue []int32
 }
 
-// crowd returns the entries that a Service's places make of the nodes.
-func (d Demand) crowd(places *Places) crowd {
-	c, keys := d.cells, len(places.keys)
-	translate := make([][]int32, keys)
+// gather finds the entries that a Service's places make of the nodes.
+func (e *crowd) gather(d Demand, places *Places) {
+	c := d.cells
+	e.keys, e.groups, e.sums = len(places.keys), cleared(e.groups, len(c.cells)*len(places.keys)), e.sums[:0]
 	for k, key := range places.keys {
-		if key != policy.AnyNode && key != policy.Hostname {
-			translate[k] = c.words[k].translate(places, k)
+		switch key {
+		case policy.AnyNode:
+			e.groupOfValue = append(e.groupOfValue[:0], places.group(k, ""))
+		case policy.Hostname:
+			e.groupOfValue = append(e.groupOfValue[:0], none)
+		default:
+			e.translate(&c.words[k], places, k)
+		}
+		for i := range c.cells {
+			e.groups[i*e.keys+k] = e.groupOfValue[c.cells[i].values[k]]
 		}
 	}
-	entries := crowd{keys: keys, groups: make([]int32, 0, len(c.cells)*keys), sums: make([]tally, 0, len(c.cells))}
 	for i := range c.cells {
-		for k, key := range places.keys {
-			group := int32(none)
-			switch value := c.cells[i].values[k]; {
-			case key == policy.AnyNode:
-				group = places.group(k, "")
-			case value > 0 && key != policy.Hostname:
-				group = translate[k][value-1]
-			}
-			entries.groups = append(entries.groups, group)
-		}
-		entries.sums = append(entries.sums, d.in(int32(i)))
+		e.sums = append(e.sums, d.in(int32(i)))
 	}
 	if k := slices.Index(places.keys, policy.Hostname); k >= 0 {
-		entries.single(d, places, k)
+		e.single(d, places, k)
 	}
-	return entries
+}
+
+// translate finds the group of places for each number of a key's vocabulary.
+func (e *crowd) translate(words *vocabulary, places *Places, k int) {
+	e.groupOfValue = cleared(e.groupOfValue, len(words.words)+1)
+	for i := range e.groupOfValue {
+		e.groupOfValue[i] = none
+	}
+	for g := places.first[k]; g < places.first[k+1]; g++ {
+		if number, known := words.numbers[places.values[g]]; known {
+			e.groupOfValue[number] = g
+		}
+	}
 }
 
 // single takes the nodes that host endpoints out of their cells, and makes each an entry of its own.
@@ -62,17 +73,3 @@ func (e *crowd) single(d Demand, places *Places, hostname int) {
 
 // of returns the groups of an entry.
 func (e *crowd) of(entry int) []int32 { return e.groups[entry*e.keys : (entry+1)*e.keys] }
-
-// translate returns, for each number of the vocabulary less one, the group of places with that value of a key.
-func (v *vocabulary) translate(places *Places, k int) []int32 {
-	groups := make([]int32, len(v.words))
-	for i := range groups {
-		groups[i] = none
-	}
-	for g := places.first[k]; g < places.first[k+1]; g++ {
-		if number, known := v.numbers[places.values[g]]; known {
-			groups[number-1] = g
-		}
-	}
-	return groups
-}

@@ -7,45 +7,59 @@ import (
 )
 
 // Plan is how the connections of all nodes are split over a Service's endpoints. It means nothing after the Cells that
-// it was made from changed.
+// it was made from changed. One that is made anew for the next Service needs no new memory.
 type Plan struct {
-	demand Demand
-	places *Places
-	limit  uint64
-	splits [phases]split
+	demand  Demand
+	places  *Places
+	splits  [phases]split
+	nodes   crowd
+	waiting []int32 // entries that no phase has served so far
 }
 
-// NewPlan splits the demand over the endpoints. No endpoint expects more than the limit, in percent of the mean, from
-// 100 to 1000. Within that, most is placed at the first key, of those ways most at the second, and so on; of those the
-// busiest endpoint has the least to do; and what a group cannot take is taken from all its nodes in proportion.
+// NewPlan returns a plan that is made.
+func NewPlan(demand Demand, places *Places, limit int) *Plan {
+	p := &Plan{}
+	p.Make(demand, places, limit)
+	return p
+}
+
+// Make splits the demand over the endpoints, whatever the plan was before. No endpoint expects more than the limit, in
+// percent of the mean, from 100 to 1000. Within that, most is placed at the first key, of those ways most at the second,
+// and so on; of those the busiest endpoint has the least to do; and what a group cannot take is taken from all its nodes
+// in proportion.
 //
 // The places must have the keys of the cells that the demand is of.
-func NewPlan(demand Demand, places *Places, limit int) *Plan {
-	p := &Plan{demand: demand, places: places, limit: uint64(limit)}
-	nodes := demand.crowd(places)
-	waiting := make([]int32, 0, len(nodes.sums))
-	for e := range nodes.sums {
-		if nodes.sums[e].nodes > 0 {
-			waiting = append(waiting, int32(e))
+func (p *Plan) Make(demand Demand, places *Places, limit int) {
+	p.demand, p.places = demand, places
+	p.nodes.gather(demand, places)
+	p.waiting = p.waiting[:0]
+	for e := range p.nodes.sums {
+		if p.nodes.sums[e].nodes > 0 {
+			p.waiting = append(p.waiting, int32(e))
 		}
 	}
 	for phase := range p.splits {
 		s := &p.splits[phase]
-		s.places, s.crowd = places, &nodes
+		s.places, s.crowd = places, &p.nodes
 		if !s.count(Phase(phase)) {
 			continue
 		}
 		// Those whom no endpoint of this phase can serve wait for the next one.
-		waiting = s.admit(waiting)
+		p.waiting = s.admit(p.waiting)
 		s.join()
-		s.scale(p.limit)
+		s.scale(uint64(limit))
 		for k := range places.keys {
 			s.place(k)
 		}
 		s.finish()
-		s.crowd, s.left = nil, nil
 	}
-	return p
+}
+
+// cleared returns a slice of zeros, in the memory of another one if it is large enough.
+func cleared[T any](memory []T, size int) []T {
+	memory = slices.Grow(memory[:0], size)[:size]
+	clear(memory)
+	return memory
 }
 
 // split is the plan among the endpoints of one phase, and the nodes that they serve.
@@ -63,6 +77,9 @@ type split struct {
 	crowd   *crowd
 	entries []int32  // those that it serves
 	left    []uint64 // what each of them has not placed yet
+	parent  []int32  // of each group, in the tree of its component
+	number  []int32  // of the component that has this group as its root, plus one
+	order   []int32  // the places by group, the least loaded first
 }
 
 // group is the nodes and endpoints with one value of one key.
@@ -96,7 +113,7 @@ const dustBits = 36
 // count counts the phase's endpoints, and reports whether there are any.
 func (s *split) count(phase Phase) (any bool) {
 	p := s.places
-	s.groups, s.counts = make([]group, len(p.values)), make([]uint64, len(p.count))
+	s.groups, s.counts = cleared(s.groups, len(p.values)), cleared(s.counts, len(p.count))
 	for place, count := range p.count {
 		if p.phase[place] != phase {
 			continue
@@ -120,9 +137,9 @@ func (s *split) groupsOf(place int) []int32 {
 // has reports whether a group has endpoints of the phase.
 func (s *split) has(g int32) bool { return g != none && s.groups[g].endpoints > 0 }
 
-// admit takes those entries in that have a group with endpoints, and returns the others.
+// admit takes those entries in that have a group with endpoints, and returns the others, in the same memory.
 func (s *split) admit(waiting []int32) (others []int32) {
-	s.entries = make([]int32, 0, len(waiting))
+	s.entries, others = s.entries[:0], waiting[:0]
 	for _, e := range waiting {
 		if slices.ContainsFunc(s.crowd.of(int(e)), s.has) {
 			s.entries = append(s.entries, e)
@@ -135,46 +152,49 @@ func (s *split) admit(waiting []int32) (others []int32) {
 
 // join finds the components: each place and each entry joins all of its groups.
 func (s *split) join() {
-	parent := make([]int32, len(s.groups))
-	for g := range parent {
-		parent[g] = int32(g)
-	}
-	find := func(g int32) int32 {
-		for parent[g] != g {
-			parent[g] = parent[parent[g]]
-			g = parent[g]
-		}
-		return g
-	}
-	link := func(groups []int32) {
-		first := int32(none)
-		for _, g := range groups {
-			switch {
-			case !s.has(g):
-			case first == none:
-				first = find(g)
-			default:
-				parent[find(g)] = first
-			}
-		}
+	s.parent, s.number = cleared(s.parent, len(s.groups)), cleared(s.number, len(s.groups))
+	s.components = s.components[:0]
+	for g := range s.parent {
+		s.parent[g] = int32(g)
 	}
 	for place := range s.counts {
 		if s.counts[place] > 0 {
-			link(s.groupsOf(place))
+			s.link(s.groupsOf(place))
 		}
 	}
 	for _, e := range s.entries {
-		link(s.crowd.of(int(e)))
+		s.link(s.crowd.of(int(e)))
 	}
-	number := make([]int32, len(s.groups)) // of the component that has this root, plus one
 	for g := range s.groups {
-		root := find(int32(g))
-		if number[root] == 0 && s.has(int32(g)) {
+		root := s.root(int32(g))
+		if s.number[root] == 0 && s.has(int32(g)) {
 			s.components = append(s.components, component{})
-			number[root] = int32(len(s.components))
+			s.number[root] = int32(len(s.components))
 		}
-		s.groups[g].component = number[root] - 1
+		s.groups[g].component = s.number[root] - 1
 	}
+}
+
+// link joins those of some groups that have endpoints.
+func (s *split) link(groups []int32) {
+	first := int32(none)
+	for _, g := range groups {
+		switch {
+		case !s.has(g):
+		case first == none:
+			first = s.root(g)
+		default:
+			s.parent[s.root(g)] = first
+		}
+	}
+}
+
+func (s *split) root(g int32) int32 {
+	for s.parent[g] != g {
+		s.parent[g] = s.parent[s.parent[g]]
+		g = s.parent[g]
+	}
+	return g
 }
 
 // componentOf returns the component of a place or entry with some groups; nil if none has endpoints.
@@ -210,8 +230,8 @@ func (s *split) scale(limit uint64) {
 		s.components[i].scale(limit)
 	}
 	keys := len(s.places.keys)
-	s.loads, s.raised = make([]uint64, len(s.counts)), make([]uint64, len(s.counts)*keys)
-	s.left = make([]uint64, len(s.entries))
+	s.loads, s.raised = cleared(s.loads, len(s.counts)), cleared(s.raised, len(s.counts)*keys)
+	s.left = cleared(s.left, len(s.entries))
 	for i, e := range s.entries {
 		groups := s.crowd.of(int(e))
 		c := s.componentOf(groups)
@@ -258,7 +278,7 @@ func (s *split) place(k int) {
 			s.groups[g].asked += s.left[i]
 		}
 	}
-	order := make([]int32, 0, len(s.counts)) // the places by group, the least loaded first
+	order := s.order[:0]
 	for place, count := range s.counts {
 		if g := s.places.groups[place*keys+k]; count > 0 && g != none {
 			group := &s.groups[g]
@@ -266,6 +286,7 @@ func (s *split) place(k int) {
 			order = append(order, int32(place))
 		}
 	}
+	s.order = order
 	groupOf := func(place int32) int32 { return s.places.groups[int(place)*keys+k] }
 	slices.SortFunc(order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(groupOf(a), groupOf(b)), cmp.Compare(s.loads[a], s.loads[b]))

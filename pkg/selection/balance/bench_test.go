@@ -11,7 +11,7 @@ import (
 
 // fleet has nodes in three zones, and in racks, with endpoints anywhere.
 func fleet(nodes, racks, endpoints int, keys ...policy.Key) *world {
-	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, 120, keys...)
+	w := shape([]int{(nodes + 2) / 3, (nodes + 1) / 3, nodes / 3}, []int{0, 0, 0}, keys...)
 	names, random := w.names(), rand.New(rand.NewPCG(9, 9))
 	for i, name := range names {
 		w.nodes[name][string(rack)] = fmt.Sprintf("k%d", i*racks/len(names))
@@ -41,7 +41,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.ReportAllocs()
 			var plan balance.Plan
 			for b.Loop() {
-				plan.Make(demand, places, 120)
+				plan.Make(demand, places, w.limit)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package balance
 
 import (
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -14,31 +16,81 @@ type crowd struct {
 	sums   []tally // of each entry
 	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which is no value.
 	groupOfValue []int32
+	// entry is that of each cell, codes a number for the groups of each cell, and index the entry with a code.
+	entry []int32
+	codes []uint64
+	index map[uint64]int32
 }
 
 // gather finds the entries that a Service's places make of the nodes.
 func (e *crowd) gather(d Demand, places *Places) {
 	c := d.cells
-	e.keys, e.groups, e.sums = len(places.keys), cleared(e.groups, len(c.cells)*len(places.keys)), e.sums[:0]
+	e.keys, e.groups = len(places.keys), cleared(e.groups, len(c.cells)*len(places.keys))
+	e.codes = cleared(e.codes, len(c.cells))
+	codes := uint64(1) // how many there can be
 	for k, key := range places.keys {
+		groups := uint64(places.first[k+1]-places.first[k]) + 1
 		switch key {
 		case policy.AnyNode:
-			e.groupOfValue = append(e.groupOfValue[:0], places.group(k, ""))
+			e.groupOfValue, groups = append(e.groupOfValue[:0], places.group(k, "")), 1
 		case policy.Hostname:
-			e.groupOfValue = append(e.groupOfValue[:0], none)
+			e.groupOfValue, groups = append(e.groupOfValue[:0], none), 1
 		default:
 			e.translate(&c.words[k], places, k)
 		}
 		for i := range c.cells {
-			e.groups[i*e.keys+k] = e.groupOfValue[c.cells[i].values[k]]
+			g := e.groupOfValue[c.cells[i].values[k]]
+			e.groups[i*e.keys+k] = g
+			e.codes[i] *= groups
+			if g != none && groups > 1 {
+				e.codes[i] += uint64(g - places.first[k] + 1)
+			}
 		}
+		codes = times(codes, groups)
 	}
-	for i := range c.cells {
-		e.sums = append(e.sums, d.in(int32(i)))
-	}
+	e.unite(d, codes < math.MaxUint64)
 	if k := slices.Index(places.keys, policy.Hostname); k >= 0 {
 		e.single(d, places, k)
 	}
+}
+
+// unite makes one entry of all cells whose groups are the same, if the codes tell that. Most cells share no value with
+// any endpoint.
+func (e *crowd) unite(d Demand, told bool) {
+	if e.index == nil {
+		e.index = map[uint64]int32{}
+	}
+	clear(e.index)
+	var recent [32]struct {
+		code  uint64
+		entry int32 // plus one
+	}
+	e.sums, e.entry = e.sums[:0], e.entry[:0]
+	for i, code := range e.codes {
+		last := &recent[code%uint64(len(recent))]
+		at, known := last.entry-1, last.code == code && last.entry > 0
+		if !known {
+			at, known = e.index[code]
+		}
+		if !known || !told {
+			at = int32(len(e.sums))
+			e.index[code] = at
+			e.sums = append(e.sums, tally{})
+			copy(e.of(int(at)), e.of(i)) // never behind the cell
+		}
+		last.code, last.entry = code, at+1
+		e.entry = append(e.entry, at)
+		e.sums[at].add(d.in(int32(i)))
+	}
+	e.groups = e.groups[:len(e.sums)*e.keys]
+}
+
+// times returns a product; if it is too large, the largest number.
+func times(a, b uint64) uint64 {
+	if high, low := bits.Mul64(a, b); high == 0 {
+		return low
+	}
+	return math.MaxUint64
 }
 
 // translate finds the group of places for each number of a key's vocabulary.
@@ -63,10 +115,10 @@ func (e *crowd) single(d Demand, places *Places, hostname int) {
 			continue
 		}
 		sum := tallyOf(d.of(name, node))
-		e.sums[node.cell].take(sum)
+		at := int(e.entry[node.cell])
+		e.sums[at].take(sum)
 		e.sums = append(e.sums, sum)
-		at := int(node.cell) * e.keys
-		e.groups = append(e.groups, e.groups[at:at+e.keys]...)
+		e.groups = append(e.groups, e.of(at)...)
 		e.groups[len(e.groups)-e.keys+hostname] = g
 	}
 }

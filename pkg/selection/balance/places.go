@@ -19,7 +19,8 @@ const (
 const phases = 2
 
 // Places are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
-// of all keys, and of the same phase, are a place. They stay as they are until the endpoints change, or the labels of the nodes that host them.
+// of all keys, and of the same phase, are a place. They stay as they are until the endpoints change, or the labels of the nodes that
+// host them.
 type Places struct {
 	keys []policy.Key
 	// of is the place of each endpoint, in the given order; nowhere if it is not usable.

@@ -219,6 +219,41 @@ func TestSlotsKeepTheBound(t *testing.T) {
 	}
 }
 
+// TestSlotsOfLargeClusters is the same for 100 to 600 nodes, in three zones of which one always spills.
+func TestSlotsOfLargeClusters(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 100))
+	var over, off, lengths []float64
+	for i := range 24 {
+		w := fleet(100+random.IntN(500), 30, 0, policy.Hostname, rack, policy.Zone, policy.AnyNode)
+		w.keys, w.limit = w.keys[i%3:], []int{100, 110, 120, 150}[i%4]
+		for range 2 + random.IntN(80) {
+			zone := []int{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}[random.IntN(10)]
+			w.addEndpoint(nodeIn(zone, random.IntN(33)))
+		}
+		rows, found := w.rows(), w.problems()
+		shares, slots := w.outcome(&found[0], byParts, rows), w.outcome(&found[0], bySlots, rows)
+		over = append(over, slots.busiest/shares.busiest-1)
+		worst := 0.0
+		for k := range w.keys {
+			worst = max(worst, math.Abs(slots.sums[k]-shares.sums[k]))
+		}
+		off = append(off, worst)
+		for _, row := range rows {
+			sum := 0
+			for _, count := range row.slots {
+				sum += count
+			}
+			lengths = append(lengths, float64(sum)/float64(len(w.endpoints)))
+		}
+	}
+	logSorted(t, "busiest endpoint above the plan's", over)
+	logSorted(t, "partial sums beside the plan's", off)
+	logSorted(t, "slots in a row, beside endpoints", lengths)
+	if over[len(over)-1] > 0.03 || off[len(off)-1] > 0.004 {
+		t.Error("the rounding is worse than it was")
+	}
+}
+
 func logSorted(t *testing.T, what string, all []float64) {
 	t.Helper()
 	slices.Sort(all)

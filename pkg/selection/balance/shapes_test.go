@@ -27,7 +27,7 @@ var shapes = []struct {
 
 func TestTheTableOfShapes(t *testing.T) {
 	for _, shape7 := range shapes {
-		w := shape(shape7.nodes, shape7.endpoints, 120, policy.Zone, policy.AnyNode)
+		w := shape(shape7.nodes, shape7.endpoints, policy.Zone, policy.AnyNode)
 		rows := w.rows()
 		p := w.problems()[0]
 		shares, slots := w.outcome(&p, byParts, rows), w.outcome(&p, bySlots, rows)
@@ -65,7 +65,7 @@ func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 
 // TestTheExampleOfThePage: 6-1-1 with three nodes a zone, in the numbers that are written there.
 func TestTheExampleOfThePage(t *testing.T) {
-	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, 120, policy.Zone, policy.AnyNode).rows()
+	rows := shape([]int{3, 3, 3}, []int{6, 1, 1}, policy.Zone, policy.AnyNode).rows()
 	near, far := rows["b-000"].Parts[6], rows["b-000"].Parts[0]
 	if near != balance.ONE/20*9 && math.Abs(float64(near)/balance.ONE-0.45) > 1e-12 || math.Abs(float64(far)/balance.ONE-0.55/6) > 1e-12 {
 		t.Errorf("a node in zone b sends %f to its own and %f to each of the six", float64(near)/balance.ONE, float64(far)/balance.ONE)
@@ -110,26 +110,26 @@ func TestOutcomes(t *testing.T) {
 		outcome    balance.Outcome
 		near, next int
 	}{
-		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, 120, zone, any), "a-000", balance.KeptNear, 0, 0},
-		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, 120, zone, any), "b-000", balance.NobodyNear, 0, 1},
-		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, 120, host, zone, any), "a-001", balance.KeptNear, 1, 1},
-		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, 120, host, zone, any), "b-001", balance.NobodyNear, 1, 2},
+		"everything stays":                {shape([]int{2, 2}, []int{2, 2}, zone, any), "a-000", balance.KeptNear, 0, 0},
+		"nobody in the zone":              {shape([]int{2, 2}, []int{2, 0}, zone, any), "b-000", balance.NobodyNear, 0, 1},
+		"nobody on the node is no matter": {shape([]int{2, 2}, []int{1, 1}, host, zone, any), "a-001", balance.KeptNear, 1, 1},
+		"nobody near at two keys":         {shape([]int{2, 2}, []int{2, 0}, host, zone, any), "b-001", balance.NobodyNear, 1, 2},
 		"some goes on": {
-			shape([]int{2, 2}, []int{3, 1}, 120, zone, any), "b-000", balance.SpilledOverLoad, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, any), "b-000", balance.SpilledOverLoad, 0, 1,
 		},
 		"some goes on past a key that is full": {
-			withDemand(shape([]int{4, 4}, []int{7, 1}, 120, host, zone, any), "b-000", "2"), "b-000", balance.SpilledOverLoad, 0, 2,
+			withDemand(shape([]int{4, 4}, []int{7, 1}, host, zone, any), "b-000", "2"), "b-000", balance.SpilledOverLoad, 0, 2,
 		},
-		"only any node":           {shape([]int{2}, []int{2}, 120, any), "a-000", balance.KeptNear, 0, 0},
-		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, 120, zone), "a-000", balance.KeptNear, 0, 0},
-		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, 120, zone), "b-000", balance.Nobody, 0, 0},
-		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, 120, zone, any), "b-000", balance.Nobody, 0, 0},
+		"only any node":           {shape([]int{2}, []int{2}, any), "a-000", balance.KeptNear, 0, 0},
+		"hard keys, all in zone":  {shape([]int{2, 2}, []int{1, 5}, zone), "a-000", balance.KeptNear, 0, 0},
+		"hard keys, none in zone": {shape([]int{2, 2}, []int{1, 0}, zone), "b-000", balance.Nobody, 0, 0},
+		"no endpoint":             {shape([]int{2, 2}, []int{0, 0}, zone, any), "b-000", balance.Nobody, 0, 0},
 		"a node that nobody knows": {
-			shape([]int{2, 2}, []int{3, 1}, 120, zone, any), "stranger", balance.NobodyNear, 0, 1,
+			shape([]int{2, 2}, []int{3, 1}, zone, any), "stranger", balance.NobodyNear, 0, 1,
 		},
 		"hard keys that cannot keep the bound": {
 			// Zone a is full, and its nodes have no region to go on to.
-			withRegion(shape([]int{4, 4}, []int{1, 3}, 120, zone, region), "a-000", "b-000", "b-001", "b-002", "b-003"),
+			withRegion(shape([]int{4, 4}, []int{1, 3}, zone, region), "a-000", "b-000", "b-001", "b-002", "b-003"),
 			"a-001", balance.OverLoad, 0, 0,
 		},
 	} {
@@ -158,7 +158,7 @@ func withRegion(w *world, names ...string) *world {
 // TestHardKeysKeepToThemselves: what happens in another region changes nothing here.
 func TestHardKeysKeepToThemselves(t *testing.T) {
 	make2 := func(there int) *world {
-		w := shape([]int{4, 4, there}, []int{5, 1, there}, 120, policy.Zone, policy.Region)
+		w := shape([]int{4, 4, there}, []int{5, 1, there}, policy.Zone, policy.Region)
 		for name, labels := range w.nodes {
 			labels[string(policy.Region)] = map[bool]string{true: "there", false: "here"}[name[0] == 'c']
 		}
@@ -174,13 +174,13 @@ func TestHardKeysKeepToThemselves(t *testing.T) {
 
 // TestDemandCanBeNamed: with clients in one zone the bound holds for them, and without any each node counts 1.
 func TestDemandCanBeNamed(t *testing.T) {
-	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, 120, policy.Zone, policy.AnyNode)
+	w := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode)
 	w.clients = map[string]uint32{"b-000": 5, "b-001": 5, "b-002": 5}
 	p := w.problems()[0]
 	if got := w.outcome(&p, byParts, w.rows()); math.Abs(got.busiest-1.2) > 1e-9 {
 		t.Errorf("with all clients in one zone the busiest endpoint expects %f", got.busiest)
 	}
-	plain, none := shape([]int{3, 3, 3}, []int{4, 4, 3}, 120, policy.Zone, policy.AnyNode), *w
+	plain, none := shape([]int{3, 3, 3}, []int{4, 4, 3}, policy.Zone, policy.AnyNode), *w
 	none.clients = map[string]uint32{"unknown": 3}
 	for name, row := range plain.rows() {
 		if got := none.rows()[name]; !slices.Equal(got.slots, row.slots) {

@@ -105,9 +105,9 @@ func (w *world) addEndpoint(node string) {
 	}})
 }
 
-// shape is a cluster with some nodes and endpoints in each zone. Endpoints are on the nodes of their zone in turn.
-func shape(nodes, endpoints []int, limit int, keys ...policy.Key) *world {
-	w := &world{keys: keys, limit: limit, nodes: map[string]map[string]string{}}
+// shape is a cluster with some nodes and endpoints in each zone, and a bound of 120 %. Endpoints are on the nodes of their zone in turn.
+func shape(nodes, endpoints []int, keys ...policy.Key) *world {
+	w := &world{keys: keys, limit: 120, nodes: map[string]map[string]string{}}
 	for zone, count := range nodes {
 		for i := range count {
 			w.nodes[nodeIn(zone, i)] = map[string]string{string(policy.Zone): string(rune('a' + zone))}

@@ -1,0 +1,194 @@
+package balance_test
+
+import (
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// The flow judges what all nodes do together. What it leaves open is who of them does it: that what a group cannot take
+// is taken from all its nodes in proportion, what nodes without demand do, and which way is taken where groups cross.
+// This is section 4 and 5 of the page in fractions, endpoint by endpoint and node by node: no cells, no places, no
+// rounding.
+
+func rat(n int64) *big.Rat { return big.NewRat(n, 1) }
+
+// turn is what happened at a key.
+type turn struct {
+	members [][]int    // of each group: the problem's endpoints
+	groupOf []int      // of each node; -1: none
+	asked   []*big.Rat // by group
+	placed  []*big.Rat
+	room    []*big.Rat
+	raised  []*big.Rat // by endpoint
+	free    []*big.Rat
+}
+
+func (w *world) turns(p *problem) []turn {
+	capacity, left, loads := rat(int64(w.limit)*p.total), make([]*big.Rat, len(p.nodes)), make([]*big.Rat, len(p.endpoints))
+	for i := range left {
+		left[i] = rat(100 * int64(len(p.endpoints)) * p.demand[i])
+	}
+	for j := range loads {
+		loads[j] = rat(0)
+	}
+	turns := make([]turn, len(w.keys))
+	for k := range turns {
+		t := &turns[k]
+		w.group(p, k, t)
+		for j := range p.endpoints {
+			t.raised = append(t.raised, rat(0))
+			t.free = append(t.free, new(big.Rat).Sub(capacity, loads[j]))
+		}
+		for g, members := range t.members {
+			asked, room := rat(0), rat(0)
+			for i := range p.nodes {
+				if t.groupOf[i] == g {
+					asked.Add(asked, left[i])
+				}
+			}
+			for _, j := range members {
+				room.Add(room, t.free[j])
+			}
+			placed := asked
+			if room.Cmp(asked) < 0 {
+				placed = room
+			}
+			t.asked, t.room, t.placed = append(t.asked, asked), append(t.room, room), append(t.placed, placed)
+			raise(t, members, loads, placed)
+			for i := range p.nodes {
+				if t.groupOf[i] == g && asked.Sign() > 0 {
+					kept := new(big.Rat).Quo(placed, asked)
+					left[i] = new(big.Rat).Mul(left[i], kept.Sub(rat(1), kept))
+				}
+			}
+		}
+	}
+	return turns
+}
+
+// group finds a key's groups.
+func (w *world) group(p *problem, k int, t *turn) {
+	byValue := map[string]int{}
+	for j, i := range p.endpoints {
+		value, known := w.valueOf(&w.endpoints[i], w.keys[k])
+		if w.keys[k] == "*" {
+			value, known = "", true
+		}
+		if !known {
+			continue
+		}
+		g, seen := byValue[value]
+		if !seen {
+			g = len(t.members)
+			byValue[value] = g
+			t.members = append(t.members, nil)
+		}
+		t.members[g] = append(t.members[g], j)
+	}
+	for _, name := range p.nodes {
+		t.groupOf = append(t.groupOf, slices.IndexFunc(t.members, func(members []int) bool {
+			return w.shares(name, &w.endpoints[p.endpoints[members[0]]], w.keys[k])
+		}))
+	}
+}
+
+// raise finds the level by trying how many of the least loaded endpoints it covers.
+func raise(t *turn, members []int, loads []*big.Rat, placed *big.Rat) {
+	sorted := slices.Clone(members)
+	slices.SortFunc(sorted, func(a, b int) int { return loads[a].Cmp(loads[b]) })
+	for count := len(sorted); count > 0; count-- {
+		level := new(big.Rat).Set(placed)
+		for _, j := range sorted[:count] {
+			level.Add(level, loads[j])
+		}
+		level.Quo(level, rat(int64(count)))
+		if level.Cmp(loads[sorted[count-1]]) < 0 {
+			continue
+		}
+		for _, j := range sorted[:count] {
+			t.raised[j] = new(big.Rat).Sub(level, loads[j])
+			loads[j] = level
+		}
+		return
+	}
+}
+
+// row is what the problem's i-th node gives to each of its endpoints.
+func (p *problem) row(turns []turn, i int) []float64 {
+	row, rest, last := make([]float64, len(p.endpoints)), rat(1), 0
+	for k := range turns {
+		if turns[k].groupOf[i] >= 0 {
+			last = k
+		}
+	}
+	for k := range turns {
+		t := &turns[k]
+		g := t.groupOf[i]
+		if g < 0 {
+			continue
+		}
+		here, weights := rat(0), t.raised
+		switch {
+		case t.asked[g].Sign() > 0:
+			here.Quo(t.placed[g], t.asked[g]).Mul(here, rest)
+		case t.room[g].Sign() > 0:
+			here.Set(rest)
+		}
+		if t.placed[g].Sign() == 0 {
+			weights = t.free
+		}
+		if k == last {
+			here.Set(rest)
+		}
+		rest = new(big.Rat).Sub(rest, here)
+		sum := rat(0)
+		for _, j := range t.members[g] {
+			sum.Add(sum, weights[j])
+		}
+		for _, j := range t.members[g] {
+			part := new(big.Rat)
+			if sum.Sign() > 0 {
+				part.Quo(weights[j], sum)
+			} else {
+				part.SetFrac64(1, int64(len(t.members[g])))
+			}
+			value, _ := part.Mul(part, here).Float64()
+			row[j] += value
+		}
+	}
+	return row
+}
+
+// TestEveryNodeDoesItsPart compares each node's part for each endpoint with the fractions.
+func TestEveryNodeDoesItsPart(t *testing.T) {
+	without := 0
+	check := func(w *world, _ *rand.Rand) {
+		if len(w.endpoints) > 20 {
+			w.endpoints = w.endpoints[:20]
+		}
+		rows, found := w.rows(), w.problems()
+		for at := range found {
+			p := &found[at]
+			turns := w.turns(p)
+			for i, name := range p.nodes {
+				if p.demand[i] == 0 {
+					without++
+				}
+				want, got := p.row(turns, i), rows[name]
+				for j, endpoint := range p.endpoints {
+					if part := float64(got.Parts[endpoint]) / (1 << 62); math.Abs(part-want[j]) > 1e-6 {
+						t.Errorf("%s gives %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
+					}
+				}
+			}
+		}
+	}
+	randomWorlds(t, 600, false, check)
+	randomWorlds(t, 600, true, check)
+	if without < 100 {
+		t.Errorf("only %d nodes have no demand", without)
+	}
+}

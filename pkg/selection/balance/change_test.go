@@ -226,6 +226,34 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	}
 }
 
+// TestRoundingIsNotTraffic: where all is full to the brim, what rounding leaves is neither passed on nor followed.
+func TestRoundingIsNotTraffic(t *testing.T) {
+	for nodes := 1; nodes < 12; nodes++ {
+		for endpoints := 1; endpoints < 12; endpoints++ {
+			w := shape([]int{5, nodes, 1}, []int{endpoints, 1, 0}, policy.Hostname, policy.Zone, policy.Region, policy.AnyNode)
+			w.limit = 100
+			for i, demand := range []string{"1", "2", "3", "5", "7"} {
+				withDemand(w, nodeIn(0, i), demand)
+			}
+			for name, labels := range w.nodes {
+				labels[string(policy.Region)] = map[bool]string{true: "there", false: "here"}[name[0] == 'c']
+			}
+			withDemand(w, "c-000", "0")
+			rows := w.rows()
+			for _, part := range rows["c-000"].Parts {
+				if math.Abs(float64(part)/balance.ONE*float64(len(w.endpoints))-1) > 1e-9 {
+					t.Errorf("%d nodes, %d endpoints: without demand, parts are %v", nodes, endpoints, rows["c-000"].Parts)
+				}
+			}
+			for name, row := range rows {
+				if name != "c-000" && row.Steps[3].Part > 0 {
+					t.Errorf("%d nodes, %d endpoints: %s passes on %d", nodes, endpoints, name, row.Steps[3].Part)
+				}
+			}
+		}
+	}
+}
+
 // TestExtremes: the largest numbers that may occur overflow nothing.
 func TestExtremes(t *testing.T) {
 	const nodes, endpoints = 1 << 18, 65_535

@@ -106,8 +106,9 @@ type component struct {
 	busiest uint64 // what the busiest endpoint gets
 }
 
-// dust is which part of a component's demand counts as nothing: 1 of 2^dustBits. Rounding leaves less than a unit for
-// each node, endpoint and key. The least that one node asks is more, in clusters of up to a billion.
+// dust is which part of a component's demand counts as nothing: 1 of 2^dustBits, a million units and more. Rounding
+// leaves less than a unit for each entry, endpoint and key. The least that one node asks is more, in clusters of up to a
+// billion, and so is what raises 65,535 endpoints by a unit.
 const dustBits = 36
 
 // count counts the phase's endpoints, and reports whether there are any.
@@ -341,10 +342,7 @@ func (s *split) fill(k int, g *group, places []int32) {
 			s.loads[place] = level
 		}
 	}
-	// Not so if it was too little to raise anybody by a unit.
-	if raised[places[0]] > 0 {
-		g.placed = min(g.asked, g.room)
-	}
+	g.placed = min(g.asked, g.room)
 }
 
 // finish adds what no endpoint can take within the bound: hard keys that cross, or nodes and endpoints without a

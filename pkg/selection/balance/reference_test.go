@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // The flow judges what all nodes do together. What it leaves open is who of them does it: that what a group cannot take
@@ -169,26 +171,33 @@ func TestEveryNodeDoesItsPart(t *testing.T) {
 		if len(w.endpoints) > 20 {
 			w.endpoints = w.endpoints[:20]
 		}
-		rows, found := w.rows(), w.problems()
-		for at := range found {
-			p := &found[at]
-			turns := w.turns(p)
-			for i, name := range p.nodes {
-				if p.demand[i] == 0 {
-					without++
-				}
-				want, got := p.row(turns, i), rows[name]
-				for j, endpoint := range p.endpoints {
-					if part := float64(got.Parts[endpoint]) / (1 << 62); math.Abs(part-want[j]) > 1e-6 {
-						t.Errorf("%s gives %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
-					}
-				}
-			}
-		}
+		without += w.compare(t)
 	}
 	randomWorlds(t, 600, false, check)
 	randomWorlds(t, 600, true, check)
 	if without < 100 {
 		t.Errorf("only %d nodes have no demand", without)
 	}
+}
+
+// compare holds each node to the fractions, and returns how many have no demand.
+func (w *world) compare(t *testing.T) (without int) {
+	t.Helper()
+	rows, found := w.rows(), w.problems()
+	for at := range found {
+		p := &found[at]
+		turns := w.turns(p)
+		for i, name := range p.nodes {
+			if p.demand[i] == 0 {
+				without++
+			}
+			want, got := p.row(turns, i), rows[name]
+			for j, endpoint := range p.endpoints {
+				if part := float64(got.Parts[endpoint]) / balance.ONE; math.Abs(part-want[j]) > 1e-6 {
+					t.Errorf("%s gives %f to %v, want %f", name, part, w.endpoints[endpoint].Addr, want[j])
+				}
+			}
+		}
+	}
+	return without
 }

@@ -63,6 +63,37 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	}
 }
 
+// TestDustRaisesNobody: what rounding leaves to ask, or to take, counts as nothing, and more than that does not.
+func TestDustRaisesNobody(t *testing.T) {
+	for _, c := range []struct{ asked, room, placed uint64 }{
+		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},
+	} {
+		s := split{counts: []uint64{3}, loads: []uint64{7}, raised: []uint64{0}, components: []component{{full: 2000, dust: 10}}}
+		g := group{endpoints: 3, asked: c.asked, room: c.room}
+		s.fill(0, &g, []int32{0})
+		if g.placed != c.placed || s.raised[0] != c.placed/3 || s.loads[0] != 7+c.placed/3 || c.placed == 0 && min(g.asked, g.room) > 0 {
+			t.Errorf("%+v: placed is %d, %d for each endpoint, %+v", c, g.placed, s.raised[0], g)
+		}
+	}
+}
+
+func TestTheLengthOfARow(t *testing.T) {
+	for _, c := range []struct{ endpoints, crowd, heaviest, sum, want uint64 }{
+		{10, 1, 1, 4, 80},              // 32 for each endpoint in a small crowd
+		{10, 16, 1, 4, 80},             //
+		{10, 32, 1, 4, 40},             // 16 where there are twice as many
+		{10, 30, 1, 1, 171},            // 170 and two thirds
+		{3, 16, 1, 5, 20},              // 19 and a fifth
+		{10, 5000, 1, 1, 32},           // never fewer than 32
+		{5000, 16, ONE / 2, ONE, 2048}, // nor more than 4096
+	} {
+		share := Share{Endpoints: c.endpoints, crowd: c.crowd}
+		if got := share.quota(c.heaviest, c.sum); got != c.want {
+			t.Errorf("%+v: the heaviest endpoint gets %d slots", c, got)
+		}
+	}
+}
+
 func TestParts(t *testing.T) {
 	const most = 1<<64 - 1
 	for _, c := range [][4]uint64{

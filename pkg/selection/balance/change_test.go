@@ -2,6 +2,8 @@ package balance_test
 
 import (
 	"fmt"
+	"hash/fnv"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -114,6 +116,19 @@ func seen(w *world, labels map[string]string) string {
 		}
 	}
 	return all
+}
+
+// TestTheBytesAreTheSameEverywhere: on every processor, and after an upgrade. Where this number changes on purpose, every
+// node of every cluster writes its tables anew when it gets the new version.
+func TestTheBytesAreTheSameEverywhere(t *testing.T) {
+	hash := fnv.New64a()
+	for _, shape7 := range shapes {
+		w := shape(shape7.nodes, shape7.endpoints, policy.Hostname, policy.Zone, policy.AnyNode)
+		_, _ = io.WriteString(hash, text(w, w.plan("")))
+	}
+	if got := hash.Sum64(); got != 0xc4780f47db446188 {
+		t.Errorf("the hash is %#x", got)
+	}
 }
 
 // TestASmallChangeMovesLittle counts the slots that a node writes, and the traffic that goes elsewhere in the plan, when

@@ -173,8 +173,8 @@ func TestEveryNodeDoesItsPart(t *testing.T) {
 		}
 		without += w.compare(t)
 	}
-	randomWorlds(t, 600, false, check)
-	randomWorlds(t, 600, true, check)
+	randomWorlds(t, 100, false, check)
+	randomWorlds(t, 200, true, check)
 	if without < 100 {
 		t.Errorf("only %d nodes have no demand", without)
 	}

@@ -4,6 +4,12 @@ package policy
 type Topology struct {
 	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation.
 	Keys []Key
+	// MaxLoad bounds the load that any endpoint may expect, in percent of the mean of all: 100 to 1000. Zero: the first
+	// key wins, whatever that means for the load. With a bound there are keys.
+	MaxLoad uint64
+	// Clients are the Services whose ready endpoints are the demand of a node, "namespace/name"; none: all nodes ask alike.
+	// Without a bound they mean nothing.
+	Clients []string
 	// Ignored says why an annotation that is present has no effect, and what to do; empty otherwise.
 	Ignored string
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 )
@@ -10,6 +11,8 @@ type Change struct {
 	Services map[ObjectName]*Service
 	Slices   map[ObjectName]*EndpointSlice
 	Nodes    map[string]*Node
+	// AllNodes reports whether all nodes of the cluster are known. Nil: nothing new is known of that.
+	AllNodes *bool
 	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
 	ServiceCIDRs map[string][]netip.Prefix
 	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
@@ -20,7 +23,8 @@ type Change struct {
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
-	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.ServiceCIDRs) == 0 && c.LocalAddrs == nil && c.APIServers == nil
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.ServiceCIDRs) == 0 &&
+		c.AllNodes == nil && c.LocalAddrs == nil && c.APIServers == nil
 }
 
 // Then returns the change that c and then later make together.
@@ -29,6 +33,7 @@ func (c Change) Then(later Change) Change {
 		Services:     merge(c.Services, later.Services),
 		Slices:       merge(c.Slices, later.Slices),
 		Nodes:        merge(c.Nodes, later.Nodes),
+		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
 		LocalAddrs:   later.LocalAddrs,
 		APIServers:   later.APIServers,

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -19,9 +20,12 @@ type Cluster struct {
 	// slicesOf are the slices of each Service, by name. A slice may be there before its Service.
 	slicesOf map[ObjectName][]*EndpointSlice
 	nodes    map[string]*Node
+	// allNodes: these are all nodes of the cluster.
+	allNodes bool
 	claims   claims
 	// readers are the Services whose topology keys name a label, by that label.
 	readers map[policy.Key]map[ObjectName]bool
+	bounded bounded
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
@@ -39,6 +43,7 @@ func NewCluster(self string) *Cluster {
 		nodes:    map[string]*Node{},
 		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		readers:  map[policy.Key]map[ObjectName]bool{},
+		bounded:  newBounded(),
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}
@@ -77,6 +82,12 @@ func (c *Cluster) Self() Node {
 	return Node{Name: c.self}
 }
 
+// Nodes yields the nodes that are known, in any order.
+func (c *Cluster) Nodes() iter.Seq[*Node] { return maps.Values(c.nodes) }
+
+// KnowsAllNodes reports whether these are all nodes of the cluster.
+func (c *Cluster) KnowsAllNodes() bool { return c.allNodes }
+
 // NodeLabels returns the labels of a node, and whether it is known.
 func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool) {
 	node := c.nodes[name]
@@ -100,6 +111,10 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 		c.applySlice(name, slice, dirty)
 	}
 	c.applyNodes(change.Nodes, dirty)
+	if all := change.AllNodes; all != nil && *all != c.allNodes {
+		c.allNodes = *all
+		maps.Copy(dirty, c.bounded.services)
+	}
 	for name, prefixes := range change.ServiceCIDRs {
 		if prefixes == nil {
 			delete(c.serviceCIDRs, name)
@@ -133,6 +148,7 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	if old := c.services[name]; old != nil {
 		c.claims.release(old, dirty)
 		c.markOverruled(old, dirty)
+		c.bounded.remove(old)
 		for _, key := range old.Topology.Keys {
 			if delete(c.readers[key], name); len(c.readers[key]) == 0 {
 				delete(c.readers, key)
@@ -146,6 +162,9 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	c.services[name] = service
 	c.claims.claim(service, dirty)
 	c.markOverruled(service, dirty)
+	if c.bounded.add(service) {
+		return // its keys are read by plans for all nodes
+	}
 	for _, key := range service.Topology.Keys {
 		if c.readers[key] == nil {
 			c.readers[key] = map[ObjectName]bool{}
@@ -158,6 +177,7 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 	// The label that names the Service may have been edited: the old Service loses the slice (kube-proxy forgets that).
 	if old := c.slices[name]; old != nil {
 		dirty[old.Service] = true
+		c.bounded.askAnew(old.Service)
 		c.setSlicesOf(old.Service, slices.DeleteFunc(slices.Clone(c.slicesOf[old.Service]), func(s *EndpointSlice) bool { return s == old }))
 		delete(c.slices, name)
 	}
@@ -165,6 +185,7 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 		return
 	}
 	dirty[slice.Service] = true
+	c.bounded.askAnew(slice.Service)
 	c.slices[name] = slice
 	list := slices.Clone(c.slicesOf[slice.Service])
 	at, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
@@ -188,8 +209,10 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 			c.applySelf(node, dirty)
 		}
 		old := c.nodes[name]
-		for label := range changedLabels(old, c.setNode(name, node)) {
-			changed[label] = true
+		labels := changedLabels(old, c.setNode(name, node))
+		maps.Copy(changed, labels)
+		if len(labels) > 0 || (old == nil) != (c.nodes[name] == nil) {
+			c.bounded.noteNode(name == c.self, dirty)
 		}
 	}
 	for label := range changed {

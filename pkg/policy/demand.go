@@ -17,3 +17,13 @@ func ParseDemand(value string) (demand uint32, valid bool) {
 	}
 	return uint32(number), true
 }
+
+// kubeadm puts both on its control plane. Where servers run pods too, the second is absent: it would keep load
+// balancers out.
+const (
+	ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
+	NoBalancersLabel  = "node.kubernetes.io/exclude-from-external-load-balancers"
+)
+
+// DemandLabels are the labels of a Node that say how much it asks.
+var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}

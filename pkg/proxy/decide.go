@@ -91,7 +91,7 @@ type decidedService struct {
 }
 
 func (p *Proxy) decideService(name model.ObjectName) decidedService {
-	decisions := selection.Decide(p.cluster, name, p.config.Families)
+	decisions := p.nodes.Decide(name, p.config.Families)
 	service := decidedService{owned: ruleset.Service{Name: name}, conflict: Conflict{Service: name}}
 	if len(p.Readers) > 0 {
 		service.decisions = decisions

@@ -46,3 +46,9 @@ func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
 
 // ForbidLarge is the contrary of AllowLarge.
 func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }
+
+// AllowReplanning lets Services be planned anew with the next sync, however short the last time is ago.
+func (p *Proxy) AllowReplanning() { p.replanAfter = time.Time{} }
+
+// ReplanInterval is for tests that count syncs.
+const ReplanInterval = replanInterval

@@ -74,10 +74,11 @@ var everyFrontend = []model.Frontend{
 // permittedIn decides afresh who may answer which UDP frontend.
 func permittedIn(s *story) map[model.Frontend]selection.Flows {
 	cluster := model.NewCluster(self)
+	cluster.NodePorts = s.config.NodePorts // which decide who has an external IP that is the node's own address
 	cluster.Apply(s.everything)
 	permitted := map[model.Frontend]selection.Flows{}
 	for _, name := range cluster.ServiceNames() {
-		for _, decision := range selection.Decide(cluster, name, s.config.Families) {
+		for _, decision := range selection.NewNodes(cluster).Decide(name, s.config.Families) {
 			if decision.Port.Protocol != model.UDP {
 				continue
 			}

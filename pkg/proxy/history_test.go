@@ -56,6 +56,7 @@ func (s *story) goOn() {
 	change := s.changes.change()
 	s.everything = thenAs(self, s.everything, change)
 	s.running.Apply(change)
+	s.running.AllowReplanning()
 }
 
 // convergesLike checks that the kernel holds what a fresh start with the final state would write.

@@ -34,6 +34,7 @@ type Proxy struct {
 	kernel  Kernel
 	flows   Flows
 	cluster *model.Cluster
+	nodes   *selection.Nodes
 
 	// inForce is the configuration in the tables, with what it takes from the node's own object.
 	inForce ruleset.Config
@@ -47,6 +48,10 @@ type Proxy struct {
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
+	// replanned are the Services whose share is to be planned anew because it changed who asks; replanAfter is when others
+	// may join them.
+	replanned   map[model.ObjectName]bool
+	replanAfter time.Time
 	// refused are the Services whose newest version the kernel does not take, unreported those of which there is
 	// something new to report. lastVersions are what the kernel took last of Services that were about to change when the
 	// mirror was given up.
@@ -84,6 +89,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		kernel:  kernel,
 		flows:   flows,
 		cluster: cluster,
+		nodes:   selection.NewNodes(cluster),
 		dirty:   map[model.ObjectName]waiting{},
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},
@@ -93,6 +99,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		unreported:   map[model.ObjectName]bool{},
 		lastVersions: map[model.ObjectName]ruleset.Service{},
 		lastLarge:    map[string]uint64{},
+		replanned:    map[model.ObjectName]bool{},
 
 		triggers: triggers{},
 	}
@@ -102,7 +109,9 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 func (p *Proxy) Apply(change model.Change) {
 	p.taken.add(change)
 	p.triggers.note(p.cluster, change)
-	for _, name := range p.cluster.Apply(change) {
+	dirty := p.cluster.Apply(change)
+	p.nodes.Note(change)
+	for _, name := range dirty {
 		p.await(name)
 		if refused := p.refused[name]; refused != nil {
 			refused.changed = true
@@ -149,6 +158,9 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	p.dirty = rest
+	for _, name := range turn.taken {
+		delete(p.replanned, name)
+	}
 	report := p.newReport(len(turn.taken))
 	p.accept(plan, decided, &report)
 	report, err := p.finish(ctx, report)
@@ -206,6 +218,8 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
 	// all.
 	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]waiting{}, false, false
+	p.replanned = map[model.ObjectName]bool{}
+	p.cluster.TakeStale()
 	p.lastVersions = map[model.ObjectName]ruleset.Service{}
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
@@ -260,7 +274,7 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 		return Report{Complete: report.Complete}, err
 	}
 	p.count(&report)
-	report.Waiting = len(p.dirty)
+	report.Waiting = len(p.dirty) + len(p.replanned)
 	report.Triggered = p.triggers.take(p.dirty)
 	report.Unswept = p.sweep(ctx, &report)
 	p.reportRefused(&report)

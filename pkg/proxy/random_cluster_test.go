@@ -27,7 +27,9 @@ func (h *history) change() model.Change {
 }
 
 func (h *history) single() model.Change {
-	switch h.random.IntN(14) {
+	switch h.random.IntN(15) {
+	case 14:
+		return model.Change{AllNodes: new(!h.sometimes())}
 	case 0:
 		return model.Change{Services: map[model.ObjectName]*model.Service{h.name(): nil}}
 	case 1:
@@ -143,9 +145,21 @@ func (h *history) service() *model.Service {
 	}
 	if h.sometimes() {
 		service.Topology.Keys = [][]policy.Key{{"kubernetes.io/hostname"}, {policy.Zone, "*"}, {"example.com/rack"}}[h.random.IntN(3)]
+		h.bound(&service.Topology)
 	}
 	h.expose(service)
 	return service
+}
+
+// bound gives a Service with keys a bound, and perhaps clients.
+func (h *history) bound(topology *policy.Topology) {
+	if h.sometimes() {
+		return
+	}
+	topology.MaxLoad = []uint64{100, 150}[h.random.IntN(2)]
+	if h.sometimes() {
+		topology.Clients = []string{h.name().String()}
+	}
 }
 
 // expose gives a Service frontends besides its ClusterIPs, or none.

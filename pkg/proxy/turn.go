@@ -138,9 +138,49 @@ func (p *Proxy) weigh(name model.ObjectName) int {
 	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight())
 }
 
+// replanInterval lies between two times at which the Services whose load is bounded are planned anew because other nodes
+// came or went, or their clients did: each changes all of them, a little. A lone change never waits.
+const replanInterval = 10 * time.Second
+
+// replan takes up the Services of which it changed who asks, unless that was done a moment ago.
+func (p *Proxy) replan(now time.Time) {
+	if now.Before(p.replanAfter) || !p.cluster.HasStale() {
+		return
+	}
+	p.replanAfter = now.Add(replanInterval)
+	p.nodes.Prune()
+	for _, name := range p.cluster.TakeStale() {
+		p.replanned[name] = true
+	}
+}
+
+// addReplanned adds Services that are to be planned anew, as many as there is room for beside those that changed.
+func (p *Proxy) addReplanned(next *turn) {
+	if len(p.replanned) == 0 || next.large != nil {
+		return
+	}
+	room := turnWeight
+	for _, name := range next.taken {
+		room -= p.weigh(name)
+	}
+	for name := range p.replanned {
+		if _, waits := p.dirty[name]; waits {
+			delete(p.replanned, name) // has its turn as one that changed
+			continue
+		}
+		if room -= p.weigh(name); room < 0 && len(next.taken) > 0 {
+			break
+		}
+		next.taken = append(next.taken, name)
+	}
+	slices.SortFunc(next.taken, model.ObjectName.Compare)
+}
+
 // nextTurn chooses what the next sync does.
 func (p *Proxy) nextTurn(now time.Time) turn {
+	p.replan(now)
 	next := turnOf(slices.Collect(maps.Values(p.dirty)), p.lastLarge, !now.Before(p.largeAfter))
+	p.addReplanned(&next)
 	p.largeWaits, p.smallWaits = false, false
 	for _, one := range next.rest {
 		p.largeWaits, p.smallWaits = p.largeWaits || one.isLarge(), p.smallWaits || !one.isLarge()
@@ -219,11 +259,15 @@ func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 
 // untilNextTurn returns how long it is until what waits has its turn; false if nothing waits.
 func (p *Proxy) untilNextTurn(now time.Time) (time.Duration, bool) {
-	switch {
-	case p.smallWaits || p.mirror != nil && !p.mirror.IsSwept():
+	if p.smallWaits || len(p.replanned) > 0 || p.mirror != nil && !p.mirror.IsSwept() {
 		return 0, true
-	case p.largeWaits:
-		return max(0, p.largeAfter.Sub(now)), true
 	}
-	return 0, false
+	next := time.Time{}
+	if p.largeWaits {
+		next = p.largeAfter
+	}
+	if p.cluster.HasStale() && (next.IsZero() || p.replanAfter.Before(next)) {
+		next = p.replanAfter
+	}
+	return max(0, next.Sub(now)), p.largeWaits || p.cluster.HasStale()
 }

@@ -25,13 +25,15 @@ type Decision struct {
 }
 
 // Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. A
-// Service that does not exist has no ports.
-func Decide(cluster *model.Cluster, name model.ObjectName, families []model.Family) []Decision {
+// Service that does not exist has no ports. Decisions about different Services may be made at the same time, as long as
+// nothing is applied to the nodes.
+func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decision {
+	cluster := n.cluster
 	service := cluster.Service(name)
 	if service == nil {
 		return nil
 	}
-	viewpoint, joined := viewFromSelf(cluster), model.Join(cluster.SlicesOf(name), len(service.Ports))
+	viewpoint, joined := n.viewpoint(), model.Join(cluster.SlicesOf(name), len(service.Ports))
 	sources := map[model.Family][]netip.Prefix{}
 	for _, family := range families {
 		sources[family] = service.AllowedSources(family, viewpoint.Node)

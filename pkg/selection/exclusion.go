@@ -23,10 +23,19 @@ func (d Decision) Exclusions() []Exclusion {
 	var exclusions []Exclusion
 	for i := range d.Endpoints {
 		if endpoint := &d.Endpoints[i]; !chosen[endpoint.Addr] {
-			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.Selection.whyExcluded(endpoint, d.Viewpoint)})
+			exclusions = append(exclusions, Exclusion{Endpoint: endpoint.Addr, Reason: d.whyExcluded(i)})
 		}
 	}
 	return exclusions
+}
+
+// whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
+func (d Decision) whyExcluded(i int) Reason {
+	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
+	if share != nil && phaseOf(endpoint) == phaseOfShare(share) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) {
+		return d.Selection.whyWithoutSlot(i)
+	}
+	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
 }
 
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
@@ -45,6 +54,8 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 		return reason
 	case reason.Code == NoTopologyMatch || reason.Code == MatchedTopologyKeyTerminating:
 		return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
+	case s.Cluster.Share != nil && endpointPhase != phaseOfShare(s.Cluster.Share) && endpointPhase == phaseReady:
+		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.Steps[len(s.Cluster.Share.Steps)-1].Key)
 	case endpointPhase == phaseTerminating:
 		// The chosen ones are ready: where terminating ones are chosen without a key, none of them is left out.
 		return Reason{Code: TerminatingNotNeeded}

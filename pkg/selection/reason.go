@@ -15,6 +15,7 @@ type Reason struct {
 	Key      string         // the topology key, node label, kind of hint or policy concerned
 	Value    string         // its value
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
+	Load     *Load          // the numbers, of a Service whose load is bounded
 }
 
 // Why a choice has endpoints.
@@ -23,6 +24,12 @@ const (
 	MatchedTopologyKeyTerminating Code = "MatchedTopologyKeyTerminating"
 	MatchedAnyNode                Code = "MatchedAnyNode"
 	MatchedAnyNodeTerminating     Code = "MatchedAnyNodeTerminating"
+
+	KeptNear        Code = "KeptNear"
+	SpilledOverLoad Code = "SpilledOverLoad"
+	NobodyNear      Code = "NobodyNear"
+	OverLoad        Code = "OverLoad"
+	NodesUnknown    Code = "NodesUnknown"
 
 	HintedForThisNode                    Code = "HintedForThisNode"
 	HintedForThisZone                    Code = "HintedForThisZone"
@@ -60,6 +67,8 @@ const (
 	EndpointHasNoTopologyLabel Code = "EndpointHasNoTopologyLabel"
 	HintedElsewhere            Code = "HintedElsewhere"
 	NotOnThisNode              Code = "NotOnThisNode"
+	BelowOneSlot               Code = "BelowOneSlot"
+	NotNeededHere              Code = "NotNeededHere"
 )
 
 // sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries.
@@ -73,6 +82,16 @@ var sentences = []struct {
 	{MatchedAnyNode, "All ready endpoints are used because the topology key * matches every node, and no key before it matched."},
 	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
 		"every node, and no key before it matched."},
+
+	{KeptNear, "All of this node's connections stay in {group}: {endpoints} there, which expect {busiest} times the mean load " +
+		"at most, and max-load is {limit}."},
+	{SpilledOverLoad, "{kept} of this node's connections stay in {group}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
+		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
+	{NobodyNear, "No endpoint is in {group}; all of this node's connections go to {next}, most to those that expect least."},
+	{OverLoad, "The endpoints in {group} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
+		"other ones, and they do not end with *."},
+	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever load they expect: the Nodes are not " +
+		"known yet, and without them max-load cannot be kept."},
 
 	{HintedForThisNode, "The endpoints that the EndpointSlices hint for this node, {value}, are used."},
 	{HintedForThisZone, "The endpoints that the EndpointSlices hint for this node's zone, {value}, are used."},
@@ -109,14 +128,17 @@ var sentences = []struct {
 	{EndpointHasNoTopologyLabel, "The endpoint runs on node {value}, which has no label {key}."},
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
+	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
+	{NotNeededHere, "Other endpoints take all of this node's connections."},
 }
 
 // Sentence says the reason in plain English; it is empty for the zero Reason.
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
-			return strings.NewReplacer("{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String()).
-				Replace(sentences[i].sentence)
+			words := append(r.Load.words(), "{group}", groupName(r.Key, r.Value),
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String())
+			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}
 	return string(r.Code)

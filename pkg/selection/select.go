@@ -34,6 +34,9 @@ func Select(service *model.Service, external bool, endpoints []model.PortEndpoin
 // selectCluster chooses among the endpoints of all nodes. Topology keys take precedence: they are the owner's own
 // words, hints are a controller's.
 func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
+	if service.Topology.MaxLoad > 0 {
+		return selectBounded(service, endpoints, viewpoint)
+	}
 	if len(service.Topology.Keys) > 0 {
 		return selectByKeys(service.Topology.Keys, endpoints, viewpoint)
 	}

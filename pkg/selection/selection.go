@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // Viewpoint is where a decision is made.
@@ -12,11 +13,9 @@ type Viewpoint struct {
 	Node model.Node
 	// Labels returns the labels of any node, and whether that node is known. Nil if no other node is known.
 	Labels func(node string) (labels map[string]string, known bool)
-}
-
-// viewFromSelf returns the viewpoint of the cluster's own node.
-func viewFromSelf(cluster *model.Cluster) Viewpoint {
-	return Viewpoint{Node: cluster.Self(), Labels: cluster.NodeLabels}
+	// Demand returns how much each node of the cluster asks of a Service whose load is bounded, for plans by its keys.
+	// False while not all nodes are known. Nil: they are not.
+	Demand func(service *model.Service) (demand balance.Demand, known bool)
 }
 
 // Selection is the decision for one Service port in one family on one node.
@@ -34,10 +33,14 @@ type Selection struct {
 
 // Choice is a set of endpoints, the tier they form, and the reason.
 type Choice struct {
-	// Endpoints are in the order in which they were given, each once for every part of the connections that it gets: one
-	// that is there twice gets twice as many as one that is there once. They may be the given slice itself: do not write
-	// to them.
+	// Endpoints are in the order in which they were given, each once. They may be the given slice itself: do not write to
+	// them.
 	Endpoints []model.PortEndpoint
+	// Slots is how many slots each of the Endpoints gets; nil: one each. Share is this node's part of the plan that they
+	// come from; nil without one. Spared are the endpoints that the plan could use, and to which no slot leads here.
+	Slots  []int
+	Share  *balance.Share
+	Spared []model.PortEndpoint
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
 	// are no endpoints.
 	Tier   string

@@ -1,6 +1,9 @@
 package selection
 
-import "github.com/vicinity-proxy/vicinity/pkg/model"
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
 
 // Weight is about how much work a Service is to decide, and to put into the tables: its endpoints times its ports, and
 // its frontends. It looks at no endpoint.
@@ -15,5 +18,9 @@ func Weight(cluster *model.Cluster, name model.ObjectName) int {
 		offers += len(slice.Ports)
 	}
 	ports, addresses := len(service.Ports), 2*len(service.ClusterIPs)+len(service.LoadBalancerIPs)+len(service.ExternalIPs)
-	return min(endpoints*ports, len(service.ClusterIPs)*model.MaxPortEndpoints) + ports*addresses + offers + len(service.SourceRanges)
+	slots := min(endpoints*ports, len(service.ClusterIPs)*model.MaxPortEndpoints)
+	if service.Topology.MaxLoad > 0 {
+		slots += ports * balance.MostSlots(endpoints)
+	}
+	return slots + ports*addresses + offers + len(service.SourceRanges)
 }

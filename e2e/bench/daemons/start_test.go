@@ -32,13 +32,13 @@ var starts []startRow
 // BenchmarkStart starts the proxy beside a client that lists the same objects and throws them away.
 func BenchmarkStart(b *testing.B) {
 	const rounds = 5
+	sizes := [][2]int{{10_000, 10}}
+	if *million {
+		sizes = append(sizes, [2]int{20_000, 50})
+	}
 	for b.Loop() {
-		s := newTown(b)
-		sizes := [][2]int{{10_000, 10}}
-		if *million {
-			sizes = append(sizes, [2]int{20_000, 50})
-		}
 		for _, size := range sizes {
+			s := newTown(b)
 			row := startRow{services: size[0], endpoints: size[1]}
 			s.endpoints = size[1]
 			s.grow(b, size[0])

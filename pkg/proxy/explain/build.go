@@ -47,7 +47,39 @@ func choice(chosen selection.Choice) Choice {
 		Tier:      chosen.Tier,
 		Reason:    string(chosen.Reason.Code),
 		Message:   chosen.Reason.Sentence(),
+		Shares:    shares(chosen),
+		Slots:     slots(chosen),
 	}
+}
+
+// shares are what goes to the endpoints at each key; of a choice that is not split, everything.
+func shares(chosen selection.Choice) []Share {
+	switch {
+	case chosen.Share == nil && len(chosen.Endpoints) == 0:
+		return []Share{}
+	case chosen.Share == nil:
+		return []Share{{Key: chosen.Tier, Value: chosen.Reason.Value, Share: 1, Endpoints: len(chosen.Endpoints)}}
+	}
+	list := []Share{}
+	for _, step := range chosen.Share.Steps {
+		if step.Part > 0 {
+			list = append(list, Share{
+				Key: string(step.Key), Value: step.Value, Share: selection.Part(step.Part).Ratio(), Endpoints: int(step.Endpoints),
+			})
+		}
+	}
+	return list
+}
+
+func slots(chosen selection.Choice) map[string]int {
+	byEndpoint := make(map[string]int, len(chosen.Endpoints))
+	for i, endpoint := range chosen.Endpoints {
+		byEndpoint[endpoint.Addr.String()] = 1
+		if chosen.Slots != nil {
+			byEndpoint[endpoint.Addr.String()] = chosen.Slots[i]
+		}
+	}
+	return byEndpoint
 }
 
 func excluded(exclusions []selection.Exclusion) []Excluded {

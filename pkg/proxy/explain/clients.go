@@ -24,8 +24,9 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 		names = []model.ObjectName{query.Service}
 	}
 	var ports []Port
+	nodes := selection.NewNodes(cluster)
 	for _, name := range names {
-		for _, decision := range selection.Decide(cluster, name, model.Families) {
+		for _, decision := range nodes.Decide(name, model.Families) {
 			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) {
 				continue
 			}

@@ -95,17 +95,44 @@ func healthLines(check *HealthCheck) []string {
 	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
 }
 
-// choiceLines says the tier, if there is one, then the reason, then the endpoints.
+// choiceLines says the tier, if there is one, then the reason, then how connections are split, then the endpoints, with
+// what goes to each if that is not the same.
 func choiceLines(choice Choice) []string {
 	var lines []string
 	if choice.Tier != "" {
 		lines = append(lines, choice.Tier)
 	}
 	lines = append(lines, reasoned(choice.Message, choice.Reason))
+	if len(choice.Shares) > 1 {
+		for _, share := range choice.Shares {
+			lines = append(lines, shareLine(share))
+		}
+	}
+	sum, width, isEven := 0, 0, true
 	for _, endpoint := range choice.Endpoints {
-		lines = append(lines, "→ "+endpoint)
+		sum, width = sum+choice.Slots[endpoint], max(width, len(endpoint))
+		isEven = isEven && choice.Slots[endpoint] == choice.Slots[choice.Endpoints[0]]
+	}
+	for _, endpoint := range choice.Endpoints {
+		if isEven {
+			lines = append(lines, "→ "+endpoint)
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("→ %-*s  %5.1f %%  (%d of %d slots)",
+			width, endpoint, float64(choice.Slots[endpoint])*100/float64(sum), choice.Slots[endpoint], sum))
 	}
 	return lines
+}
+
+func shareLine(share Share) string {
+	group, noun := share.Key, "endpoints"
+	if share.Value != "" {
+		group += " " + share.Value
+	}
+	if share.Endpoints == 1 {
+		noun = "endpoint"
+	}
+	return fmt.Sprintf("%5.1f %%  %s: %d %s", share.Share*100, group, share.Endpoints, noun)
 }
 
 // excludedLines says of each endpoint why it is left out, with the sentences below each other.

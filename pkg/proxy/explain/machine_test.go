@@ -55,7 +55,7 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 		"a lost frontend":              {first("lost"), []string{"address", "kind", "message", "owner", "reason"}},
 		"traffic to the ClusterIP":     {first("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "to"}},
 		"external traffic":             {last("traffic"), []string{"choice", "from", "frontends", "message", "outcome", "source", "to"}},
-		"a choice":                     {port["cluster"], []string{"endpoints", "message", "reason", "tier"}},
+		"a choice":                     {port["cluster"], []string{"endpoints", "message", "reason", "shares", "slots", "tier"}},
 		"an endpoint that is left out": {first("excluded"), []string{"endpoint", "message", "reason"}},
 		"a health check":               {port["healthCheck"], []string{"localEndpoints", "nodePort"}},
 	}

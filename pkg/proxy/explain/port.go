@@ -88,6 +88,18 @@ type Choice struct {
 	Tier      string   `json:"tier"`      // the topology key that won, forNodes, forZones, node or all; empty without endpoints
 	Reason    string   `json:"reason"`    // a stable code
 	Message   string   `json:"message"`   // the reason as a sentence
+	// Shares say how this node's connections are split, by topology key; one entry if they are not; never null. Slots is
+	// how many draws of all lead to each endpoint; never null.
+	Shares []Share        `json:"shares"`
+	Slots  map[string]int `json:"slots"`
+}
+
+// Share is a part of a node's connections.
+type Share struct {
+	Key       string  `json:"key"`             // the topology key, or the tier of a choice that is not split
+	Value     string  `json:"value,omitempty"` // this node's, of that key
+	Share     float64 `json:"share"`           // from 0 to 1
+	Endpoints int     `json:"endpoints"`       // how many the node and these have the value in common
 }
 
 // Excluded is an endpoint that is not used, and why.

@@ -84,6 +84,8 @@ func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
 		Cluster: explain.Choice{
 			Endpoints: []string{"10.244.1.5:8080"}, Tier: "example.com/zone",
 			Reason: "MatchedTopologyKey", Message: sentence(selection.MatchedTopologyKey, "example.com/zone", "a"),
+			Shares: []explain.Share{{Key: "example.com/zone", Value: "a", Share: 1, Endpoints: 1}},
+			Slots:  map[string]int{"10.244.1.5:8080": 1},
 		},
 		Excluded: []explain.Excluded{{
 			Endpoint: "10.244.2.5:8080",
@@ -103,6 +105,7 @@ func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
 	want := &explain.Choice{
 		Endpoints: []string{"10.244.1.5:8080"}, Tier: "node",
 		Reason: "OnThisNode", Message: sentence(selection.OnThisNode, "internalTrafficPolicy", ""),
+		Shares: []explain.Share{{Key: "node", Share: 1, Endpoints: 1}}, Slots: map[string]int{"10.244.1.5:8080": 1},
 	}
 	if diff := cmp.Diff(want, got.Local); diff != "" {
 		t.Errorf("local (-want +got):\n%s", diff)
@@ -144,5 +147,31 @@ func TestPortsAreInAFixedOrderAndOnlyThoseAskedFor(t *testing.T) {
 				t.Errorf("ports (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestABoundedLoadIsSplit: the only endpoint here keeps what it may, the others take the rest.
+func TestABoundedLoadIsSplit(t *testing.T) {
+	service := web()
+	service.Topology = policy.Topology{Keys: []policy.Key{"example.com/zone", policy.AnyNode}, MaxLoad: 150}
+	cluster := clusterOf(webSlice(endpoint("10.244.1.5", "node-a", true), endpoint("10.244.2.5", "node-b", true),
+		endpoint("10.244.2.6", "node-b", true), endpoint("10.244.2.7", "node-b", true)), service)
+	cluster.Apply(model.Change{AllNodes: new(true)})
+	got := one(t, cluster).Cluster
+	want := []explain.Share{
+		{Key: "example.com/zone", Value: "a", Share: 0.75, Endpoints: 1}, {Key: "*", Share: 0.25, Endpoints: 4},
+	}
+	if diff := cmp.Diff(want, got.Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	sum := 0
+	for _, endpoint := range got.Endpoints {
+		sum += got.Slots[endpoint]
+	}
+	if near := got.Slots["10.244.1.5:8080"]; near*4 < sum*3-8 || near*4 > sum*3+8 || len(got.Endpoints) != 4 {
+		t.Errorf("%d of %d slots are near, of %d endpoints", near, sum, len(got.Endpoints))
+	}
+	if got.Tier != "example.com/zone" || got.Reason != "SpilledOverLoad" {
+		t.Errorf("got %s, %s", got.Tier, got.Reason)
 	}
 }

@@ -74,6 +74,22 @@ func emptyPort() explain.Port {
 	}
 }
 
+// splitPort is a port whose load is bounded.
+func splitPort() explain.Port {
+	port := emptyPort()
+	port.Outcome, port.Message = "balance", "New connections are spread at random over 2 endpoints."
+	port.Traffic[0].Outcome, port.Traffic[0].Message = "balance", port.Message
+	port.Cluster = explain.Choice{
+		Endpoints: []string{"10.244.1.5:8080", "10.244.1.16:8080"}, Tier: "topology.kubernetes.io/zone",
+		Reason: "SpilledOverLoad", Message: "75 % of this node's connections stay in its zone.",
+		Shares: []explain.Share{
+			{Key: "topology.kubernetes.io/zone", Value: "zone-a", Share: 0.75, Endpoints: 1}, {Key: "*", Share: 0.25, Endpoints: 2},
+		},
+		Slots: map[string]int{"10.244.1.5:8080": 28, "10.244.1.16:8080": 4},
+	}
+	return port
+}
+
 // lostPort is a port that nothing leads to.
 func lostPort() explain.Port {
 	port := emptyPort()
@@ -88,6 +104,7 @@ func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
 		"everything":   {topologyPort()},
 		"no-endpoints": {emptyPort()},
 		"lost":         {lostPort()},
+		"split":        {splitPort()},
 		"two-ports":    {emptyPort(), topologyPort()},
 		"nothing":      nil,
 	}

@@ -108,9 +108,10 @@ func (p *Port) usedViews() (endpoints [2][]netip.AddrPort) {
 			used[inside], used[outside] = true, true
 		}
 	}
-	for view, slots := range [][]netip.AddrPort{clusterView: p.Cluster, localView: p.Local} {
+	remembered := [][]netip.AddrPort{clusterView: slices.Concat(p.Cluster, p.Spared), localView: slices.Clone(p.Local)}
+	for view, slots := range remembered {
 		if used[view] {
-			endpoints[view] = slices.Clone(slots)
+			endpoints[view] = slots
 			slices.SortFunc(endpoints[view], netip.AddrPort.Compare)
 			endpoints[view] = slices.Compact(endpoints[view])
 		}

@@ -19,6 +19,9 @@ type Port struct {
 	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
 	// may own several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
+	// Spared are endpoints of all nodes that clients who are remembered stay with, though they may own no slot. Each is
+	// there once.
+	Spared []netip.AddrPort
 	// OnNode are the endpoints on this node, which may dial themselves: sorted, each once however many slots it owns.
 	OnNode []netip.AddrPort
 	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty: all.
@@ -50,13 +53,15 @@ func NewPort(decision selection.Decision) Port {
 	port := Port{
 		ID:        service.PortID(decision.Port, decision.Family),
 		ClusterIP: clusterIP,
-		Cluster:   slotsOf(decision.Selection.Cluster.Endpoints, MaxSlots),
+		Cluster:   slotsOf(decision.Selection.Cluster, MaxSlots),
+		Spared:    addrsOf(decision.Selection.Cluster.Spared),
 		Sources:   decision.Sources,
 		Affinity:  service.AffinityTimeout,
 	}
 	port.addOnNode(decision.Selection.Cluster.Endpoints, decision.Viewpoint.Node.Name)
+	port.addOnNode(decision.Selection.Cluster.Spared, decision.Viewpoint.Node.Name)
 	if local := decision.Selection.Local; local != nil {
-		port.Local = slotsOf(local.Endpoints, MaxLocalSlots)
+		port.Local = slotsOf(*local, MaxLocalSlots)
 		port.addOnNode(local.Endpoints, decision.Viewpoint.Node.Name)
 	}
 	slices.SortFunc(port.OnNode, netip.AddrPort.Compare)
@@ -68,12 +73,33 @@ func NewPort(decision selection.Decision) Port {
 	return port
 }
 
-func slotsOf(endpoints []model.PortEndpoint, atMost int) []netip.AddrPort {
-	slots := make([]netip.AddrPort, min(len(endpoints), atMost))
-	for i := range slots {
-		slots[i] = endpoints[i].Addr
+// slotsOf returns the endpoints of a choice, each once for every slot that it gets.
+func slotsOf(choice selection.Choice, atMost int) []netip.AddrPort {
+	if choice.Slots == nil {
+		return addrsOf(choice.Endpoints[:min(len(choice.Endpoints), atMost)])
+	}
+	sum := 0
+	for _, count := range choice.Slots {
+		sum += count
+	}
+	slots := make([]netip.AddrPort, 0, min(sum, atMost))
+	for i, count := range choice.Slots {
+		for range min(count, atMost-len(slots)) {
+			slots = append(slots, choice.Endpoints[i].Addr)
+		}
 	}
 	return slots
+}
+
+func addrsOf(endpoints []model.PortEndpoint) []netip.AddrPort {
+	if endpoints == nil {
+		return nil
+	}
+	addrs := make([]netip.AddrPort, len(endpoints))
+	for i := range endpoints {
+		addrs[i] = endpoints[i].Addr
+	}
+	return addrs
 }
 
 func (p *Port) addOnNode(endpoints []model.PortEndpoint, node string) {

@@ -60,6 +60,7 @@ func Step(have, want Service, limit int) (next Service, last bool) {
 // has reports whether a port has the slots and the frontends of another one already, in the same sets.
 func (p *Port) has(other Port) bool {
 	return p.isLike(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
+		slices.Equal(p.Spared, other.Spared) &&
 		len(p.among(other.Frontends)) == len(other.Frontends)
 }
 
@@ -137,7 +138,7 @@ func (p *Port) reclass() {
 		}
 	}
 	used := make(map[netip.AddrPort]bool, len(p.Cluster)+len(p.Local))
-	for _, slots := range [][]netip.AddrPort{p.Cluster, p.Local} {
+	for _, slots := range [][]netip.AddrPort{p.Cluster, p.Local, p.Spared} {
 		for _, endpoint := range slots {
 			used[endpoint] = true
 		}

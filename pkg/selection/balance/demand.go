@@ -6,13 +6,6 @@ import "github.com/vicinity-proxy/vicinity/pkg/policy"
 // to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so do pods on a node.
 const MaxDemand = 1 << 16
 
-// kubeadm puts both on its control plane. Where servers run pods too, the second is absent: it would keep load
-// balancers out.
-const (
-	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-	noBalancersLabel  = "node.kubernetes.io/exclude-from-external-load-balancers"
-)
-
 // DemandOf returns how much a node with these labels is expected to ask, beside other nodes: what policy.DemandLabel
 // says, else 0 on a control plane of its own, else 1. A label that is no demand counts as absent, and is not valid.
 func DemandOf(labels map[string]string) (demand uint32, valid bool) {
@@ -22,8 +15,8 @@ func DemandOf(labels map[string]string) (demand uint32, valid bool) {
 			return demand, true
 		}
 	}
-	_, controls := labels[controlPlaneLabel]
-	_, spared := labels[noBalancersLabel]
+	_, controls := labels[policy.ControlPlaneLabel]
+	_, spared := labels[policy.NoBalancersLabel]
 	if controls && spared {
 		return 0, valid
 	}

@@ -67,6 +67,11 @@ func (h *Share) quota(heaviest, sum uint64) uint64 {
 	return quota
 }
 
+// MostSlots is about how many slots so many endpoints get at most, beside one each.
+func MostSlots(endpoints int) int {
+	return min(max(slotsPerEndpoint*endpoints, fewestSlots), mostSlots)
+}
+
 // seat is where a node is among its like: the demand of those before it by name, as a part of 1<<32 of the demand of
 // all of them. Its like are the nodes of its cell; if the hostname is a key, those of them that host as many of the
 // endpoints.

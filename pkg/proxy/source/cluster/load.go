@@ -50,7 +50,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
 	if err := others.load(ctx, s); err != nil {
 		return err
 	}
-	s.knowsOthers = true
+	s.knowOthers(true)
 	s.serveHeld()
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 		}
 	}
 	if kind == convert.OtherNodes {
-		s.knowsOthers = true
+		s.knowOthers(true)
 		s.serveHeld()
 	}
 }

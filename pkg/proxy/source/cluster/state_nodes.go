@@ -26,8 +26,16 @@ func (s *state) dropOthers() bool {
 	for name := range s.objects[convert.OtherNodes] {
 		s.remove(convert.OtherNodes, name)
 	}
-	s.knowsOthers, s.isOverdue = false, false
+	s.knowOthers(false)
+	s.isOverdue = false
 	return true
+}
+
+// knowOthers delivers whether all nodes are known, if that is news.
+func (s *state) knowOthers(known bool) {
+	if s.knowsOthers != known {
+		s.knowsOthers, s.change.AllNodes = known, &known
+	}
 }
 
 // decideNode delivers a node with the labels in use, if that differs from what was delivered. A label that went out of

@@ -114,3 +114,38 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.held))
 	}
 }
+
+// TestABoundNeedsAllNodes, with the labels that say how much each asks, even if its keys need none.
+func TestABoundNeedsAllNodes(t *testing.T) {
+	bound := func(w *world, port uint16, limit uint64) {
+		w.putVersion("web", &model.Service{
+			Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
+			Topology: policy.Topology{Keys: []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}, MaxLoad: limit},
+		})
+	}
+	labels := func(zone, demand string) map[string]string {
+		return map[string]string{string(policy.Zone): zone, policy.DemandLabel: demand, rack: "1"}
+	}
+	knowsAll := func(want bool) func(*world) {
+		return func(w *world) {
+			if got := w.change.AllNodes; got == nil || *got != want {
+				t.Errorf("delivered is that all nodes are known: %v, want %t", got, want)
+			}
+		}
+	}
+	history(t,
+		step{"keys that slices answer", func(w *world) { bound(w, 80, 0) }, "service/web:80"},
+		step{"a bound waits", func(w *world) { bound(w, 81, 120) }, ""},
+		step{"all nodes are listed", func(w *world) { w.list(nodeObject("n1", labels("a", "3"))); knowsAll(true)(w) },
+			"node/n1{zone=a,demand=3} service/web:81"},
+		step{"one asks more", func(w *world) { w.list(nodeObject("n1", labels("a", "4"))) },
+			"node/n1{zone=a,demand=4}"},
+		step{"a label that nobody reads changes", func(w *world) {
+			changed := labels("a", "4")
+			changed[rack] = "2"
+			w.list(nodeObject("n1", changed))
+		}, ""},
+		step{"there is no bound any more", func(w *world) { bound(w, 82, 0) }, "service/web:82"},
+		step{"the nodes are dropped", func(w *world) { wantDropped(t, w, true); knowsAll(false)(w) }, "-node/n1"},
+	)
+}

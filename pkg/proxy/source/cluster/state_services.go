@@ -6,14 +6,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// nodeKeys returns the keys of a Service for which other nodes must be known.
+// nodeKeys returns the labels of other nodes that a Service reads. To bound a load, all nodes and their zones must be
+// known, and how much each asks.
 func nodeKeys(service *model.Service) []policy.Key {
 	if service == nil {
 		return nil
 	}
 	var keys []policy.Key
+	isBounded := service.Topology.MaxLoad > 0
+	if isBounded {
+		keys = append(keys, policy.DemandLabels[:]...)
+	}
 	for _, key := range service.Topology.Keys {
-		if key.NeedsNode() {
+		if key.NeedsNode() || isBounded && key == policy.Zone {
 			keys = append(keys, key)
 		}
 	}

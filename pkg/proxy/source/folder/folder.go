@@ -46,6 +46,9 @@ func (f *Folder) Load(dir string) (convert.Update, error) {
 		}
 	}
 	change := changeBetween(f.inForce, inForce)
+	if !f.isLoaded {
+		change.AllNodes = new(true) // what there is, is in the folder
+	}
 	f.files, f.inForce, f.isLoaded = files, inForce, true
 	return f.update(change, problems), nil
 }

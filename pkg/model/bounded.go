@@ -1,0 +1,84 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes, and to who asks,
+// so that each node that comes or goes concerns them all, a little.
+type bounded struct {
+	services map[ObjectName]bool
+	// clients are those of them that name a Service as their client, by that Service.
+	clients map[ObjectName]map[ObjectName]bool
+	// stale are those of which it changed who asks.
+	stale map[ObjectName]bool
+}
+
+func newBounded() bounded {
+	return bounded{
+		services: map[ObjectName]bool{}, clients: map[ObjectName]map[ObjectName]bool{}, stale: map[ObjectName]bool{},
+	}
+}
+
+// add takes a Service in, and reports whether its load is bounded.
+func (b *bounded) add(service *Service) bool {
+	if service.Topology.MaxLoad == 0 {
+		return false
+	}
+	b.services[service.Name] = true
+	for _, client := range service.Clients() {
+		if b.clients[client] == nil {
+			b.clients[client] = map[ObjectName]bool{}
+		}
+		b.clients[client][service.Name] = true
+	}
+	return true
+}
+
+func (b *bounded) remove(service *Service) {
+	delete(b.services, service.Name)
+	delete(b.stale, service.Name)
+	for _, client := range service.Clients() {
+		if delete(b.clients[client], service.Name); len(b.clients[client]) == 0 {
+			delete(b.clients, client)
+		}
+	}
+}
+
+// noteNode takes in that a node came, went or has other labels. This node's own concern it at once.
+func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
+	if isSelf {
+		maps.Copy(dirty, b.services)
+		return
+	}
+	if len(b.stale) < len(b.services) {
+		maps.Copy(b.stale, b.services)
+	}
+}
+
+// askAnew takes in that a Service has other endpoints, from which clients may ask.
+func (b *bounded) askAnew(client ObjectName) { maps.Copy(b.stale, b.clients[client]) }
+
+// HasStale reports whether there are Services whose load is bounded and of which it changed, since TakeStale, who asks.
+func (c *Cluster) HasStale() bool { return len(c.bounded.stale) > 0 }
+
+// TakeStale returns the Services of which it changed who asks, sorted, and forgets them. Apply does not return them: it
+// changes their shares a little, and may concern very many at once.
+func (c *Cluster) TakeStale() []ObjectName {
+	stale := slices.SortedFunc(maps.Keys(c.bounded.stale), ObjectName.Compare)
+	c.bounded.stale = map[ObjectName]bool{}
+	return stale
+}
+
+// Clients are the Services whose endpoints ask this one, as far as its owner says so.
+func (s *Service) Clients() []ObjectName {
+	clients := make([]ObjectName, 0, len(s.Topology.Clients))
+	for _, client := range s.Topology.Clients {
+		if namespace, name, found := strings.Cut(client, "/"); found {
+			clients = append(clients, ObjectName{namespace, name})
+		}
+	}
+	return clients
+}

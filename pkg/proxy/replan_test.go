@@ -1,0 +1,120 @@
+package proxy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// boundedServices are Services whose load is bounded, with four endpoints each, one of them in the zone of three nodes,
+// the others in that of the fourth.
+func boundedServices(count int) model.Change {
+	change := manyServices(count, 4)
+	for name, service := range change.Services {
+		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120}
+		for i := range change.Slices[name].Endpoints {
+			endpoint := &change.Slices[name].Endpoints[i]
+			endpoint.Node, endpoint.Zone = "far", "zone-b"
+			if i == 0 {
+				endpoint.Node, endpoint.Zone = self, "zone-a"
+			}
+		}
+	}
+	change.AllNodes = new(true)
+	return change.Then(nodesIn("zone-a", self, "near-1", "near-2")).Then(nodesIn("zone-b", "far"))
+}
+
+func nodesIn(zone string, names ...string) model.Change {
+	change := model.Change{Nodes: map[string]*model.Node{}}
+	for _, name := range names {
+		change.Nodes[name] = &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): zone}}
+	}
+	return change
+}
+
+// TestNodesThatComeAreGathered: the first one concerns all Services whose load is bounded at once, those that follow do
+// together after a while, and no change of endpoints waits for that.
+func TestNodesThatComeAreGathered(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		everything := boundedServices(5).Then(manyServices(1, 2))
+		send := func(change model.Change) {
+			everything = everything.Then(change)
+			r.changes <- change
+		}
+		r.changes <- everything
+		r.expect("the first change", attempt{Complete: true, Services: 5})
+		r.later(time.Minute)
+		send(nodesIn("zone-b", "new-0"))
+		r.expect("a node comes", attempt{At: time.Minute, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		for n := range 10 {
+			r.later(100 * time.Millisecond)
+			send(nodesIn("zone-b", fmt.Sprintf("new-%d", n+1)))
+		}
+		for i, sync := range r.take() {
+			if sync.Services > 0 {
+				t := time.Minute + time.Duration(i+1)*100*time.Millisecond
+				r.t.Errorf("at %s, %d Services are planned anew", t, sync.Services)
+			}
+		}
+		send(resized(3))
+		r.expect("endpoints change meanwhile", attempt{At: time.Minute + time.Second, Services: 1})
+		r.later(proxy.ReplanInterval)
+		r.expect("a while later", attempt{At: time.Minute + proxy.ReplanInterval, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
+		r.later(time.Hour)
+		r.expect("after that")
+	})
+}
+
+// TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
+// in the next sync.
+func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := boundedServices(2000)
+	p.Apply(everything)
+	mustSync(t, p)
+	node := nodesIn("zone-b", "new")
+	p.Apply(node)
+	syncs := 0
+	for ; ; syncs++ {
+		change := resized(2 + syncs%3)
+		p.Apply(change)
+		everything = everything.Then(change)
+		mustSync(t, p)
+		alone := boundedServices(1).Then(node).Then(change)
+		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
+			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
+		}
+		if !p.Waits() {
+			break
+		}
+	}
+	if syncs < 3 {
+		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
+	}
+	likeFreshStart(t, kernel, everything.Then(node))
+}
+
+func freshlyServes(t *testing.T, everything model.Change, addr string) int {
+	t.Helper()
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	p.Apply(everything)
+	mustSync(t, p)
+	return kernel.serves(t, addr)
+}
+
+// TestServicesWithoutABoundDoNotReadNodes: a node that comes concerns nobody else.
+func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
+	p := synced(t, &memoryKernel{})
+	p.Apply(nodesIn("zone-b", "new"))
+	if report := mustSync(t, p); report.Services != 0 {
+		t.Errorf("%d Services were decided", report.Services)
+	}
+}

@@ -1,0 +1,185 @@
+package selection
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// plans are plans that may be made anew, for a plan keeps its memory.
+var plans = sync.Pool{New: func() any { return new(balance.Plan) }}
+
+// selectBounded keeps as many connections near as the Service's bound allows, and spreads the others. While not all
+// nodes are known there is no plan: the first key wins, as without a bound.
+func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
+	keys := service.Topology.Keys
+	demand, known := viewpoint.demandOf(service)
+	if !known {
+		choice := selectByKeys(keys, endpoints, viewpoint)
+		if len(choice.Endpoints) > 0 {
+			choice.Reason.Code = NodesUnknown
+		}
+		return choice
+	}
+	plan := plans.Get().(*balance.Plan)
+	defer plans.Put(plan)
+	plan.Make(demand, balance.NewPlaces(keys, endpoints, viewpoint.valueOf), int(service.Topology.MaxLoad))
+	share := plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
+	if share.Outcome == balance.Nobody {
+		return selectByKeys(keys, endpoints, viewpoint) // which says why
+	}
+	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share)}
+	choice.fill(share.Slots(service.Name, endpoints), endpoints)
+	if service.AffinityTimeout > 0 {
+		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+			return phaseOf(endpoint) == phaseOfShare(&share) && viewpoint.allows(keys, endpoint)
+		})
+	}
+	return choice
+}
+
+func (v Viewpoint) demandOf(service *model.Service) (balance.Demand, bool) {
+	if v.Demand == nil {
+		return balance.Demand{}, false
+	}
+	return v.Demand(service)
+}
+
+// fill takes the endpoints that have slots.
+func (c *Choice) fill(slots []int, endpoints []model.PortEndpoint) {
+	uneven := false
+	for i, count := range slots {
+		if count > 0 {
+			c.Endpoints, c.Slots = append(c.Endpoints, endpoints[i]), append(c.Slots, count)
+			uneven = uneven || count > 1
+		}
+	}
+	if !uneven {
+		c.Slots = nil
+	}
+}
+
+// tierOf returns the key at which most connections stay; the first of several.
+func tierOf(share *balance.Share) string {
+	most := 0
+	for i := range share.Steps {
+		if share.Steps[i].Part > share.Steps[most].Part {
+			most = i
+		}
+	}
+	return string(share.Steps[most].Key)
+}
+
+func phaseOfShare(share *balance.Share) phase {
+	if share.Phase == balance.Terminating {
+		return phaseTerminating
+	}
+	return phaseReady
+}
+
+// Load is what a Reason says in numbers of a Service whose load is bounded. Loads are per mille of the mean.
+type Load struct {
+	// Kept is the part of this node's connections that stay at the reason's key, and Rest the part that goes on, most of
+	// it to Next: a key, with this node's value of it.
+	Kept, Rest      Part
+	Next, NextValue string
+	// Endpoints of AllEndpoints are there, for Demand of AllDemand.
+	Endpoints, AllEndpoints, Demand, AllDemand uint64
+	// Unbounded is what they would expect without the bound, Busiest what the busiest of them expects, and Limit the
+	// bound, in percent.
+	Unbounded, Busiest, Limit uint64
+}
+
+// Part is a part of a node's connections, of balance.ONE.
+type Part uint64
+
+// Ratio returns the part of 1.
+func (p Part) Ratio() float64 { return float64(p) / balance.ONE }
+
+// String returns percent. What is not all, or not nothing, does not look like it.
+func (p Part) String() string {
+	percent := p.Ratio() * 100
+	switch {
+	case p == 0 || p == balance.ONE:
+		return strconv.Itoa(int(percent)) + " %"
+	case percent < 0.1:
+		return "less than 0.1 %"
+	case percent > 99.9:
+		return "more than 99.9 %"
+	case percent >= 10 && percent <= 90:
+		return fmt.Sprintf("%.0f %%", percent)
+	}
+	return fmt.Sprintf("%.1f %%", percent)
+}
+
+// codes are the reasons of the outcomes.
+var codes = map[balance.Outcome]Code{
+	balance.KeptNear:        KeptNear,
+	balance.SpilledOverLoad: SpilledOverLoad,
+	balance.NobodyNear:      NobodyNear,
+	balance.OverLoad:        OverLoad,
+}
+
+func reasonOf(share *balance.Share, limit uint64) Reason {
+	near, next := &share.Steps[share.Near], &share.Steps[share.Next]
+	return Reason{
+		Code: codes[share.Outcome], Key: string(near.Key), Value: near.Value,
+		Load: &Load{
+			Kept: Part(near.Part), Rest: balance.ONE - Part(near.Part), Next: string(next.Key), NextValue: next.Value,
+			Endpoints: near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
+			Unbounded: near.Unbounded, Busiest: near.Busiest, Limit: limit,
+		},
+	}
+}
+
+// whyWithoutSlot is why an endpoint that the plan could use has no slot here.
+func (s Selection) whyWithoutSlot(i int) Reason {
+	part := Part(s.Cluster.Share.Parts[i])
+	if part == 0 {
+		return Reason{Code: NotNeededHere}
+	}
+	return Reason{Code: BelowOneSlot, Load: &Load{Kept: part}}
+}
+
+// words are what a sentence says for {kept}, {rest} and so on, after their names.
+func (l *Load) words() []string {
+	if l == nil {
+		l = &Load{}
+	}
+	return []string{
+		"{kept}", l.Kept.String(), "{rest}", l.Rest.String(), "{next}", groupName(l.Next, l.NextValue),
+		"{endpoints}", endpointsOf(l.Endpoints, l.AllEndpoints), "{demand}", fmt.Sprintf("%d of %d", l.Demand, l.AllDemand),
+		"{unbounded}", times(l.Unbounded), "{busiest}", times(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
+	}
+}
+
+// groupName is what endpoints with a value of a key are called.
+func groupName(key, value string) string {
+	switch policy.Key(key) {
+	case policy.AnyNode:
+		return "all endpoints of the cluster"
+	case policy.Hostname:
+		return "this node"
+	}
+	return "its " + key + ", " + strconv.Quote(value)
+}
+
+func endpointsOf(some, all uint64) string {
+	if all == 1 {
+		return "the only endpoint is"
+	}
+	verb := "are"
+	if some == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%d of %d endpoints %s", some, all, verb)
+}
+
+// times writes a ratio that is given per mille.
+func times(perMille uint64) string {
+	return fmt.Sprintf("%d.%02d", (perMille+5)/1000, (perMille+5)%1000/10)
+}

@@ -1,0 +1,260 @@
+package selection
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// boundedCodes are the reasons that only a Service with a bound has.
+var boundedCodes = []Code{KeptNear, SpilledOverLoad, NobodyNear, OverLoad, NodesUnknown, BelowOneSlot, NotNeededHere}
+
+// town is a cluster with a Service whose load is bounded.
+type town struct {
+	change model.Change
+	web    model.ObjectName
+}
+
+// newTown has zones with a number of nodes and of endpoints each; the nodes are zone-a-0, zone-a-1 and so on, the
+// endpoints 10.1.zone.number.
+func newTown(topology policy.Topology, nodes, endpoints []int) *town {
+	t := &town{web: model.ObjectName{Namespace: "shop", Name: "web"}}
+	service := &model.Service{
+		Name: t.web, ClusterIPs: decideAddrs("10.96.0.1"), Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}, Topology: topology,
+	}
+	slice := &model.EndpointSlice{
+		Name: model.ObjectName{Namespace: "shop", Name: "web-1"}, Service: t.web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}},
+	}
+	t.change = model.Change{
+		Services: map[model.ObjectName]*model.Service{t.web: service}, Nodes: map[string]*model.Node{},
+		Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}, AllNodes: new(true),
+	}
+	for z := range nodes {
+		name := fmt.Sprintf("zone-%c", 'a'+z)
+		for n := range nodes[z] {
+			node := fmt.Sprintf("%s-%d", name, n)
+			t.change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{zone: name}}
+		}
+		for e := range endpoints[z] {
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+				Addr: netip.AddrFrom4([4]byte{10, 1, byte(z), byte(e)}),
+				Endpoint: model.Endpoint{
+					Node: fmt.Sprintf("%s-%d", name, e%max(1, nodes[z])), Zone: name, Ready: true, Serving: true,
+				},
+			})
+		}
+	}
+	return t
+}
+
+func (t *town) slice() *model.EndpointSlice {
+	return t.change.Slices[model.ObjectName{Namespace: "shop", Name: "web-1"}]
+}
+
+// decide decides on a node.
+func (t *town) decide(test testing.TB, node string) Decision {
+	test.Helper()
+	cluster := model.NewCluster(node)
+	cluster.Apply(t.change)
+	decisions := NewNodes(cluster).Decide(t.web, []model.Family{model.IPv4})
+	if len(decisions) != 1 {
+		test.Fatalf("%d decisions", len(decisions))
+	}
+	return decisions[0]
+}
+
+var zoneThenAll = []policy.Key{policy.Zone, policy.AnyNode}
+
+func bounded(limit uint64, keys ...policy.Key) policy.Topology {
+	return policy.Topology{Keys: keys, MaxLoad: limit}
+}
+
+func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
+	keys := bounded(120, zoneThenAll...)
+	tests := map[string]struct {
+		town *town
+		node string
+		tier string
+		want string
+	}{
+		"enough near": {
+			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
+			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-a": 6 of 8 endpoints are there, ` +
+				`which expect 0.93 times the mean load at most, and max-load is 120 %.`,
+		},
+		"too few near": {
+			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
+			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go on to all endpoints of the ` +
+				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
+				`max-load is 120 %.`,
+		},
+		"nobody near": {
+			newTown(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
+			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to all endpoints of the ` +
+				`cluster, most to those that expect least.`,
+		},
+		"a hard key": {
+			newTown(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
+			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-b": 3 of 3 endpoints are there, ` +
+				`which expect 1.00 times the mean load at most, and max-load is 100 %.`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			choice := test.town.decide(t, test.node).Selection.Cluster
+			if got := choice.Reason.Sentence(); got != test.want {
+				t.Errorf("the reason is\n%s\nwant\n%s", got, test.want)
+			}
+			if choice.Tier != test.tier {
+				t.Errorf("the tier is %s, want %s", choice.Tier, test.tier)
+			}
+		})
+	}
+}
+
+// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint.
+func TestTheBoundHoldsInSlots(t *testing.T) {
+	town := newTown(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
+	expects := map[netip.AddrPort]float64{}
+	for node := range town.change.Nodes {
+		choice := town.decide(t, node).Selection.Cluster
+		sum := 0
+		for i := range choice.Endpoints {
+			sum += slotsAt(choice, i)
+		}
+		for i, endpoint := range choice.Endpoints {
+			expects[endpoint.Addr] += float64(slotsAt(choice, i)) / float64(sum)
+		}
+	}
+	mean := 40.0 / 43
+	for endpoint, load := range expects {
+		if load > mean*1.2*1.03 {
+			t.Errorf("%s expects %.2f times the mean", endpoint, load/mean)
+		}
+	}
+	if len(expects) != 43 {
+		t.Errorf("%d endpoints are used, want all 43", len(expects))
+	}
+}
+
+func slotsAt(choice Choice, i int) int {
+	if choice.Slots == nil {
+		return 1
+	}
+	return choice.Slots[i]
+}
+
+func TestWithoutAllNodesTheFirstKeyWins(t *testing.T) {
+	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 1, 1})
+	town.change.AllNodes = nil
+	choice := town.decide(t, "zone-b-0").Selection.Cluster
+	if choice.Reason.Code != NodesUnknown || choice.Tier != zone || len(choice.Endpoints) != 1 || choice.Slots != nil {
+		t.Errorf("got %+v", choice)
+	}
+}
+
+// TestNamedClientsAreTheDemand: all clients are in one zone, so that the others' endpoints have to help.
+func TestNamedClientsAreTheDemand(t *testing.T) {
+	topology := bounded(120, zoneThenAll...)
+	topology.Clients = []string{"shop/front"}
+	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
+	front := &model.EndpointSlice{
+		Name: model.ObjectName{Namespace: "shop", Name: "front-1"}, Service: model.ObjectName{Namespace: "shop", Name: "front"},
+	}
+	for n := range 3 {
+		front.Endpoints = append(front.Endpoints, model.SliceEndpoint{
+			Addr:     netip.AddrFrom4([4]byte{10, 2, 0, byte(n)}),
+			Endpoint: model.Endpoint{Node: fmt.Sprintf("zone-b-%d", n), Ready: true},
+		})
+	}
+	town.change.Slices[front.Name] = front
+	choice := town.decide(t, "zone-b-0").Selection.Cluster
+	if choice.Reason.Code != SpilledOverLoad {
+		t.Fatalf("got %s: %s", choice.Reason.Code, choice.Reason.Sentence())
+	}
+	if load := choice.Reason.Load; load.Demand != 3 || load.AllDemand != 3 || load.Unbounded != 3000 || load.Kept.String() != "40 %" {
+		t.Errorf("got %+v", *load)
+	}
+}
+
+// TestRememberedClientsMayStay: a Service with session affinity spares endpoints that have no slot on this node.
+func TestRememberedClientsMayStay(t *testing.T) {
+	town := newTown(bounded(120, zoneThenAll...), []int{3, 3, 3}, []int{6, 3, 3})
+	town.change.Services[town.web].AffinityTimeout = 1
+	choice := town.decide(t, "zone-a-0").Selection.Cluster
+	if len(choice.Endpoints) != 6 || len(choice.Spared) != 12 {
+		t.Errorf("%d endpoints have slots, and %d may keep their clients; want 6 and 12", len(choice.Endpoints), len(choice.Spared))
+	}
+}
+
+// TestBoundedServicesInRandomTowns: whatever the cluster, each endpoint is either chosen or left out with a reason, and
+// all reasons occur.
+func TestBoundedServicesInRandomTowns(t *testing.T) {
+	seen := map[Code]bool{}
+	keyLists := [][]policy.Key{
+		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Zone}, {rack, policy.Zone}, {rack, policy.AnyNode},
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		town := newTown(bounded(100+random.Uint64N(200), keyLists[random.IntN(len(keyLists))]...),
+			[]int{1 + random.IntN(4), random.IntN(4), random.IntN(30)}, []int{random.IntN(4), random.IntN(3), random.IntN(40)})
+		for _, node := range town.change.Nodes {
+			if random.IntN(3) > 0 {
+				node.Labels[rack] = fmt.Sprint(random.IntN(3))
+			}
+			if random.IntN(8) == 0 {
+				delete(node.Labels, zone)
+			}
+		}
+		for i := range town.slice().Endpoints {
+			endpoint := &town.slice().Endpoints[i]
+			if random.IntN(4) == 0 {
+				endpoint.Ready, endpoint.Terminating = false, random.IntN(2) == 0
+			}
+			if random.IntN(3) == 0 {
+				endpoint.Zone = ""
+			}
+		}
+		if random.IntN(10) == 0 {
+			town.change.AllNodes = nil
+		}
+		checkBounded(t, town.decide(t, "zone-a-0"), seen)
+	}
+	for _, code := range boundedCodes {
+		if !seen[code] {
+			t.Errorf("no town leads to %s", code)
+		}
+	}
+}
+
+func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
+	t.Helper()
+	choice := decision.Selection.Cluster
+	seen[choice.Reason.Code] = true
+	checkChoice(t, decision.Endpoints, &choice)
+	if choice.Slots != nil && (len(choice.Slots) != len(choice.Endpoints) || slices.Min(choice.Slots) < 1 || slices.Max(choice.Slots) < 2) {
+		t.Errorf("slots are %v of %d endpoints", choice.Slots, len(choice.Endpoints))
+	}
+	excluded := decision.Exclusions()
+	for _, exclusion := range excluded {
+		seen[exclusion.Reason.Code] = true
+		if sentence := exclusion.Reason.Sentence(); !strings.HasSuffix(sentence, ".") || strings.ContainsAny(sentence, "{}") {
+			t.Errorf("%s says %q", exclusion.Reason.Code, sentence)
+		}
+	}
+	if len(excluded)+len(choice.Endpoints) != len(decision.Endpoints) {
+		t.Errorf("%d endpoints are chosen and %d left out, of %d", len(choice.Endpoints), len(excluded), len(decision.Endpoints))
+	}
+	plain := *decision.Service
+	plain.Topology.MaxLoad = 0
+	without := Select(&plain, false, decision.Endpoints, decision.Viewpoint).Cluster
+	if (len(without.Endpoints) == 0) != (len(choice.Endpoints) == 0) {
+		t.Errorf("with the bound %d endpoints serve, without it %d", len(choice.Endpoints), len(without.Endpoints))
+	}
+}

@@ -1,0 +1,129 @@
+package packets_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// maxLoad bounds the load of any endpoint, in percent of the mean.
+func maxLoad(percent uint64) func(*model.Service) {
+	return func(s *model.Service) { s.Topology.MaxLoad = percent }
+}
+
+// load is what endpoints get of the connections that each node makes, as many as any other.
+type load struct {
+	byPod map[string]int
+	// near counts those that stay in the node's zone; each node is a zone.
+	near, all int
+}
+
+// measure dials from a pod on each node.
+func (c *cluster) measure(clients []*fabric.Pod, servers []*pod, each int) load {
+	c.t.Helper()
+	nodeOf := map[string]*fabric.Node{}
+	for _, server := range servers {
+		nodeOf[server.Name] = server.Node
+	}
+	found := load{byPod: map[string]int{}, all: each * len(clients)}
+	for _, client := range clients {
+		for number := range each {
+			to := only(paths, "tcp")[number%2] // both families
+			name := mustAsk(c.t, client.Namespace, to).Pod
+			found.byPod[name]++
+			if nodeOf[name] == client.Node {
+				found.near++
+			}
+		}
+	}
+	return found
+}
+
+// busiest returns the most that an endpoint gets, beside the mean.
+func (l load) busiest(endpoints int) float64 {
+	return float64(slices.Max(slices.Collect(maps.Values(l.byPod)))) * float64(endpoints) / float64(l.all)
+}
+
+func (l load) String() string {
+	return fmt.Sprintf("%.1f %% near, by pod %v", 100*float64(l.near)/float64(l.all), l.byPod)
+}
+
+// TestABoundKeepsNearWhatItMay: three zones of one node each, with six, one and one endpoints. The lone ones would get
+// 2.67 times the mean; with a bound of 120 % they get that, and the six take the rest. Chance exceeds a tolerance once
+// in a hundred thousand counts.
+func TestABoundKeepsNearWhatItMay(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	var servers []*pod
+	var clients []*fabric.Pod
+	for zone, count := range []int{6, 1, 1} {
+		clients = append(clients, c.addPod(c.nodes[zone], fmt.Sprint("client-", zone)))
+		for number := range count {
+			servers = append(servers, c.addServer(c.nodes[zone], fmt.Sprintf("server-%d-%d", zone, number)))
+		}
+	}
+	keys := topologyKeys(policy.Zone, policy.AnyNode)
+	c.apply(model.Change{AllNodes: new(true)}.Then(endpoints(servers...)))
+
+	const each = 1200
+	c.apply(service(keys))
+	without := c.measure(clients, servers, each)
+	c.apply(service(keys, maxLoad(120)))
+	with := c.measure(clients, servers, each)
+	t.Logf("without a bound: busiest %.2f, %s", without.busiest(len(servers)), without)
+	t.Logf("120 %%:           busiest %.2f, %s", with.busiest(len(servers)), with)
+
+	// Of 3600 connections the mean is 450: the lone ones get 540 each, the others 420. Near are all 1200 of the first node
+	// and 45 % of the others', 63.3 % together.
+	want := map[string]float64{"server-1-0": 540, "server-2-0": 540}
+	for number := range 6 {
+		want[fmt.Sprintf("server-0-%d", number)] = 420
+	}
+	for name, expected := range want {
+		const rounding = 0.026 // of slots, as package balance states
+		if off := math.Abs(float64(with.byPod[name]) - expected); off > 4.4*math.Sqrt(expected)+rounding*expected {
+			t.Errorf("%s got %d connections, want about %.0f", name, with.byPod[name], expected)
+		}
+	}
+	if near := float64(with.near) / float64(with.all); math.Abs(near-0.6333) > 0.045 {
+		t.Errorf("%.1f %% of the connections stayed near, want 63.3 %%", 100*near)
+	}
+	if busiest := without.busiest(len(servers)); busiest < 2.6 {
+		t.Errorf("without a bound the busiest endpoint got %.2f times the mean: nothing is shown", busiest)
+	}
+}
+
+// TestARememberedClientStaysWhereNoSlotLeads: a plan that gives an endpoint's connections on this node to nearer ones
+// is no reason to move the clients that it has.
+func TestARememberedClientStaysWhereNoSlotLeads(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	near, far := c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
+	client, other := c.addPod(c.nodes[0], "client"), c.addPod(c.nodes[0], "other")
+	c.apply(model.Change{AllNodes: new(true)}.Then(endpoints(far)))
+	c.apply(service(topologyKeys(policy.Zone, policy.AnyNode), maxLoad(120), affinity(time.Hour)))
+	for _, to := range paths {
+		c.apply(endpoints(far))
+		if got := sticks(t, client.Namespace, to, 4); got != "far" {
+			t.Fatalf("%s: %s answers, the only endpoint is far", to, got)
+		}
+		c.apply(endpoints(near, far))
+		if got := sticks(t, client.Namespace, to, 8); got != "far" {
+			t.Errorf("%s: the client was moved to %s", to, got)
+		}
+		if got := sticks(t, other.Namespace, to, 8); got != "near" {
+			t.Errorf("%s: a new client is given to %s, and near has room", to, got)
+		}
+		c.apply(endpoints(near))
+		if got := sticks(t, client.Namespace, to, 4); got != "near" {
+			t.Errorf("%s: %s answers after far left", to, got)
+		}
+	}
+}

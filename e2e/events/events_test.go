@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -62,7 +63,7 @@ func TestAnEvent(t *testing.T) {
 		for _, node := range nodes {
 			r := recorder(t, creator, node)
 			r.Report(events.Refused(web, "spec.ports[0].port: why not"))
-			r.Report(events.TopologyIgnored(web, "the list is empty"))
+			r.Report(events.TopologyIgnored(web, policy.Ignored{Annotation: policy.TopologyKeysAnnotation, Reason: "the list is empty"}))
 			r.Report(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
 				model.ObjectName{Namespace: "bank", Name: "api"}))
 			r.Report(events.HealthCheckNotServed(web, node, errors.New("address already in use")))

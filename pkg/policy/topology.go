@@ -2,7 +2,8 @@ package policy
 
 // Topology is how a Service's owner wants endpoints to be preferred.
 type Topology struct {
-	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation.
+	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation, unless a
+	// bound needs some.
 	Keys []Key
 	// MaxLoad bounds the load that any endpoint may expect, in percent of the mean of all: 100 to 1000. Zero: the first
 	// key wins, whatever that means for the load. With a bound there are keys.
@@ -10,9 +11,12 @@ type Topology struct {
 	// Clients are the Services whose ready endpoints are the demand of a node, "namespace/name"; none: all nodes ask alike.
 	// Without a bound they mean nothing.
 	Clients []string
-	// Ignored says why an annotation that is present has no effect, and what to do; empty otherwise.
-	Ignored string
+	// Ignored are the annotations without effect.
+	Ignored []Ignored
 }
+
+// Ignored is an annotation that is present and has no effect: why, and what to do.
+type Ignored struct{ Annotation, Reason string }
 
 // Key is a node label's key, or AnyNode.
 type Key string
@@ -41,23 +45,45 @@ const (
 	LocalRemedy   = "set externalTrafficPolicy to Cluster, or remove the annotation"
 )
 
-// Parse reads a Service's topology policy from its annotations. externalTrafficLocal is externalTrafficPolicy: Local
-// on a Service that is reachable from outside.
+// Words are what a Service's topology policy is read from.
+type Words struct {
+	Service     string // namespace/name
+	Annotations map[string]string
+	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside.
+	ExternalTrafficLocal bool
+	TrafficDistribution  string // spec.trafficDistribution; empty if it is not set
+}
+
+// Parse reads a Service's topology policy.
 //
-// An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for.
-func Parse(annotations map[string]string, externalTrafficLocal bool) Topology {
-	value, present := annotations[TopologyKeysAnnotation]
+// An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for. Keys stay
+// in force if their bound is ignored: that is how they are meant by every other reader.
+func Parse(words Words) Topology {
+	var topology Topology
+	topology.readKeys(words)
+	topology.readBound(words)
+	topology.readClients(words)
+	return topology
+}
+
+func (t *Topology) ignore(annotation, reason string) {
+	t.Ignored = append(t.Ignored, Ignored{annotation, reason})
+}
+
+func (t *Topology) readKeys(words Words) {
+	value, present := words.Annotations[TopologyKeysAnnotation]
 	if !present {
-		return Topology{}
+		return
 	}
 	keys, err := ParseKeys(value)
-	if err != nil {
-		return Topology{Ignored: err.Error()}
+	switch {
+	case err != nil:
+		t.ignore(TopologyKeysAnnotation, err.Error())
+	case words.ExternalTrafficLocal && ConflictsWithLocal(keys):
+		t.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
+	default:
+		t.Keys = keys
 	}
-	if externalTrafficLocal && ConflictsWithLocal(keys) {
-		return Topology{Ignored: "topology keys " + LocalConflict + "; " + LocalRemedy}
-	}
-	return Topology{Keys: keys}
 }
 
 // ConflictsWithLocal reports whether keys may not stand beside externalTrafficPolicy: Local.

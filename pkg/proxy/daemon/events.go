@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
@@ -51,10 +52,10 @@ func (r *eventReporter) leftOut(kind string, name model.ObjectName, parts []stri
 	}
 }
 
-// topologyIgnored reports topology keys without effect.
-func (r *eventReporter) topologyIgnored(service model.ObjectName, reason string) {
+// topologyIgnored reports an annotation without effect.
+func (r *eventReporter) topologyIgnored(service model.ObjectName, ignored policy.Ignored) {
 	if r != nil {
-		r.recorder.Report(events.TopologyIgnored(r.reference(convert.ServiceKind, service), reason))
+		r.recorder.Report(events.TopologyIgnored(r.reference(convert.ServiceKind, service), ignored))
 	}
 }
 

@@ -35,7 +35,8 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 		annotation = `level=WARN msg="an annotation is ignored" service=shop/web annotation=vicinity.dev/topology-keys reason="no key"`
 		leftOut    = `level=WARN msg="a part is left out; the rest is served" `
 	)
-	ignored := &model.Service{Name: name, Topology: policy.Topology{Ignored: "no key"}}
+	ignored := &model.Service{Name: name, Topology: policy.Topology{
+		Ignored: []policy.Ignored{{Annotation: policy.TopologyKeysAnnotation, Reason: "no key"}}}}
 	half := &model.Service{Name: name, LeftOut: []string{"this", "that"}}
 	for name, test := range map[string]struct {
 		changes []model.Change

@@ -56,15 +56,22 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 		service = &model.Service{} // nothing is left to say of it
 	}
 	f.warnOfLeftOut(convert.ServiceKind, name, service.LeftOut)
-	ignored := []string{service.Topology.Ignored}
-	if service.Topology.Ignored == "" {
-		ignored = nil
-	}
-	for _, reason := range f.unsaid(about{kind: policy.TopologyKeysAnnotation, name: name}, ignored) {
-		if f.budget.allows(f.log, about{kind: convert.ServiceKind, name: name}) {
-			f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", policy.TopologyKeysAnnotation, "reason", reason)
+	for _, annotation := range []string{
+		policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation,
+		policy.ClientsAnnotation,
+	} {
+		var reasons []string
+		for _, ignored := range service.Topology.Ignored {
+			if ignored.Annotation == annotation {
+				reasons = append(reasons, ignored.Reason)
+			}
 		}
-		f.reporter.topologyIgnored(name, reason)
+		for _, reason := range f.unsaid(about{kind: annotation, name: name}, reasons) {
+			if f.budget.allows(f.log, about{kind: convert.ServiceKind, name: name}) {
+				f.log.Warn("an annotation is ignored", "service", name.String(), "annotation", annotation, "reason", reason)
+			}
+			f.reporter.topologyIgnored(name, policy.Ignored{Annotation: annotation, Reason: reason})
+		}
 	}
 }
 

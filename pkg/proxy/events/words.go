@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Refused says that an object cannot be right.
@@ -34,12 +35,16 @@ func LeftOut(object Reference, parts []string) Event {
 	}
 }
 
-// TopologyIgnored says why the topology keys of a Service have no effect.
-func TopologyIgnored(service Reference, reason string) Event {
-	return Event{
+// TopologyIgnored says why an annotation about a Service's topology has no effect.
+func TopologyIgnored(service Reference, ignored policy.Ignored) Event {
+	event := Event{
 		Regarding: service, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
-		Note: "The Service is served as if it had no topology keys: " + reason,
+		Note: "The Service is served as if it had no topology keys: " + ignored.Reason,
 	}
+	if ignored.Annotation != policy.TopologyKeysAnnotation {
+		event.Reason, event.Note = "LoadBoundIgnored", "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason
+	}
+	return event
 }
 
 // FrontendConflict says that a Service wants an address and port that another one owns.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 var (
@@ -32,7 +33,7 @@ func TestTheWords(t *testing.T) {
 			},
 		},
 		"topology keys without effect": {
-			TopologyIgnored(web, "the list of topology keys is empty"),
+			TopologyIgnored(web, policy.Ignored{Annotation: policy.TopologyKeysAnnotation, Reason: "the list of topology keys is empty"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
 				Note: "The Service is served as if it had no topology keys: the list of topology keys is empty",

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -12,8 +11,8 @@ import (
 func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
 	service := decision.Service
 	var list []string
-	if ignored := service.Topology.Ignored; ignored != "" {
-		list = append(list, "The annotation "+policy.TopologyKeysAnnotation+" is ignored: "+ignored)
+	for _, ignored := range service.Topology.Ignored {
+		list = append(list, "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason)
 	}
 	for _, frontend := range lost {
 		list = append(list, frontend.Message)

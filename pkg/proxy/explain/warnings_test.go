@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
@@ -19,7 +20,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing to warn of": {func(*model.Service) {}, nil},
 		"an ignored annotation": {
-			func(service *model.Service) { service.Topology.Ignored = "the key * is not the last one" },
+			func(service *model.Service) {
+				service.Topology.Ignored = []policy.Ignored{{Annotation: policy.TopologyKeysAnnotation, Reason: "the key * is not the last one"}}
+			},
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
 		},
 		"parts of the object that were left out": {

@@ -120,7 +120,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		}
 		served, _ := convert.Service(now, "")
 		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
-		if !hasKeys || served != nil && served.Topology.Ignored == "" {
+		if !hasKeys || served != nil && len(served.Topology.Ignored) == 0 {
 			continue
 		}
 		ignored++
@@ -132,7 +132,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, which were those of %v", now, before)
 		}
-		if served, _ := convert.Service(before, ""); served != nil && served.Topology.Ignored == "" {
+		if served, _ := convert.Service(before, ""); served != nil && len(served.Topology.Ignored) == 0 {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
 		}
 	}
@@ -154,7 +154,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 		switch {
 		case len(errs) > 0:
 			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
-		case hasKeys && (served == nil || served.Topology.Ignored != ""):
+		case hasKeys && (served == nil || len(served.Topology.Ignored) > 0):
 			ignored++
 			if isSilent {
 				t.Fatalf("it is not reported that the proxy ignores the keys of %v", service)

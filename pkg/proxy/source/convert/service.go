@@ -52,11 +52,22 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 		InternalTrafficLocal: internalLocal,
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
-		Topology:             policy.Parse(service.Annotations, externalLocal),
+		Topology: policy.Parse(policy.Words{
+			Service: service.Namespace + "/" + service.Name, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
+			TrafficDistribution: distributionOf(&service.Spec),
+		}),
 	}
 	limit(read, &left)
 	read.LeftOut = left.list()
 	return read, nil
+}
+
+// distributionOf returns spec.trafficDistribution; empty if it is not set.
+func distributionOf(spec *corev1.ServiceSpec) string {
+	if spec.TrafficDistribution == nil {
+		return ""
+	}
+	return *spec.TrafficDistribution
 }
 
 // isProxied reports whether this proxy serves the Service.

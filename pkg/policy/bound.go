@@ -162,7 +162,7 @@ func (t *Topology) boundKeys(words Words, isBalanced bool) (keys []Key, reason s
 	}
 	if len(keys) == 0 {
 		return nil, "nothing says which endpoints are near; add " + TopologyKeysAnnotation + " or spec.trafficDistribution, or set " +
-			TopologyModeAnnotation + " to " + ModeBalanced
+			TopologyModeAnnotation + " to " + ModeBalanced + ", or remove the bound"
 	}
 	return keys, ""
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
@@ -65,8 +66,10 @@ func (w world) service() *corev1.Service {
 	}
 	put(service.Annotations, policy.TopologyKeysAnnotation, w.mostly(w.keys(), absent))
 	put(service.Annotations, policy.TopologyModeAnnotation,
-		w.mostly(absent, "Auto", "auto", "AUTO", "Disabled", "x", "", "a/b", "PreferClose"))
+		w.mostly(absent, "Auto", "auto", "AUTO", "Disabled", "x", "", "a/b", "PreferClose", policy.ModeBalanced, "vicinity.dev/x"))
 	put(service.Annotations, policy.TopologyAwareHintsAnnotation, w.mostly(absent, absent, "Auto", "auto", "Disabled", "x"))
+	put(service.Annotations, policy.MaxLoadAnnotation, w.mostly(absent, absent, absent, "120%", "100%", "99%", "1.2", ""))
+	put(service.Annotations, policy.ClientsAnnotation, w.mostly(absent, absent, absent, "shop/front", "front", "shop/web", "a/b,,"))
 	put(service.Annotations, "vicinity.dev/topology-key", w.mostly(absent, absent, absent, "*"))
 	put(service.Labels, policy.ServiceProxyNameLabel, w.mostly(absent, "vicinity", "other", ""))
 	put(service.Labels, policy.TopologyKeysAnnotation, w.mostly(absent, absent, absent, "rack"))
@@ -120,7 +123,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		}
 		served, _ := convert.Service(now, "")
 		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
-		if !hasKeys || served != nil && len(served.Topology.Ignored) == 0 {
+		if !hasKeys || served != nil && !ignoresKeys(served) {
 			continue
 		}
 		ignored++
@@ -132,7 +135,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, which were those of %v", now, before)
 		}
-		if served, _ := convert.Service(before, ""); served != nil && len(served.Topology.Ignored) == 0 {
+		if served, _ := convert.Service(before, ""); served != nil && !ignoresKeys(served) {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
 		}
 	}
@@ -145,7 +148,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
-	for range 20_000 {
+	for range 40_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
 		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
 		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
@@ -154,7 +157,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 		switch {
 		case len(errs) > 0:
 			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
-		case hasKeys && (served == nil || len(served.Topology.Ignored) > 0):
+		case hasKeys && (served == nil || ignoresKeys(served)):
 			ignored++
 			if isSilent {
 				t.Fatalf("it is not reported that the proxy ignores the keys of %v", service)
@@ -270,8 +273,51 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 			continue // it has uncovered the other annotation, which now counts
 		}
 		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
-		if len(got.Denied) > 0 {
-			t.Fatalf("%v is denied as %v: %s", before, now, got.Denied[0].Message())
+		for _, denied := range got.Denied {
+			if denied.Rule != "SVC011" && denied.Rule != "SVC012" { // a bound that is left behind has nothing to work on
+				t.Fatalf("%v is denied as %v: %s", before, now, denied.Message())
+			}
 		}
+	}
+}
+
+func ignoresKeys(service *model.Service) bool {
+	return slices.ContainsFunc(service.Topology.Ignored, func(ignored policy.Ignored) bool {
+		return ignored.Annotation == policy.TopologyKeysAnnotation
+	})
+}
+
+// The proxy ignores exactly those words about a bound that are denied.
+func TestTheProxyIgnoresTheBoundsThatAreDenied(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(13, 17))}
+	obeyed, ignored := 0, 0
+	for range 60_000 {
+		service := w.service()
+		served, errs := convert.Service(service, "")
+		if served == nil || len(errs) > 0 {
+			continue
+		}
+		want := map[string]bool{}
+		for _, one := range served.Topology.Ignored {
+			if one.Annotation != policy.TopologyKeysAnnotation {
+				want["metadata.annotations["+one.Annotation+"]"] = true
+			}
+		}
+		got := map[string]bool{}
+		for _, violation := range rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil).Denied {
+			if slices.Contains([]rules.ID{"SVC010", "SVC011", "SVC012"}, violation.Rule) {
+				got[violation.Error.Field] = true
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%v: ignored by the proxy, and denied (-ignored +denied):\n%s", service, diff)
+		}
+		if served.Topology.MaxLoad > 0 {
+			obeyed++
+		}
+		ignored += len(want)
+	}
+	if obeyed < 1000 || ignored < 1000 {
+		t.Errorf("%d obeyed, %d ignored: the test has tested little", obeyed, ignored)
 	}
 }

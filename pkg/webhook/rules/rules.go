@@ -76,8 +76,8 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC008", Kind: kindService, Default: Deny,
-			Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
-				"Kubernetes treats it as Disabled.",
+			Summary: "The topology mode differs from a known value only by case or spaces, is a value of trafficDistribution, or is an " +
+				"unknown one of vicinity.dev; Kubernetes treats it as Disabled.",
 		},
 		find: misspeltMode,
 	},
@@ -87,6 +87,28 @@ var rules = []rule{
 			Summary: "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
 		},
 		find: unknownServiceWords,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC010", Kind: kindService, Default: Deny,
+			Summary: "max-load is no whole percentage from 100% to 1000%, so the proxy ignores it.",
+		},
+		find: malformedBound,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC011", Kind: kindService, Default: Deny,
+			Summary: "A bound has no topology keys or trafficDistribution to work on, or stands beside topology-mode=Auto or " +
+				"externalTrafficPolicy: Local, so the proxy ignores it.",
+		},
+		find: boundOnNothing,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC012", Kind: kindService, Default: Deny,
+			Summary: "The list of clients is wrong, or there is no bound that reckons with them, so the proxy ignores it.",
+		},
+		find: wrongClients,
 	},
 	{
 		Rule: Rule{

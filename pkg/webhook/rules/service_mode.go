@@ -28,6 +28,9 @@ func misspeltMode(s *subject) []Violation {
 		if meant := sameWord(value, distributions); meant != "" {
 			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + meant
 		}
+		if isOurs(value) || sameWord(value, []string{policy.ModeBalanced}) != "" {
+			return fmt.Sprintf("did you mean %q? It is the only mode of this domain", policy.ModeBalanced)
+		}
 		return ""
 	})
 }
@@ -51,7 +54,7 @@ func unknownMode(s *subject) []Violation {
 func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
 	for _, key := range modeAnnotations {
 		value, present := s.Metadata.Annotations[key]
-		if !present || slices.Contains(modeValues, value) {
+		if !present || value == policy.ModeBalanced || slices.Contains(modeValues, value) {
 			continue
 		}
 		if detail := say(value); detail != "" {
@@ -64,6 +67,9 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 
 // maxWord is how much of a value a warning repeats, beside its path.
 const maxWord = 40
+
+// isOurs reports whether a mode has our domain.
+func isOurs(mode string) bool { return strings.HasPrefix(mode, policy.Domain) }
 
 // sameWord returns the known word from which another differs only by case or spaces; empty if there is none.
 func sameWord(word string, known []string) string {

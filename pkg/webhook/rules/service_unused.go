@@ -17,6 +17,11 @@ func (s *subject) settings() []setting {
 	if s.hasKeys {
 		settings = append(settings, setting{nameIn(policy.TopologyKeysAnnotation), s.keysText})
 	}
+	for _, key := range []string{policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+		if value, present := s.Metadata.Annotations[key]; present {
+			settings = append(settings, setting{nameIn(key), value})
+		}
+	}
 	for _, key := range modeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if present && value != policy.ModeDisabled && value != policy.ModeDisabledLower {

@@ -25,7 +25,7 @@ type vocabulary struct {
 
 var serviceWords = vocabulary{
 	meaningless: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
-	annotations: []string{policy.TopologyKeysAnnotation},
+	annotations: []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation},
 	elsewhere: map[string]string{
 		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
 		policy.DefaultTopologyKeysAnnotation:        policy.TopologyKeysAnnotation,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,7 @@ var results struct {
 	steep    []steepRow
 	affinity []affinityRow
 	fair     []fairRow
+	bounded  []boundedRow
 }
 
 type firstSync struct {
@@ -65,6 +67,9 @@ func TestMain(m *testing.M) {
 	if len(results.fair) > 0 {
 		printFair(w)
 	}
+	if len(results.bounded) > 0 {
+		printBounded(w)
+	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
@@ -109,6 +114,21 @@ func printAffinity(w io.Writer) {
 	for _, row := range results.affinity {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
 			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
+	}
+	fmt.Fprintln(w)
+}
+
+func printBounded(w io.Writer) {
+	fmt.Fprintf(w, "\nA bound of the load: 10,000 x 10 on %d nodes in %d zones, topology keys with it beside the keys alone\n\n",
+		boundedNodes, boundedZones)
+	fmt.Fprintln(w, "step\tof\tkeys p50\tp99\twith a bound p50\tp99\tbound/keys\telements written, at most\t")
+	for _, row := range results.bounded {
+		plain, bounded := slices.Sorted(slices.Values(row.plain)), slices.Sorted(slices.Values(row.bounded))
+		at := func(times []time.Duration, percent int) time.Duration {
+			return percentile(times, percent).Round(time.Microsecond)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%d\t\n", row.step, len(bounded), at(plain, 50), at(plain, 99),
+			at(bounded, 50), at(bounded, 99), ratio(percentile(bounded, 50), percentile(plain, 50)), row.written)
 	}
 	fmt.Fprintln(w)
 }

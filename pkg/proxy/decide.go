@@ -30,8 +30,9 @@ type decided struct {
 	flows     map[model.ObjectName][]selection.Flows
 	checks    map[model.ObjectName]selection.HealthCheck
 	reasons   map[model.ObjectName][]PortReason
-	conflicts []Conflict         // at most MaxConflicts
-	crowded   []model.ObjectName // likewise
+	plans     map[model.ObjectName]selection.Plans // of those that were decided
+	conflicts []Conflict                           // at most MaxConflicts
+	crowded   []model.ObjectName                   // likewise
 }
 
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
@@ -86,6 +87,7 @@ type decidedService struct {
 	flows     []selection.Flows
 	check     selection.HealthCheck
 	reasons   []PortReason
+	plans     selection.Plans
 	conflict  Conflict
 	isCrowded bool
 }
@@ -106,6 +108,7 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 		}
 	}
 	service.check, _ = selection.HealthCheckOf(p.cluster, name)
+	service.plans = selection.PlansOf(decisions)
 	return service
 }
 
@@ -116,6 +119,7 @@ func (p *Proxy) gather(services []decidedService) decided {
 		flows:   make(map[model.ObjectName][]selection.Flows, len(services)),
 		checks:  make(map[model.ObjectName]selection.HealthCheck, len(services)),
 		reasons: make(map[model.ObjectName][]PortReason, len(services)),
+		plans:   map[model.ObjectName]selection.Plans{},
 	}
 	if len(p.Readers) > 0 {
 		all.decisions = make(map[model.ObjectName][]selection.Decision, len(services))
@@ -134,6 +138,9 @@ func (p *Proxy) gather(services []decidedService) decided {
 		}
 		all.owned, all.checks[name] = append(all.owned, service.owned), service.check
 		all.flows[name], all.reasons[name] = service.flows, service.reasons
+		if service.plans != nil || p.nodes.Has(name) {
+			all.plans[name] = service.plans
+		}
 	}
 	return all
 }

@@ -48,8 +48,9 @@ type Proxy struct {
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
-	// replanned are the Services whose share is to be planned anew because it changed who asks; replanAfter is when others
-	// may join them.
+	// stale are Services of which it changed who asks, and replanned those of them that are to be decided anew for it;
+	// replanAfter is when others may join them.
+	stale       []model.ObjectName
 	replanned   map[model.ObjectName]bool
 	replanAfter time.Time
 	// refused are the Services whose newest version the kernel does not take, unreported those of which there is
@@ -176,6 +177,9 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.reasons.accept(decided.reasons)
 	p.handOver(decided.decisions)
 	p.mirror.Accept(plan)
+	for name, plans := range decided.plans {
+		p.nodes.Keep(name, plans)
+	}
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
@@ -218,11 +222,15 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
 	// all.
 	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]waiting{}, false, false
-	p.replanned = map[model.ObjectName]bool{}
+	p.stale, p.replanned = nil, map[model.ObjectName]bool{}
 	p.cluster.TakeStale()
 	p.lastVersions = map[model.ObjectName]ruleset.Service{}
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
+	p.nodes.Forget()
+	for name, plans := range decided.plans {
+		p.nodes.Keep(name, plans)
+	}
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()
@@ -274,7 +282,7 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 		return Report{Complete: report.Complete}, err
 	}
 	p.count(&report)
-	report.Waiting = len(p.dirty) + len(p.replanned)
+	report.Waiting = len(p.dirty) + len(p.stale) + len(p.replanned)
 	report.Triggered = p.triggers.take(p.dirty)
 	report.Unswept = p.sweep(ctx, &report)
 	p.reportRefused(&report)

@@ -142,15 +142,24 @@ func (p *Proxy) weigh(name model.ObjectName) int {
 // came or went, or their clients did: each changes all of them, a little. A lone change never waits.
 const replanInterval = 10 * time.Second
 
-// replan takes up the Services of which it changed who asks, unless that was done a moment ago.
+// replansInASync is how many Services are planned anew in one sync, some 4 us each; those whose slots are other ones then
+// are decided anew.
+const replansInASync = 1000
+
+// replan takes up the Services of which it changed who asks, unless that was done a moment ago, and looks for those that
+// this makes a difference for.
 func (p *Proxy) replan(now time.Time) {
-	if now.Before(p.replanAfter) || !p.cluster.HasStale() {
-		return
+	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {
+		p.replanAfter = now.Add(replanInterval)
+		p.nodes.Prune()
+		p.stale = p.cluster.TakeStale()
 	}
-	p.replanAfter = now.Add(replanInterval)
-	p.nodes.Prune()
-	for _, name := range p.cluster.TakeStale() {
-		p.replanned[name] = true
+	next := p.stale[:min(len(p.stale), replansInASync)]
+	p.stale = p.stale[len(next):]
+	for _, name := range next {
+		if p.nodes.MayDiffer(name) {
+			p.replanned[name] = true
+		}
 	}
 }
 
@@ -259,7 +268,7 @@ func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 
 // untilNextTurn returns how long it is until what waits has its turn; false if nothing waits.
 func (p *Proxy) untilNextTurn(now time.Time) (time.Duration, bool) {
-	if p.smallWaits || len(p.replanned) > 0 || p.mirror != nil && !p.mirror.IsSwept() {
+	if p.smallWaits || len(p.stale)+len(p.replanned) > 0 || p.mirror != nil && !p.mirror.IsSwept() {
 		return 0, true
 	}
 	next := time.Time{}

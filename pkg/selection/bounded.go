@@ -2,6 +2,7 @@ package selection
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -25,21 +26,50 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		}
 		return choice
 	}
-	plan := plans.Get().(*balance.Plan)
-	defer plans.Put(plan)
-	plan.Make(demand, balance.NewPlaces(keys, endpoints, viewpoint.valueOf), int(service.Topology.MaxLoad))
-	share := plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
+	part := planned{
+		places: balance.NewPlaces(keys, endpoints, viewpoint.valueOf), hashes: balance.Hashes(endpoints),
+		readsNodes: readsNodes(keys, endpoints),
+	}
+	share := part.plan(service, demand, viewpoint.Node)
 	if share.Outcome == balance.Nobody {
 		return selectByKeys(keys, endpoints, viewpoint) // which says why
 	}
-	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share)}
-	choice.fill(share.Slots(service.Name, endpoints), endpoints)
+	part.slots = share.Slots(service.Name, part.hashes)
+	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
+	choice.fill(part.slots, endpoints)
 	if service.AffinityTimeout > 0 {
 		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
 			return phaseOf(endpoint) == phaseOfShare(&share) && viewpoint.allows(keys, endpoint)
 		})
 	}
 	return choice
+}
+
+// planned is what a plan was made of for one port, and what became of it: enough to tell whether a change of who asks
+// makes a difference.
+type planned struct {
+	places *balance.Places
+	hashes []uint32 // of the endpoints
+	slots  []int    // of each endpoint
+	// readsNodes: where endpoints are depends on Nodes, and not on EndpointSlices alone.
+	readsNodes bool
+}
+
+// plan plans for all nodes, and returns one node's part.
+func (p *planned) plan(service *model.Service, demand balance.Demand, node model.Node) balance.Share {
+	plan := plans.Get().(*balance.Plan)
+	defer plans.Put(plan)
+	plan.Make(demand, p.places, int(service.Topology.MaxLoad))
+	return plan.Share(node.Name, node.Labels)
+}
+
+// readsNodes reports whether the values that endpoints have of keys come from Nodes: see Viewpoint.valueOf.
+func readsNodes(keys []policy.Key, endpoints []model.PortEndpoint) bool {
+	return slices.ContainsFunc(keys, func(key policy.Key) bool {
+		return key.NeedsNode() || key == policy.Zone && slices.ContainsFunc(endpoints, func(endpoint model.PortEndpoint) bool {
+			return endpoint.Zone == ""
+		})
+	})
 }
 
 func (v Viewpoint) demandOf(service *model.Service) (balance.Demand, bool) {

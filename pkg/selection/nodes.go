@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,6 +16,9 @@ import (
 type Nodes struct {
 	cluster *model.Cluster
 
+	// inForce is what was planned of the Services whose load is bounded, for their ports.
+	inForce map[model.ObjectName][]*planned
+
 	mutex  sync.Mutex // guards the map, not what is in it: nothing of that changes while decisions are made
 	byKeys map[string]*keyList
 }
@@ -28,7 +32,7 @@ type keyList struct {
 
 // NewNodes returns the nodes of a cluster.
 func NewNodes(cluster *model.Cluster) *Nodes {
-	return &Nodes{cluster: cluster, byKeys: map[string]*keyList{}}
+	return &Nodes{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName][]*planned{}}
 }
 
 // Note takes in the nodes that the cluster has in another state now.
@@ -53,6 +57,56 @@ func (n *Nodes) Prune() {
 		}
 		list.isUsed = false
 	}
+}
+
+// Plans are what decisions about a Service were planned from: nil if nothing was.
+type Plans []*planned
+
+// PlansOf returns the plans behind decisions about a Service.
+func PlansOf(decisions []Decision) Plans {
+	var plans Plans
+	for _, decision := range decisions {
+		if part := decision.Selection.Cluster.planned; part != nil {
+			plans = append(plans, part)
+		}
+	}
+	return plans
+}
+
+// Keep takes over what is in force of a Service.
+func (n *Nodes) Keep(service model.ObjectName, plans Plans) {
+	if len(plans) == 0 {
+		delete(n.inForce, service)
+		return
+	}
+	n.inForce[service] = plans
+}
+
+// Forget forgets what was in force of all Services.
+func (n *Nodes) Forget() { n.inForce = map[model.ObjectName][]*planned{} }
+
+// Has reports whether something is in force of a Service that was planned.
+func (n *Nodes) Has(service model.ObjectName) bool { return n.inForce[service] != nil }
+
+// MayDiffer reports whether a decision about a Service whose load is bounded may have another outcome now than the one
+// in force, if only other nodes came or went, or other clients. It takes a few microseconds, and a decision many.
+func (n *Nodes) MayDiffer(name model.ObjectName) bool {
+	service, plans := n.cluster.Service(name), n.inForce[name]
+	if service == nil || len(plans) == 0 {
+		return true
+	}
+	demand, known := n.demandOf(service)
+	if !known {
+		return true
+	}
+	self := n.cluster.Self()
+	return slices.ContainsFunc(plans, func(part *planned) bool {
+		if part.readsNodes {
+			return true
+		}
+		share := part.plan(service, demand, self)
+		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
+	})
 }
 
 func (n *Nodes) viewpoint() Viewpoint {

@@ -41,6 +41,8 @@ type Choice struct {
 	Slots  []int
 	Share  *balance.Share
 	Spared []model.PortEndpoint
+	// planned is what Share was made of; nil without one.
+	planned *planned
 	// Tier is the topology key that won ("topology.kubernetes.io/zone", "*") or one of the Tier constants; empty if there
 	// are no endpoints.
 	Tier   string

@@ -67,7 +67,7 @@ func BenchmarkRow(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				share := plan.Share("a-000", w.nodes["a-000"])
-				share.Slots(service, w.endpoints)
+				share.Slots(service, balance.Hashes(w.endpoints))
 			}
 		})
 	}

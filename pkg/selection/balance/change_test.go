@@ -60,7 +60,7 @@ func text(w *world, plan *balance.Plan) string {
 	var all strings.Builder
 	for _, name := range w.names() {
 		share := plan.Share(name, w.nodes[name])
-		slots := share.Slots(service, w.endpoints)
+		slots := share.Slots(service, balance.Hashes(w.endpoints))
 		fmt.Fprint(&all, name, share.Outcome, share.Near, share.Next, share.Busiest, share.Steps)
 		for _, i := range order {
 			fmt.Fprint(&all, " ", share.Parts[i], "/", slots[i])
@@ -321,7 +321,7 @@ func TestExtremes(t *testing.T) {
 				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand}[name] {
 					t.Errorf("%s: the demand is %d", name, share.Demand)
 				}
-				for i, slots := range share.Slots(service, w.endpoints) {
+				for i, slots := range share.Slots(service, balance.Hashes(w.endpoints)) {
 					if slots < 0 || slots > 5000 {
 						t.Fatalf("endpoint %d has %d slots", i, slots)
 					}

@@ -22,13 +22,12 @@ const (
 const alikeBits = 20
 
 // Slots returns how many slots each endpoint gets, in the order in which the endpoints were given: one each if their
-// parts are equal, else numbers in proportion to the parts. The endpoints are those of the plan, or the same pods with
-// other port numbers.
+// parts are equal, else numbers in proportion to the parts. The hashes are those of the endpoints (Hashes).
 //
 // The largest parts are met exactly, all others to the whole number below or above. Which of the two is decided by a
 // threshold of this node's own, and nodes that are alike have thresholds that are evenly spaced: what one gives too
 // much, another gives too little. A threshold depends on no other endpoint, so a change moves few slots.
-func (h *Share) Slots(service model.ObjectName, endpoints []model.PortEndpoint) []int {
+func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(h.Parts))
 	heaviest, lightest, sum := uint64(0), uint64(ONE), uint64(0)
 	for _, weight := range h.Parts {
@@ -48,7 +47,7 @@ func (h *Share) Slots(service model.ObjectName, endpoints []model.PortEndpoint) 
 		case equal:
 			slots[i] = 1
 		default:
-			threshold := start + hashOfAddr(endpoints[i].Addr)
+			threshold := start + hashes[i]
 			slots[i] = int((part(quota<<32, weight, heaviest) + uint64(threshold)) >> 32)
 		}
 	}
@@ -142,6 +141,15 @@ func hashOf(name model.ObjectName) uint32 {
 		hash = (hash ^ uint32(name.Name[i])) * hashPrime
 	}
 	return mix(hash)
+}
+
+// Hashes returns a number for each endpoint, by its address and port.
+func Hashes(endpoints []model.PortEndpoint) []uint32 {
+	hashes := make([]uint32, len(endpoints))
+	for i := range endpoints {
+		hashes[i] = hashOfAddr(endpoints[i].Addr)
+	}
+	return hashes
 }
 
 func hashOfAddr(addr netip.AddrPort) uint32 {

@@ -78,7 +78,7 @@ func (w *world) rows() map[string]row {
 	plan, rows := w.plan(""), map[string]row{}
 	for name, labels := range w.nodes {
 		share := plan.Share(name, labels)
-		rows[name] = row{share, share.Slots(service, w.endpoints)}
+		rows[name] = row{share, share.Slots(service, balance.Hashes(w.endpoints))}
 	}
 	return rows
 }

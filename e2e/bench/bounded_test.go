@@ -1,0 +1,139 @@
+package bench_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// The cluster in which loads are bounded.
+const (
+	boundedNodes, boundedZones = 5000, 10
+	// replanned lies between two times at which nodes that came or went concern all Services.
+	replanned = 10 * time.Second
+)
+
+// boundedRow is what one step took with topology keys, and with the same keys and a bound.
+type boundedRow struct {
+	step           string
+	plain, bounded []time.Duration
+	written        int // elements, of the bounded ones, at most
+}
+
+// BenchmarkBounded measures what a bound of the load costs: 10,000 Services of ten endpoints each on 5,000 nodes, beside
+// the same Services with the same topology keys alone.
+func BenchmarkBounded(b *testing.B) {
+	rows := map[string]*boundedRow{}
+	steps := []string{"first sync", "an endpoint is replaced", "a node comes: processor time of all syncs"}
+	for _, step := range steps {
+		rows[step] = &boundedRow{step: step}
+	}
+	for b.Loop() {
+		for _, limit := range []uint64{0, 120} {
+			note := func(step string, took time.Duration, written int) {
+				row := rows[step]
+				if limit == 0 {
+					row.plain = append(row.plain, took)
+					return
+				}
+				row.bounded, row.written = append(row.bounded, took), max(row.written, written)
+			}
+			measureBounded(b, limit, note)
+		}
+	}
+	for _, step := range steps {
+		results.bounded = append(results.bounded, *rows[step])
+	}
+}
+
+func measureBounded(b *testing.B, limit uint64, note func(step string, took time.Duration, written int)) {
+	b.Helper()
+	size := size{10_000, 10, false}
+	cluster := boundedCluster(size, limit)
+	m := newMachine(b)
+	own := m.object()
+	own.Nodes[m.Name].Labels = boundedNode(m.Name, 0).Labels
+	p := proxy.New(m.Name, config, m.tables, &m.flows)
+	p.Apply(cluster)
+	p.Apply(own)
+	started := time.Now()
+	report := sync(b, p)
+	note("first sync", time.Since(started), written(report))
+	for round := range 2000 {
+		number := size.scattered(round)
+		slice := cluster.Slices[serviceName(number)]
+		changed := *slice
+		changed.Endpoints = slices.Clone(slice.Endpoints)
+		changed.Endpoints[round%10].Addr = size.replace(number, round).Slices[slice.Name].Endpoints[round%size.endpoints].Addr
+		change := model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: &changed}}
+		started := time.Now()
+		p.Apply(change)
+		report := sync(b, p)
+		note("an endpoint is replaced", time.Since(started), written(report))
+	}
+	for round := range 3 {
+		if limit > 0 {
+			time.Sleep(replanned)
+		}
+		name := fmt.Sprintf("new-%d", round)
+		took, wrote := settle(b, p, model.Change{Nodes: map[string]*model.Node{name: boundedNode(name, round%boundedZones)}})
+		note("a node comes: processor time of all syncs", took, wrote)
+	}
+}
+
+// settle applies a change, and syncs until nothing waits for its turn.
+func settle(b *testing.B, p *proxy.Proxy, change model.Change) (took time.Duration, wrote int) {
+	b.Helper()
+	before := processorTime(b)
+	p.Apply(change)
+	for {
+		report := sync(b, p)
+		wrote += written(report)
+		if report.Waiting == 0 {
+			return processorTime(b) - before, wrote
+		}
+	}
+}
+
+// processorTime is what this process has used so far, the kernel's work for it included.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+func boundedNode(name string, zone int) *model.Node {
+	return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): fmt.Sprintf("zone-%d", zone)}}
+}
+
+// boundedCluster spreads the endpoints over the nodes at random.
+func boundedCluster(s size, limit uint64) model.Change {
+	random := rand.New(rand.NewPCG(1, 1))
+	cluster := s.cluster()
+	cluster.Nodes, cluster.AllNodes = map[string]*model.Node{}, new(true)
+	for number := range boundedNodes {
+		name := fmt.Sprintf("worker-%d", number)
+		cluster.Nodes[name] = boundedNode(name, number%boundedZones)
+	}
+	for number := range s.services {
+		service := cluster.Services[serviceName(number)]
+		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: limit}
+		endpoints := cluster.Slices[service.Name].Endpoints
+		for i := range endpoints {
+			node := random.IntN(boundedNodes)
+			endpoints[i].Node, endpoints[i].Zone = fmt.Sprintf("worker-%d", node), fmt.Sprintf("zone-%d", node%boundedZones)
+		}
+	}
+	return cluster
+}

@@ -14,6 +14,8 @@ type bounded struct {
 	clients map[ObjectName]map[ObjectName]bool
 	// stale are those of which it changed who asks.
 	stale map[ObjectName]bool
+	// version counts the changes of clients' endpoints.
+	version uint64
 }
 
 func newBounded() bounded {
@@ -31,6 +33,7 @@ func (b *bounded) add(service *Service) bool {
 	for _, client := range service.Clients() {
 		if b.clients[client] == nil {
 			b.clients[client] = map[ObjectName]bool{}
+			b.version++ // its endpoints may have changed while nobody named it
 		}
 		b.clients[client][service.Name] = true
 	}
@@ -59,7 +62,16 @@ func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
 }
 
 // askAnew takes in that a Service has other endpoints, from which clients may ask.
-func (b *bounded) askAnew(client ObjectName) { maps.Copy(b.stale, b.clients[client]) }
+func (b *bounded) askAnew(client ObjectName) {
+	if len(b.clients[client]) > 0 {
+		maps.Copy(b.stale, b.clients[client])
+		b.version++
+	}
+}
+
+// ClientsVersion is another number whenever a Service is named as a client for the first time, or has other endpoints
+// while it is.
+func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
 // HasStale reports whether there are Services whose load is bounded and of which it changed, since TakeStale, who asks.
 func (c *Cluster) HasStale() bool { return len(c.bounded.stale) > 0 }

@@ -258,3 +258,50 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 		t.Errorf("with the bound %d endpoints serve, without it %d", len(choice.Endpoints), len(without.Endpoints))
 	}
 }
+
+// TestClientsAreCountedAnewWhenTheyChange, also if nobody named them while they did.
+func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
+	topology := bounded(120, zoneThenAll...)
+	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
+	cluster := model.NewCluster("zone-b-0")
+	nodes := NewNodes(cluster)
+	apply := func(change model.Change) {
+		cluster.Apply(change)
+		nodes.Note(change)
+	}
+	apply(town.change)
+	front := func(zone string) model.Change {
+		slice := &model.EndpointSlice{
+			Name: model.ObjectName{Namespace: "shop", Name: "front-1"}, Service: model.ObjectName{Namespace: "shop", Name: "front"},
+		}
+		for n := range 3 {
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+				Addr: netip.AddrFrom4([4]byte{10, 2, 0, byte(n)}), Endpoint: model.Endpoint{Node: fmt.Sprintf("zone-%s-%d", zone, n), Ready: true},
+			})
+		}
+		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
+	}
+	naming := func(clients ...string) model.Change {
+		service := *town.change.Services[town.web]
+		service.Topology.Clients = clients
+		return model.Change{Services: map[model.ObjectName]*model.Service{town.web: &service}}
+	}
+	for _, step := range []struct {
+		says   string
+		change model.Change
+		want   Code
+	}{
+		{"nobody is named", front("b"), KeptNear},
+		{"clients in this zone", naming("shop/front"), SpilledOverLoad},
+		{"they move away", front("c"), KeptNear},
+		{"they are not named", naming(), KeptNear},
+		{"they come back unseen", front("b"), KeptNear},
+		{"they are named again", naming("shop/front"), SpilledOverLoad},
+	} {
+		apply(step.change)
+		got := nodes.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
+		if got.Code != step.want {
+			t.Errorf("%s: %s, want %s: %s", step.says, got.Code, step.want, got.Sentence())
+		}
+	}
+}

@@ -19,13 +19,18 @@ type Nodes struct {
 	// inForce is what was planned of the Services whose load is bounded, for their ports.
 	inForce map[model.ObjectName][]*planned
 
-	mutex  sync.Mutex // guards the map, not what is in it: nothing of that changes while decisions are made
+	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
+	// asked is how many ready endpoints each Service has on each node that is named as a client, as of a version of them.
+	asked   map[model.ObjectName]map[string]uint32
+	askedAt uint64
 }
 
 // keyList is a list of keys that is in use.
 type keyList struct {
 	cells *balance.Cells
+	// named is what clients ask, by their names: many Services may have the same.
+	named map[string]balance.Demand
 	// isUsed: a decision has asked for it since the last Prune.
 	isUsed bool
 }
@@ -45,6 +50,13 @@ func (n *Nodes) Note(change model.Change) {
 			} else {
 				list.cells.Remove(name)
 			}
+			list.named = nil // it meant the cells as they were
+		}
+	}
+	if version := n.cluster.ClientsVersion(); version != n.askedAt {
+		n.asked, n.askedAt = nil, version
+		for _, list := range n.byKeys {
+			list.named = nil
 		}
 	}
 }
@@ -119,46 +131,67 @@ func (n *Nodes) demandOf(service *model.Service) (balance.Demand, bool) {
 	if !n.cluster.KnowsAllNodes() {
 		return balance.Demand{}, false
 	}
-	cells := n.cellsOf(service.Topology.Keys)
-	clients := service.Clients()
-	if len(clients) == 0 {
-		return cells.ByLabels(), true
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	list := n.listOf(service.Topology.Keys)
+	if len(service.Topology.Clients) == 0 {
+		return list.cells.ByLabels(), true
 	}
-	return cells.Named(n.readyEndpoints(clients)), true
+	clients := strings.Join(service.Topology.Clients, ",")
+	demand, known := list.named[clients]
+	if !known {
+		demand = list.cells.Named(n.readyEndpoints(service.Clients()))
+		if list.named == nil {
+			list.named = map[string]balance.Demand{}
+		}
+		list.named[clients] = demand
+	}
+	return demand, true
 }
 
-// readyEndpoints counts the ready endpoints of some Services, by node. One that has addresses in both families counts
-// once.
+// readyEndpoints counts the ready endpoints of some Services, by node.
 func (n *Nodes) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 	byNode := map[string]uint32{}
 	for _, service := range services {
-		byFamily := map[model.Family]map[string]uint32{model.IPv4: {}, model.IPv6: {}}
-		for _, slice := range n.cluster.SlicesOf(service) {
-			for i := range slice.Endpoints {
-				if endpoint := &slice.Endpoints[i]; endpoint.Ready && endpoint.Node != "" {
-					byFamily[slice.Family][endpoint.Node]++
-				}
+		ready, known := n.asked[service]
+		if !known {
+			ready = n.readyEndpointsOf(service)
+			if n.asked == nil {
+				n.asked = map[model.ObjectName]map[string]uint32{}
 			}
+			n.asked[service] = ready
 		}
-		more := byFamily[model.IPv4]
-		for node, count := range byFamily[model.IPv6] {
-			more[node] = max(more[node], count)
-		}
-		for node, count := range more {
+		for node, count := range ready {
 			byNode[node] += count
 		}
 	}
 	return byNode
 }
 
-func (n *Nodes) cellsOf(keys []policy.Key) *balance.Cells {
+// readyEndpointsOf counts those of one Service. One that has addresses in both families counts once.
+func (n *Nodes) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
+	byFamily := map[model.Family]map[string]uint32{model.IPv4: {}, model.IPv6: {}}
+	for _, slice := range n.cluster.SlicesOf(service) {
+		for i := range slice.Endpoints {
+			if endpoint := &slice.Endpoints[i]; endpoint.Ready && endpoint.Node != "" {
+				byFamily[slice.Family][endpoint.Node]++
+			}
+		}
+	}
+	ready := byFamily[model.IPv4]
+	for node, count := range byFamily[model.IPv6] {
+		ready[node] = max(ready[node], count)
+	}
+	return ready
+}
+
+// listOf returns the nodes by some keys. The caller holds the mutex.
+func (n *Nodes) listOf(keys []policy.Key) *keyList {
 	words := make([]string, len(keys))
 	for i, key := range keys {
 		words[i] = string(key)
 	}
 	name := strings.Join(words, ",")
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
 	list := n.byKeys[name]
 	if list == nil {
 		list = &keyList{cells: balance.NewCells(keys, n.cluster.Self().Name)}
@@ -168,5 +201,5 @@ func (n *Nodes) cellsOf(keys []policy.Key) *balance.Cells {
 		n.byKeys[name] = list
 	}
 	list.isUsed = true
-	return list.cells
+	return list
 }

@@ -19,6 +19,7 @@ var results struct {
 	affinity []affinityRow
 	fair     []fairRow
 	bounded  []boundedRow
+	busy     []busyRow
 }
 
 type firstSync struct {
@@ -67,6 +68,9 @@ func TestMain(m *testing.M) {
 	if len(results.fair) > 0 {
 		printFair(w)
 	}
+	if len(results.busy) > 0 {
+		printBusy(w)
+	}
 	if len(results.bounded) > 0 {
 		printBounded(w)
 	}
@@ -114,6 +118,17 @@ func printAffinity(w io.Writer) {
 	for _, row := range results.affinity {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f\t\n", row.step,
 			row.plain.Round(time.Microsecond), row.sticky.Round(time.Microsecond), ratio(row.sticky, row.plain))
+	}
+	fmt.Fprintln(w)
+}
+
+func printBusy(w io.Writer) {
+	fmt.Fprint(w, "\nA restart with 10,000 x 10, beside what others have in nftables\n\n")
+	fmt.Fprintln(w, "beside\tof\tfirst sync p50\tmax\tbeside/alone\t")
+	for _, row := range results.busy {
+		p50 := median(row.restarts)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1f\t\n", row.beside, len(row.restarts), p50.Round(time.Millisecond),
+			slices.Max(row.restarts).Round(time.Millisecond), ratio(p50, median(results.busy[0].restarts)))
 	}
 	fmt.Fprintln(w)
 }

@@ -1,0 +1,115 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	gosync "sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// busyRow is what a restart took beside what others have in nftables, and do.
+type busyRow struct {
+	beside   string
+	restarts []time.Duration
+}
+
+// What others have and do: a dump of the ruleset takes longer than the time between two of their transactions, so that
+// none is ever whole.
+const (
+	strangersChains = 40_000
+	strangersPause  = time.Second / 50
+)
+
+// BenchmarkBusyRuleset restarts a proxy with 10,000 Services: alone, beside a large ruleset of others, and beside one that
+// they change all the time.
+func BenchmarkBusyRuleset(b *testing.B) {
+	size := size{10_000, 10, false}
+	m := newMachine(b)
+	configIPv4 := config
+	configIPv4.Families = []model.Family{model.IPv4}
+	everything := size.cluster().Then(m.object())
+	rows := []busyRow{{beside: "nothing"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
+	restart := func(row *busyRow) {
+		p := proxy.New(ownNode, configIPv4, m.tables, &m.flows)
+		p.Apply(everything)
+		started := time.Now()
+		sync(b, p)
+		row.restarts = append(row.restarts, time.Since(started))
+	}
+	p := proxy.New(ownNode, configIPv4, m.tables, &m.flows)
+	p.Apply(everything)
+	sync(b, p)
+	for b.Loop() {
+		for range 5 {
+			restart(&rows[0])
+		}
+		m.addStrangers(b)
+		for range 5 {
+			restart(&rows[1])
+		}
+		stop := m.disturb(b)
+		for range 5 {
+			restart(&rows[2])
+		}
+		stop()
+		m.nft(b, "delete table ip strangers\n")
+	}
+	results.busy = rows
+}
+
+func (m *machine) addStrangers(b *testing.B) {
+	b.Helper()
+	var text strings.Builder
+	text.WriteString("add table ip strangers\n")
+	for number := range strangersChains {
+		fmt.Fprintf(&text, "add chain ip strangers chain-%d\n", number)
+	}
+	m.nft(b, text.String())
+}
+
+func (m *machine) nft(b *testing.B, text string) {
+	b.Helper()
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(text)
+	if _, err := m.Run(cmd); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// disturb changes the ruleset all the time, in another table, until it is stopped.
+func (m *machine) disturb(b *testing.B) (stop func()) {
+	b.Helper()
+	var other *nft.Conn
+	err := m.Do(func() (err error) {
+		other, err = nft.Dial(nft.Options{})
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var busy gosync.WaitGroup
+	busy.Go(func() {
+		defer other.Close()
+		table := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv6, Object: ruleset.TableObject{}}}}
+		for ticker := time.NewTicker(strangersPause); ctx.Err() == nil; <-ticker.C {
+			if err := other.Commit(context.WithoutCancel(ctx), table); err != nil {
+				b.Errorf("the other process: %v", err)
+				return
+			}
+			table.Ops[0].Verb = ruleset.Add + ruleset.Delete - table.Ops[0].Verb
+		}
+	})
+	return func() {
+		cancel()
+		busy.Wait()
+	}
+}

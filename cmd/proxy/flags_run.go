@@ -137,6 +137,7 @@ func (f *runFlags) options() *daemon.Options {
 		Manifests:        f.manifests,
 		Connection:       f.connection(),
 		ServiceProxyName: f.serviceProxyName,
+		DefaultMaxLoad:   f.maxLoad,
 		Settings:         f.settings,
 		Configuration:    f.effective(),
 		ConfigFile:       f.file,

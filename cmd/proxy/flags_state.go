@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
@@ -19,9 +20,12 @@ type stateFlags struct {
 	manifests        string
 	master           string
 	serviceProxyName string
+	defaultMaxLoad   string
 
 	// node is the name of the node to act for, after Validate.
 	node string
+	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.
+	maxLoad uint64
 }
 
 // connectionSettings say how the cluster is reached, and as which node.
@@ -45,6 +49,10 @@ func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
 	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "",
 		"`NAME` that Services must carry in the label service.kubernetes.io/service-proxy-name. Without it those that carry the label are "+
 			"left to others, as kube-proxy does")
+	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "",
+		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
+			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
+			"bound; with it all Nodes are followed. Give it to the proxies of all nodes alike")
 }
 
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
@@ -56,9 +64,22 @@ func (f *stateFlags) validateStateless() error {
 	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
 		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
 	}
-	var node error
+	var load, node error
+	f.maxLoad, load = readMaxLoad(f.defaultMaxLoad)
 	f.node, node = nodeName(f.settings.Node)
-	return errors.Join(append(errs, node)...)
+	return errors.Join(append(errs, load, node)...)
+}
+
+// readMaxLoad reads --default-max-load; 0 without.
+func readMaxLoad(text string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	percent, err := policy.ParseMaxLoad(text)
+	if err != nil {
+		return 0, fmt.Errorf("--default-max-load: %w", err)
+	}
+	return percent, nil
 }
 
 // inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.

@@ -43,6 +43,9 @@ func TestRunFlags(t *testing.T) {
 		"a proxy's name that no label can have": {
 			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
 		},
+		"a bound for all Services":    {args: "--default-max-load 150%"},
+		"a bound that is a factor":    {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no bound; write a whole percentage`},
+		"what that probably means":    {args: "--default-max-load 1.5", err: `did you mean "150%"?`},
 		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
 		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
@@ -95,6 +98,16 @@ func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 		"--nodeport-addresses",
 	} {
 		expectError(t, err, flag)
+	}
+}
+
+func TestTheDefaultBoundReachesWhoReadsServices(t *testing.T) {
+	for args, want := range map[string]uint64{"": 0, "--default-max-load=": 0, "--default-max-load 150%": 150} {
+		flags, err := parseRunFlags(t, "--manifests x "+args)
+		expectError(t, err, "")
+		if flags.view().DefaultMaxLoad != want || flags.options().DefaultMaxLoad != want {
+			t.Errorf("%q: %d for commands, %d for the daemon; want %d", args, flags.view().DefaultMaxLoad, flags.options().DefaultMaxLoad, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -119,21 +120,24 @@ func (t *Topology) readBound(words Words) {
 	mode := ModeOf(words.Annotations)
 	isBalanced := mode.Value == ModeBalanced
 	value, present := words.Annotations[MaxLoadAnnotation]
-	limit, source := uint64(DefaultMaxLoad), mode.Annotation
-	if present {
-		source = MaxLoadAnnotation
-		var err error
-		if limit, err = ParseMaxLoad(value); err != nil {
-			t.ignore(source, err.Error())
-			return
-		}
-	}
-	if !present && !isBalanced {
-		return
-	}
 	keys, reason := t.boundKeys(words, isBalanced)
 	if reason == "" && mode.IsAuto() {
 		reason = "a bound may not be used with " + mode.Annotation + ": " + mode.Value + "; remove one of the two"
+	}
+	limit, source := cmp.Or(words.DefaultMaxLoad, DefaultMaxLoad), mode.Annotation
+	switch {
+	case present:
+		source = MaxLoadAnnotation
+		if asked, err := ParseMaxLoad(value); err != nil {
+			t.ignore(source, err.Error())
+			if reason != "" {
+				return
+			}
+		} else {
+			limit = asked
+		}
+	case !isBalanced && (words.DefaultMaxLoad == 0 || reason != ""):
+		return
 	}
 	if reason != "" {
 		t.ignore(source, reason)

@@ -63,6 +63,7 @@ func TestParseABound(t *testing.T) {
 		annotations  map[string]string
 		distribution string
 		local        bool
+		cluster      uint64 // its default
 		want         Topology
 		ignored      string // how the reason begins
 	}{
@@ -86,10 +87,25 @@ func TestParseABound(t *testing.T) {
 			annotations: with(balanced, ClientsAnnotation, "shop/front"),
 			want:        Topology{Keys: zoneFirst, MaxLoad: 120, Clients: []string{"shop/front"}},
 		},
-		"a malformed bound leaves the keys": {
-			annotations: with(keys("a.b/c"), MaxLoadAnnotation, "1.2"), want: Topology{Keys: []Key{"a.b/c"}}, ignored: `"1.2" is no bound`,
+		"instead of a malformed bound the usual one": {
+			annotations: with(keys("a.b/c"), MaxLoadAnnotation, "1.5"), want: Topology{Keys: []Key{"a.b/c"}, MaxLoad: 120},
+			ignored: `"1.5" is no bound`,
 		},
-		"on nothing": {annotations: hundred, ignored: "nothing says which endpoints are near"},
+		"a malformed bound on nothing": {annotations: map[string]string{MaxLoadAnnotation: "1.5"}, ignored: `"1.5" is no bound`},
+		"the cluster's, on keys":       {annotations: keys("a.b/c"), cluster: 150, want: Topology{Keys: []Key{"a.b/c"}, MaxLoad: 150}},
+		"the cluster's, on trafficDistribution": {
+			distribution: PreferClose, cluster: 150, want: Topology{Keys: zoneFirst, MaxLoad: 150},
+		},
+		"the cluster's, for the short form": {annotations: balanced, cluster: 150, want: Topology{Keys: zoneFirst, MaxLoad: 150}},
+		"the cluster's gives way to the owner's": {
+			annotations: with(balanced, MaxLoadAnnotation, "300%"), cluster: 150, want: Topology{Keys: zoneFirst, MaxLoad: 300},
+		},
+		"the cluster's is for those who prefer": {cluster: 150},
+		"the cluster's is not for Auto": {
+			annotations: map[string]string{TopologyModeAnnotation: ModeAuto}, distribution: PreferClose, cluster: 150,
+		},
+		"the cluster's is not for Local": {distribution: PreferClose, local: true, cluster: 150},
+		"on nothing":                     {annotations: hundred, ignored: "nothing says which endpoints are near"},
 		"on keys that are ignored": {
 			annotations: with(keys("*, *"), MaxLoadAnnotation, "120%"), distribution: PreferClose, ignored: "the topology keys that it bounds",
 		},
@@ -110,6 +126,7 @@ func TestParseABound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := Parse(Words{
 				Service: "shop/web", Annotations: test.annotations, TrafficDistribution: test.distribution, ExternalTrafficLocal: test.local,
+				DefaultMaxLoad: test.cluster,
 			})
 			reason := ""
 			if last := len(got.Ignored) - 1; last >= 0 {

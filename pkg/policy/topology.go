@@ -52,12 +52,16 @@ type Words struct {
 	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside.
 	ExternalTrafficLocal bool
 	TrafficDistribution  string // spec.trafficDistribution; empty if it is not set
+	// DefaultMaxLoad is the cluster's bound, in percent, for Services that prefer some endpoints and say nothing of a bound;
+	// zero for none.
+	DefaultMaxLoad uint64
 }
 
 // Parse reads a Service's topology policy.
 //
 // An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for. Keys stay
-// in force if their bound is ignored: that is how they are meant by every other reader.
+// in force if their bound is ignored: that is how they are meant by every other reader. Instead of a bound that cannot
+// be read the usual one holds, the cluster's or DefaultMaxLoad: its owner wanted to protect the endpoints.
 func Parse(words Words) Topology {
 	var topology Topology
 	topology.readKeys(words)

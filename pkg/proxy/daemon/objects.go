@@ -30,7 +30,7 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 
 // view says which objects concern this proxy.
 func (o *Options) view() convert.View {
-	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName}
+	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad}
 }
 
 // connect returns the cluster, a recorder of Events for it, and where both reach the API server. Nothing is asked yet.

@@ -19,6 +19,9 @@ type Options struct {
 	// ServiceProxyName is what Services must carry in the label service.kubernetes.io/service-proxy-name; empty for no
 	// label.
 	ServiceProxyName string
+	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
+	// the mean; 0 for none.
+	DefaultMaxLoad uint64
 
 	// Settings are what the configuration in force says.
 	Settings config.Settings

@@ -121,7 +121,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		if w.IntN(2) > 0 { // so that some stay as they were
 			now.Annotations = maps.Clone(before.Annotations)
 		}
-		served, _ := convert.Service(now, "")
+		served, _ := convert.Service(now, convert.View{})
 		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
 		if !hasKeys || served != nil && !ignoresKeys(served) {
 			continue
@@ -135,7 +135,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, which were those of %v", now, before)
 		}
-		if served, _ := convert.Service(before, ""); served != nil && !ignoresKeys(served) {
+		if served, _ := convert.Service(before, convert.View{}); served != nil && !ignoresKeys(served) {
 			t.Fatalf("it is not reported that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
 		}
 	}
@@ -153,7 +153,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
 		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
 		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
-		served, errs := convert.Service(service, proxyName)
+		served, errs := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 		switch {
 		case len(errs) > 0:
 			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
@@ -293,7 +293,7 @@ func TestTheProxyIgnoresTheBoundsThatAreDenied(t *testing.T) {
 	obeyed, ignored := 0, 0
 	for range 60_000 {
 		service := w.service()
-		served, errs := convert.Service(service, "")
+		served, errs := convert.Service(service, convert.View{})
 		if served == nil || len(errs) > 0 {
 			continue
 		}

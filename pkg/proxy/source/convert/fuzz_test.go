@@ -56,7 +56,7 @@ func FuzzConvertService(f *testing.F) {
 		if json.Unmarshal(text, &service) != nil {
 			return
 		}
-		got, errs := Service(&service, "")
+		got, errs := Service(&service, View{})
 		if got != nil && len(errs) > 0 {
 			t.Errorf("Service() = %v besides %v", got, errs)
 		}

@@ -58,6 +58,9 @@ type View struct {
 	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves
 	// the Services without that label.
 	ServiceProxyName string
+	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
+	// the mean; 0 for none.
+	DefaultMaxLoad uint64
 }
 
 // Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.

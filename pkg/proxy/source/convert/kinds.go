@@ -29,9 +29,7 @@ var Services = describe(
 		},
 		IsOthers: func(object Object, view View) bool { return isOthers(object.(*corev1.Service), view.ServiceProxyName) },
 	},
-	func(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
-		return Service(service, view.ServiceProxyName)
-	},
+	Service,
 	func(change *model.Change) *map[model.ObjectName]*model.Service { return &change.Services }, fullName,
 )
 

@@ -69,7 +69,7 @@ func TestWhatGoesBeyondTheLimitsOfOneServiceIsLeftOutAndTold(t *testing.T) {
 			for _, ip := range addressesFrom("2001:db8::1", test.ranges6) {
 				service.Spec.LoadBalancerSourceRanges = append(service.Spec.LoadBalancerSourceRanges, ip+"/128")
 			}
-			read, errs := convert.Service(service, "")
+			read, errs := convert.Service(service, convert.View{})
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}

@@ -145,7 +145,7 @@ func TestServiceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			test.change(given)
-			got, errs := Service(given, "")
+			got, errs := Service(given, View{})
 			if got != nil {
 				t.Errorf("Service() = %v besides errors", got)
 			}

@@ -10,13 +10,12 @@ import (
 )
 
 // Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to
-// serve: one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy. proxyName is
-// the name of ours in policy.ServiceProxyNameLabel; empty if it has none.
+// serve: one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy.
 //
 // It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the
 // Service, and would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
-func Service(service *corev1.Service, proxyName string) (*model.Service, field.ErrorList) {
-	if !isProxied(service, proxyName) {
+func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
+	if !isProxied(service, view.ServiceProxyName) {
 		return nil, nil
 	}
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
@@ -54,7 +53,7 @@ func Service(service *corev1.Service, proxyName string) (*model.Service, field.E
 		AffinityTimeout:      affinity,
 		Topology: policy.Parse(policy.Words{
 			Service: service.Namespace + "/" + service.Name, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
-			TrafficDistribution: distributionOf(&service.Spec),
+			TrafficDistribution: distributionOf(&service.Spec), DefaultMaxLoad: view.DefaultMaxLoad,
 		}),
 	}
 	limit(read, &left)

@@ -52,7 +52,7 @@ func TestSourceRanges(t *testing.T) {
 		"the legacy annotation is never read":     {annotated, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, errs := Service(test.given, "")
+			got, errs := Service(test.given, View{})
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
@@ -79,7 +79,7 @@ func TestMergedSourceRangesAllowWhatTheGivenOnesAllow(t *testing.T) {
 			prefix := netip.PrefixFrom(addr, bits-random.IntN(7))
 			given, texts = append(given, prefix), append(texts, prefix.String())
 		}
-		service, errs := Service(balanced(texts...), "")
+		service, errs := Service(balanced(texts...), View{})
 		if len(errs) > 0 {
 			t.Fatalf("%q are refused: %v", texts, errs)
 		}
@@ -114,7 +114,7 @@ func TestSourceRangesThatCannotBeRefuseTheServiceSoThatNothingIsOpened(t *testin
 			[]string{"spec.loadBalancerSourceRanges: Forbidden: may only be used when `type` is 'LoadBalancer'"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, errs := Service(test.given, "")
+			got, errs := Service(test.given, View{})
 			if diff := cmp.Diff(test.want, texts(errs)); diff != "" || got != nil {
 				t.Errorf("Service() = %v, errors (-want +got):\n%s", got, diff)
 			}
@@ -147,7 +147,7 @@ func TestHealthCheckNodePort(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			given.Spec.Type, given.Spec.ExternalTrafficPolicy, given.Spec.HealthCheckNodePort = test.typ, test.policy, test.given
-			got, errs := Service(given, "")
+			got, errs := Service(given, View{})
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}

@@ -101,7 +101,7 @@ func checkServices(t *testing.T, cases map[string]serviceCase) {
 			given, want := webService(), webModel()
 			test.change(given)
 			test.want(want)
-			got, errs := Service(given, "")
+			got, errs := Service(given, View{})
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
@@ -125,7 +125,7 @@ func TestServiceThatIsNotServedIsNil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			change(given)
-			if got, errs := Service(given, ""); got != nil || len(errs) > 0 {
+			if got, errs := Service(given, View{}); got != nil || len(errs) > 0 {
 				t.Errorf("Service() = %v, %v; want nothing", got, errs)
 			}
 		})
@@ -149,7 +149,7 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webService()
 			given.Labels = test.labels
-			got, errs := Service(given, test.proxyName)
+			got, errs := Service(given, View{ServiceProxyName: test.proxyName})
 			if len(errs) > 0 || (got != nil) != test.want {
 				t.Errorf("Service() = %v, %v; served: want %v", got, errs, test.want)
 			}

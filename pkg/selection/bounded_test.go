@@ -86,7 +86,7 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 		"enough near": {
 			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-a-1", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-a": 6 of 8 endpoints are there, ` +
-				`which expect 0.93 times the mean load at most, and max-load is 120 %.`,
+				`and none expects more than 0.93 times the mean load; max-load is 120 %.`,
 		},
 		"too few near": {
 			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
@@ -102,7 +102,7 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 		"a hard key": {
 			newTown(bounded(100, policy.Zone), []int{2, 2}, []int{1, 3}), "zone-b-0", zone,
 			`All of this node's connections stay in its topology.kubernetes.io/zone, "zone-b": 3 of 3 endpoints are there, ` +
-				`which expect 1.00 times the mean load at most, and max-load is 100 %.`,
+				`and none expects more than 1.00 times the mean load; max-load is 100 %.`,
 		},
 	}
 	for name, test := range tests {

@@ -83,8 +83,8 @@ var sentences = []struct {
 	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
 		"every node, and no key before it matched."},
 
-	{KeptNear, "All of this node's connections stay in {group}: {endpoints} there, which expect {busiest} times the mean load " +
-		"at most, and max-load is {limit}."},
+	{KeptNear, "All of this node's connections stay in {group}: {endpoints} there, and none expects more than {busiest} times the " +
+		"mean load; max-load is {limit}."},
 	{SpilledOverLoad, "{kept} of this node's connections stay in {group}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
 		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
 	{NobodyNear, "No endpoint is in {group}; all of this node's connections go to {next}, most to those that expect least."},

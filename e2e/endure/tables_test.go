@@ -55,7 +55,7 @@ func blocksOf(listing string) []string {
 		}
 	}
 	slices.Sort(blocks)
-	return blocks
+	return slices.Compact(blocks) // how many ports share a shard is history, too
 }
 
 var (
@@ -116,6 +116,7 @@ func normalized(block string, endpoints map[string]string) string {
 		list[i] = strings.TrimSpace(list[i])
 	}
 	slices.Sort(list)
+	list = slices.CompactFunc(list, func(a, b string) bool { return a == b && strings.HasPrefix(a, "class f7") }) // likewise
 	return strings.TrimSpace(head) + "\n" + strings.Join(list, "\n") + rest
 }
 

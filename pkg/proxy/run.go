@@ -29,7 +29,7 @@ const DefaultRetryMax = 30 * time.Second
 // Between the beginnings of two syncs for the sake of changes lies syncShare times what the first one took, and never
 // more than syncInterval: syncs of a steady stream take a tenth of one core, for much of what each costs is the same
 // however little it changes. A lone change never waits. At 100 changes a second, each of which finds the pause over, a
-// change is in the kernel 5 ms after it was written, p50, and 25 ms if all pauses are 40 ms; that takes 13 % more
+// change is in the kernel 4 to 7 ms after it was written, p50, and 28 ms if all pauses are 40 ms; that takes a sixth more
 // processor time (pauses of 10 ms take 40 % more: each change then waits for a timer).
 const (
 	syncShare    = 10

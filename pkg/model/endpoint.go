@@ -55,3 +55,26 @@ type PortEndpoint struct {
 	Addr netip.AddrPort
 	Endpoint
 }
+
+// Phase says in which order endpoints are tried, each phase as a whole before the next one. Terminating endpoints that
+// still serve are better than none (KEP-1669), and never used beside ready ones.
+type Phase uint8
+
+// The phases. An endpoint of PhaseNever is not usable.
+const (
+	PhaseReady Phase = iota
+	PhaseTerminating
+	PhaseNever
+)
+
+// Phase returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one that
+// terminates, is ready because its slice says so.
+func (e *Endpoint) Phase() Phase {
+	switch {
+	case e.Ready:
+		return PhaseReady
+	case e.Serving && e.Terminating:
+		return PhaseTerminating
+	}
+	return PhaseNever
+}

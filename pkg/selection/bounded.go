@@ -39,7 +39,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	choice.fill(part.slots, endpoints)
 	if service.AffinityTimeout > 0 {
 		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return phaseOf(endpoint) == phaseOfShare(&share) && viewpoint.allows(keys, endpoint)
+			return endpoint.Phase() == share.Phase && viewpoint.allows(keys, endpoint)
 		})
 	}
 	return choice
@@ -102,13 +102,6 @@ func tierOf(share *balance.Share) string {
 		}
 	}
 	return string(share.Steps[most].Key)
-}
-
-func phaseOfShare(share *balance.Share) phase {
-	if share.Phase == balance.Terminating {
-		return phaseTerminating
-	}
-	return phaseReady
 }
 
 // Load is what a Reason says in numbers of a Service whose load is bounded. Loads are per mille of the mean.

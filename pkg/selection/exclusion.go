@@ -32,7 +32,7 @@ func (d Decision) Exclusions() []Exclusion {
 // whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
-	if share != nil && phaseOf(endpoint) == phaseOfShare(share) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) {
+	if share != nil && endpoint.Phase() == share.Phase && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) {
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
@@ -41,9 +41,9 @@ func (d Decision) whyExcluded(i int) Reason {
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
 // policy has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
 func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint) Reason {
-	reason, endpointPhase := s.Cluster.Reason, phaseOf(endpoint)
+	reason, endpointPhase := s.Cluster.Reason, endpoint.Phase()
 	switch {
-	case endpointPhase == phaseNever:
+	case endpointPhase == model.PhaseNever:
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isHere(endpoint):
 		// The local choice is ready ones then, for whatever reason the cluster choice leaves it out besides.
@@ -54,9 +54,9 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 		return reason
 	case reason.Code == NoTopologyMatch || reason.Code == MatchedTopologyKeyTerminating:
 		return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
-	case s.Cluster.Share != nil && endpointPhase != phaseOfShare(s.Cluster.Share) && endpointPhase == phaseReady:
+	case s.Cluster.Share != nil && endpointPhase != s.Cluster.Share.Phase && endpointPhase == model.PhaseReady:
 		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.Steps[len(s.Cluster.Share.Steps)-1].Key)
-	case endpointPhase == phaseTerminating:
+	case endpointPhase == model.PhaseTerminating:
 		// The chosen ones are ready: where terminating ones are chosen without a key, none of them is left out.
 		return Reason{Code: TerminatingNotNeeded}
 	case s.Cluster.Tier == TierForNodes:

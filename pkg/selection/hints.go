@@ -31,12 +31,12 @@ func selectByHints(endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 			Reason:    survey.whyZones(zone),
 		}
 	}
-	return Choice{Endpoints: pickPhase(endpoints, phaseReady), Tier: TierAll, Reason: survey.whyAll(node, zone)}
+	return Choice{Endpoints: pickPhase(endpoints, model.PhaseReady), Tier: TierAll, Reason: survey.whyAll(node, zone)}
 }
 
 // selectTerminating is the choice if no endpoint is ready. Hints say nothing about terminating endpoints.
 func selectTerminating(endpoints []model.PortEndpoint) Choice {
-	chosen := pickPhase(endpoints, phaseTerminating)
+	chosen := pickPhase(endpoints, model.PhaseTerminating)
 	if len(chosen) == 0 {
 		return noneUsable(endpoints)
 	}
@@ -49,7 +49,7 @@ func forZones(endpoint *model.PortEndpoint) []string { return endpoint.HintZones
 
 func pickHinted(endpoints []model.PortEndpoint, hints func(*model.PortEndpoint) []string, place string) []model.PortEndpoint {
 	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return phaseOf(endpoint) == phaseReady && slices.Contains(hints(endpoint), place)
+		return endpoint.Phase() == model.PhaseReady && slices.Contains(hints(endpoint), place)
 	})
 }
 
@@ -71,7 +71,7 @@ func surveyHints(endpoints []model.PortEndpoint, node, zone string) hintSurvey {
 	var survey hintSurvey
 	for i := range endpoints {
 		endpoint := &endpoints[i]
-		if phaseOf(endpoint) == phaseReady {
+		if endpoint.Phase() == model.PhaseReady {
 			survey.anyReady = true
 			survey.nodes.add(endpoint.Addr, endpoint.HintNodes, node)
 			survey.zones.add(endpoint.Addr, endpoint.HintZones, zone)

@@ -10,14 +10,14 @@ import (
 //
 // Usable endpoints are chosen before the tier: a zone whose endpoints are all unready must not win.
 func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
-	for _, wanted := range [...]phase{phaseReady, phaseTerminating} {
+	for _, wanted := range [...]model.Phase{model.PhaseReady, model.PhaseTerminating} {
 		for _, key := range keys {
 			value, carried := viewpoint.ownValue(key)
 			if !carried {
 				continue
 			}
 			chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-				return phaseOf(endpoint) == wanted && viewpoint.matches(endpoint, key, value)
+				return endpoint.Phase() == wanted && viewpoint.matches(endpoint, key, value)
 			})
 			if len(chosen) > 0 {
 				return Choice{
@@ -35,13 +35,13 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint V
 	return Choice{Reason: viewpoint.mismatch(keys[len(keys)-1])}
 }
 
-func matchCode(key policy.Key, chosen phase) Code {
+func matchCode(key policy.Key, chosen model.Phase) Code {
 	switch {
-	case key == policy.AnyNode && chosen == phaseReady:
+	case key == policy.AnyNode && chosen == model.PhaseReady:
 		return MatchedAnyNode
 	case key == policy.AnyNode:
 		return MatchedAnyNodeTerminating
-	case chosen == phaseReady:
+	case chosen == model.PhaseReady:
 		return MatchedTopologyKey
 	}
 	return MatchedTopologyKeyTerminating

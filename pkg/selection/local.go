@@ -13,11 +13,11 @@ const (
 // selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter
 // than either. Whether terminating endpoints are needed is decided for this node alone.
 func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint Viewpoint) *Choice {
-	ready := pickOnNode(endpoints, phaseReady, viewpoint)
+	ready := pickOnNode(endpoints, model.PhaseReady, viewpoint)
 	if len(ready) > 0 {
 		return &Choice{Endpoints: ready, Tier: TierNode, Reason: Reason{Code: OnThisNode, Key: policyField}}
 	}
-	terminating := pickOnNode(endpoints, phaseTerminating, viewpoint)
+	terminating := pickOnNode(endpoints, model.PhaseTerminating, viewpoint)
 	if len(terminating) > 0 {
 		return &Choice{Endpoints: terminating, Tier: TierNode, Reason: Reason{Code: OnThisNodeTerminating, Key: policyField}}
 	}
@@ -28,9 +28,9 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint V
 	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
 }
 
-func pickOnNode(endpoints []model.PortEndpoint, wanted phase, viewpoint Viewpoint) []model.PortEndpoint {
+func pickOnNode(endpoints []model.PortEndpoint, wanted model.Phase, viewpoint Viewpoint) []model.PortEndpoint {
 	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return phaseOf(endpoint) == wanted && viewpoint.isHere(endpoint)
+		return endpoint.Phase() == wanted && viewpoint.isHere(endpoint)
 	})
 }
 

@@ -43,31 +43,9 @@ func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return selectByHints(endpoints, viewpoint)
 }
 
-// phase is a group of endpoints that is tried as a whole before the next one. Terminating endpoints that still serve
-// are better than none (KEP-1669), and never used beside ready ones.
-type phase uint8
-
-const (
-	phaseReady phase = iota
-	phaseTerminating
-	phaseNever
-)
-
-// phaseOf returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one
-// that terminates, is ready because its slice says so.
-func phaseOf(endpoint *model.PortEndpoint) phase {
-	switch {
-	case endpoint.Ready:
-		return phaseReady
-	case endpoint.Serving && endpoint.Terminating:
-		return phaseTerminating
-	}
-	return phaseNever
-}
-
 func anyUsable(endpoints []model.PortEndpoint) bool {
 	for i := range endpoints {
-		if phaseOf(&endpoints[i]) != phaseNever {
+		if endpoints[i].Phase() != model.PhaseNever {
 			return true
 		}
 	}
@@ -98,8 +76,8 @@ func pick(endpoints []model.PortEndpoint, accepts func(*model.PortEndpoint) bool
 }
 
 // pickPhase returns the endpoints of a phase.
-func pickPhase(endpoints []model.PortEndpoint, wanted phase) []model.PortEndpoint {
-	return pick(endpoints, func(endpoint *model.PortEndpoint) bool { return phaseOf(endpoint) == wanted })
+func pickPhase(endpoints []model.PortEndpoint, wanted model.Phase) []model.PortEndpoint {
+	return pick(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Phase() == wanted })
 }
 
 // noneUsable is the choice if no endpoint can be used at all.

@@ -5,29 +5,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Phase is which endpoints a node uses: those that still serve while terminating are better than none (KEP-1669), and
-// never used beside ready ones.
-type Phase uint8
-
-// The phases.
-const (
-	Ready Phase = iota
-	Terminating
-)
-
-// phases is how many there are. An endpoint that is in none is never used.
+// phases is how many phases are used, the first ones of model.Phase.
 const phases = 2
 
 // Places are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
-// of all keys, and of the same phase, are a place. They stay as they are until the endpoints change, or the labels of the nodes that
-// host them.
+// of all keys, and of the same phase, are a place. They stay as they are until the endpoints change, or the labels of
+// the nodes that host them.
 type Places struct {
 	keys []policy.Key
 	// of is the place of each endpoint, in the given order; nowhere if it is not usable.
 	of []int32
 	// count is how many endpoints a place has, and phase which.
 	count []uint64
-	phase []Phase
+	phase []model.Phase
 	// groups are the groups of each place, key by key; none where a value is unknown. The groups of all keys are numbered
 	// in one row: those of a key from first on.
 	groups []int32
@@ -51,12 +41,12 @@ func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueO
 	tuples := p.read(endpoints, valueOf)
 	type place struct {
 		tuple
-		Phase
+		model.Phase
 	}
 	index := make(map[place]int32, min(len(endpoints), 16))
 	for i := range endpoints {
-		phase, usable := phaseOf(&endpoints[i])
-		if !usable {
+		phase := endpoints[i].Phase()
+		if phase == model.PhaseNever {
 			p.of[i] = nowhere
 			continue
 		}
@@ -80,7 +70,7 @@ func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []tuple {
 		numbers := map[string]int32{}
 		for i := range endpoints {
 			tuples[i][k] = none
-			if _, usable := phaseOf(&endpoints[i]); !usable {
+			if endpoints[i].Phase() == model.PhaseNever {
 				continue
 			}
 			value, known := "", true
@@ -111,15 +101,4 @@ func (p *Places) group(k int, value string) int32 {
 		}
 	}
 	return none
-}
-
-// phaseOf returns when an endpoint may be used, and whether it may at all.
-func phaseOf(endpoint *model.PortEndpoint) (phase Phase, usable bool) {
-	switch {
-	case endpoint.Ready:
-		return Ready, true
-	case endpoint.Serving && endpoint.Terminating:
-		return Terminating, true
-	}
-	return 0, false
 }

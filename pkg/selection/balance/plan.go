@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // Plan is how the connections of all nodes are split over a Service's endpoints. It means nothing after the Cells that
@@ -41,7 +43,7 @@ func (p *Plan) Make(demand Demand, places *Places, limit int) {
 	for phase := range p.splits {
 		s := &p.splits[phase]
 		s.places, s.crowd = places, &p.nodes
-		if !s.count(Phase(phase)) {
+		if !s.count(model.Phase(phase)) {
 			continue
 		}
 		// Those whom no endpoint of this phase can serve wait for the next one.
@@ -112,7 +114,7 @@ type component struct {
 const dustBits = 36
 
 // count counts the phase's endpoints, and reports whether there are any.
-func (s *split) count(phase Phase) (any bool) {
+func (s *split) count(phase model.Phase) (any bool) {
 	p := s.places
 	s.groups, s.counts = cleared(s.groups, len(p.values)), cleared(s.counts, len(p.count))
 	for place, count := range p.count {

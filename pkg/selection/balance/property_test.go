@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
@@ -176,7 +177,7 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 		if phase != "" && (parts > balance.ONE || parts < balance.ONE-uint64(len(w.endpoints)*len(w.keys))) {
 			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.ONE))
 		}
-		if phase != "" && (row.Phase == balance.Ready) != (phase == "ready") {
+		if phase != "" && (row.Phase == model.PhaseReady) != (phase == "ready") {
 			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Phase, phase)
 		}
 	}

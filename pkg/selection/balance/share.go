@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
@@ -19,7 +20,7 @@ type Share struct {
 	// but for less than a unit for each endpoint and key.
 	Parts []uint64
 	// Phase is which endpoints these are.
-	Phase Phase
+	Phase model.Phase
 	// Steps says what happens at each key, in their order.
 	Steps []Step
 	// Outcome says it in a word. Near is the step that it is about, and Next the one that gets most of the rest: the same
@@ -92,7 +93,7 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 	for phase := range p.splits {
 		s := &p.splits[phase]
 		if slices.ContainsFunc(groups, s.has) {
-			share.Phase = Phase(phase)
+			share.Phase = model.Phase(phase)
 			share.walk(s, groups)
 			share.judge(s, groups)
 			share.seat = p.seat(name, share.Phase)

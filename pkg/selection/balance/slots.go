@@ -74,7 +74,7 @@ func MostSlots(endpoints int) int {
 // seat is where a node is among its like: the demand of those before it by name, as a part of 1<<32 of the demand of
 // all of them. Its like are the nodes of its cell; if the hostname is a key, those of them that host as many of the
 // endpoints.
-func (p *Plan) seat(name string, phase Phase) uint32 {
+func (p *Plan) seat(name string, phase model.Phase) uint32 {
 	node, known := p.demand.cells.nodes[name]
 	if !known {
 		return 0
@@ -90,7 +90,7 @@ func (p *Plan) seat(name string, phase Phase) uint32 {
 }
 
 // amongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
-func (p *Plan) amongHosts(name string, cell int32, phase Phase, hostname int, before, all tally) (tally, tally) {
+func (p *Plan) amongHosts(name string, cell int32, phase model.Phase, hostname int, before, all tally) (tally, tally) {
 	hosted := func(g int32) uint64 {
 		if g == none {
 			return 0

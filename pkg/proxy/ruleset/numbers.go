@@ -87,15 +87,8 @@ func (n numbering) renumbered(t *tier, endpoints []netip.AddrPort) []numberedEnd
 	return numbered
 }
 
-// hashOf is FNV-1a. The library's allocates, for each endpoint of a first sync.
 func hashOf(endpoint netip.AddrPort) uint32 {
-	hash := uint32(2166136261)
-	add := func(b byte) { hash = (hash ^ uint32(b)) * 16777619 }
-	for _, b := range endpoint.Addr().As16() {
-		add(b)
-	}
-	add(byte(endpoint.Port() >> 8))
-	add(byte(endpoint.Port()))
+	hash := model.HashOfAddr(endpoint)
 	return hash ^ hash>>16
 }
 

@@ -2,7 +2,6 @@ package balance
 
 import (
 	"math/bits"
-	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -40,7 +39,7 @@ func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	}
 	equal := heaviest-lightest <= heaviest>>alikeBits
 	quota := h.quota(heaviest, sum)
-	start := h.seat + hashOf(service)
+	start := h.seat + mix(service.Hash())
 	for i, weight := range h.Parts {
 		switch {
 		case weight == 0:
@@ -124,44 +123,17 @@ func (p *Plan) amongHosts(name string, cell int32, phase model.Phase, hostname i
 	return before, all
 }
 
-// The hashes are FNV-1a with the final mix of MurmurHash3, as 32 bits: without it, addresses that differ in the last
-// byte only are neighbours. They concern this node alone and may change.
-const (
-	hashStart = 2166136261
-	hashPrime = 16777619
-)
-
-func hashOf(name model.ObjectName) uint32 {
-	hash := uint32(hashStart)
-	for i := range len(name.Namespace) {
-		hash = (hash ^ uint32(name.Namespace[i])) * hashPrime
-	}
-	hash = (hash ^ '/') * hashPrime
-	for i := range len(name.Name) {
-		hash = (hash ^ uint32(name.Name[i])) * hashPrime
-	}
-	return mix(hash)
-}
-
 // Hashes returns a number for each endpoint, by its address and port.
 func Hashes(endpoints []model.PortEndpoint) []uint32 {
 	hashes := make([]uint32, len(endpoints))
 	for i := range endpoints {
-		hashes[i] = hashOfAddr(endpoints[i].Addr)
+		hashes[i] = mix(model.HashOfAddr(endpoints[i].Addr))
 	}
 	return hashes
 }
 
-func hashOfAddr(addr netip.AddrPort) uint32 {
-	hash := uint32(hashStart)
-	for _, b := range addr.Addr().As16() {
-		hash = (hash ^ uint32(b)) * hashPrime
-	}
-	hash = (hash ^ uint32(addr.Port()>>8)) * hashPrime
-	hash = (hash ^ uint32(addr.Port()&0xff)) * hashPrime
-	return mix(hash)
-}
-
+// mix is the end of MurmurHash3: it spreads what hashes differ in over all bits. What comes out concerns this node alone,
+// and may change.
 func mix(hash uint32) uint32 {
 	hash ^= hash >> 16
 	hash *= 0x85ebca6b

@@ -1,0 +1,33 @@
+package model
+
+import "net/netip"
+
+// FNV-1a in 32 bits. The library's allocates, for each endpoint of a first sync.
+const (
+	fnvStart = 2166136261
+	fnvPrime = 16777619
+)
+
+// HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. Who takes only some of its bits mixes them
+// first: addresses that differ in their last byte have hashes that are close together.
+func HashOfAddr(addr netip.AddrPort) uint32 {
+	hash := uint32(fnvStart)
+	for _, b := range addr.Addr().As16() {
+		hash = (hash ^ uint32(b)) * fnvPrime
+	}
+	hash = (hash ^ uint32(addr.Port()>>8)) * fnvPrime
+	return (hash ^ uint32(addr.Port()&0xff)) * fnvPrime
+}
+
+// Hash returns the FNV-1a hash of namespace/name. See HashOfAddr.
+func (n ObjectName) Hash() uint32 {
+	hash := uint32(fnvStart)
+	for i := range len(n.Namespace) {
+		hash = (hash ^ uint32(n.Namespace[i])) * fnvPrime
+	}
+	hash = (hash ^ '/') * fnvPrime
+	for i := range len(n.Name) {
+		hash = (hash ^ uint32(n.Name[i])) * fnvPrime
+	}
+	return hash
+}

@@ -131,10 +131,8 @@ func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[
 	}
 	return func(yield func(Element) bool) {
 		for i := range plan.services {
-			for j := range plan.services[i].Ports {
-				if port := &plan.services[i].Ports[j]; port.ID.Family == family && !set.static.ports(port, yield) {
-					return
-				}
+			if !plan.services[i].each(family, set, yield) {
+				return
 			}
 		}
 	}

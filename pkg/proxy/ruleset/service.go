@@ -18,12 +18,14 @@ func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { s.each(family, set, yield) }
 }
 
-func (s Service) each(family model.Family, set Set, yield func(Element) bool) {
+// each is elements without an iterator of its own. It reports whether yield wanted all of them.
+func (s *Service) each(family model.Family, set Set, yield func(Element) bool) bool {
 	for i := range s.Ports {
 		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // Frontends yields the frontends of all ports.

@@ -12,8 +12,9 @@ type bounded struct {
 	services map[ObjectName]bool
 	// clients are those of them that name a Service as their client, by that Service.
 	clients map[ObjectName]map[ObjectName]bool
-	// stale are those of which it changed who asks.
-	stale map[ObjectName]bool
+	// stale are those of which it changed who asks; all of them do when allStale is set.
+	stale    map[ObjectName]bool
+	allStale bool
 	// version counts the changes of clients' endpoints.
 	version uint64
 }
@@ -24,10 +25,10 @@ func newBounded() bounded {
 	}
 }
 
-// add takes a Service in, and reports whether its load is bounded.
-func (b *bounded) add(service *Service) bool {
+// add takes a Service in, if its load is bounded.
+func (b *bounded) add(service *Service) {
 	if service.Topology.MaxLoad == 0 {
-		return false
+		return
 	}
 	b.services[service.Name] = true
 	for _, client := range service.Clients() {
@@ -37,7 +38,6 @@ func (b *bounded) add(service *Service) bool {
 		}
 		b.clients[client][service.Name] = true
 	}
-	return true
 }
 
 func (b *bounded) remove(service *Service) {
@@ -50,15 +50,13 @@ func (b *bounded) remove(service *Service) {
 	}
 }
 
-// noteNode takes in that a node came, went or has other labels. This node's own concern it at once.
+// noteNode takes in that a node came, went or has other labels. This node's own concern all at once.
 func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
 	if isSelf {
 		maps.Copy(dirty, b.services)
 		return
 	}
-	if len(b.stale) < len(b.services) {
-		maps.Copy(b.stale, b.services)
-	}
+	b.allStale = true
 }
 
 // askAnew takes in that a Service has other endpoints, from which clients may ask.
@@ -74,14 +72,20 @@ func (b *bounded) askAnew(client ObjectName) {
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
 // HasStale reports whether there are Services whose load is bounded and of which it changed, since TakeStale, who asks.
-func (c *Cluster) HasStale() bool { return len(c.bounded.stale) > 0 }
+func (c *Cluster) HasStale() bool {
+	return len(c.bounded.stale) > 0 || c.bounded.allStale && len(c.bounded.services) > 0
+}
 
-// TakeStale returns the Services of which it changed who asks, sorted, and forgets them. Apply does not return them: it
-// changes their shares a little, and may concern very many at once.
+// TakeStale returns the Services of which it changed who asks, in any order, and forgets them. Apply does not return
+// them: it changes their shares a little, and may concern very many at once.
 func (c *Cluster) TakeStale() []ObjectName {
-	stale := slices.SortedFunc(maps.Keys(c.bounded.stale), ObjectName.Compare)
-	c.bounded.stale = map[ObjectName]bool{}
-	return stale
+	stale := c.bounded.stale
+	if c.bounded.allStale {
+		stale = c.bounded.services
+	}
+	names := slices.AppendSeq(make([]ObjectName, 0, len(stale)), maps.Keys(stale))
+	c.bounded.stale, c.bounded.allStale = map[ObjectName]bool{}, false
+	return names
 }
 
 // Clients are the Services whose endpoints ask this one, as far as its owner says so.

@@ -25,6 +25,8 @@ type Cluster struct {
 	claims   claims
 	// readers are the Services whose topology keys name a label, by that label.
 	readers map[policy.Key]map[ObjectName]bool
+	// unzoned are the slices that do not say the zone of each endpoint. Then its Node's counts.
+	unzoned map[*EndpointSlice]bool
 	bounded bounded
 
 	serviceCIDRs map[string][]netip.Prefix
@@ -43,6 +45,7 @@ func NewCluster(self string) *Cluster {
 		nodes:    map[string]*Node{},
 		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		readers:  map[policy.Key]map[ObjectName]bool{},
+		unzoned:  map[*EndpointSlice]bool{},
 		bounded:  newBounded(),
 
 		serviceCIDRs: map[string][]netip.Prefix{},
@@ -85,6 +88,9 @@ func (c *Cluster) Self() Node {
 // Nodes yields the nodes that are known, in any order.
 func (c *Cluster) Nodes() iter.Seq[*Node] { return maps.Values(c.nodes) }
 
+// NodeCount returns how many nodes are known.
+func (c *Cluster) NodeCount() int { return len(c.nodes) }
+
 // KnowsAllNodes reports whether these are all nodes of the cluster.
 func (c *Cluster) KnowsAllNodes() bool { return c.allNodes }
 
@@ -98,9 +104,9 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 }
 
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
-// changed, those whose slices changed, those whose topology reads a node label that changed, those that gain or lose a
-// frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
-// AllowedSources) and with external IPs. ServiceCIDRs belong to no Service.
+// changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
+// their endpoints, those that gain or lose a frontend because of another Service, and, if this node's own addresses
+// changed, those with source ranges (see AllowedSources) and with external IPs. ServiceCIDRs belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
 	c.makeRoom(change)
@@ -162,9 +168,7 @@ func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[Obje
 	c.services[name] = service
 	c.claims.claim(service, dirty)
 	c.markOverruled(service, dirty)
-	if c.bounded.add(service) {
-		return // its keys are read by plans for all nodes
-	}
+	c.bounded.add(service)
 	for _, key := range service.Topology.Keys {
 		if c.readers[key] == nil {
 			c.readers[key] = map[ObjectName]bool{}
@@ -180,9 +184,13 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 		c.bounded.askAnew(old.Service)
 		c.setSlicesOf(old.Service, slices.DeleteFunc(slices.Clone(c.slicesOf[old.Service]), func(s *EndpointSlice) bool { return s == old }))
 		delete(c.slices, name)
+		delete(c.unzoned, old)
 	}
 	if slice == nil {
 		return
+	}
+	if slices.ContainsFunc(slice.Endpoints, func(endpoint SliceEndpoint) bool { return endpoint.Zone == "" }) {
+		c.unzoned[slice] = true
 	}
 	dirty[slice.Service] = true
 	c.bounded.askAnew(slice.Service)
@@ -200,24 +208,54 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
-// applyNodes marks the Services that read a label which changed on any node: the labels of all nodes are gathered
-// first, so that the work is the sum of the nodes and of the Services, however many nodes change at once.
+// applyNodes marks the Services whose own endpoints are on nodes that have another value now of one of their topology
+// keys, or that read it of this node. The nodes are gathered by label first, so that the work is the sum of the nodes and
+// of the Services' endpoints, however many nodes change at once.
 func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) {
-	changed := map[string]bool{}
+	changed := map[policy.Key]map[string]bool{} // the nodes, by the label that they have another value of
 	for name, node := range nodes {
 		if name == c.self {
 			c.applySelf(node, dirty)
 		}
 		old := c.nodes[name]
 		labels := changedLabels(old, c.setNode(name, node))
-		maps.Copy(changed, labels)
+		for label := range labels {
+			key := policy.Key(label)
+			if c.readers[key] == nil {
+				continue
+			}
+			if changed[key] == nil {
+				changed[key] = map[string]bool{}
+			}
+			changed[key][name] = true
+		}
 		if len(labels) > 0 || (old == nil) != (c.nodes[name] == nil) {
 			c.bounded.noteNode(name == c.self, dirty)
 		}
 	}
-	for label := range changed {
-		for reader := range c.readers[policy.Key(label)] {
-			dirty[reader] = true
+	for key, nodes := range changed {
+		c.markReaders(key, nodes, dirty)
+	}
+}
+
+// markReaders marks the Services that read the label of a key, of which some nodes have another value.
+func (c *Cluster) markReaders(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
+	readers := c.readers[key]
+	switch {
+	case nodes[c.self]:
+		maps.Copy(dirty, readers)
+	case key == policy.Hostname:
+	case key == policy.Zone:
+		for slice := range c.unzoned {
+			if readers[slice.Service] && slice.reads(key, nodes) {
+				dirty[slice.Service] = true
+			}
+		}
+	default:
+		for reader := range readers {
+			if slices.ContainsFunc(c.slicesOf[reader], func(slice *EndpointSlice) bool { return slice.reads(key, nodes) }) {
+				dirty[reader] = true
+			}
 		}
 	}
 }

@@ -22,6 +22,15 @@ func sliceFor(name, service string) *EndpointSlice {
 	return &EndpointSlice{Name: named(name), Service: named(service)}
 }
 
+// on adds endpoints on some nodes, whose zone the slice leaves out or says: "node-2 node-3/a".
+func (s *EndpointSlice) on(places string) *EndpointSlice {
+	for place := range strings.FieldsSeq(places) {
+		node, zone, _ := strings.Cut(place, "/")
+		s.Endpoints = append(s.Endpoints, SliceEndpoint{Endpoint: Endpoint{Node: node, Zone: zone}})
+	}
+	return s
+}
+
 func nodeWith(name string, labels ...string) *Node {
 	node := &Node{Name: name, Labels: map[string]string{}}
 	for _, label := range labels {
@@ -71,11 +80,17 @@ func startingCluster() *Cluster {
 		serviceNamed("racks", rackLabel),
 		serviceNamed("zones", policy.Zone, policy.AnyNode),
 		serviceNamed("anywhere", policy.AnyNode),
+		serviceNamed("elsewhere", policy.Hostname, policy.Zone, rackLabel),
 		sliceFor("plain-1", "plain"),
+		sliceFor("racks-2", "racks").on("node-1"),
+		sliceFor("racks-3", "racks").on("node-2/b node-3/a node-4"),
+		sliceFor("zones-2", "zones").on("node-2 node-5/a node-3"),
+		sliceFor("elsewhere-1", "elsewhere").on("node-6/a"),
 		sliceFor("early-1", "early"),
 		nodeWith("node-1", zoneLabel+"=a", rackLabel+"=1", "colour=red"),
 		nodeWith("node-2", zoneLabel+"=b", rackLabel+"=2", "colour=red"),
 		nodeWith("node-4", rackLabel+"="),
+		nodeWith("node-6", zoneLabel+"=a", rackLabel+"=1"),
 	))
 	return cluster
 }
@@ -105,12 +120,18 @@ func TestApplyReturnsTheServicesToDecideAnew(t *testing.T) {
 		"a node label that is taken away":        {changeOf(nodeWith("node-2", zoneLabel+"=b", "colour=red")), "racks"},
 		"another node's zone, for its keys only": {changeOf(nodeWith("node-2", zoneLabel+"=c", rackLabel+"=2", "colour=red")), "zones"},
 		"this node's zone, also for Services that may have hints": {
-			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "plain zones",
+			changeOf(nodeWith("node-1", zoneLabel+"=c", rackLabel+"=1", "colour=red")), "elsewhere plain zones",
 		},
-		"this node's rack, for its keys only": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "racks"},
-		"a new node with labels that are read": {
+		"this node's rack, for its keys only": {changeOf(nodeWith("node-1", zoneLabel+"=a", rackLabel+"=9", "colour=red")), "elsewhere racks"},
+		"a new node that has endpoints": {
 			changeOf(nodeWith("node-3", zoneLabel+"=a", rackLabel+"=1")), "racks zones",
 		},
+		"a new node that has endpoints, and its slices say the zone": {
+			changeOf(nodeWith("node-5", zoneLabel+"=a", rackLabel+"=1")), "",
+		},
+		"a new node without endpoints":                   {changeOf(nodeWith("node-9", zoneLabel+"=a", rackLabel+"=1")), ""},
+		"a zone that the slices say":                     {changeOf(nodeWith("node-6", zoneLabel+"=b", rackLabel+"=1")), ""},
+		"a rack, which no slice says":                    {changeOf(nodeWith("node-6", zoneLabel+"=a", rackLabel+"=2")), "elsewhere"},
 		"a new node without labels":                      {changeOf(nodeWith("node-3")), ""},
 		"a label with an empty value that is taken away": {changeOf(nodeWith("node-4")), "racks"},
 		"a label that is added with an empty value":      {changeOf(nodeWith("node-3", rackLabel+"=")), "racks"},

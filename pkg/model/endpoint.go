@@ -2,7 +2,10 @@ package model
 
 import (
 	"net/netip"
+	"slices"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // EndpointSlice is what the proxy keeps of a discovery/v1 EndpointSlice.
@@ -17,6 +20,14 @@ type EndpointSlice struct {
 
 	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
 	LeftOut []string
+}
+
+// reads reports whether an endpoint's value of a key is the label of one of some nodes. The name of the node, and mostly
+// the zone, are in the slice.
+func (s *EndpointSlice) reads(key policy.Key, nodes map[string]bool) bool {
+	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool {
+		return (key != policy.Zone || endpoint.Zone == "") && nodes[endpoint.Node]
+	})
 }
 
 // SlicePort is a port that every endpoint of a slice serves. It belongs to the Service port of the same name and

@@ -133,31 +133,36 @@ func (p *Proxy) await(name model.ObjectName) {
 }
 
 // weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
-// more.
+// more; and its plan.
 func (p *Proxy) weigh(name model.ObjectName) int {
-	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight())
+	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight()) + p.nodes.PlanWeight(name)
 }
 
 // replanInterval lies between two times at which the Services whose load is bounded are planned anew because other nodes
 // came or went, or their clients did: each changes all of them, a little. A lone change never waits.
 const replanInterval = 10 * time.Second
 
-// replansInASync is how many Services are planned anew in one sync, some 4 us each; those whose slots are other ones then
-// are decided anew.
-const replansInASync = 1000
+// replanWeight is about how much is planned anew in one sync, to see whether it makes a difference: a thousand Services in
+// a cluster of a few zones, some 4 us each. Those whose slots are other ones then are decided anew.
+const replanWeight = turnWeight / 4
 
 // replan takes up the Services of which it changed who asks, unless that was done a moment ago, and looks for those that
-// this makes a difference for.
+// this makes a difference for. A large one waits with those that changed, for it is written in steps.
 func (p *Proxy) replan(now time.Time) {
 	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {
 		p.replanAfter = now.Add(replanInterval)
 		p.nodes.Prune()
 		p.stale = p.cluster.TakeStale()
 	}
-	next := p.stale[:min(len(p.stale), replansInASync)]
-	p.stale = p.stale[len(next):]
-	for _, name := range next {
-		if p.nodes.MayDiffer(name) {
+	for room := replanWeight; room > 0 && len(p.stale) > 0; p.stale = p.stale[1:] {
+		name := p.stale[0]
+		room -= 2 + p.nodes.PlanWeight(name)
+		if !p.nodes.MayDiffer(name) {
+			continue
+		}
+		if p.weigh(name) > turnWeight {
+			p.await(name)
+		} else {
 			p.replanned[name] = true
 		}
 	}

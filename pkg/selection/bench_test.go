@@ -2,10 +2,12 @@ package selection
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // crowd is ten endpoints of one Service port, spread over three zones.
@@ -68,5 +70,52 @@ func TestAllEndpointsAreTheGivenSlice(t *testing.T) {
 	got := Select(&model.Service{}, false, endpoints, viewFrom(fleet)).Cluster.Endpoints
 	if &got[0] != &endpoints[0] || cap(got) != len(endpoints) {
 		t.Error("the choice of all endpoints is a copy, or an append to it could reach beyond them")
+	}
+}
+
+// BenchmarkMayDiffer plans anew for 1,000 Services of ten endpoints each, on 5,000 nodes in ten zones, after a node came:
+// as one Service's part of that.
+func BenchmarkMayDiffer(b *testing.B) {
+	const zones, services = 10, 1000
+	node := func(i int) *model.Node {
+		name := fmt.Sprintf("worker-%d", i)
+		return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): fmt.Sprintf("zone-%d", i%zones)}}
+	}
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{},
+		Nodes: map[string]*model.Node{}, AllNodes: new(true)}
+	for i := range 5000 {
+		change.Nodes[node(i).Name] = node(i)
+	}
+	random := rand.New(rand.NewPCG(1, 1))
+	for i := range services {
+		name := model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("web-%d", i)}
+		change.Services[name] = &model.Service{
+			Name: name, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)})},
+			Ports:    []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+			Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
+		}
+		slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+		for e := range 10 {
+			host := node(random.IntN(5000))
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+				Addr:     netip.AddrFrom4([4]byte{10, byte(e), byte(i >> 8), byte(i)}),
+				Endpoint: model.Endpoint{Node: host.Name, Zone: host.Labels[string(policy.Zone)], Ready: true, Serving: true},
+			})
+		}
+		change.Slices[name] = slice
+	}
+	cluster := model.NewCluster("worker-0")
+	cluster.Apply(change)
+	nodes := NewNodes(cluster)
+	names := cluster.ServiceNames()
+	for _, name := range names {
+		nodes.Keep(name, PlansOf(nodes.Decide(name, []model.Family{model.IPv4})))
+	}
+	comes := model.Change{Nodes: map[string]*model.Node{"new": {Name: "new", Labels: node(3).Labels}}}
+	cluster.Apply(comes)
+	nodes.Note(comes)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		nodes.MayDiffer(names[i%services])
 	}
 }

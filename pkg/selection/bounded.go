@@ -2,7 +2,6 @@ package selection
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -26,15 +25,14 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		}
 		return choice
 	}
-	part := planned{
-		places: balance.NewPlaces(keys, endpoints, viewpoint.valueOf), hashes: balance.Hashes(endpoints),
-		readsNodes: readsNodes(keys, endpoints),
-	}
+	part := planned{places: balance.NewPlaces(keys, endpoints, viewpoint.valueOf), hashes: balance.Hashes(endpoints)}
 	share := part.plan(service, demand, viewpoint.Node)
-	if share.Outcome == balance.Nobody {
-		return selectByKeys(keys, endpoints, viewpoint) // which says why
-	}
 	part.slots = share.Slots(service.Name, part.hashes)
+	if share.Outcome == balance.Nobody {
+		choice := selectByKeys(keys, endpoints, viewpoint) // which says why
+		choice.planned = &part
+		return choice
+	}
 	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
 	choice.fill(part.slots, endpoints)
 	if service.AffinityTimeout > 0 {
@@ -51,8 +49,6 @@ type planned struct {
 	places *balance.Places
 	hashes []uint32 // of the endpoints
 	slots  []int    // of each endpoint
-	// readsNodes: where endpoints are depends on Nodes, and not on EndpointSlices alone.
-	readsNodes bool
 }
 
 // plan plans for all nodes, and returns one node's part.
@@ -61,15 +57,6 @@ func (p *planned) plan(service *model.Service, demand balance.Demand, node model
 	defer plans.Put(plan)
 	plan.Make(demand, p.places, int(service.Topology.MaxLoad))
 	return plan.Share(node.Name, node.Labels)
-}
-
-// readsNodes reports whether the values that endpoints have of keys come from Nodes: see Viewpoint.valueOf.
-func readsNodes(keys []policy.Key, endpoints []model.PortEndpoint) bool {
-	return slices.ContainsFunc(keys, func(key policy.Key) bool {
-		return key.NeedsNode() || key == policy.Zone && slices.ContainsFunc(endpoints, func(endpoint model.PortEndpoint) bool {
-			return endpoint.Zone == ""
-		})
-	})
 }
 
 func (v Viewpoint) demandOf(service *model.Service) (balance.Demand, bool) {

@@ -21,10 +21,17 @@ type Nodes struct {
 
 	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
+	// kept is about how many entries the lists have in sum: see mostKept.
+	kept int
 	// asked is how many ready endpoints each Service has on each node that is named as a client, as of a version of them.
 	asked   map[model.ObjectName]map[string]uint32
 	askedAt uint64
 }
+
+// mostKept is how many entries all lists have together at most, a node of one list being one; some 40 MiB. Anybody may
+// write another list, and each is as long as the cluster is large. One more, and all are forgotten and made again as they
+// are asked for: a plan is the same without them, and takes up to a millisecond longer.
+const mostKept = 1 << 19
 
 // keyList is a list of keys that is in use.
 type keyList struct {
@@ -50,24 +57,49 @@ func (n *Nodes) Note(change model.Change) {
 			} else {
 				list.cells.Remove(name)
 			}
-			list.named = nil // it meant the cells as they were
 		}
 	}
-	if version := n.cluster.ClientsVersion(); version != n.askedAt {
+	version := n.cluster.ClientsVersion()
+	if version != n.askedAt {
 		n.asked, n.askedAt = nil, version
-		for _, list := range n.byKeys {
-			list.named = nil
-		}
+	} else if len(change.Nodes) == 0 {
+		return
 	}
+	for _, list := range n.byKeys {
+		list.named = nil // it meant the cells, and who asks, as they were
+	}
+	n.count()
 }
 
-// Prune forgets the lists of keys that no decision has asked for since it was called last: anybody may write new ones.
+// Prune forgets the lists of keys that no decision has asked for since it was called last.
 func (n *Nodes) Prune() {
 	for keys, list := range n.byKeys {
 		if !list.isUsed {
 			delete(n.byKeys, keys)
 		}
 		list.isUsed = false
+	}
+	n.count()
+}
+
+// count counts what is kept.
+func (n *Nodes) count() {
+	n.kept = 0
+	for _, list := range n.byKeys {
+		n.kept += entries(list.cells.Len())
+		for _, demand := range list.named {
+			n.kept += entries(demand.Len())
+		}
+	}
+}
+
+// entries is how many entries something counts for that has so many nodes.
+func entries(nodes int) int { return 16 + nodes }
+
+// makeRoom makes room for something new that has so many nodes. The caller holds the mutex.
+func (n *Nodes) makeRoom(nodes int) {
+	if n.kept += entries(nodes); n.kept > mostKept {
+		n.byKeys, n.kept = map[string]*keyList{}, entries(nodes)
 	}
 }
 
@@ -113,12 +145,30 @@ func (n *Nodes) MayDiffer(name model.ObjectName) bool {
 	}
 	self := n.cluster.Self()
 	return slices.ContainsFunc(plans, func(part *planned) bool {
-		if part.readsNodes {
-			return true
-		}
 		share := part.plan(service, demand, self)
 		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
 	})
+}
+
+// PlanWeight is about how much work it is to plan for a Service whose load is bounded, in the unit of Weight; 0 for any
+// other Service.
+func (n *Nodes) PlanWeight(name model.ObjectName) int {
+	service := n.cluster.Service(name)
+	if service == nil || service.Topology.MaxLoad == 0 {
+		return 0
+	}
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	all, keys := n.cluster.NodeCount(), service.Topology.Keys
+	list := n.byKeys[nameOf(keys)]
+	if list == nil {
+		return 2 * all / 16
+	}
+	weight := list.cells.Count() * len(keys) / 16
+	if clients := service.Topology.Clients; len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
+		weight += all / 16
+	}
+	return weight
 }
 
 func (n *Nodes) viewpoint() Viewpoint {
@@ -137,13 +187,15 @@ func (n *Nodes) demandOf(service *model.Service) (balance.Demand, bool) {
 	if len(service.Topology.Clients) == 0 {
 		return list.cells.ByLabels(), true
 	}
-	clients := strings.Join(service.Topology.Clients, ",")
+	clients := nameOfClients(service.Topology.Clients)
 	demand, known := list.named[clients]
 	if !known {
-		demand = list.cells.Named(n.readyEndpoints(service.Clients()))
+		asked := n.readyEndpoints(service.Clients())
+		demand = list.cells.Named(asked)
 		if list.named == nil {
 			list.named = map[string]balance.Demand{}
 		}
+		n.makeRoom(len(asked))
 		list.named[clients] = demand
 	}
 	return demand, true
@@ -187,19 +239,27 @@ func (n *Nodes) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
 
 // listOf returns the nodes by some keys. The caller holds the mutex.
 func (n *Nodes) listOf(keys []policy.Key) *keyList {
-	words := make([]string, len(keys))
-	for i, key := range keys {
-		words[i] = string(key)
-	}
-	name := strings.Join(words, ",")
+	name := nameOf(keys)
 	list := n.byKeys[name]
 	if list == nil {
 		list = &keyList{cells: balance.NewCells(keys, n.cluster.Self().Name)}
 		for node := range n.cluster.Nodes() {
 			list.cells.Set(node.Name, node.Labels)
 		}
+		n.makeRoom(list.cells.Len())
 		n.byKeys[name] = list
 	}
 	list.isUsed = true
 	return list
 }
+
+// nameOf is what a list of keys is known by.
+func nameOf(keys []policy.Key) string {
+	words := make([]string, len(keys))
+	for i, key := range keys {
+		words[i] = string(key)
+	}
+	return strings.Join(words, ",")
+}
+
+func nameOfClients(clients []string) string { return strings.Join(clients, ",") }

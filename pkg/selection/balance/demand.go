@@ -49,6 +49,9 @@ func (c *Cells) Named(demand map[string]uint32) Demand {
 	return d
 }
 
+// Len returns how many nodes have a demand by name.
+func (d Demand) Len() int { return len(d.named) }
+
 // of returns the demand of a node.
 func (d Demand) of(name string, node node) uint32 {
 	if d.named == nil {

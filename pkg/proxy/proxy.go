@@ -177,9 +177,7 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.reasons.accept(decided.reasons)
 	p.handOver(decided.decisions)
 	p.mirror.Accept(plan)
-	for name, plans := range decided.plans {
-		p.nodes.Keep(name, plans)
-	}
+	p.nodes.Keep(decided.plans)
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
@@ -228,9 +226,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.udp.accept(decided.flows)
 	p.udp.noteAll()
 	p.nodes.Forget()
-	for name, plans := range decided.plans {
-		p.nodes.Keep(name, plans)
-	}
+	p.nodes.Keep(decided.plans)
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -117,4 +118,52 @@ func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
 	if report := mustSync(t, p); report.Services != 0 {
 		t.Errorf("%d Services were decided", report.Services)
 	}
+}
+
+// TestALargeServiceIsPlannedAnewInSteps: what a node that comes changes of it is written in transactions of a bounded
+// size, also beside a stream of other changes.
+func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
+	const size = 4*proxy.TurnWeight - 100
+	large := crowded("large", netip.MustParseAddr("10.96.200.1"), size)
+	for name, service := range large.Services {
+		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
+		for i := range large.Slices[name].Endpoints {
+			// A third is in the zone of three nodes out of four, which keep two thirds of what they ask nearly.
+			if large.Slices[name].Endpoints[i].Zone = "zone-b"; i%3 == 0 {
+				large.Slices[name].Endpoints[i].Zone = "zone-a"
+			}
+		}
+	}
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := manyServices(3, 2).Then(large).Then(nodesIn("zone-a", self, "near-1", "near-2")).Then(nodesIn("zone-b", "far"))
+	everything.AllNodes = new(true)
+	p.Apply(everything)
+	mustSync(t, p)
+	kernel.batches = nil
+	// Most nodes ask from the other zone now, so that all of this one's connections stay near.
+	var names []string
+	for i := range 12 {
+		names = append(names, fmt.Sprintf("new-%d", i))
+	}
+	node := nodesIn("zone-b", names...)
+	p.Apply(node)
+	syncs := 0
+	for ; ; syncs++ {
+		change := resized(2 + syncs%3)
+		everything = everything.Then(change)
+		p.Apply(change)
+		p.AllowLarge()
+		mustSync(t, p)
+		if !p.Waits() {
+			break
+		}
+		if syncs > 100 {
+			t.Fatal("the large Service waits for ever beside others that change")
+		}
+	}
+	if largest := kernel.largestBatch(); largest > 2*proxy.TurnWeight || syncs < 2 {
+		t.Errorf("it is written in %d syncs, the largest of %d elements", syncs+1, largest)
+	}
+	likeFreshStart(t, kernel, everything.Then(node))
 }

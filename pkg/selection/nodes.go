@@ -117,13 +117,15 @@ func PlansOf(decisions []Decision) Plans {
 	return plans
 }
 
-// Keep takes over what is in force of a Service.
-func (n *Nodes) Keep(service model.ObjectName, plans Plans) {
-	if len(plans) == 0 {
-		delete(n.inForce, service)
-		return
+// Keep takes over what is in force of some Services; nil: nothing of one any more.
+func (n *Nodes) Keep(plans map[model.ObjectName]Plans) {
+	for service, parts := range plans {
+		if len(parts) == 0 {
+			delete(n.inForce, service)
+			continue
+		}
+		n.inForce[service] = parts
 	}
-	n.inForce[service] = plans
 }
 
 // Forget forgets what was in force of all Services.

@@ -20,6 +20,8 @@ type Report struct {
 	// Reasons counts the Service ports in force by why they have the endpoints that they have. A reason that no port has
 	// any more stays, with zero.
 	Reasons map[PortReason]int
+	// Shares say where the Service ports in force whose load is bounded send this node's connections.
+	Shares selection.Shares
 	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force,
 	// as far as the slices say.
 	Triggered map[model.Family][]time.Time
@@ -79,6 +81,7 @@ func (r *Report) add(plan *ruleset.Plan, decided decided) {
 func (p *Proxy) count(report *Report) {
 	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
 	report.Reasons, report.Surroundings = p.reasons.counts(), p.mirror.Surroundings()
+	report.Shares = p.nodes.Shares()
 	report.Ports = map[model.Family]int{}
 	for _, family := range p.config.Families {
 		report.Ports[family] = p.mirror.Ports(family)

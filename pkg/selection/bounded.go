@@ -33,6 +33,9 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		choice.planned = &part
 		return choice
 	}
+	for _, step := range share.Steps {
+		part.sent = append(part.sent, uint32(step.Part/(balance.ONE/sharesOne)))
+	}
 	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
 	choice.fill(part.slots, endpoints)
 	if service.AffinityTimeout > 0 {
@@ -49,6 +52,7 @@ type planned struct {
 	places *balance.Places
 	hashes []uint32 // of the endpoints
 	slots  []int    // of each endpoint
+	sent   []uint32 // what goes to the endpoints that each key matches, of sharesOne; nil if this node refuses
 }
 
 // plan plans for all nodes, and returns one node's part.

@@ -17,7 +17,8 @@ type Nodes struct {
 	cluster *model.Cluster
 
 	// inForce is what was planned of the Services whose load is bounded, for their ports.
-	inForce map[model.ObjectName][]*planned
+	inForce map[model.ObjectName]Plans
+	shares  Shares // of all of these
 
 	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
@@ -44,7 +45,7 @@ type keyList struct {
 
 // NewNodes returns the nodes of a cluster.
 func NewNodes(cluster *model.Cluster) *Nodes {
-	return &Nodes{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName][]*planned{}}
+	return &Nodes{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName]Plans{}}
 }
 
 // Note takes in the nodes that the cluster has in another state now.
@@ -120,16 +121,23 @@ func PlansOf(decisions []Decision) Plans {
 // Keep takes over what is in force of some Services; nil: nothing of one any more.
 func (n *Nodes) Keep(plans map[model.ObjectName]Plans) {
 	for service, parts := range plans {
-		if len(parts) == 0 {
-			delete(n.inForce, service)
-			continue
+		for _, part := range n.inForce[service] {
+			n.shares.add(part, -1)
 		}
-		n.inForce[service] = parts
+		for _, part := range parts {
+			n.shares.add(part, 1)
+		}
+		if n.inForce[service] = parts; len(parts) == 0 {
+			delete(n.inForce, service)
+		}
 	}
 }
 
 // Forget forgets what was in force of all Services.
-func (n *Nodes) Forget() { n.inForce = map[model.ObjectName][]*planned{} }
+func (n *Nodes) Forget() { n.inForce, n.shares = map[model.ObjectName]Plans{}, Shares{} }
+
+// Shares returns where the plans in force send connections.
+func (n *Nodes) Shares() Shares { return n.shares }
 
 // Has reports whether something is in force of a Service that was planned.
 func (n *Nodes) Has(service model.ObjectName) bool { return n.inForce[service] != nil }

@@ -136,15 +136,18 @@ type levels struct {
 
 	ports   map[model.Family]int
 	reasons map[proxy.PortReason]int
+	shares  selection.Shares
 }
 
 func levelsOf(report proxy.Report) levels {
-	return levels{report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.Ports, report.Reasons}
+	return levels{
+		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.Ports, report.Reasons, report.Shares,
+	}
 }
 
 func (l levels) equal(other levels) bool {
 	return l.services == other.services && l.contested == other.contested && l.refused == other.refused &&
-		l.waiting == other.waiting && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
+		l.waiting == other.waiting && l.shares == other.shares && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
 }
 
 func (o *observer) setLevels(now levels) {
@@ -153,6 +156,8 @@ func (o *observer) setLevels(now levels) {
 	o.recorder.Set(metrics.ServicesRefused, now.refused)
 	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
 	o.recorder.ServicePortsByReason(portReasons(now.reasons))
+	o.recorder.Set(metrics.BoundedSlots, now.shares.Slots)
+	o.recorder.ExpectedTraffic(now.shares.Ratios())
 	for _, family := range model.Families {
 		name := family.String()
 		o.recorder.Set(metrics.ServicePorts, now.ports[family], name)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -255,6 +256,18 @@ func stepsThatMove() []moved {
 			`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 1` + "\n",
 			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
 			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
+		}},
+		{"a bound that sends half of the connections on", func(o *observed) {
+			// Two nodes and four endpoints, one of them here: half of what this node asks stays with it.
+			bounded, slice := service(8, 4, time.Time{})
+			bounded.Topology = policy.Topology{Keys: []policy.Key{policy.Hostname, policy.AnyNode}, MaxLoad: 100}
+			slice.Endpoints[0].Node = "node-a"
+			change := changed(bounded, slice)
+			change.AllNodes, change.Nodes = new(true), map[string]*model.Node{"node-b": {Name: "node-b"}}
+			o.changes <- change
+		}, []string{
+			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
+			"vicinity_load_bound_slots [1-9]",
 		}},
 		{"two Services want one address", func(o *observed) {
 			greedy, _ := service(5, 2, time.Time{})

@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levels is a gauge of how many there are of each kind at present. All series change at once, which a vector of gauges
+// levels is a gauge of how much there is of each kind at present. All series change at once, which a vector of gauges
 // cannot do: a scrape between its reset and its last set would see them vanish and return.
 type levels struct {
 	desc   *prometheus.Desc
 	labels int
 
 	mu     sync.Mutex
-	values map[series]int
+	values map[series]float64
 }
 
 // series is the values of a metric's labels, of which there are three at most.
@@ -32,10 +32,10 @@ func newLevels(r row) *levels {
 
 // set replaces all numbers. A kind of which there once were some keeps its series, at zero, so that an alert on it
 // ends rather than going stale.
-func (l *levels) set(values map[series]int) {
+func (l *levels) set(values map[series]float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := make(map[series]int, len(values))
+	next := make(map[series]float64, len(values))
 	for kind := range l.values {
 		next[kind] = 0
 	}
@@ -52,6 +52,6 @@ func (l *levels) Collect(metrics chan<- prometheus.Metric) {
 	values := l.values // never changed, only replaced
 	l.mu.Unlock()
 	for kind, n := range values {
-		metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, float64(n), kind[:l.labels]...)
+		metrics <- prometheus.MustNewConstMetric(l.desc, prometheus.GaugeValue, n, kind[:l.labels]...)
 	}
 }

@@ -57,9 +57,9 @@ func (r *Recorder) Handler() http.Handler {
 
 // ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named gets 0.
 func (r *Recorder) ObjectsRefused(byKind map[string]int) {
-	all := make(map[series]int, len(byKind))
+	all := make(map[series]float64, len(byKind))
 	for kind, n := range byKind {
-		all[seriesOf(kind)] = n
+		all[seriesOf(kind)] = float64(n)
 	}
 	objectsRefused.collector(r).set(all)
 }
@@ -69,11 +69,21 @@ type PortReason struct{ Family, TrafficPolicy, Reason string }
 
 // ServicePortsByReason records how many Service ports have which reason now. A reason that is no longer named gets 0.
 func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
-	all := make(map[series]int, len(byReason))
+	all := make(map[series]float64, len(byReason))
 	for reason, n := range byReason {
-		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = n
+		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = float64(n)
 	}
 	servicePortsByReason.collector(r).set(all)
+}
+
+// ExpectedTraffic records which part of this node's new connections goes to the endpoints of which key, over the Service
+// ports whose load is bounded. A key that is no longer named gets 0.
+func (r *Recorder) ExpectedTraffic(byKey map[string]float64) {
+	all := make(map[series]float64, len(byKey))
+	for key, ratio := range byKey {
+		all[seriesOf(key)] = ratio
+	}
+	expectedTraffic.collector(r).set(all)
 }
 
 // WatchInterrupted records since when the API server is not heard about a resource. The series goes with WatchResumed.

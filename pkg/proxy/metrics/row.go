@@ -88,7 +88,7 @@ func histogram(r row) Histogram {
 func levelGauge(r row) *Metric[*levels] {
 	return declare("gauge", r, func() *levels {
 		all := newLevels(r)
-		start := map[series]int{}
+		start := map[series]float64{}
 		r.eachStart(func(values []string) { start[seriesOf(values...)] = 0 })
 		all.set(start)
 		return all

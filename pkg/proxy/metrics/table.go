@@ -10,6 +10,7 @@ const (
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
 	reasonLabel    = "reason"         // one of the codes that explain gives
+	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
 	verbLabel      = "verb"
@@ -212,6 +213,16 @@ var (
 		name:   "vicinity_service_ports_by_reason",
 		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
 		labels: []string{familyLabel, policyLabel, reasonLabel},
+	})
+	expectedTraffic = levelGauge(row{
+		name: "vicinity_expected_traffic_ratio",
+		help: "Which part of this node's new connections goes to the endpoints that a topology key matches, and no key before it: " +
+			"the mean over the Service ports whose load is bounded.",
+		labels: []string{keyLabel},
+	})
+	BoundedSlots = gauge(row{
+		name: "vicinity_load_bound_slots",
+		help: "Slots over which this node's connections are spread, of all Service ports whose load is bounded.",
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",

@@ -178,7 +178,7 @@ func withAllSeries() *Recorder {
 		case Histogram:
 			r.Observe(metric, time.Second, values...)
 		case *Metric[*levels]:
-			metric.collector(r).set(map[series]int{seriesOf(values...): 1})
+			metric.collector(r).set(map[series]float64{seriesOf(values...): 1})
 		}
 	}
 	return r

@@ -63,6 +63,9 @@ func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueO
 	return p
 }
 
+// Keys are the keys that it was made with.
+func (p *Places) Keys() []policy.Key { return p.keys }
+
 // read numbers the groups, and returns those of each endpoint.
 func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []tuple {
 	tuples := make([]tuple, len(endpoints))

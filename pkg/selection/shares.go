@@ -1,0 +1,55 @@
+package selection
+
+import "github.com/vicinity-proxy/vicinity/pkg/policy"
+
+// Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded,
+// each family for itself.
+type Shares struct {
+	// Ports is how many there are, and Slots how many slots they have together.
+	Ports, Slots int
+	// sent is the sum over the ports of what goes to the endpoints that a key matches, of sharesOne each.
+	sent [len(sharedKeys) + 1]int
+}
+
+// sharesOne is all of one port's connections.
+const sharesOne = 1 << 20
+
+// sharedKeys are the keys that Ratios tells apart: anybody may write others, as many as he likes.
+var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
+
+// OtherKeys is what Ratios calls all other keys.
+const OtherKeys = "other"
+
+// Ratios returns, by key, the part of this node's new connections that goes to the endpoints that the key matches and no
+// key before it: the mean over the ports. Keys that get nothing are missing.
+func (s Shares) Ratios() map[string]float64 {
+	ratios := map[string]float64{}
+	for i, sent := range s.sent {
+		name := OtherKeys
+		if i < len(sharedKeys) {
+			name = string(sharedKeys[i])
+		}
+		if sent > 0 {
+			ratios[name] = float64(sent) / sharesOne / float64(s.Ports)
+		}
+	}
+	return ratios
+}
+
+// add adds what one port has, a number of times: 1, or -1 to take it out.
+func (s *Shares) add(part *planned, times int) {
+	if part.sent == nil {
+		return // it has no endpoints here
+	}
+	s.Ports += times
+	for _, count := range part.slots {
+		s.Slots += times * count
+	}
+	for k, sent := range part.sent {
+		at := 0
+		for at < len(sharedKeys) && sharedKeys[at] != part.places.Keys()[k] {
+			at++
+		}
+		s.sent[at] += times * int(sent)
+	}
+}

@@ -160,6 +160,31 @@ func (n *Nodes) MayDiffer(name model.ObjectName) bool {
 	})
 }
 
+// Loads are what endpoints expect from all nodes together.
+type Loads struct {
+	// Endpoints has the endpoints of a decision, in their order.
+	Endpoints []balance.Load
+	// Clients is how many ready endpoints of the Services that are named as clients are on Nodes; 0 if none is named.
+	Clients int
+}
+
+// Loads returns what the endpoints expect that a decision was made about, and whether anything was planned.
+func (n *Nodes) Loads(decision Decision) (loads Loads, planned bool) {
+	part, service := decision.Selection.Cluster.planned, decision.Service
+	if part == nil {
+		return Loads{}, false
+	}
+	demand, known := n.demandOf(service)
+	if !known {
+		return Loads{}, false
+	}
+	loads.Endpoints = balance.NewPlan(demand, part.places, int(service.Topology.MaxLoad)).Loads()
+	for _, count := range n.readyEndpoints(service.Clients()) {
+		loads.Clients += int(count)
+	}
+	return loads, true
+}
+
 // PlanWeight is about how much work it is to plan for a Service whose load is bounded, in the unit of Weight; 0 for any
 // other Service.
 func (n *Nodes) PlanWeight(name model.ObjectName) int {

@@ -30,7 +30,9 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) {
 				continue
 			}
-			ports = append(ports, c.build(cluster, decision))
+			port := c.build(cluster, decision)
+			port.Load = loadOf(nodes, decision)
+			ports = append(ports, port)
 		}
 	}
 	return ports

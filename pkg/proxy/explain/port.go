@@ -28,6 +28,9 @@ type Port struct {
 	Cluster Choice  `json:"cluster"`
 	Local   *Choice `json:"local,omitempty"`
 
+	// Load is what a load bound makes of all nodes' connections; nil without one, and while not all Nodes are known.
+	Load *Load `json:"load,omitempty"`
+
 	// Excluded lists the endpoints that no choice contains; never null.
 	Excluded []Excluded `json:"excluded"`
 
@@ -100,6 +103,22 @@ type Share struct {
 	Value     string  `json:"value,omitempty"` // this node's, of that key
 	Share     float64 `json:"share"`           // from 0 to 1
 	Endpoints int     `json:"endpoints"`       // how many the node and these have the value in common
+}
+
+// Load is what endpoints expect from all nodes together, as planned. Loads are multiples of the mean.
+type Load struct {
+	MaxLoad float64 `json:"maxLoad"`
+	// Clients are the Services whose ready endpoints ask; empty, never null, if each Node does, as its labels say.
+	Clients   []string                `json:"clients"`
+	Endpoints map[string]EndpointLoad `json:"endpoints"` // by address:port; never null
+	Message   string                  `json:"message"`   // what the bound prevents, as a sentence; empty if nothing can be used
+	Demand    string                  `json:"demand"`    // whose connections were reckoned with, as a sentence; likewise
+}
+
+// EndpointLoad is what one endpoint expects with the bound, and what it would expect without it.
+type EndpointLoad struct {
+	Bounded   float64 `json:"bounded"`
+	Unbounded float64 `json:"unbounded"`
 }
 
 // Excluded is an endpoint that is not used, and why.

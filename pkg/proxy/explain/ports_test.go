@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -173,5 +174,73 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	}
 	if got.Tier != "example.com/zone" || got.Reason != "SpilledOverLoad" {
 		t.Errorf("got %s, %s", got.Tier, got.Reason)
+	}
+}
+
+// TestALoadBoundSaysWhatItPrevents: who would be overloaded without it, by how much, and whose connections that are.
+func TestALoadBoundSaysWhatItPrevents(t *testing.T) {
+	alike := "Each Node counts as one client, unless its labels say otherwise."
+	for name, test := range map[string]struct {
+		keys            []policy.Key
+		clients         []string
+		nearby          int // endpoints on this node, beside three on the other one
+		load            map[string]explain.EndpointLoad
+		message, demand string
+		warnings        int
+	}{
+		"one is": {
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 1, demand: alike,
+			load: map[string]explain.EndpointLoad{
+				"10.244.1.0:8080": {1.5, 2}, "10.244.2.0:8080": {0.833, 0.667}, "10.244.2.1:8080": {0.833, 0.667}, "10.244.2.2:8080": {0.833, 0.667},
+			},
+			message: "Without the bound 10.244.1.0:8080 would expect 2.00 times the mean load; with it no endpoint expects more than 1.50 times.",
+		},
+		"nobody is": {
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, demand: alike,
+			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
+		},
+		"the clients are here alone": {
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 2, clients: []string{"default/api", "default/none"},
+			message: "Without the bound 2 endpoints would expect more than it allows, 10.244.1.0:8080 the most: 2.50 times the mean load; with it " +
+				"no endpoint expects more than 1.50 times.",
+			demand: "The clients are the 2 ready endpoints of default/api and default/none.", warnings: 1,
+		},
+		"no client is ready": {
+			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
+			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
+			demand:  "No endpoint of default/none is ready on a Node, so that each Node counts as one client.", warnings: 1,
+		},
+		"there is nobody": {
+			keys: []policy.Key{"example.com/rack"}, nearby: 1, load: map[string]explain.EndpointLoad{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			service := web()
+			service.Topology = policy.Topology{Keys: test.keys, MaxLoad: 150, Clients: test.clients}
+			slice := webSlice()
+			for i := range test.nearby {
+				slice.Endpoints = append(slice.Endpoints, endpoint(fmt.Sprint("10.244.1.", i), "node-a", true))
+			}
+			for i := range 3 {
+				slice.Endpoints = append(slice.Endpoints, endpoint(fmt.Sprint("10.244.2.", i), "node-b", true))
+			}
+			cluster := clusterOf(slice, service)
+			api := model.ObjectName{Namespace: "default", Name: "api"}
+			clients := model.EndpointSlice{Name: api, Service: api, Endpoints: []model.SliceEndpoint{
+				endpoint("10.244.1.8", "node-a", true), endpoint("10.244.1.9", "node-a", true), endpoint("10.244.2.9", "node-b", false),
+			}}
+			cluster.Apply(model.Change{AllNodes: new(true), Slices: map[model.ObjectName]*model.EndpointSlice{api: &clients}})
+			port := one(t, cluster)
+			if port.Load == nil || port.Load.MaxLoad != 1.5 || len(port.Load.Clients) != len(test.clients) {
+				t.Fatalf("the load is %+v", port.Load)
+			}
+			if port.Load.Message != test.message || port.Load.Demand != test.demand || len(port.Warnings) != test.warnings {
+				t.Errorf("it says\n%s\n%s\n%q\nwant\n%s\n%s\nand %d warnings", port.Load.Message, port.Load.Demand, port.Warnings,
+					test.message, test.demand, test.warnings)
+			}
+			if diff := cmp.Diff(test.load, port.Load.Endpoints); test.load != nil && diff != "" {
+				t.Errorf("endpoints (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

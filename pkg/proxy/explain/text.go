@@ -43,6 +43,9 @@ func writePort(page *bytes.Buffer, port Port) {
 	if port.Local != nil {
 		writeLines(page, choiceLocal, choiceLines(*port.Local))
 	}
+	if port.Load != nil && port.Load.Message != "" {
+		writeLines(page, "load", []string{port.Load.Message, port.Load.Demand})
+	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	writeLines(page, "warning", port.Warnings)
 }

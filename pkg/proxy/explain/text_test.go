@@ -87,6 +87,7 @@ func splitPort() explain.Port {
 		},
 		Slots: map[string]int{"10.244.1.5:8080": 28, "10.244.1.16:8080": 4},
 	}
+	port.Load = &explain.Load{Message: "Without the bound somebody would expect more.", Demand: "Each Node counts as one client."}
 	return port
 }
 

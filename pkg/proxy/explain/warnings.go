@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -13,6 +14,12 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	var list []string
 	for _, ignored := range service.Topology.Ignored {
 		list = append(list, "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason)
+	}
+	for _, client := range service.Clients() {
+		if len(cluster.SlicesOf(client)) == 0 {
+			list = append(list, fmt.Sprintf("The annotation %s names %s, and no endpoint of it is known: it may be written wrong, have no pods, or "+
+				"be headless, which no proxy follows.", policy.ClientsAnnotation, client))
+		}
 	}
 	for _, frontend := range lost {
 		list = append(list, frontend.Message)

@@ -20,12 +20,12 @@ const (
 // outcome is what all nodes of a problem do together, as parts of its demand.
 type outcome struct {
 	sums    []float64 // placed up to each key
-	busiest float64   // beside the mean
+	loads   []float64 // of the problem's endpoints, beside the mean
+	busiest float64   // likewise
 }
 
 func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[string]row) outcome {
-	o := outcome{sums: make([]float64, len(w.keys))}
-	loads := make([]float64, len(p.endpoints))
+	o := outcome{sums: make([]float64, len(w.keys)), loads: make([]float64, len(p.endpoints))}
 	for at, name := range p.nodes {
 		all := 0.0
 		for i := range w.endpoints {
@@ -33,7 +33,7 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 		}
 		for j, i := range p.endpoints {
 			asked := float64(p.demand[at]) / float64(p.total) * weightOf(rows[name], i) / all
-			loads[j] += asked * float64(len(p.endpoints))
+			o.loads[j] += asked * float64(len(p.endpoints))
 			if key := p.first[at][j]; key >= 0 {
 				o.sums[key] += asked
 			}
@@ -42,7 +42,7 @@ func (w *world) outcome(p *problem, weightOf func(row, int) float64, rows map[st
 	for k := 1; k < len(o.sums); k++ {
 		o.sums[k] += o.sums[k-1]
 	}
-	o.busiest = slices.Max(loads)
+	o.busiest = slices.Max(o.loads)
 	return o
 }
 
@@ -66,6 +66,7 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 			if !found[i].nested {
 				crossing++
 			}
+			checkLoads(t, w, &found[i], rows)
 			if gap := checkBest(t, w, &found[i], rows); gap > 0 {
 				gaps = append(gaps, gap)
 			}
@@ -77,6 +78,36 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	logSorted(t, "where groups cross and a later partial sum falls short, it is by", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
 		t.Error("the random worlds have too few of one kind")
+	}
+}
+
+// checkLoads: the plan says of each endpoint what all nodes together send there, and what they would if all went to the
+// first key that has endpoints.
+func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
+	t.Helper()
+	bounded, unbounded := w.outcome(p, byParts, rows).loads, make([]float64, len(p.endpoints))
+	for at := range p.nodes {
+		nearest, count := len(w.keys), 0
+		for _, key := range p.first[at] {
+			switch {
+			case key >= 0 && key < nearest:
+				nearest, count = key, 1
+			case key == nearest:
+				count++
+			}
+		}
+		for j, key := range p.first[at] {
+			if key == nearest {
+				unbounded[j] += float64(p.demand[at]) / float64(p.total) * float64(len(p.endpoints)) / float64(count)
+			}
+		}
+	}
+	loads := w.plan("").Loads()
+	for j, i := range p.endpoints {
+		if math.Abs(float64(loads[i].Bounded)-1000*bounded[j]) > 0.51 || math.Abs(float64(loads[i].Unbounded)-1000*unbounded[j]) > 0.51 {
+			t.Errorf("endpoint %d is said to expect %+v per mille, it is %f with the bound, %f without", i, loads[i], 1000*bounded[j],
+				1000*unbounded[j])
+		}
 	}
 }
 

@@ -1,0 +1,73 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// loadOf explains what a load bound makes of all nodes' connections; nil if there is none.
+func loadOf(nodes *selection.Nodes, decision selection.Decision) *Load {
+	loads, planned := nodes.Loads(decision)
+	if !planned {
+		return nil
+	}
+	topology := decision.Service.Topology
+	load := Load{
+		MaxLoad: float64(topology.MaxLoad) / 100, Clients: append([]string{}, topology.Clients...), Endpoints: map[string]EndpointLoad{},
+	}
+	for i, expected := range loads.Endpoints {
+		if expected != (balance.Load{}) {
+			load.Endpoints[decision.Endpoints[i].Addr.String()] = EndpointLoad{
+				Bounded: float64(expected.Bounded) / 1000, Unbounded: float64(expected.Unbounded) / 1000,
+			}
+		}
+	}
+	if len(load.Endpoints) > 0 {
+		load.Message, load.Demand = whatItPrevents(decision, loads.Endpoints), whoAsks(topology.Clients, loads.Clients)
+	}
+	return &load
+}
+
+// whatItPrevents says who would be overloaded without the bound, and by how much.
+func whatItPrevents(decision selection.Decision, loads []balance.Load) string {
+	over, most, bounded := 0, 0, uint64(0)
+	for i, load := range loads {
+		if load.Unbounded > 10*decision.Service.Topology.MaxLoad {
+			over++
+		}
+		if load.Unbounded > loads[most].Unbounded {
+			most = i
+		}
+		bounded = max(bounded, load.Bounded)
+	}
+	busiest, unbounded := decision.Endpoints[most].Addr, times(loads[most].Unbounded)
+	with := fmt.Sprintf("; with it no endpoint expects more than %s times.", times(bounded))
+	switch over {
+	case 0:
+		return fmt.Sprintf("No endpoint needs the bound: without it the busiest, %s, would expect %s times the mean load.", busiest, unbounded)
+	case 1:
+		return fmt.Sprintf("Without the bound %s would expect %s times the mean load", busiest, unbounded) + with
+	}
+	return fmt.Sprintf("Without the bound %d endpoints would expect more than it allows, %s the most: %s times the mean load",
+		over, busiest, unbounded) + with
+}
+
+// whoAsks says whose connections were reckoned with.
+func whoAsks(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "Each Node counts as one client, unless its labels say otherwise."
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node, so that each Node counts as one client."
+	case ready == 1:
+		return "The only client is the one ready endpoint of " + names + "."
+	}
+	return fmt.Sprintf("The clients are the %d ready endpoints of %s.", ready, names)
+}
+
+// times writes a multiple that is given per mille.
+func times(perMille uint64) string { return fmt.Sprintf("%.2f", float64(perMille)/1000) }

@@ -1,0 +1,52 @@
+package balance
+
+// Load is what an endpoint expects from all nodes together, beside the mean of those between which the load is balanced,
+// per mille: 1200 is 1.2 times.
+type Load struct {
+	// Bounded is by the plan, and Unbounded if each node's connections all went to the endpoints of its first key that
+	// has some.
+	Bounded, Unbounded uint64
+}
+
+// Loads returns what each endpoint expects, in the order in which the endpoints were given; zero for those to which no
+// node's connections may go.
+func (p *Plan) Loads() []Load {
+	loads := make([]Load, len(p.places.of))
+	for phase := range p.splits {
+		s := &p.splits[phase]
+		unbounded := s.unbounded()
+		for i, place := range p.places.of {
+			if place == nowhere || s.counts[place] == 0 {
+				continue
+			}
+			if c := s.componentOf(s.groupsOf(int(place))); c != nil && c.demand > 0 {
+				loads[i] = Load{Bounded: perMille(s.loads[place], c.mean), Unbounded: perMille(unbounded[place], c.mean)}
+			}
+		}
+	}
+	return loads
+}
+
+// unbounded returns what one endpoint of each place would get if nobody ever went on from the first key that has
+// endpoints.
+func (s *split) unbounded() []uint64 {
+	asked := make([]uint64, len(s.groups))
+	for _, e := range s.entries {
+		for _, g := range s.crowd.of(int(e)) {
+			if s.has(g) {
+				c := &s.components[s.groups[g].component]
+				asked[g] += c.demandOf(&s.crowd.sums[e]) * c.unit
+				break
+			}
+		}
+	}
+	loads := make([]uint64, len(s.counts))
+	for place := range s.counts {
+		for _, g := range s.groupsOf(place) {
+			if s.has(g) {
+				loads[place] += asked[g] / s.groups[g].endpoints
+			}
+		}
+	}
+	return loads
+}

@@ -44,7 +44,7 @@ func TestRunFlags(t *testing.T) {
 			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
 		},
 		"a bound for all Services":    {args: "--default-max-load 150%"},
-		"a bound that is a factor":    {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no bound; write a whole percentage`},
+		"a bound that is a factor":    {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},
 		"what that probably means":    {args: "--default-max-load 1.5", err: `did you mean "150%"?`},
 		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},

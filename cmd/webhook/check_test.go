@@ -60,6 +60,12 @@ spec:
 `, name, keys)
 }
 
+// balancedText is the Service web with a bound and a client.
+func balancedText(client string) string {
+	return strings.Replace(serviceText("web", "topology.kubernetes.io/zone, *"), "spec:",
+		fmt.Sprintf("    service.kubernetes.io/topology-mode: vicinity.dev/balanced\n    vicinity.dev/clients: %q\nspec:", client), 1)
+}
+
 const (
 	goodKeys = "topology.kubernetes.io/zone,*"
 	badKeys  = "rack,rack,*"
@@ -147,6 +153,25 @@ func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
 				"metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}\n", nil,
 			[]string{`a.yaml:7: Service shop/web: metadata.annotations[vicinity.dev/topology-keys]: ... [SVC030] (warn)`},
 			0, "1 object checked, 0 denied, 1 warning; 1 passed over",
+		},
+		"a client that is among the files": {
+			balancedText("shop/api") + "---\n" + serviceText("api", "*"), nil, nil, 0, "2 objects checked, 0 denied, 0 warnings",
+		},
+		"a client that is not, beside another Service of its Namespace": {
+			balancedText("shop/apo") + "---\n" + serviceText("api", "*"), nil,
+			[]string{`a.yaml:9: Service shop/web: metadata.annotations[vicinity.dev/clients]: ... [SVC038] (warn)`},
+			0, "2 objects checked, 0 denied, 1 warning",
+		},
+		"a client of whose Namespace there is nothing": {
+			balancedText("other/api"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings",
+		},
+		"a client beside whom there is only who names it": {
+			balancedText("shop/api"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings",
+		},
+		"a bound that is none": {
+			strings.Replace(balancedText("other/api"), "clients: ", "max-load: ", 1), nil,
+			[]string{`a.yaml:9: Service shop/web: metadata.annotations[vicinity.dev/max-load]: ... [SVC011] (deny)`},
+			1, "1 object checked, 1 denied, 0 warnings",
 		},
 		"no Node at all": {serviceText("web", "example.com/rack,*"), nil, nil, 0, "1 object checked, 0 denied, 0 warnings"},
 	} {

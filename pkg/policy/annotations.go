@@ -6,6 +6,13 @@ const Domain = "vicinity.dev/"
 // TopologyKeysAnnotation is the annotation of a Service that holds its topology keys: a comma-separated list.
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
+// MaxLoadAnnotation is the annotation of a Service that bounds the load of its endpoints: a percentage of the mean, such
+// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about: a comma-separated list.
+const (
+	MaxLoadAnnotation = Domain + "max-load"
+	ClientsAnnotation = Domain + "clients"
+)
+
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
 // neither judged nor given defaults. Other values mean nothing.
 const (
@@ -56,6 +63,10 @@ const (
 	ModeDisabledLower = "disabled"
 )
 
+// ModeBalanced is our value of these annotations: near as far as a bound allows. Kubernetes leaves values with a domain
+// to others, and treats them as Disabled.
+const ModeBalanced = Domain + "balanced"
+
 // ModeSetting is the annotation that decides about topology aware routing.
 type ModeSetting struct {
 	Annotation string // TopologyModeAnnotation or TopologyAwareHintsAnnotation; empty without either
@@ -78,3 +89,6 @@ func ModeOf(annotations map[string]string) ModeSetting {
 func (m ModeSetting) IsAuto() bool {
 	return m.Annotation != "" && (m.Value == ModeAuto || m.Value == ModeAutoLower)
 }
+
+// IsBalanced reports whether the mode asks for a bound.
+func (m ModeSetting) IsBalanced() bool { return m.Value == ModeBalanced }

@@ -42,6 +42,7 @@ func TestWhichModeCounts(t *testing.T) {
 		"the deprecated annotation counts":      {map[string]string{hints: "auto"}, ModeSetting{hints, "auto"}, true},
 		"the deprecated annotation comes first": {map[string]string{mode: "Auto", hints: "Disabled"}, ModeSetting{hints, "Disabled"}, false},
 		"also if it is the one that says Auto":  {map[string]string{mode: "Disabled", hints: "Auto"}, ModeSetting{hints, "Auto"}, true},
+		"others' modes are Disabled":            {map[string]string{mode: ModeBalanced}, ModeSetting{mode, ModeBalanced}, false},
 		"even an empty one comes first":         {map[string]string{mode: "Auto", hints: ""}, ModeSetting{hints, ""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

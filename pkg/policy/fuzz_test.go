@@ -32,7 +32,7 @@ func FuzzParseKeys(f *testing.F) {
 
 // checkRefused reports what an error must have: no keys beside it, and a message for every entry at fault.
 func checkRefused(t *testing.T, value string, keys []Key, err error) {
-	var faults KeyErrors
+	var faults EntryErrors
 	if keys != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxKeys {
 		t.Fatalf("ParseKeys(%q) = %q, %#v", value, keys, err)
 	}

@@ -13,11 +13,11 @@ const MaxKeys = 16
 
 // ParseKeys reads a comma-separated list of topology keys, the most preferred first. Spaces around a key mean nothing.
 //
-// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is a KeyErrors
+// The rules are KEP-536's: 1 to 16 keys, each a label key or `*`, none twice, `*` only last. The error is an EntryErrors
 // that names every entry at fault.
 func ParseKeys(value string) ([]Key, error) {
 	if strings.TrimSpace(value) == "" {
-		return nil, KeyErrors{{
+		return nil, EntryErrors{{
 			Rule:   NotEmpty,
 			Cause:  "the list of topology keys is empty",
 			Remedy: `list node label keys, the most preferred first, such as "topology.kubernetes.io/zone, *", or remove the annotation`,
@@ -25,7 +25,7 @@ func ParseKeys(value string) ([]Key, error) {
 	}
 	// Counted before it is split, because an annotation may be 256 KiB of commas.
 	if count := strings.Count(value, ",") + 1; count > MaxKeys {
-		return nil, KeyErrors{{
+		return nil, EntryErrors{{
 			Rule:   AtMostMaxKeys,
 			Cause:  fmt.Sprintf("the list has %d topology keys, and at most %d are allowed", count, MaxKeys),
 			Remedy: "remove the least preferred ones",
@@ -35,7 +35,7 @@ func ParseKeys(value string) ([]Key, error) {
 }
 
 func parseEntries(entries []string) ([]Key, error) {
-	var errs KeyErrors
+	var errs EntryErrors
 	keys := make([]Key, 0, len(entries))
 	for i, entry := range entries {
 		key := Key(strings.TrimSpace(entry))
@@ -52,32 +52,32 @@ func parseEntries(entries []string) ([]Key, error) {
 }
 
 // checkEntry returns the first rule that a key breaks, given the keys before it.
-func checkEntry(key Key, earlier []Key, last bool) (KeyError, bool) {
+func checkEntry(key Key, earlier []Key, last bool) (EntryError, bool) {
 	if key == "" {
-		return KeyError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing key"}, true
+		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing key"}, true
 	}
 	if position := slices.Index(earlier, key); position >= 0 {
-		return KeyError{
+		return EntryError{
 			Rule:   Unique,
 			Cause:  fmt.Sprintf("is the same key as entry %d", position+1),
 			Remedy: "list each key once",
 		}, true
 	}
 	if key == AnyNode {
-		return KeyError{
+		return EntryError{
 			Rule:   AnyNodeLast,
 			Cause:  "matches every endpoint, so the keys after it would never be tried",
 			Remedy: "move it to the end",
 		}, !last
 	}
 	if reasons := content.IsLabelKey(string(key)); len(reasons) > 0 {
-		return KeyError{
+		return EntryError{
 			Rule:   LabelKey,
 			Cause:  "is not a label key: " + strings.Join(reasons, "; "),
 			Remedy: remedyFor(key),
 		}, true
 	}
-	return KeyError{}, false
+	return EntryError{}, false
 }
 
 // remedyFor says what to write in place of what is no label key.

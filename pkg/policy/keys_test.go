@@ -36,7 +36,7 @@ func TestParseKeysAccepts(t *testing.T) {
 	}
 }
 
-// brokenRule is the part of a KeyError that is no prose.
+// brokenRule is the part of an EntryError that is no prose.
 type brokenRule struct {
 	Rule     Rule
 	Position int
@@ -73,9 +73,9 @@ func TestParseKeysRefuses(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			keys, err := ParseKeys(test.value)
-			var faults KeyErrors
+			var faults EntryErrors
 			if !errors.As(err, &faults) {
-				t.Fatalf("ParseKeys(%.80q) = %v, %v; want KeyErrors", test.value, keys, err)
+				t.Fatalf("ParseKeys(%.80q) = %v, %v; want EntryErrors", test.value, keys, err)
 			}
 			var got []brokenRule
 			for _, fault := range faults {
@@ -91,7 +91,7 @@ func TestParseKeysRefuses(t *testing.T) {
 	}
 }
 
-func TestKeyErrorsReadAsSentences(t *testing.T) {
+func TestErrorsReadAsSentences(t *testing.T) {
 	_, err := ParseKeys("a/b/c,, " + manyKeys(2) + ", key-0")
 	want := `entry 1 "a/b/c" is not a label key: a valid label key must consist of alphanumeric characters`
 	if !strings.HasPrefix(err.Error(), want) {

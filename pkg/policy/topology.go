@@ -1,9 +1,11 @@
 package policy
 
+import "strings"
+
 // Topology is how a Service's owner wants endpoints to be preferred.
 type Topology struct {
-	// Keys are the topology keys in order of preference, as KEP-536 defined them; none without the annotation, unless a
-	// bound needs some.
+	// Keys are the topology keys in order of preference, as KEP-536 defined them: those of the annotation; with a bound
+	// and without the annotation, those that spec.trafficDistribution or the mode stands for. None otherwise.
 	Keys []Key
 	// MaxLoad bounds the load that any endpoint may expect, in percent of the mean of all: 100 to 1000. Zero: the first
 	// key wins, whatever that means for the load. With a bound there are keys.
@@ -15,8 +17,19 @@ type Topology struct {
 	Ignored []Ignored
 }
 
-// Ignored is an annotation that is present and has no effect: why, and what to do.
+// Ignored is an annotation that is present and has no effect: why, and what to do, as the rest of a sentence about it.
 type Ignored struct{ Annotation, Reason string }
+
+// WhyIgnored returns why an annotation has no effect, in one text; empty if it has one, or is missing.
+func (t Topology) WhyIgnored(annotation string) string {
+	var reasons []string
+	for _, ignored := range t.Ignored {
+		if ignored.Annotation == annotation {
+			reasons = append(reasons, ignored.Reason)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
 
 // Key is a node label's key, or AnyNode.
 type Key string
@@ -44,51 +57,6 @@ const (
 	LocalConflict = "may not be used with externalTrafficPolicy: Local"
 	LocalRemedy   = "set externalTrafficPolicy to Cluster, or remove the annotation"
 )
-
-// Words are what a Service's topology policy is read from.
-type Words struct {
-	Service     string // namespace/name
-	Annotations map[string]string
-	// ExternalTrafficLocal is externalTrafficPolicy: Local on a Service that is reachable from outside.
-	ExternalTrafficLocal bool
-	TrafficDistribution  string // spec.trafficDistribution; empty if it is not set
-	// DefaultMaxLoad is the cluster's bound, in percent, for Services that prefer some endpoints and say nothing of a bound;
-	// zero for none.
-	DefaultMaxLoad uint64
-}
-
-// Parse reads a Service's topology policy.
-//
-// An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for. Keys stay
-// in force if their bound is ignored: that is how they are meant by every other reader. Instead of a bound that cannot
-// be read the usual one holds, the cluster's or DefaultMaxLoad: its owner wanted to protect the endpoints.
-func Parse(words Words) Topology {
-	var topology Topology
-	topology.readKeys(words)
-	topology.readBound(words)
-	topology.readClients(words)
-	return topology
-}
-
-func (t *Topology) ignore(annotation, reason string) {
-	t.Ignored = append(t.Ignored, Ignored{annotation, reason})
-}
-
-func (t *Topology) readKeys(words Words) {
-	value, present := words.Annotations[TopologyKeysAnnotation]
-	if !present {
-		return
-	}
-	keys, err := ParseKeys(value)
-	switch {
-	case err != nil:
-		t.ignore(TopologyKeysAnnotation, err.Error())
-	case words.ExternalTrafficLocal && ConflictsWithLocal(keys):
-		t.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
-	default:
-		t.Keys = keys
-	}
-}
 
 // ConflictsWithLocal reports whether keys may not stand beside externalTrafficPolicy: Local.
 func ConflictsWithLocal(keys []Key) bool {

@@ -30,19 +30,19 @@ func TestParse(t *testing.T) {
 		},
 		"one bad key makes all keys ignored": {
 			annotations: map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone, *, example.com/rack"},
-			want: ignoring(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
-				`move it to the end`),
+			want: Topology{Ignored: said(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
+				`move it to the end`)},
 		},
 		"an empty annotation is a mistake and says so": {
 			annotations: map[string]string{TopologyKeysAnnotation: ""},
-			want: ignoring(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
-				`such as "topology.kubernetes.io/zone, *", or remove the annotation`),
+			want: Topology{Ignored: said(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
+				`such as "topology.kubernetes.io/zone, *", or remove the annotation`)},
 		},
 		"keys give way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone"},
 			externalTrafficLocal: true,
-			want: ignoring("topology keys may not be used with externalTrafficPolicy: Local; " +
-				"set externalTrafficPolicy to Cluster, or remove the annotation"),
+			want: Topology{Ignored: said("topology keys may not be used with externalTrafficPolicy: Local; " +
+				"set externalTrafficPolicy to Cluster, or remove the annotation")},
 		},
 		"the key that matches everything contradicts nothing, if it is alone": {
 			annotations:          map[string]string{TopologyKeysAnnotation: " * "},
@@ -52,13 +52,13 @@ func TestParse(t *testing.T) {
 		"with another key before it, it gives way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, *"},
 			externalTrafficLocal: true,
-			want:                 ignoring("topology keys " + LocalConflict + "; " + LocalRemedy),
+			want:                 Topology{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"what is wrong with the keys comes before what they conflict with": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "*, *"},
 			externalTrafficLocal: true,
-			want: ignoring(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
-				`entry 2 "*" is the same key as entry 1; list each key once`),
+			want: Topology{Ignored: said(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
+				`entry 2 "*" is the same key as entry 1; list each key once`)},
 		},
 	}
 	for name, test := range tests {
@@ -79,9 +79,4 @@ func TestWhichKeysNeedANode(t *testing.T) {
 			t.Errorf("%s needs a Node: %v, want %v", key, got, want)
 		}
 	}
-}
-
-// ignoring is what is left if the keys are ignored for a reason.
-func ignoring(reason string) Topology {
-	return Topology{Ignored: []Ignored{{TopologyKeysAnnotation, reason}}}
 }

@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -43,6 +44,7 @@ func (c placedCase) put(t *testing.T, object map[string]any) map[string]any {
 	text, err := json.Marshal(object)
 	must.Succeed(t, err)
 	var put map[string]any
+	text = bytes.ReplaceAll(text, []byte(rulecases.OwnNamespace), []byte(c.place))
 	must.Succeed(t, json.Unmarshal(text, &put))
 	metadata := put["metadata"].(map[string]any)
 	switch c.Kind() {

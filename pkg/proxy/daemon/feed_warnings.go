@@ -61,10 +61,8 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 		policy.ClientsAnnotation,
 	} {
 		var reasons []string
-		for _, ignored := range service.Topology.Ignored {
-			if ignored.Annotation == annotation {
-				reasons = append(reasons, ignored.Reason)
-			}
+		if reason := service.Topology.WhyIgnored(annotation); reason != "" {
+			reasons = append(reasons, reason)
 		}
 		for _, reason := range f.unsaid(about{kind: annotation, name: name}, reasons) {
 			if f.budget.allows(f.log, about{kind: convert.ServiceKind, name: name}) {

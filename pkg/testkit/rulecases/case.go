@@ -24,6 +24,8 @@ type Case struct {
 	Old map[string]any `json:"old,omitempty"`
 	// Nodes are the labels of the cluster's Nodes; nil if nothing is known of them.
 	Nodes []map[string]string `json:"nodes,omitempty"`
+	// Services are the names of all Services of some Namespaces; of others nothing is known.
+	Services map[string][]string `json:"services,omitempty"`
 	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
 	// Services is not for them.
 	Settings *Settings `json:"settings,omitempty"`
@@ -147,6 +149,9 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 // Facts are what a case knows of the cluster.
 func (c Case) Facts() rules.Facts {
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36)}
+	if c.Services != nil {
+		facts.Services = serviceNames(c.Services)
+	}
 	if c.Nodes == nil {
 		return facts
 	}
@@ -156,6 +161,18 @@ func (c Case) Facts() rules.Facts {
 	}
 	facts.Nodes = nodes
 	return facts
+}
+
+// OwnNamespace stands in a case for the Namespace of its object, wherever that is put.
+const OwnNamespace = "own-namespace"
+
+// serviceNames are the Services of a case.
+type serviceNames map[string][]string
+
+// Names returns those of a Namespace, if it is among those of the case.
+func (s serviceNames) Names(namespace string) (names []string, known bool) {
+	names, known = s[namespace]
+	return names, known
 }
 
 // Admission is the settings of the webhook.

@@ -23,7 +23,8 @@ type Files struct {
 	files      map[string]int // numbers them in the order in which they were read
 	passedOver int
 	nodes      *rules.NodeLabels // nil without a Node
-	optedOut   map[string]bool   // the Namespaces whose Services are not judged
+	services   serviceNames
+	optedOut   map[string]bool // the Namespaces whose Services are not judged
 }
 
 // object is a Service or a Namespace.
@@ -91,6 +92,7 @@ func (c *Files) readService(at place) {
 		return
 	}
 	fillIn(&service.Spec)
+	c.services.add(&service.Metadata)
 	c.objects = append(c.objects, object{place: at, service: &service})
 }
 
@@ -127,6 +129,32 @@ func (c *Files) readNamespace(at place) {
 		c.optedOut[namespace.Metadata.Name] = true
 	}
 	c.objects = append(c.objects, object{place: at, namespace: &namespace})
+}
+
+// serviceNames are those of the Services in the files, by Namespace. A Namespace without any is not theirs, and nothing
+// is known of it.
+type serviceNames map[string][]string
+
+func (s *serviceNames) add(metadata *rules.Metadata) {
+	if *s == nil {
+		*s = serviceNames{}
+	}
+	if metadata.Name != "" {
+		(*s)[metadata.Namespace] = append((*s)[metadata.Namespace], metadata.Name)
+	}
+}
+
+// besides is what the files say of Services other than one: if it is the only one of its Namespace, they say nothing of
+// those there.
+type besides struct {
+	all serviceNames
+	own string // its Namespace
+}
+
+// Names returns the Services of a Namespace, if the files have any.
+func (b besides) Names(namespace string) (names []string, known bool) {
+	names, known = b.all[namespace]
+	return names, known && (namespace != b.own || len(names) > 1)
 }
 
 // readNode reads the labels of a Node, which no rule judges here.

@@ -47,13 +47,12 @@ type summary struct {
 // Judge judges all objects that were read.
 func (c *Files) Judge(settings *rules.Settings) Report {
 	report := Report{Findings: c.findings, Summary: summary{PassedOver: c.passedOver, Errors: len(c.findings)}}
-	facts := rules.Facts{Nodes: c.nodes}
 	for i := range c.objects {
 		if c.isExempt(&c.objects[i]) {
 			report.Summary.PassedOver++
 			continue
 		}
-		report.add(&c.objects[i], c.objects[i].judge(facts, settings))
+		report.add(&c.objects[i], c.judge(&c.objects[i], settings))
 	}
 	report.sort(c.files)
 	return report
@@ -68,11 +67,12 @@ func (c *Files) isExempt(o *object) bool {
 	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
 }
 
-// judge judges the object as one that is new.
-func (o *object) judge(facts rules.Facts, settings *rules.Settings) rules.Judgement {
+// judge judges an object as one that is new.
+func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
+	facts := rules.Facts{Nodes: c.nodes, Services: besides{c.services, o.service.Metadata.Namespace}}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 

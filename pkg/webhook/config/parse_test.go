@@ -130,7 +130,8 @@ func TestWhatIsWrongIsRefusedWithLineAndField(t *testing.T) {
 		},
 		"a wrong mode": {
 			"defaults: {topologyMode: auto}\n",
-			[]string{`3: defaults.topologyMode: Unsupported value: "auto": must be one of: Auto, Disabled; did you mean Auto?`},
+			[]string{`3: defaults.topologyMode: Unsupported value: "auto": must be one of: Auto, Disabled, vicinity.dev/balanced; ` +
+				`did you mean Auto?`},
 		},
 		"a mode that is for Namespaces": {
 			"defaults: {topologyMode: None}\n",

@@ -11,7 +11,7 @@ type Setting string
 
 // The settings that can be a default.
 const (
-	TopologyMode        Setting = "topology-mode"        // annotation service.kubernetes.io/topology-mode: Auto, Disabled
+	TopologyMode        Setting = "topology-mode"        // annotation service.kubernetes.io/topology-mode: Auto, Disabled, or our own
 	TrafficDistribution Setting = "traffic-distribution" // spec.trafficDistribution: PreferSameZone, PreferSameNode
 	TopologyKeys        Setting = "topology-keys"        // annotation vicinity.dev/topology-keys
 )

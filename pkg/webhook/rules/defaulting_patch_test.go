@@ -139,6 +139,7 @@ func randomObject(random *rand.Rand) map[string]any {
 		sometimes(random, annotations, policy.TopologyAwareHintsAnnotation, "Auto", "auto", "")
 		sometimes(random, annotations, policy.TopologyKeysAnnotation, "*", "", "a,*")
 	}
+	sometimes(random, annotations, policy.MaxLoadAnnotation, "120%", "1.2")
 	sometimes(random, annotations, "example.com/other~thing", "x")
 	if len(annotations) > 0 || random.IntN(2) == 0 {
 		metadata["annotations"] = annotations

@@ -43,6 +43,7 @@ var obstacles = []obstacle{
 	{situation.lacksHints, "without a selector no controller writes EndpointSlice hints"},
 	{situation.staysOnItsNode, "internalTrafficPolicy=Local overrides it"},
 	{situation.contradictsExternalLocal, "topology keys may not be used with externalTrafficPolicy=Local"},
+	{situation.contradictsBound, "a bound may not be used with externalTrafficPolicy=Local"},
 	{situation.hasAffinity, "sessionAffinity=ClientIP would be kept within fewer endpoints"},
 	{situation.lacksVersion, "the version of Kubernetes is not known yet"},
 	{situation.isTooEarly, "Kubernetes before 1.34 does not know this trafficDistribution"},
@@ -93,6 +94,11 @@ func (s situation) contradictsExternalLocal() bool {
 	}
 	keys, err := policy.ParseKeys(s.setting.Value)
 	return err != nil || policy.ConflictsWithLocal(keys)
+}
+
+// contradictsBound: a bound is about external clients, too.
+func (s situation) contradictsBound() bool {
+	return s.setting.isBalanced() && s.service.Spec.ExternalTrafficPolicy == localPolicy
 }
 
 func (s situation) hasAffinity() bool {

@@ -109,7 +109,8 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 		},
 		"a wrong value of the Namespace": {
 			namespace: saying(mode, "AUTO"), settings: &Settings{Default: &sameZone},
-			want: nothing(FromNamespace, `the Namespace's vicinity.dev/default-topology-mode cannot be used: "AUTO" is none of: Auto, Disabled`),
+			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
+				`"AUTO" is none of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"an older word in the Namespace": {
 			namespace: saying(distribution, "PreferClose"),
@@ -123,7 +124,8 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 		},
 		"an empty value": {
 			namespace: saying(mode, ""),
-			want:      nothing(FromNamespace, `the Namespace's vicinity.dev/default-topology-mode cannot be used: "" is none of: Auto, Disabled`),
+			want: nothing(FromNamespace, "the Namespace's vicinity.dev/default-topology-mode cannot be used: "+
+				`"" is none of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"two kinds": {
 			namespace: saying(mode, "Auto", keys, "*"), settings: &Settings{Default: &sameZone},
@@ -172,7 +174,7 @@ func TestTheMostSpecificThatSaysAnythingDecides(t *testing.T) {
 		},
 		"the configuration's default is wrong": {
 			settings: &Settings{Default: &Default{TopologyMode, "auto"}},
-			want:     nothing(FromCluster, `the configuration's default cannot be used: "auto" is none of: Auto, Disabled`),
+			want:     nothing(FromCluster, `the configuration's default cannot be used: "auto" is none of: Auto, Disabled, vicinity.dev/balanced`),
 		},
 		"the configuration's default is of no kind": {
 			settings: &Settings{Default: &Default{"topology", "Auto"}},
@@ -310,6 +312,28 @@ func TestAReasonRepeatsOnlyTheBeginningOfAValue(t *testing.T) {
 	got = DecideDefault(plainService(), saying(policy.DefaultTopologyKeysAnnotation, long), Facts{}, &Settings{}, false)
 	if got.Add != nil || len(got.Reason) > 2000 {
 		t.Errorf("a reason of %d bytes: %q", len(got.Reason), got.Reason)
+	}
+}
+
+// A bound is no preference: who names one alone is given what there is to bound.
+func TestABoundOfTheServiceCompletesADefault(t *testing.T) {
+	bound := plainService(annotated(policy.MaxLoadAnnotation, "150%"))
+	for annotation, value := range map[string]string{
+		policy.DefaultTopologyModeAnnotation: policy.ModeBalanced, policy.DefaultTopologyKeysAnnotation: "example.com/rack, *",
+		policy.DefaultTrafficDistributionAnnotation: policy.PreferSameZone,
+	} {
+		got := DecideDefault(bound, saying(annotation, value), inZones("a", "b"), &Settings{}, false)
+		if got.Add == nil || got.Add.Value != value {
+			t.Errorf("%s=%s: %+v", annotation, value, got)
+			continue
+		}
+		if judgement := ReviewService(nil, got.Add.applyTo(bound), Facts{}, nil); len(judgement.Denied)+len(judgement.Warned) > 0 {
+			t.Errorf("%s=%s: %v", annotation, value, judgement)
+		}
+	}
+	got := DecideDefault(bound, saying(policy.DefaultTopologyModeAnnotation, "Auto"), inZones("a", "b"), &Settings{}, false)
+	if diff := cmp.Diff(nothing(FromNamespace, "SVC013 would deny the Service with it"), got); diff != "" {
+		t.Errorf("Auto would contradict it (-want +got):\n%s", diff)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 func (s Setting) Values() []string {
 	switch s {
 	case TopologyMode:
-		return []string{policy.ModeAuto, policy.ModeDisabled}
+		return []string{policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced}
 	case TrafficDistribution:
 		return []string{policy.PreferSameZone, policy.PreferSameNode}
 	case TopologyKeys:
@@ -48,8 +48,13 @@ const maxQuotedValue = 64
 // isAboutZones reports whether a setting means anything only where there are several zones. The others do not: a list
 // of keys names its labels itself, PreferSameNode is about nodes, and Disabled asks for nothing.
 func (d Default) isAboutZones() bool {
-	return d.Setting == TopologyMode && d.Value == policy.ModeAuto || d.Setting == TrafficDistribution && d.Value == policy.PreferSameZone
+	return d.Setting == TopologyMode && d.Value != policy.ModeDisabled || d.Setting == TrafficDistribution && d.Value == policy.PreferSameZone
+}
+
+// isBalanced reports whether a setting is our mode.
+func (d Default) isBalanced() bool {
+	return d.Setting == TopologyMode && d.Value == policy.ModeBalanced
 }
 
 // needsHints reports whether a setting works through the hints that a controller writes into EndpointSlices.
-func (d Default) needsHints() bool { return d.Setting != TopologyKeys }
+func (d Default) needsHints() bool { return d.Setting != TopologyKeys && !d.isBalanced() }

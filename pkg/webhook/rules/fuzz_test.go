@@ -26,7 +26,10 @@ func FuzzReviewService(f *testing.F) {
 	}
 	f.Add([]byte("null"), []byte(`{"metadata":{"labels":null,"annotations":{"":""}},"spec":{"trafficDistribution":""}}`))
 	nodes := rules.NewNodeLabels()
-	nodes.Put("a", map[string]string{"topology.kubernetes.io/zone": "zone-a", "rack": "1"})
+	for name, zone := range map[string]string{"a": "zone-a", "b": "zone-b"} {
+		nodes.Put(name, map[string]string{"topology.kubernetes.io/zone": zone, "rack": "1"})
+	}
+	nodes.Put("c", map[string]string{"topology.kubernetes.io/zone": "zone-a", "rack": "2"})
 	f.Fuzz(func(t *testing.T, old, object []byte) {
 		now := new(rules.Service)
 		if json.Unmarshal(object, now) != nil {
@@ -36,7 +39,7 @@ func FuzzReviewService(f *testing.F) {
 		if json.Unmarshal(old, before) != nil {
 			before = nil
 		}
-		facts := rules.Facts{Nodes: nodes}
+		facts := rules.Facts{Nodes: nodes, Services: noServices{}}
 		for _, settings := range []*rules.Settings{nil, {Strict: true, ProxyName: "vicinity"}} {
 			checkShown(t, rules.ReviewService(before, now, facts, settings))
 			if same := rules.ReviewService(now, now, facts, settings); len(same.Denied)+len(same.Warned) > 0 {
@@ -46,6 +49,11 @@ func FuzzReviewService(f *testing.F) {
 		}
 	})
 }
+
+// noServices is a cluster without Services.
+type noServices struct{}
+
+func (noServices) Names(string) (names []string, known bool) { return nil, true }
 
 // checkShown asserts that messages are short, printable, in order, and name a rule that there is.
 func checkShown(t *testing.T, judgement rules.Judgement) {

@@ -41,7 +41,7 @@ func wrongDefaultKeys(s *subject) (violations []Violation) {
 	}
 	_, errs := parseKeys(text, s.wasThere())
 	for _, err := range errs {
-		violations = append(violations, inKeys(err, text, policy.DefaultTopologyKeysAnnotation))
+		violations = append(violations, inList(err, text, policy.DefaultTopologyKeysAnnotation))
 	}
 	return violations
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
@@ -66,10 +65,13 @@ func (w world) service() *corev1.Service {
 	}
 	put(service.Annotations, policy.TopologyKeysAnnotation, w.mostly(w.keys(), absent))
 	put(service.Annotations, policy.TopologyModeAnnotation,
-		w.mostly(absent, "Auto", "auto", "AUTO", "Disabled", "x", "", "a/b", "PreferClose", policy.ModeBalanced, "vicinity.dev/x"))
-	put(service.Annotations, policy.TopologyAwareHintsAnnotation, w.mostly(absent, absent, "Auto", "auto", "Disabled", "x"))
-	put(service.Annotations, policy.MaxLoadAnnotation, w.mostly(absent, absent, absent, "120%", "100%", "99%", "1.2", ""))
-	put(service.Annotations, policy.ClientsAnnotation, w.mostly(absent, absent, absent, "shop/front", "front", "shop/web", "a/b,,"))
+		w.mostly(absent, "Auto", "auto", "AUTO", "Disabled", "x", "", "a/b", "PreferClose", "vicinity.dev/balanced",
+			"vicinity.dev/balanced", "vicinity.dev/balanced", "vicinity.dev/x", "Vicinity.dev/Balanced "))
+	put(service.Annotations, policy.TopologyAwareHintsAnnotation,
+		w.mostly(absent, absent, "Auto", "auto", "Disabled", "x", "vicinity.dev/balanced"))
+	put(service.Annotations, policy.MaxLoadAnnotation, w.mostly(absent, "120%", "1000%", "100%", "1.2", "120", "", "99%"))
+	put(service.Annotations, policy.ClientsAnnotation,
+		w.mostly(absent, absent, "ingress/nginx", "ingress/nginx, shop/frontend", "frontend", "", "a/b,a/b"))
 	put(service.Annotations, "vicinity.dev/topology-key", w.mostly(absent, absent, absent, "*"))
 	put(service.Labels, policy.ServiceProxyNameLabel, w.mostly(absent, "vicinity", "other", ""))
 	put(service.Labels, policy.TopologyKeysAnnotation, w.mostly(absent, absent, absent, "rack"))
@@ -121,9 +123,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 		if w.IntN(2) > 0 { // so that some stay as they were
 			now.Annotations = maps.Clone(before.Annotations)
 		}
-		served, _ := convert.Service(now, convert.View{})
-		text, hasKeys := now.Annotations[policy.TopologyKeysAnnotation]
-		if !hasKeys || served != nil && !ignoresKeys(served) {
+		if !isIgnored(now, "") {
 			continue
 		}
 		ignored++
@@ -132,11 +132,14 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 			continue
 		}
 		kept++
-		if old, had := before.Annotations[policy.TopologyKeysAnnotation]; !had || old != text {
-			t.Fatalf("it is not reported that the proxy ignores the keys of %v, which were those of %v", now, before)
+		old := ownWords(before)
+		for key, value := range ignoredWords(now) {
+			if was, had := old[key]; !had || was != value {
+				t.Fatalf("it is not reported that the proxy ignores %s of %v, which was one of %v", key, now, before)
+			}
 		}
-		if served, _ := convert.Service(before, convert.View{}); served != nil && !ignoresKeys(served) {
-			t.Fatalf("it is not reported that the proxy ignores the keys of %v, and obeyed those of %v", now, before)
+		if !isIgnored(before, "") {
+			t.Fatalf("it is not reported that the proxy ignores words of %v, and obeyed those of %v", now, before)
 		}
 	}
 	if ignored < 1000 || kept < 100 {
@@ -144,23 +147,97 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 	}
 }
 
+// ownWords are the annotations that Vicinity's proxy reads.
+func ownWords(service *corev1.Service) map[string]string {
+	words := map[string]string{}
+	for _, key := range []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+		if value, present := service.Annotations[key]; present {
+			words[key] = value
+		}
+	}
+	for _, key := range []string{policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation} {
+		if value := service.Annotations[key]; value == policy.ModeBalanced || policy.IsUnknownMode(value) {
+			words[key] = value
+		}
+	}
+	return words
+}
+
+// isIgnored reports whether the proxy of that name ignores a word of ours: it says so, or does not serve the Service.
+func isIgnored(service *corev1.Service, proxyName string) bool {
+	served, _ := convert.Service(service, convert.View{ServiceProxyName: proxyName})
+	if served == nil {
+		return len(ownWords(service)) > 0
+	}
+	return len(served.Topology.Ignored) > 0
+}
+
+// ignoredWords are the words of ours that the proxy without a name ignores. Keys take everything with them.
+func ignoredWords(service *corev1.Service) map[string]string {
+	words := ownWords(service)
+	served, _ := convert.Service(service, convert.View{})
+	_, hasKeys := words[policy.TopologyKeysAnnotation]
+	if served == nil || hasKeys && served.Topology.Keys == nil {
+		return words
+	}
+	maps.DeleteFunc(words, func(key, _ string) bool { return served.Topology.WhyIgnored(key) == "" })
+	return words
+}
+
+// ignoring are the rules whose denials mean that the proxy ignores something.
+var ignoring = []rules.ID{
+	"SVC001", "SVC002", "SVC003", "SVC004", "SVC005", "SVC006", "SVC010", "SVC011", "SVC012", "SVC013", "SVC014", "SVC015",
+}
+
+// The proxy ignores what the rules deny, and nothing that they let pass without a word.
+func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
+	w := world{rand.New(rand.NewPCG(19, 23))}
+	byRule := map[rules.ID]int{}
+	for range 30_000 {
+		service := w.service()
+		served, _ := convert.Service(service, convert.View{})
+		if served == nil {
+			continue
+		}
+		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil)
+		for _, violation := range judgement.Denied {
+			if !slices.Contains(ignoring, violation.Rule) {
+				continue
+			}
+			byRule[violation.Rule]++
+			if len(served.Topology.Ignored) == 0 {
+				t.Fatalf("%s, and the proxy obeys all of %v", violation.Message(), service)
+			}
+		}
+		if len(judgement.Denied)+len(judgement.Warned) == 0 && len(served.Topology.Ignored) > 0 {
+			t.Fatalf("%v is admitted without a word, and the proxy ignores something: %v", service, served.Topology.Ignored)
+		}
+	}
+	for _, rule := range ignoring {
+		if byRule[rule] < 10 {
+			t.Errorf("%d Services are denied by %s: the test has tested little", byRule[rule], rule)
+		}
+	}
+}
+
 // What is admitted without a word the proxy does as it is written. What the proxy would not do is reported.
 func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
-	for range 40_000 {
+	for range 30_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
 		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
 		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
 		text, hasKeys := service.Annotations[policy.TopologyKeysAnnotation]
+		hasWords := len(ownWords(service)) > 0
 		served, errs := convert.Service(service, convert.View{ServiceProxyName: proxyName})
 		switch {
 		case len(errs) > 0:
 			t.Fatalf("the test draws a Service that no API server stores: %v", errs)
-		case hasKeys && (served == nil || ignoresKeys(served)):
+		case isIgnored(service, proxyName):
 			ignored++
 			if isSilent {
-				t.Fatalf("it is not reported that the proxy ignores the keys of %v", service)
+				t.Fatalf("it is not reported that the proxy ignores words of %v", service)
 			}
 		case hasKeys && isSilent:
 			applied++
@@ -169,10 +246,29 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 				t.Fatalf("%v is admitted, and not done (-written +done, %v):\n%s", service, err, diff)
 			}
 		}
+		if hasWords && isSilent {
+			checkBound(t, service, served.Topology)
+		}
 		checkHints(t, service, served != nil, isSilent)
 	}
 	if applied < 300 || ignored < 1000 {
 		t.Errorf("%d applied, %d ignored: the test has tested little", applied, ignored)
+	}
+}
+
+// checkBound: a bound that is admitted without a word holds as it is written, and so do clients.
+func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
+	t.Helper()
+	var want uint64
+	if policy.ModeOf(service.Annotations).IsBalanced() {
+		want = policy.UsualMaxLoad
+	}
+	if text, present := service.Annotations[policy.MaxLoadAnnotation]; present {
+		want, _ = policy.ParseMaxLoad(text)
+	}
+	clients, hasClients := service.Annotations[policy.ClientsAnnotation]
+	if got.MaxLoad != want || hasClients && strings.Join(got.Clients, ", ") != clients {
+		t.Fatalf("%v is admitted, and not done: %+v", service, got)
 	}
 }
 
@@ -187,7 +283,9 @@ func checkHints(t *testing.T, service *corev1.Service, isServed, isSilent bool) 
 	if !mode.IsAuto() && !isDistributed || !isSilent {
 		return
 	}
-	if !isProxied || len(service.Spec.Selector) == 0 || mode.IsAuto() && isDistributed || isServed && hasKeys {
+	_, hasLoad := service.Annotations[policy.MaxLoadAnnotation]
+	isBounded := isServed && (hasLoad || mode.IsBalanced()) // the proxy reads no hints
+	if !isProxied || len(service.Spec.Selector) == 0 && !isBounded || mode.IsAuto() && isDistributed || isServed && hasKeys {
 		t.Fatalf("an idle setting is not reported of %v", service)
 	}
 }
@@ -224,8 +322,10 @@ func TestLawsOfUpdates(t *testing.T) {
 	}
 }
 
-// isMaskable: SVC007 hides these in a create, where it is new itself.
-func isMaskable(id rules.ID) bool { return id == "SVC020" || id == "SVC021" }
+// isMaskable: other denials hide these in a create, where they are new themselves.
+func isMaskable(id rules.ID) bool {
+	return slices.Contains([]rules.ID{"SVC012", "SVC013", "SVC014", "SVC020", "SVC021"}, id)
+}
 
 func isSame(a rules.Violation) func(rules.Violation) bool {
 	return func(b rules.Violation) bool { return areSame(a, b) }
@@ -259,7 +359,10 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 	for range 10_000 {
 		before, now := w.service(), (*corev1.Service)(nil)
 		now = before.DeepCopy()
-		for _, key := range []string{policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation} {
+		for _, key := range []string{
+			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation,
+			policy.ClientsAnnotation,
+		} {
 			if w.IntN(2) == 0 {
 				delete(now.Annotations, key)
 			}
@@ -269,55 +372,27 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 		}
 		_, hadHints := before.Annotations[policy.TopologyAwareHintsAnnotation]
 		_, hasHints := now.Annotations[policy.TopologyAwareHintsAnnotation]
-		if hadHints && !hasHints && policy.ModeOf(now.Annotations).IsAuto() {
+		if mode := policy.ModeOf(now.Annotations); hadHints && !hasHints && (mode.IsAuto() || mode.IsBalanced()) {
 			continue // it has uncovered the other annotation, which now counts
 		}
+		if lacksWhatToBound(now) {
+			continue // what it was about is gone, so that a bound is left alone
+		}
 		got := rules.ReviewService(reviewed(before), reviewed(now), rules.Facts{}, &rules.Settings{Strict: true})
-		for _, denied := range got.Denied {
-			if denied.Rule != "SVC011" && denied.Rule != "SVC012" { // a bound that is left behind has nothing to work on
-				t.Fatalf("%v is denied as %v: %s", before, now, denied.Message())
-			}
+		if len(got.Denied) > 0 {
+			t.Fatalf("%v is denied as %v: %s", before, now, got.Denied[0].Message())
 		}
 	}
 }
 
-func ignoresKeys(service *model.Service) bool {
-	return slices.ContainsFunc(service.Topology.Ignored, func(ignored policy.Ignored) bool {
-		return ignored.Annotation == policy.TopologyKeysAnnotation
-	})
-}
-
-// The proxy ignores exactly those words about a bound that are denied.
-func TestTheProxyIgnoresTheBoundsThatAreDenied(t *testing.T) {
-	w := world{rand.New(rand.NewPCG(13, 17))}
-	obeyed, ignored := 0, 0
-	for range 60_000 {
-		service := w.service()
-		served, errs := convert.Service(service, convert.View{})
-		if served == nil || len(errs) > 0 {
-			continue
-		}
-		want := map[string]bool{}
-		for _, one := range served.Topology.Ignored {
-			if one.Annotation != policy.TopologyKeysAnnotation {
-				want["metadata.annotations["+one.Annotation+"]"] = true
-			}
-		}
-		got := map[string]bool{}
-		for _, violation := range rules.ReviewService(nil, reviewed(service), rules.Facts{}, nil).Denied {
-			if slices.Contains([]rules.ID{"SVC010", "SVC011", "SVC012"}, violation.Rule) {
-				got[violation.Error.Field] = true
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("%v: ignored by the proxy, and denied (-ignored +denied):\n%s", service, diff)
-		}
-		if served.Topology.MaxLoad > 0 {
-			obeyed++
-		}
-		ignored += len(want)
+// lacksWhatToBound reports whether a Service has words of a bound, and nothing to bound.
+func lacksWhatToBound(service *corev1.Service) bool {
+	words := ownWords(service)
+	delete(words, policy.TopologyKeysAnnotation)
+	keys, _ := policy.ParseKeys(service.Annotations[policy.TopologyKeysAnnotation])
+	distribution := ""
+	if set := service.Spec.TrafficDistribution; set != nil {
+		distribution = *set
 	}
-	if obeyed < 1000 || ignored < 1000 {
-		t.Errorf("%d obeyed, %d ignored: the test has tested little", obeyed, ignored)
-	}
+	return len(words) > 0 && policy.KeysToBound(keys, distribution, policy.ModeOf(service.Annotations)) == nil
 }

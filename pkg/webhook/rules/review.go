@@ -14,8 +14,16 @@ import (
 type Facts struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
+	// Services are those of the cluster; nil as long as they are not known.
+	Services ServiceNames
 	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
 	Kubernetes *version.Version
+}
+
+// ServiceNames knows which Services there are.
+type ServiceNames interface {
+	// Names are those in a Namespace; nothing is known of it if known is false.
+	Names(namespace string) (names []string, known bool)
 }
 
 // MaxReported is how many violations a list of a Judgement has at most: more than a user reads. The others are

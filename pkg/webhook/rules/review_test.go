@@ -59,7 +59,7 @@ func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 		metadata := &service.Metadata
 		for _, key := range []string{
 			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.Domain + huge, "service.kubernetes.io/topology" + huge,
-			openYurtKeys, lastApplied,
+			openYurtKeys, lastApplied, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
 		} {
 			metadata.Annotations[key] = huge
 		}
@@ -113,6 +113,11 @@ func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
 	labelled := func(key, value string) *Service {
 		return &Service{Metadata: Metadata{Labels: map[string]string{key: value}}}
 	}
+	bounded := func(key, value string) *Service {
+		service := annotated(policy.TopologyModeAnnotation, policy.ModeBalanced)
+		service.Metadata.Annotations[key] = value
+		return service
+	}
 	for want, service := range map[string]*Service{
 		`did you mean "Auto"?`:                                            annotated(policy.TopologyModeAnnotation, " AUTO "),
 		`did you mean "Disabled"?`:                                        annotated(policy.TopologyModeAnnotation, "disable"),
@@ -120,6 +125,15 @@ func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
 		`did you mean vicinity.dev/topology-keys?`:                        annotated("vicinity.dev/topology-key", "*"),
 		`did you mean spec.trafficDistribution?`:                          annotated("vicinity.dev/default-traffic-distribution", "PreferClose"),
 		`did you mean the annotation service.kubernetes.io/topology-mode`: annotated("service.kubernetes.io/topology_mode", "Auto"),
+		`did you mean "120%"?`:                                            bounded(policy.MaxLoadAnnotation, "1.2"),
+		`did you mean "vicinity.dev/balanced"?`:                           annotated(policy.TopologyModeAnnotation, "Balanced"),
+		`is no`:                                                           bounded(policy.MaxLoadAnnotation, "lots"),
+		`did you mean vicinity.dev/max-load?`:                             annotated("vicinity.dev/maxload", "120%"),
+		`did you mean vicinity.dev/clients?`:                              annotated("vicinity.dev/client", "a/b"),
+		`did you mean service.kubernetes.io/topology-mode?`:               annotated("vicinity.dev/topology-mode", "balanced"),
+		`it is a value of service.kubernetes.io/topology-mode`:            annotated(policy.ModeBalanced, "true"),
+		`did you mean the annotation vicinity.dev/max-load?`:              annotated("vicinity.de/max-load", "120%"),
+		`did you mean "ingress/nginx"?`:                                   bounded(policy.ClientsAnnotation, "nginx.ingress.svc"),
 		`make it a label`:                                                 annotated(policy.AdmissionLabel, "disabled"),
 		`separate keys with commas`:                                       annotated(policy.TopologyKeysAnnotation, "rack; *"),
 		`make it an annotation`:                                           labelled(policy.TopologyKeysAnnotation, "rack"),

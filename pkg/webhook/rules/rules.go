@@ -76,8 +76,8 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC008", Kind: kindService, Default: Deny,
-			Summary: "The topology mode differs from a known value only by case or spaces, is a value of trafficDistribution, or is an " +
-				"unknown one of vicinity.dev; Kubernetes treats it as Disabled.",
+			Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
+				"Kubernetes treats it as Disabled.",
 		},
 		find: misspeltMode,
 	},
@@ -91,22 +91,46 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC010", Kind: kindService, Default: Deny,
-			Summary: "max-load is no whole percentage from 100% to 1000%, so the proxy ignores it.",
+			Summary: "The topology mode is a word of vicinity.dev that there is not, so the proxy ignores it.",
 		},
-		find: malformedBound,
+		find: unknownOwnMode,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC011", Kind: kindService, Default: Deny,
-			Summary: "A bound has no topology keys or trafficDistribution to work on, or stands beside topology-mode=Auto or " +
-				"externalTrafficPolicy: Local, so the proxy ignores it.",
+			Summary: "max-load is no whole number from 100 to 1000 with % right behind it, so the proxy takes the usual bound instead.",
 		},
-		find: boundOnNothing,
+		find: wrongMaxLoad,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC012", Kind: kindService, Default: Deny,
-			Summary: "The list of clients is wrong, or there is no bound that reckons with them, so the proxy ignores it.",
+			Summary: "There is nothing to bound: no topology keys but *, no trafficDistribution, and not topology-mode=vicinity.dev/balanced.",
+		},
+		saidBetterBy: "SVC013",
+		find:         nothingToBound,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC013", Kind: kindService, Default: Deny,
+			Summary: "max-load and topology-mode=Auto are both set, or topology-aware-hints hides topology-mode=vicinity.dev/balanced, " +
+				"so the proxy ignores the bound.",
+		},
+		saidBetterBy: "SVC007",
+		find:         boundBesideMode,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC014", Kind: kindService, Default: Deny,
+			Summary: "A bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
+		},
+		saidBetterBy: "SVC006",
+		find:         boundBesideLocal,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC015", Kind: kindService, Default: Deny,
+			Summary: "The list of clients is empty, has more than 8, or has one twice or without its namespace, so the proxy ignores it.",
 		},
 		find: wrongClients,
 	},
@@ -220,16 +244,59 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC035", Kind: kindService, Default: Warn,
-			Summary: "Topology keys are set on a Service of another proxy, which does not read them.",
+			Summary: "Topology keys, or a bound, are set on a Service of another proxy, which does not read them.",
 		},
-		find: keysOfAnotherProxy,
+		find: settingsOfAnotherProxy,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC036", Kind: kindService, Default: Warn,
+			Summary: "Clients are named and there is no bound, without which they mean nothing; only a proxy with --default-max-load has one.",
+		},
+		find: clientsWithoutBound,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC037", Kind: kindService, Default: Warn,
+			Summary: "A Service is named as its own client, which is right only if its endpoints call one another.",
+		},
+		find: clientItself,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC038", Kind: kindService, Default: Warn,
+			Summary: "There is no Service with the name of a client, so nobody asks from its endpoints.",
+		},
+		find: unknownClients,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC039", Kind: kindService, Default: Warn,
+			Summary: "Groups of two topology keys cross beside a bound, so that fewer connections stay near than could.",
+		},
+		saidBetterBy: "SVC040",
+		find:         crossingGroups,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC040", Kind: kindService, Default: Warn,
+			Summary: "Groups of two topology keys cross beside a bound, and without * there may be no way to keep it.",
+		},
+		find: impossibleBound,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC041", Kind: kindService, Default: Warn,
+			Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
+		},
+		find: boundBesideAffinity,
 	},
 	{
 		Rule: Rule{
 			ID: "NS001", Kind: kindNamespace, Default: Deny,
-			Summary: "The default topology mode is none of Auto, Disabled and None, so no Service is given it.",
+			Summary: "The default topology mode is none of Auto, Disabled, vicinity.dev/balanced and None, so no Service is given it.",
 		},
-		find: unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled),
+		find: unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced),
 	},
 	{
 		Rule: Rule{
@@ -287,6 +354,12 @@ var rules = []rule{
 		Rule: Rule{
 			ID: "NODE002", Kind: kindNode, Default: Warn,
 			Summary: "The zone of a live node changes, and EndpointSlices keep the old one until their Services change.",
+		},
+	},
+	{
+		Rule: Rule{
+			ID: "NODE003", Kind: kindNode, Default: Warn,
+			Summary: "The demand of a node is no whole number from 0 to 100, so proxies take it for absent.",
 		},
 	},
 }

@@ -13,8 +13,10 @@ type subject struct {
 	keysText  string // of the annotation
 	hasKeys   bool
 	keys      []policy.Key // nil if they are wrong
-	keyErrors policy.KeyErrors
+	keyErrors policy.EntryErrors
 	mode      policy.ModeSetting
+	// topology is what the proxy makes of it, if the Service is its own and the cluster has no bound.
+	topology policy.Topology
 }
 
 func subjectOf(before, service *Service, facts Facts, proxyName string) *subject {
@@ -24,7 +26,18 @@ func subjectOf(before, service *Service, facts Facts, proxyName string) *subject
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
 		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())
 	}
+	value, _ := s.distribution()
+	s.topology = policy.Parse(policy.Words{
+		Namespace: service.Metadata.Namespace, Annotations: service.Metadata.Annotations, TrafficDistribution: value,
+		ExternalTrafficLocal: service.Spec.ExternalTrafficPolicy == localPolicy,
+	})
 	return s
+}
+
+// annotation is an annotation of the object.
+func (s *subject) annotation(key string) (value string, present bool) {
+	value, present = s.Metadata.Annotations[key]
+	return value, present
 }
 
 // wasThere reports whether the object is one that was there before.

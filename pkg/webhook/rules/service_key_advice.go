@@ -32,8 +32,11 @@ func keysWithoutAny(s *subject) []Violation {
 	if len(keys) == 0 || slices.Contains(keys, policy.AnyNode) {
 		return nil
 	}
-	const detail = `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`
-	return []Violation{aboutKeys(policy.Key(s.keysText), detail)}
+	detail, input := `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`, ""
+	if s.isBounded() {
+		detail, input = `no "*": max-load is of each group's own mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
+	}
+	return []Violation{aboutKeys(policy.Key(s.keysText), detail, input)}
 }
 
 // widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are

@@ -16,25 +16,25 @@ func wrongKeys(rule policy.Rule) func(*subject) []Violation {
 	return func(s *subject) (violations []Violation) {
 		for _, err := range s.keyErrors {
 			if err.Rule == rule {
-				violations = append(violations, inKeys(err, s.keysText, policy.TopologyKeysAnnotation))
+				violations = append(violations, inList(err, s.keysText, policy.TopologyKeysAnnotation))
 			}
 		}
 		return violations
 	}
 }
 
-// inKeys is a violation in a list of topology keys that is in an annotation.
-func inKeys(err policy.KeyError, text, key string) Violation {
+// inList is a violation in a list of topology keys, or of clients, that is in an annotation.
+func inList(err policy.EntryError, text, key string) Violation {
 	value := string(err.Rule) + " " + err.Entry
-	if err.Rule == policy.AtMostMaxKeys {
-		value = strconv.Itoa(countKeys(text))
+	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
+		value = strconv.Itoa(countEntries(text))
 	}
-	return violationOf(keyError(err, countKeys(text), annotation(key)), value, text)
+	return violationOf(listError(err, countEntries(text), annotation(key)), value, text)
 }
 
 // parseKeys reads a list of topology keys. Of one that was there before, errs are also what is wrong with its entries
 // if there are too many.
-func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.KeyErrors) {
+func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.EntryErrors) {
 	keys, err := policy.ParseKeys(text)
 	if errors.As(err, &errs) && wasThere {
 		errs = append(errs, inLongList(text)...)
@@ -42,8 +42,8 @@ func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.KeyEr
 	return keys, errs
 }
 
-// keyError says with Kubernetes' own kinds of errors what is wrong with a list of that many keys.
-func keyError(wrong policy.KeyError, count int, path *field.Path) *field.Error {
+// listError says with Kubernetes' own kinds of errors what is wrong with a list of that many entries.
+func listError(wrong policy.EntryError, count int, path *field.Path) *field.Error {
 	detail := wrong.Cause + "; " + wrong.Remedy
 	switch wrong.Rule {
 	case policy.NotEmpty:
@@ -52,17 +52,23 @@ func keyError(wrong policy.KeyError, count int, path *field.Path) *field.Error {
 		}
 		return field.Required(path, detail)
 	case policy.AtMostMaxKeys:
-		err := field.TooMany(path, count, policy.MaxKeys)
-		err.Detail += "; " + wrong.Remedy
-		return err
+		return tooMany(path, count, policy.MaxKeys, wrong.Remedy)
+	case policy.AtMostMaxClients:
+		return tooMany(path, count, policy.MaxClients, wrong.Remedy)
 	case policy.Unique:
 		return errorOf(field.ErrorTypeDuplicate, path, wrong.Entry, detail)
-	case policy.LabelKey, policy.AnyNodeLast:
+	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast:
 	}
 	return errorOf(field.ErrorTypeInvalid, path, wrong.Entry, detail)
 }
 
-func countKeys(text string) int { return strings.Count(text, ",") + 1 }
+func tooMany(path *field.Path, count, most int, remedy string) *field.Error {
+	err := field.TooMany(path, count, most)
+	err.Detail += "; " + remedy
+	return err
+}
+
+func countEntries(text string) int { return strings.Count(text, ",") + 1 }
 
 // maxExamined is how many entries of a list that is too long are looked at: many times what a person writes, and
 // quick.
@@ -70,24 +76,24 @@ const maxExamined = 512
 
 // inLongList is what is wrong with the entries of a list that is too long. The parser does not look at them; but a
 // change that only makes such a list shorter has not brought in what is wrong with them.
-func inLongList(text string) (errs policy.KeyErrors) {
-	if countKeys(text) <= policy.MaxKeys {
+func inLongList(text string) (errs policy.EntryErrors) {
+	if countEntries(text) <= policy.MaxKeys {
 		return nil
 	}
 	seen := map[string]bool{}
 	for _, entry := range strings.SplitN(text, ",", maxExamined+1) {
 		entry = strings.TrimSpace(entry)
 		if seen[entry] {
-			errs = append(errs, policy.KeyError{Rule: policy.Unique, Entry: entry})
+			errs = append(errs, policy.EntryError{Rule: policy.Unique, Entry: entry})
 		}
 		seen[entry] = true
 		switch _, err := policy.ParseKeys(entry); {
 		case entry == string(policy.AnyNode):
-			errs = append(errs, policy.KeyError{Rule: policy.AnyNodeLast, Entry: entry})
+			errs = append(errs, policy.EntryError{Rule: policy.AnyNodeLast, Entry: entry})
 		case entry == "":
-			errs = append(errs, policy.KeyError{Rule: policy.NotEmpty})
+			errs = append(errs, policy.EntryError{Rule: policy.NotEmpty})
 		case err != nil:
-			errs = append(errs, policy.KeyError{Rule: policy.LabelKey, Entry: entry})
+			errs = append(errs, policy.EntryError{Rule: policy.LabelKey, Entry: entry})
 		}
 	}
 	return errs

@@ -15,6 +15,10 @@ import (
 // topologySettings are the annotations of Services with a meaning for topology.
 var topologySettings = []string{policy.TopologyModeAnnotation, policy.TopologyKeysAnnotation, policy.TopologyAwareHintsAnnotation}
 
+// slips are the settings of which nearly the name is looked for. As a label max-load is an unknown word of ours, and so
+// is nearly its name with our domain. The name of clients is too common to guess.
+var slips = append(slices.Clone(topologySettings), policy.MaxLoadAnnotation)
+
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
 // misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own
@@ -57,12 +61,12 @@ func isMisspelt(key string) bool {
 	if strings.HasPrefix(domain, "service") && strings.HasSuffix(domain, ".kubernetes.io") && strings.HasPrefix(name, "topology") {
 		return true
 	}
-	return slices.ContainsFunc(topologySettings, func(known string) bool { return policy.IsSlip(strings.ToLower(key), known) })
+	return slices.ContainsFunc(slips, func(known string) bool { return policy.IsSlip(strings.ToLower(key), known) })
 }
 
 // advice names the annotation that was probably meant.
 func advice(key string) string {
-	if meant := policy.Suggest(key, topologySettings...); meant != "" {
+	if meant := policy.Suggest(key, slips...); meant != "" {
 		return fmt.Sprintf("did you mean the annotation %s?", meant)
 	}
 	return "use the annotation " + policy.TopologyModeAnnotation + " or " + policy.TopologyKeysAnnotation

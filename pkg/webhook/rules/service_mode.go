@@ -28,9 +28,6 @@ func misspeltMode(s *subject) []Violation {
 		if meant := sameWord(value, distributions); meant != "" {
 			return "this is a value of spec.trafficDistribution; remove the annotation, and set trafficDistribution: " + meant
 		}
-		if isOurs(value) || sameWord(value, []string{policy.ModeBalanced}) != "" {
-			return fmt.Sprintf("did you mean %q? It is the only mode of this domain", policy.ModeBalanced)
-		}
 		return ""
 	})
 }
@@ -39,14 +36,35 @@ func misspeltMode(s *subject) []Violation {
 // passes: Kubernetes leaves those to others.
 func unknownMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
+		if policy.IsUnknownMode(value) { // which is denied
+			return ""
+		}
+		if isSlipOfBalanced(value) {
+			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), policy.ModeBalanced)
+		}
 		vendor, name, isVendors := strings.Cut(value, "/")
 		if isVendors && vendor != "" && name != "" || sameWord(value, modeValues) != "" || sameWord(value, distributions) != "" {
 			return ""
 		}
-		if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled); meant != "" {
+		if meant := policy.Suggest(value, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced); meant != "" {
 			return fmt.Sprintf("%q is treated as Disabled; did you mean %q?", Cut(value, maxWord), meant)
 		}
-		return fmt.Sprintf("%q is treated as Disabled; use Auto or Disabled", Cut(value, maxWord))
+		return fmt.Sprintf("%q is treated as Disabled; use Auto, Disabled or %s", Cut(value, maxWord), policy.ModeBalanced)
+	})
+}
+
+// isSlipOfBalanced reports whether a mode is another domain's, and nearly ours.
+func isSlipOfBalanced(value string) bool {
+	return len(value) <= maxKey && policy.IsSlip(strings.ToLower(value), policy.ModeBalanced)
+}
+
+// unknownOwnMode: modes in our domain that are none of ours.
+func unknownOwnMode(s *subject) []Violation {
+	return wrongModes(s, func(value string) string {
+		if !policy.IsUnknownMode(value) {
+			return ""
+		}
+		return policy.ModeMeant(value)
 	})
 }
 
@@ -54,7 +72,7 @@ func unknownMode(s *subject) []Violation {
 func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
 	for _, key := range modeAnnotations {
 		value, present := s.Metadata.Annotations[key]
-		if !present || value == policy.ModeBalanced || slices.Contains(modeValues, value) {
+		if !present || slices.Contains(modeValues, value) || value == policy.ModeBalanced {
 			continue
 		}
 		if detail := say(value); detail != "" {
@@ -67,9 +85,6 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 
 // maxWord is how much of a value a warning repeats, beside its path.
 const maxWord = 40
-
-// isOurs reports whether a mode has our domain.
-func isOurs(mode string) bool { return strings.HasPrefix(mode, policy.Domain) }
 
 // sameWord returns the known word from which another differs only by case or spaces; empty if there is none.
 func sameWord(word string, known []string) string {

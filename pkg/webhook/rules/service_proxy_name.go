@@ -31,9 +31,9 @@ func changedProxyName(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
 }
 
-// keysOfAnotherProxy: topology keys that the Service's proxy does not read.
-func keysOfAnotherProxy(s *subject) []Violation {
-	if !s.hasKeys || s.isExternalName() || s.isHeadless() || policy.IsHandledBy(s.Metadata.Labels, s.proxyName) {
+// settingsOfAnotherProxy: topology keys, and words of a bound, that the Service's proxy does not read.
+func settingsOfAnotherProxy(s *subject) (violations []Violation) {
+	if s.isExternalName() || s.isHeadless() || policy.IsHandledBy(s.Metadata.Labels, s.proxyName) {
 		return nil
 	}
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
@@ -45,5 +45,23 @@ func keysOfAnotherProxy(s *subject) []Violation {
 	case name == "":
 		detail = "no proxy handles this Service, because its service-proxy-name is empty"
 	}
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.TopologyKeysAnnotation), s.keysText, detail), s.keysText, name)
+	for _, key := range s.ownWords() {
+		value := s.Metadata.Annotations[key]
+		violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, annotation(key), value, detail), value, name))
+	}
+	return violations
+}
+
+// ownWords are the annotations that only Vicinity's proxy reads.
+func (s *subject) ownWords() []string {
+	var words []string
+	for _, key := range [...]string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+		if _, present := s.annotation(key); present {
+			words = append(words, key)
+		}
+	}
+	if s.mode.IsBalanced() {
+		words = append(words, s.mode.Annotation)
+	}
+	return words
 }

@@ -17,8 +17,8 @@ func (s *subject) settings() []setting {
 	if s.hasKeys {
 		settings = append(settings, setting{nameIn(policy.TopologyKeysAnnotation), s.keysText})
 	}
-	for _, key := range []string{policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
-		if value, present := s.Metadata.Annotations[key]; present {
+	for _, key := range [...]string{policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+		if value, present := s.annotation(key); present {
 			settings = append(settings, setting{nameIn(key), value})
 		}
 	}
@@ -95,6 +95,7 @@ func hintsWithoutSelector(s *subject) []Violation {
 		return nil
 	}
 	_, isDistributed := s.distribution()
+	isDistributed = isDistributed && !s.isBounded() // then hints are not read
 	if !isDistributed && !s.mode.IsAuto() {
 		return nil
 	}

@@ -21,11 +21,14 @@ type vocabulary struct {
 	// none is.
 	elsewhere map[string]string
 	otherKind string
+	// besides are annotations of other domains that may be meant.
+	besides []string
 }
 
 var serviceWords = vocabulary{
 	meaningless: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
 	annotations: []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation},
+	besides:     []string{policy.TopologyModeAnnotation},
 	elsewhere: map[string]string{
 		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
 		policy.DefaultTopologyKeysAnnotation:        policy.TopologyKeysAnnotation,
@@ -38,7 +41,10 @@ var namespaceWords = vocabulary{
 	annotations: []string{
 		policy.DefaultTopologyModeAnnotation, policy.DefaultTopologyKeysAnnotation, policy.DefaultTrafficDistributionAnnotation,
 	},
-	elsewhere: map[string]string{policy.TopologyKeysAnnotation: policy.DefaultTopologyKeysAnnotation},
+	elsewhere: map[string]string{
+		policy.TopologyKeysAnnotation: policy.DefaultTopologyKeysAnnotation,
+		policy.MaxLoadAnnotation:      policy.DefaultTopologyModeAnnotation + "=" + policy.ModeBalanced,
+	},
 }
 
 // unknownServiceWords and unknownNamespaceWords: annotations and labels with our domain that mean nothing.
@@ -121,7 +127,10 @@ func (v *vocabulary) meantBy(key string) string {
 	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
 		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)
 	}
-	if meant := policy.Suggest(key, v.annotations...); meant != "" {
+	if key == policy.ModeBalanced {
+		return "it is a value of " + policy.TopologyModeAnnotation
+	}
+	if meant := policy.Suggest(key, slices.Concat(v.annotations, v.besides)...); meant != "" {
 		return fmt.Sprintf("did you mean %s?", meant)
 	}
 	if meant := policy.Suggest(key, slices.Sorted(maps.Keys(v.elsewhere))...); meant != "" {

@@ -52,7 +52,7 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
 		Topology: policy.Parse(policy.Words{
-			Service: service.Namespace + "/" + service.Name, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
+			Namespace: service.Namespace, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
 			TrafficDistribution: distributionOf(&service.Spec), DefaultMaxLoad: view.DefaultMaxLoad,
 		}),
 	}

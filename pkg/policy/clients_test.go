@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseClientsAccepts(t *testing.T) {
+	for value, want := range map[string][]string{
+		"ingress/nginx":                     {"ingress/nginx"},
+		" ingress/nginx ,\n\tshop/frontend": {"ingress/nginx", "shop/frontend"},
+		"a/1,1/a":                           {"a/1", "1/a"},
+		clientsOf(8):                        strings.Split(clientsOf(8), ","),
+	} {
+		got, err := ParseClients(value, "shop")
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("ParseClients(%q): %v (-want +got):\n%s", value, err, diff)
+		}
+	}
+}
+
+func clientsOf(count int) string {
+	var clients []string
+	for i := range count {
+		clients = append(clients, "shop/web-"+strings.Repeat("x", i)+"1")
+	}
+	return strings.Join(clients, ",")
+}
+
+func TestParseClientsRefuses(t *testing.T) {
+	for value, want := range map[string][]brokenRule{
+		"":                                   {{NotEmpty, 0, ""}},
+		" \n":                                {{NotEmpty, 0, ""}},
+		"shop/web,":                          {{NotEmpty, 2, ""}},
+		clientsOf(9):                         {{AtMostMaxClients, 0, ""}},
+		strings.Repeat(",", 1<<18):           {{AtMostMaxClients, 0, ""}},
+		"shop/web, shop/web":                 {{Unique, 2, "shop/web"}},
+		"web":                                {{ServiceName, 1, "web"}},
+		"shop/":                              {{ServiceName, 1, "shop/"}},
+		"/web":                               {{ServiceName, 1, "/web"}},
+		"a/b/c":                              {{ServiceName, 1, "a/b/c"}},
+		"shop/web; shop/api":                 {{ServiceName, 1, "shop/web; shop/api"}},
+		"shop/*":                             {{ServiceName, 1, "shop/*"}},
+		"\xff/\xff":                          {{ServiceName, 1, "\xff/\xff"}},
+		"shop/" + strings.Repeat("x", 64):    {{ServiceName, 1, "shop/" + strings.Repeat("x", 64)}},
+		"web, shop/web, , shop/web, Shop/us": {{ServiceName, 1, "web"}, {NotEmpty, 3, ""}, {Unique, 4, "shop/web"}, {ServiceName, 5, "Shop/us"}},
+	} {
+		clients, err := ParseClients(value, "shop")
+		var faults EntryErrors
+		if clients != nil || !errors.As(err, &faults) {
+			t.Errorf("ParseClients(%.80q) = %q, %v; want EntryErrors", value, clients, err)
+			continue
+		}
+		var got []brokenRule
+		for _, fault := range faults {
+			got = append(got, brokenRule{fault.Rule, fault.Position, fault.Entry})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("ParseClients(%.80q) differs (-want +got):\n%s", value, diff)
+		}
+	}
+}
+
+func TestAClientThatIsNoneSaysWhatWasMeant(t *testing.T) {
+	for value, want := range map[string]string{
+		"frontend":                       `entry 1 "frontend" lacks the namespace of the Service; did you mean "shop/frontend"?`,
+		"Frontend":                       `did you mean "shop/frontend"?`,
+		"nginx.ingress":                  `did you mean "ingress/nginx"?`,
+		"nginx.ingress.svc":              `did you mean "ingress/nginx"?`,
+		"nginx.ingress.svc.cluster.test": `did you mean "ingress/nginx"?`,
+		"Ingress/NGINX":                  `is not the namespace and name of a Service; did you mean "ingress/nginx"?`,
+		"ingress/nginx shop/web":         `separate Services with commas`,
+		`["ingress/nginx"]`:              `separate Services with commas`,
+		"nginx.example.com":              `write it as "shop/frontend"`,
+		strings.Repeat("x", 1<<18):       `write it as "shop/frontend"`,
+	} {
+		_, err := ParseClients(value, "shop")
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
+			t.Errorf("ParseClients(%.80q): %.500v; want %q in it", value, err, want)
+		}
+	}
+	if _, err := ParseClients("web", ""); err == nil || !strings.Contains(err.Error(), `write it as "shop/frontend"`) {
+		t.Errorf("without a namespace: %v", err)
+	}
+}
+
+func FuzzParseClients(f *testing.F) {
+	for _, seed := range []string{"", ",", "shop/web", "web", "a/b, c/d", "a/b,a/b", "A/b", "a.b.svc", "\xff", clientsOf(9), "a/b/c", " / "} {
+		f.Add(seed, "shop")
+	}
+	f.Fuzz(func(t *testing.T, value, namespace string) {
+		clients, err := ParseClients(value, namespace)
+		if err != nil {
+			var faults EntryErrors
+			if clients != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxClients {
+				t.Fatalf("ParseClients(%q) = %q, %#v", value, clients, err)
+			}
+			return
+		}
+		if len(clients) == 0 || len(clients) > MaxClients || len(slices.Compact(slices.Sorted(slices.Values(clients)))) != len(clients) {
+			t.Errorf("ParseClients(%q) = %q", value, clients)
+		}
+		again, err := ParseClients(strings.Join(clients, ", "), "")
+		if !slices.Equal(clients, again) || err != nil {
+			t.Errorf("%q parses to %q, which parses to %q, %v", value, clients, again, err)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package policy
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// annotated writes annotations short: keys, max-load, clients, mode, hints.
+func annotated(short map[string]string) map[string]string {
+	names := map[string]string{
+		"keys": TopologyKeysAnnotation, "load": MaxLoadAnnotation, "clients": ClientsAnnotation, "mode": TopologyModeAnnotation,
+		"hints": TopologyAwareHintsAnnotation,
+	}
+	annotations := map[string]string{}
+	for name, value := range short {
+		annotations[names[name]] = value
+	}
+	return annotations
+}
+
+// said reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
+func said(text string) (list []Ignored) {
+	for text != "" {
+		one := Ignored{Annotation: TopologyKeysAnnotation}
+		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, TopologyModeAnnotation} {
+			if rest, found := strings.CutPrefix(text, annotation+" "); found {
+				one.Annotation, text = annotation, rest
+			}
+		}
+		next := len(text)
+		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, TopologyModeAnnotation} {
+			if at := strings.Index(text, ". "+annotation+" "); at >= 0 {
+				next = min(next, at)
+			}
+		}
+		one.Reason, text = text[:next], strings.TrimPrefix(text[next:], ". ")
+		list = append(list, one)
+	}
+	return list
+}
+
+// anySays reports whether a reason has some words.
+func anySays(list []Ignored, words string) bool {
+	return slices.ContainsFunc(list, func(ignored Ignored) bool { return strings.Contains(ignored.Reason, words) })
+}
+
+func TestParseBounds(t *testing.T) {
+	type short = map[string]string
+	zone, nodeAndZone := []Key{Zone, AnyNode}, []Key{Hostname, Zone, AnyNode}
+	rack := []Key{"rack"}
+	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; did you mean "120%"?`
+	for name, test := range map[string]struct {
+		annotations  short
+		distribution string
+		local        bool
+		byDefault    uint64
+		want         Topology
+	}{
+		"a bound is about the keys": {
+			annotations: short{"keys": "rack", "load": "150%"}, want: Topology{Keys: rack, MaxLoad: 150},
+		},
+		"keys come before trafficDistribution": {
+			annotations: short{"keys": "rack", "load": "150%"}, distribution: PreferSameNode, want: Topology{Keys: rack, MaxLoad: 150},
+		},
+		"without keys it is about trafficDistribution": {
+			annotations: short{"load": "150%"}, distribution: PreferSameZone, want: Topology{Keys: zone, MaxLoad: 150},
+		},
+		"PreferClose is PreferSameZone": {
+			annotations: short{"load": "150%"}, distribution: PreferClose, want: Topology{Keys: zone, MaxLoad: 150},
+		},
+		"PreferSameNode falls back to the zone": {
+			annotations: short{"load": "150%"}, distribution: PreferSameNode, want: Topology{Keys: nodeAndZone, MaxLoad: 150},
+		},
+		"balanced is the short form": {annotations: short{"mode": ModeBalanced}, want: Topology{Keys: zone, MaxLoad: 120}},
+		"the deprecated annotation says the same": {
+			annotations: short{"hints": ModeBalanced, "mode": ModeBalanced}, want: Topology{Keys: zone, MaxLoad: 120},
+		},
+		"balanced is about the keys": {
+			annotations: short{"mode": ModeBalanced, "keys": "rack"}, want: Topology{Keys: rack, MaxLoad: 120},
+		},
+		"balanced is about trafficDistribution": {
+			annotations: short{"mode": ModeBalanced}, distribution: PreferSameNode, want: Topology{Keys: nodeAndZone, MaxLoad: 120},
+		},
+		"balanced with a bound of its own": {
+			annotations: short{"mode": ModeBalanced, "load": "100%"}, want: Topology{Keys: zone, MaxLoad: 100},
+		},
+		"the cluster's bound is what balanced means there": {
+			annotations: short{"mode": ModeBalanced}, byDefault: 200, want: Topology{Keys: zone, MaxLoad: 200},
+		},
+		"clients are kept beside a bound": {
+			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, shop/frontend"},
+			want:        Topology{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
+		},
+
+		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: Topology{}},
+		"the cluster's bound is about keys": {
+			annotations: short{"keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
+		},
+		"the cluster's bound is about trafficDistribution": {
+			distribution: PreferSameZone, byDefault: 200, want: Topology{Keys: zone, MaxLoad: 200},
+		},
+		"a Service's own bound beats the cluster's": {
+			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 150},
+		},
+		"the cluster's bound is not for Services without preference": {byDefault: 200, want: Topology{}},
+		"nor for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: Topology{Keys: []Key{AnyNode}}},
+		"nor beside Auto":          {annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: Topology{}},
+		"nor for keys beside Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack}},
+		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: Topology{}},
+		"Disabled does not forbid it": {
+			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
+		},
+		"with the cluster's bound clients count": {
+			annotations: short{"keys": "rack", "clients": "a/b"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200, Clients: []string{"a/b"}},
+		},
+
+		"wrong keys take everything with them": {
+			annotations: short{"keys": "a b", "mode": ModeBalanced, "load": "1.2", "clients": "x"}, distribution: PreferSameZone, byDefault: 200,
+			want: Parse(Words{Annotations: annotated(short{"keys": "a b"})}),
+		},
+		"keys beside Local take everything with them": {
+			annotations: short{"keys": "rack", "load": "120%"}, local: true,
+			want: Topology{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
+		},
+		"a bound that cannot be read is the usual one": {
+			annotations: short{"keys": "rack", "load": "1.2"},
+			want:        Topology{Keys: rack, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+		},
+		"or the cluster's": {
+			annotations: short{"keys": "rack", "load": "1.2"}, byDefault: 200,
+			want: Topology{Keys: rack, MaxLoad: 200, Ignored: said(wrongLoad + " (until then 200% holds)")},
+		},
+		"also for trafficDistribution": {
+			annotations: short{"load": "1.2"}, distribution: PreferSameZone,
+			want: Topology{Keys: zone, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+		},
+		"without anything to bound there is none": {
+			annotations: short{"load": "120%"}, want: Topology{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+		},
+		"a distribution that nobody knows is nothing to bound": {
+			annotations: short{"load": "120%"}, distribution: "Nearby",
+			want: Topology{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+		},
+		"all that is wrong with a bound is told": {
+			annotations: short{"load": "1.2"}, want: Topology{Ignored: said(wrongLoad + ". vicinity.dev/max-load " + NothingToBound(nil))},
+		},
+		"* alone is nothing to bound": {
+			annotations: short{"keys": "*", "load": "120%"},
+			want:        Topology{Keys: []Key{AnyNode}, Ignored: said("vicinity.dev/max-load " + NothingToBound([]Key{AnyNode}))},
+		},
+		"not for balanced either": {
+			annotations: short{"keys": "*", "mode": ModeBalanced}, distribution: PreferSameZone,
+			want: Topology{Keys: []Key{AnyNode}, Ignored: said("service.kubernetes.io/topology-mode " + NothingToBound([]Key{AnyNode}))},
+		},
+		"a bound gives way to Auto": {
+			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
+			want: Topology{Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
+				"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
+		},
+		"keys do not give way to Auto, nor does their bound": {
+			annotations: short{"mode": "Auto", "load": "150%", "keys": "rack"}, want: Topology{Keys: rack, MaxLoad: 150},
+		},
+		"a bound gives way to Local": {
+			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
+			want: Topology{Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
+		},
+		"so does balanced": {
+			annotations: short{"mode": ModeBalanced}, local: true,
+			want: Topology{Ignored: said("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
+		},
+		"balanced gives way to the deprecated annotation": {
+			annotations: short{"mode": ModeBalanced, "hints": "Auto", "keys": "rack"},
+			want:        Topology{Keys: rack, Ignored: said("service.kubernetes.io/topology-mode " + BalancedConflict)},
+		},
+		"a mode of ours that is none is told, and the rest obeyed": {
+			annotations: short{"mode": "vicinity.dev/ballanced", "keys": "rack", "load": "150%"},
+			want: Topology{Keys: rack, MaxLoad: 150, Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
+				`of ours; ` +
+				`did you mean "vicinity.dev/balanced"?`)},
+		},
+		"in upper case it is none": {
+			annotations: short{"mode": " Vicinity.dev/Balanced"},
+			want: Topology{Ignored: said(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
+				`did you mean "vicinity.dev/balanced"?`)},
+		},
+		"one that nobody could mean": {
+			annotations: short{"mode": "vicinity.dev/x"},
+			want: Topology{Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
+				`the only one is "vicinity.dev/balanced"`)},
+		},
+		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: Topology{}},
+		"clients that cannot be read leave the bound": {
+			annotations: short{"mode": ModeBalanced, "clients": "frontend"},
+			want: Topology{Keys: zone, MaxLoad: 120, Ignored: said(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
+				`did you mean "shop/frontend"?`)},
+		},
+		"clients without a bound mean nothing": {
+			annotations: short{"keys": "rack", "clients": "a/b"},
+			want:        Topology{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Parse(Words{
+				Namespace: "shop", Annotations: annotated(test.annotations), TrafficDistribution: test.distribution, ExternalTrafficLocal: test.local,
+				DefaultMaxLoad: test.byDefault,
+			})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("Parse(%q) differs (-want +got):\n%s", test.annotations, diff)
+			}
+		})
+	}
+}
+
+// Whatever is written: a bound is in its range and has keys to be about, clients have a bound; whoever asks for a bound
+// has one or is told why not; and a bound that cannot be read costs nobody the keys.
+func TestLawsOfBounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 8))
+	put := func(annotations map[string]string, key string, values ...string) {
+		if random.IntN(2) == 0 {
+			annotations[key] = values[random.IntN(len(values))]
+		}
+	}
+	bounded := 0
+	for range 50_000 {
+		annotations := map[string]string{}
+		put(annotations, TopologyKeysAnnotation, "rack", "rack, *", "*", "a b", "")
+		put(annotations, MaxLoadAnnotation, "120%", "1000%", "1.2", "")
+		put(annotations, ClientsAnnotation, "a/b", "b", "")
+		put(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
+		put(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
+		words := Words{
+			Annotations: annotations, ExternalTrafficLocal: random.IntN(4) == 0, DefaultMaxLoad: uint64(random.IntN(2) * 300),
+			TrafficDistribution: []string{"", PreferSameZone, PreferSameNode, "x"}[random.IntN(4)],
+		}
+		got := Parse(words)
+		if got.MaxLoad > 0 {
+			bounded++
+		}
+		if got.MaxLoad != 0 && (got.MaxLoad < LeastMaxLoad || got.MaxLoad > MostMaxLoad || len(got.Keys) == 0 || !ConflictsWithLocal(got.Keys)) ||
+			len(got.Clients) > 0 && got.MaxLoad == 0 {
+			t.Fatalf("Parse(%+v) = %+v", words, got)
+		}
+		_, hasLoad := annotations[MaxLoadAnnotation]
+		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
+			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", words, got)
+		}
+		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
+			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", words, got)
+		}
+		if annotations[MaxLoadAnnotation] != "1.2" {
+			continue
+		}
+		annotations[MaxLoadAnnotation] = FormatMaxLoad(words.usualMaxLoad())
+		read := Parse(words)
+		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anySays(got.Ignored, ";") {
+			t.Fatalf("a bound that cannot be read is not the usual one: %+v, %+v", read, got)
+		}
+	}
+	if bounded < 5000 {
+		t.Errorf("%d have a bound: the test has tested little", bounded)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("rack, *", "120%", "a/b", ModeBalanced, "Auto", PreferSameZone, "shop")
+	f.Add("*", "1.2", "b", "vicinity.dev/x", "", "", "")
+	f.Fuzz(func(t *testing.T, keys, load, clients, mode, hints, distribution, namespace string) {
+		annotations := annotated(map[string]string{"keys": keys, "load": load, "clients": clients, "mode": mode, "hints": hints})
+		for name, value := range annotations {
+			if value == "" {
+				delete(annotations, name)
+			}
+		}
+		for _, local := range []bool{false, true} {
+			got := Parse(Words{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
+			if got.MaxLoad > 0 && len(got.Keys) == 0 || len(got.Clients) > 0 && got.MaxLoad == 0 || len(got.Ignored) > 8 {
+				t.Errorf("Parse(%q) = %+v", annotations, got)
+			}
+		}
+	})
+}

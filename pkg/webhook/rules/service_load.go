@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// isBounded reports whether the proxy bounds the load of the Service's endpoints.
+func (s *subject) isBounded() bool { return s.isServed() && s.topology.MaxLoad > 0 }
+
+// bounds are the annotations that ask for a bound.
+func (s *subject) bounds() []string {
+	var bounds []string
+	if _, present := s.annotation(policy.MaxLoadAnnotation); present {
+		bounds = append(bounds, policy.MaxLoadAnnotation)
+	}
+	if s.mode.IsBalanced() {
+		bounds = append(bounds, s.mode.Annotation)
+	}
+	return bounds
+}
+
+// forbid is a violation by each of some annotations, for the same reason. What they say is none of it: another bound
+// would not mend it.
+func (s *subject) forbid(annotations []string, reason string, inputs ...string) (violations []Violation) {
+	for _, key := range annotations {
+		inputs := append(slices.Clone(inputs), s.Metadata.Annotations[key])
+		violations = append(violations, violationOf(field.Forbidden(annotation(key), reason), "", inputs...))
+	}
+	return violations
+}
+
+// wrongMaxLoad: bounds that are none.
+func wrongMaxLoad(s *subject) []Violation {
+	text, present := s.annotation(policy.MaxLoadAnnotation)
+	if !present {
+		return nil
+	}
+	_, err := policy.ParseMaxLoad(text)
+	fault, isFault := errors.AsType[policy.MaxLoadError](err)
+	if !isFault {
+		return nil
+	}
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, fault.Cause()+"; "+fault.Remedy()), text)
+}
+
+// nothingToBound: bounds, and clients, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
+// keys would be something to bound.
+func nothingToBound(s *subject) []Violation {
+	distribution, _ := s.distribution()
+	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {
+		return nil
+	}
+	bounds := s.bounds()
+	if _, present := s.annotation(policy.ClientsAnnotation); present {
+		bounds = append(bounds, policy.ClientsAnnotation)
+	}
+	return s.forbid(bounds, policy.NothingToBound(s.keys), s.keysText, distribution)
+}
+
+// boundBesideMode: bounds that give way to topology aware routing, and our mode where another annotation decides.
+func boundBesideMode(s *subject) (violations []Violation) {
+	if s.mode.IsAuto() {
+		violations = s.forbid(s.bounds(), policy.BoundBesideAuto(s.mode))
+	}
+	if policy.HidesBalanced(s.Metadata.Annotations) {
+		violations = append(violations, s.forbid([]string{policy.TopologyModeAnnotation}, policy.BalancedConflict)...)
+	}
+	return violations
+}
+
+// boundBesideLocal: bounds beside externalTrafficPolicy: Local.
+func boundBesideLocal(s *subject) []Violation {
+	if s.Spec.ExternalTrafficPolicy != localPolicy {
+		return nil
+	}
+	return s.forbid(s.bounds(), policy.LocalConflict+"; "+policy.LocalRemedy)
+}
+
+// wrongClients: what is wrong with the list of clients.
+func wrongClients(s *subject) (violations []Violation) {
+	text, present := s.annotation(policy.ClientsAnnotation)
+	if !present {
+		return nil
+	}
+	_, err := policy.ParseClients(text, s.Metadata.Namespace)
+	var faults policy.EntryErrors
+	if !errors.As(err, &faults) {
+		return nil
+	}
+	if s.wasThere() {
+		faults = append(faults, inLongListOfClients(text, s.Metadata.Namespace)...)
+	}
+	for _, fault := range faults {
+		violations = append(violations, inList(fault, text, policy.ClientsAnnotation))
+	}
+	return violations
+}
+
+// inLongListOfClients is what is wrong with the entries of a list that is too long, as inLongList.
+func inLongListOfClients(text, namespace string) (faults policy.EntryErrors) {
+	if countEntries(text) <= policy.MaxClients {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, entry := range strings.SplitN(text, ",", maxExamined+1) {
+		entry = strings.TrimSpace(entry)
+		if seen[entry] && entry != "" {
+			faults = append(faults, policy.EntryError{Rule: policy.Unique, Entry: entry})
+		}
+		seen[entry] = true
+		var wrong policy.EntryErrors
+		switch _, err := policy.ParseClients(entry, namespace); {
+		case entry == "":
+			faults = append(faults, policy.EntryError{Rule: policy.NotEmpty})
+		case errors.As(err, &wrong):
+			faults = append(faults, policy.EntryError{Rule: policy.ServiceName, Entry: entry})
+		}
+	}
+	return faults
+}
+
+// clientsWithoutBound: clients of a Service that has something to bound, and no bound of its own.
+func clientsWithoutBound(s *subject) []Violation {
+	text, present := s.annotation(policy.ClientsAnnotation)
+	if !present || !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
+		return nil
+	}
+	const detail = policy.ClientsWithoutBound + ", or set the proxy's --default-max-load"
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), text, detail), "")
+}
+
+// namedClients are the clients of a Service, if its proxy obeys them.
+func (s *subject) namedClients() []string {
+	text, present := s.annotation(policy.ClientsAnnotation)
+	if !present || !s.isServed() {
+		return nil
+	}
+	clients, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
+	return clients
+}
+
+// clientItself: a Service that is its own client.
+func clientItself(s *subject) []Violation {
+	own := s.ownName()
+	if !slices.Contains(s.namedClients(), own) {
+		return nil
+	}
+	const detail = "this is the Service itself: right only if its endpoints call one another; name the Services that call it"
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), own, detail), own)
+}
+
+func (s *subject) ownName() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
+
+// unknownClients: clients that there are not.
+func unknownClients(s *subject) (violations []Violation) {
+	if s.facts.Services == nil {
+		return nil
+	}
+	for _, client := range s.namedClients() {
+		namespace, name, _ := strings.Cut(client, "/")
+		names, known := s.facts.Services.Names(namespace)
+		if !known || slices.Contains(names, name) || client == s.ownName() {
+			continue
+		}
+		detail := fmt.Sprintf("there is no Service %s", client)
+		if meant := policy.Suggest(name, slices.Sorted(slices.Values(names))...); meant != "" {
+			detail = fmt.Sprintf("%s; did you mean %s/%s?", detail, namespace, meant)
+		} else {
+			detail += "; nobody asks from its endpoints until there is"
+		}
+		err := errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), client, detail)
+		violations = append(violations, violationOf(err, client))
+	}
+	return violations
+}
+
+// boundBesideAffinity: a bound beside session affinity.
+func boundBesideAffinity(s *subject) []Violation {
+	if !s.isBounded() || s.Spec.SessionAffinity != affinityByClient {
+		return nil
+	}
+	const detail = "the bound does not count clients that are remembered, who stay with their endpoints; expect more than max-load"
+	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "sessionAffinity"), affinityByClient, detail), affinityByClient)
+}

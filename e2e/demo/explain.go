@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -18,7 +19,14 @@ type explanation struct {
 		Endpoints []string `json:"endpoints"`
 		Tier      string   `json:"tier"`
 		Reason    string   `json:"reason"`
+		Shares    []share  `json:"shares"`
 	} `json:"cluster"`
+}
+
+// share is which part of a node's connections a topology key gets.
+type share struct {
+	Key   string  `json:"key"`
+	Share float64 `json:"share"`
 }
 
 // explain runs `proxy explain` for the Service on one node.
@@ -36,6 +44,13 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 
 // disagreements compares what explain says on every node with what the owner wants, in sentences.
 func (s *stage) disagreements(ctx context.Context, emptied string) []string {
+	return s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
+		return disagreement(p.node.Name, explanations, s.wanted(p.zone, emptied))
+	})
+}
+
+// compareExplanations asks explain about every node.
+func (s *stage) compareExplanations(ctx context.Context, compare func(place, []explanation) []string) []string {
 	var found []string
 	for _, p := range s.places {
 		output, err := s.explain(ctx, p.node.Name, "-o", "json")
@@ -48,7 +63,25 @@ func (s *stage) disagreements(ctx context.Context, emptied string) []string {
 			found = append(found, fmt.Sprintf("%s: the output of proxy explain -o json: %v", p.node.Name, err))
 			continue
 		}
-		found = append(found, disagreement(p.node.Name, explanations, s.wanted(p.zone, emptied))...)
+		found = append(found, compare(p, explanations)...)
+	}
+	return found
+}
+
+// shareDisagreement compares the explanations for one node under a bound with what the owner wants.
+func shareDisagreement(node string, explanations []explanation, wanted []place, near float64) []string {
+	found := disagreement(node, explanations, wanted)
+	for _, e := range explanations {
+		said := 0.0
+		for _, share := range e.Cluster.Shares {
+			if share.Key == zoneKey {
+				said = share.Share
+			}
+		}
+		if math.Abs(said-near) > 0.001 {
+			found = append(found, fmt.Sprintf("%s: explain says that %.1f %% of the %s connections stay in the zone; it should be %.1f %%",
+				node, 100*said, e.Family, 100*near))
+		}
 	}
 	return found
 }

@@ -51,7 +51,7 @@ func (s *stage) measureFrom(ctx context.Context, from place, emptied string) row
 		if ctx.Err() != nil || len(r.failures) >= failuresWorthTrying {
 			return r
 		}
-		answered, err := s.connect(from, frontendOf(i))
+		answered, err := connect(from, frontendOf(i), s.places)
 		if err != nil {
 			r.failures = append(r.failures, err)
 			continue
@@ -69,13 +69,13 @@ func frontendOf(i int) netip.AddrPort {
 	return frontends[0]
 }
 
-// connect makes one connection and returns the index of the place that answered.
-func (s *stage) connect(from place, frontend netip.AddrPort) (int, error) {
+// connect makes one connection and returns which of the web pods' places answered.
+func connect(from place, frontend netip.AddrPort, webs []place) (int, error) {
 	reply, err := from.client.Ask("tcp", frontend, connectionPatience)
 	if err != nil {
 		return 0, err
 	}
-	answered := slices.IndexFunc(s.places, func(p place) bool { return p.web.Name == reply.Pod })
+	answered := slices.IndexFunc(webs, func(p place) bool { return p.web.Name == reply.Pod })
 	if answered < 0 {
 		return 0, fmt.Errorf("%s was answered by %q, which is no web pod", frontend, reply.Pod)
 	}
@@ -116,7 +116,7 @@ func (s *stage) askUntilRight(ctx context.Context, from place, emptied string) e
 	wanted := s.wantedIndexes(from, emptied)
 	for _, frontend := range frontends {
 		for {
-			answered, err := s.connect(from, frontend)
+			answered, err := connect(from, frontend, s.places)
 			if err == nil && slices.Contains(wanted, answered) {
 				break
 			}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -52,7 +55,11 @@ func play(ctx context.Context, p *page, s *stage) error {
 		}
 		wrong = append(wrong, found...)
 	}
-	return s.finish(p, wrong)
+	shown, found, err := s.playLoad(ctx, p)
+	if err != nil {
+		return err
+	}
+	return s.finish(p, shown, append(wrong, found...))
 }
 
 // begin starts the proxies with the state of the first act.
@@ -64,10 +71,8 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	p.say("which means: an endpoint in the client's own zone if there is one, any other if not.\n")
 	s.sayPlaces(p)
 	started := time.Now()
-	if err := s.writeCluster(); err != nil {
-		return err
-	}
-	if _, err := s.writeEndpoints(acts[0].emptied); err != nil {
+	_, err := s.writeEndpoints(s.without(acts[0].emptied))
+	if err := errors.Join(err, s.writeNodes(), s.writeService("")); err != nil {
 		return err
 	}
 	if err := s.startProxies(ctx); err != nil {
@@ -98,7 +103,7 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 	written := time.Now()
 	if act.changed != "" {
 		var err error
-		if written, err = s.writeEndpoints(act.emptied); err != nil {
+		if written, err = s.writeEndpoints(s.without(act.emptied)); err != nil {
 			return nil, err
 		}
 	}
@@ -156,11 +161,54 @@ func wrongIn(act act, late error, view table, disagreements []string) []string {
 	return found
 }
 
+// playLoad is the last act: the same Service without and with a bound. It returns what it showed and what was wrong.
+func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	p.headline("4. Nearly all web pods are in zone-a")
+	c, err := s.gather()
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := s.writeEndpoints(c.webs); err != nil {
+		return "", nil, err
+	}
+	p.say("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
+	p.say("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
+	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest.", bound)
+	alone, late := s.measureLoad(ctx, c, "", math.Inf(1))
+	balanced, lateToo := s.measureLoad(ctx, c, maxLoad, bound)
+	disagreements := s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
+		return shareDisagreement(p.node.Name, explanations, c.wanted(p.zone, bound), c.near(p.zone, bound))
+	})
+	explained, err := s.explain(ctx, explainedNode)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return "", nil, err
+	}
+	p.say("  Who answered %d connections from each client, half of them over IPv6:\n", loadConnections)
+	printLoads(p, alone, balanced)
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
+	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
+
+	for _, err := range []error{late, lateToo} {
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	wrong = slices.Concat(wrong, loadMistakes(alone, balanced), disagreements)
+	for i := range wrong {
+		wrong[i] = "act 4. " + wrong[i]
+	}
+	shown = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
+		"With max-load %s it got %.2f, and %.0f %% stayed near.",
+		alone.times(alone.busiest()), maxLoad, balanced.times(balanced.busiest()), 100*balanced.stayed())
+	return shown, wrong, nil
+}
+
 // finish says what the acts have shown. When something went wrong, the proxies have the last word.
-func (s *stage) finish(p *page, wrong []string) error {
+func (s *stage) finish(p *page, shown string, wrong []string) error {
 	if len(wrong) == 0 {
-		p.say("\n%s", p.ink(green, fmt.Sprintf("✓ Each of the %d connections went where the Service's owner asked, and explain says the same.",
-			len(acts)*len(s.places)*connections)))
+		p.say("\n%s", p.ink(green, fmt.Sprintf("✓ Each of the %d connections of acts 1 to 3 went where the Service's owner asked, "+
+			"and explain says the same.", len(acts)*len(s.places)*connections)))
+		p.say("%s", p.ink(green, "✓ "+shown))
 		return nil
 	}
 	p.headline("What went wrong")

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/template"
 	"time"
 )
@@ -14,7 +15,8 @@ import (
 // The Service of the demo, as its owner wrote it.
 const (
 	serviceName  = "default/web"
-	topologyKeys = "topology.kubernetes.io/zone, *"
+	zoneKey      = "topology.kubernetes.io/zone"
+	topologyKeys = zoneKey + ", *"
 	servicePort  = 80
 	targetPort   = 8080
 )
@@ -35,23 +37,22 @@ type manifestPlace struct {
 	IPv4, IPv6      netip.Addr
 }
 
-// writeCluster writes the nodes and the Service, which stay as they are in all acts.
-func (s *stage) writeCluster() error {
-	values := map[string]any{
-		"Places": s.manifestPlaces(""), "TopologyKeys": topologyKeys,
-		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
-	}
-	for _, name := range []string{"nodes", "service"} {
-		if err := s.write(name, values); err != nil {
-			return err
-		}
-	}
-	return nil
+// writeNodes writes the nodes, which stay as they are in all acts.
+func (s *stage) writeNodes() error {
+	return s.write("nodes", map[string]any{"Places": manifestPlaces(s.places)})
 }
 
-// writeEndpoints writes the Service's EndpointSlices without those of one zone, and returns when they took effect.
-func (s *stage) writeEndpoints(emptied string) (time.Time, error) {
-	err := s.write("endpoints", map[string]any{"Places": s.manifestPlaces(emptied), "TargetPort": targetPort})
+// writeService writes the Service; without a bound if it is empty.
+func (s *stage) writeService(maxLoad string) error {
+	return s.write("service", map[string]any{
+		"TopologyKeys": topologyKeys, "MaxLoad": maxLoad,
+		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
+	})
+}
+
+// writeEndpoints writes the Service's EndpointSlices, and returns when they took effect.
+func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
+	err := s.write("endpoints", map[string]any{"Places": manifestPlaces(webs), "TargetPort": targetPort})
 	return time.Now(), err
 }
 
@@ -68,31 +69,29 @@ func (s *stage) write(name string, values map[string]any) error {
 	return os.Rename(draft, filepath.Join(s.manifests, name+".yaml"))
 }
 
-func (s *stage) manifestPlaces(emptied string) []manifestPlace {
-	var list []manifestPlace
-	for _, p := range s.places {
-		if p.zone != emptied {
-			list = append(list, manifestPlace{Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6})
-		}
+func manifestPlaces(places []place) []manifestPlace {
+	list := make([]manifestPlace, 0, len(places))
+	for _, p := range places {
+		list = append(list, manifestPlace{Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6})
 	}
 	return list
+}
+
+// without returns the places outside a zone.
+func (s *stage) without(zone string) []place {
+	return slices.DeleteFunc(slices.Clone(s.places), func(p place) bool { return p.zone == zone })
 }
 
 // wanted returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
 // has none. It is worked out here, from the annotation's meaning, and not by the proxy's code.
 func (s *stage) wanted(zone, emptied string) []place {
-	var own, all []place
-	for _, p := range s.places {
-		if p.zone == emptied {
-			continue
-		}
-		all = append(all, p)
-		if p.zone == zone {
-			own = append(own, p)
-		}
-	}
-	if len(own) > 0 {
+	all := s.without(emptied)
+	if own := inZone(zone, all); len(own) > 0 {
 		return own
 	}
 	return all
+}
+
+func inZone(zone string, places []place) []place {
+	return slices.DeleteFunc(slices.Clone(places), func(p place) bool { return p.zone != zone })
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -30,14 +31,6 @@ func paperStage(t *testing.T) *stage {
 	return s
 }
 
-func podNames(places []place) []string {
-	var names []string
-	for _, p := range places {
-		names = append(names, p.web.Name)
-	}
-	return names
-}
-
 func TestTheOwnerWantsTheOwnZoneOrElseAnyOther(t *testing.T) {
 	tests := map[string]struct {
 		zone, emptied string
@@ -50,7 +43,7 @@ func TestTheOwnerWantsTheOwnZoneOrElseAnyOther(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := podNames(paperStage(t).wanted(test.zone, test.emptied))
+			got := webNames(paperStage(t).wanted(test.zone, test.emptied))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
 			}
@@ -62,9 +55,8 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 	for emptied, wantEndpoints := range map[string]int{"": 3, "zone-a": 1} {
 		t.Run("emptied "+emptied, func(t *testing.T) {
 			s := paperStage(t)
-			must(t, s.writeCluster())
-			_, err := s.writeEndpoints(emptied)
-			must(t, err)
+			_, err := s.writeEndpoints(s.without(emptied))
+			must(t, errors.Join(err, s.writeNodes(), s.writeService(maxLoad)))
 			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
@@ -77,6 +69,9 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			for _, service := range update.Change.Services {
 				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
 					t.Errorf("the proxy sees %s with the topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
+				}
+				if service.Topology.MaxLoad != 100*bound {
+					t.Errorf("the proxy sees a bound of %d %%, want %g %%", service.Topology.MaxLoad, 100*bound)
 				}
 			}
 			if services, slices := len(update.Change.Services), len(update.Change.Slices); services != 1 || slices != 2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// place is a node with its zone and the two pods on it.
+// place is a node with its zone and the two pods on it. The last act has places without a client.
 type place struct {
 	node   *fabric.Node
 	zone   string
@@ -65,13 +65,22 @@ func (s *stage) addPlace(zone, suffix string) error {
 	if err != nil {
 		return err
 	}
-	web, err := node.AddPod("web-" + suffix)
+	web, err := addWeb(node, suffix)
 	if err != nil {
 		return err
 	}
 	s.places = append(s.places, place{node: node, zone: zone, client: client, web: web})
+	return nil
+}
+
+// addWeb adds a web pod to a node. It becomes an endpoint of the Service with writeEndpoints.
+func addWeb(node *fabric.Node, suffix string) (*fabric.Pod, error) {
+	web, err := node.AddPod("web-" + suffix)
+	if err != nil {
+		return nil, err
+	}
 	_, err = web.Serve(targetPort)
-	return err
+	return web, err
 }
 
 // startProxies starts a proxy on each node and waits until each has its rules in the kernel.

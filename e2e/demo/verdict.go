@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -26,6 +27,43 @@ func (r row) mistakes(pods []string) []string {
 	}
 	if missing := connections - r.total(); missing > 0 && len(r.failures) == 0 {
 		found = append(found, fmt.Sprintf("%s: %d connections were not made", r.node, missing))
+	}
+	return found
+}
+
+// Chance exceeds so many standard deviations once in a hundred thousand counts.
+const deviations = 4.4
+
+// mostByChance returns what the busiest web pod may get under the bound, in times the mean.
+func (l load) mostByChance() float64 {
+	const rounding = 0.03 // of slots, as the README states
+	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
+}
+
+// loadMistakes says what of the last act went otherwise than the annotation asks, in sentences; none if all is well.
+func loadMistakes(alone, balanced load) []string {
+	var found []string
+	if times := alone.times(alone.busiest()); times <= alone.mostByChance() {
+		found = append(found, fmt.Sprintf("by zone preference alone the busiest web pod got %.2f times the mean: it is not overloaded, "+
+			"so nothing is shown", times))
+	}
+	if times := balanced.times(balanced.busiest()); times > balanced.mostByChance() {
+		found = append(found, fmt.Sprintf("%s got %.2f times the mean; max-load is %s, and chance explains %.2f at most",
+			balanced.webs[balanced.busiest()].web.Name, times, maxLoad, balanced.mostByChance()))
+	}
+	return slices.Concat(found, alone.mistakes(), balanced.mistakes())
+}
+
+// mistakes says what else went wrong under one setting.
+func (l load) mistakes() []string {
+	var found []string
+	for _, failure := range l.failures {
+		found = append(found, fmt.Sprintf("%s: a connection failed: %v", l.name(), failure))
+	}
+	want := l.nearOfAll(l.most)
+	if noise := deviations * math.Sqrt(want*(1-want)/float64(l.total())); math.Abs(l.stayed()-want) > noise {
+		found = append(found, fmt.Sprintf("%s: %d of %d connections stayed in their zone; it should be %.0f",
+			l.name(), l.near, l.total(), want*float64(l.total())))
 	}
 	return found
 }

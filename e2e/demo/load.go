@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// load is what the web pods got.
+type load struct {
+	crowd
+	most     float64 // what any may expect, in times the mean; infinite without a bound
+	counts   []int   // by web pod
+	near     int     // connections that stayed in their zone
+	failures []error
+}
+
+// times returns what a web pod got, in times the mean.
+func (l load) times(web int) float64 { return float64(l.counts[web]) / l.mean() }
+
+// busiest returns the number of the web pod that got most.
+func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)) }
+
+// stayed returns which part of the connections stayed in its zone.
+func (l load) stayed() float64 { return float64(l.near) / float64(l.total()) }
+
+// measureLoad gives the Service a bound, or none, waits until that is in force everywhere, and counts who answers.
+func (s *stage) measureLoad(ctx context.Context, c crowd, annotation string, most float64) (load, error) {
+	l := load{crowd: c, most: most, counts: make([]int, len(c.webs))}
+	if err := s.writeService(annotation); err != nil {
+		return l, err
+	}
+	errs := make([]error, len(c.clients))
+	var dialling sync.WaitGroup
+	for i, from := range c.clients {
+		dialling.Go(func() { errs[i] = c.askUntilAll(ctx, from, c.wanted(from.zone, most)) })
+	}
+	dialling.Wait()
+	var mu sync.Mutex
+	for _, from := range c.clients {
+		dialling.Go(func() {
+			counts, failures := c.dial(ctx, from, loadConnections, frontends)
+			mu.Lock()
+			defer mu.Unlock()
+			l.add(from, counts, failures)
+		})
+	}
+	dialling.Wait()
+	return l, errors.Join(errs...)
+}
+
+// add counts what became of a client's connections.
+func (l *load) add(from place, counts []int, failures []error) {
+	for web, count := range counts {
+		l.counts[web] += count
+		if l.webs[web].zone == from.zone {
+			l.near += count
+		}
+	}
+	l.failures = append(l.failures, failures...)
+}
+
+// dial connects so often, to each address as often, and counts the answers by web pod.
+func (c crowd) dial(ctx context.Context, from place, times int, to []netip.AddrPort) (counts []int, failures []error) {
+	counts = make([]int, len(c.webs))
+	for i := range times {
+		if ctx.Err() != nil || len(failures) >= failuresWorthTrying {
+			break
+		}
+		answered, err := connect(from, to[i%len(to)], c.webs)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		counts[answered]++
+	}
+	return counts, failures
+}
+
+// askUntilAll connects over both families until a sample is answered by the wanted web pods, all of them and no other.
+func (c crowd) askUntilAll(ctx context.Context, from place, wanted []place) error {
+	const sample = 60 // chance overlooks one of six that get a twelfth each in one of thirty samples
+	ctx, cancel := context.WithTimeout(ctx, convergencePatience)
+	defer cancel()
+	for _, frontend := range frontends {
+		for {
+			counts, failures := c.dial(ctx, from, sample, []netip.AddrPort{frontend})
+			answered := c.answered(counts)
+			if len(failures) == 0 && slices.Equal(answered, webNames(wanted)) {
+				break
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("after %s, connections from %s to %s are answered by %v, and should be by %v: %w",
+					convergencePatience, from.node.Name, frontend, answered, webNames(wanted), errors.Join(failures...))
+			}
+			time.Sleep(time.Millisecond) // a gentle pace; the answers end the waiting
+		}
+	}
+	return nil
+}
+
+// answered returns the names of the web pods that answered anything.
+func (c crowd) answered(counts []int) []string {
+	var found []string
+	for web, count := range counts {
+		if count > 0 {
+			found = append(found, c.webs[web].web.Name)
+		}
+	}
+	return found
+}
+
+func webNames(places []place) []string {
+	names := make([]string, 0, len(places))
+	for _, p := range places {
+		names = append(names, p.web.Name)
+	}
+	return names
+}

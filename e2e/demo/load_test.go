@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// paperCrowd has two clients in each of three zones, and four web pods in zone-a, one in zone-b and one in zone-c.
+func paperCrowd() crowd {
+	var c crowd
+	for _, zone := range []string{"zone-a", "zone-b", "zone-c"} {
+		c.clients = append(c.clients, place{zone: zone}, place{zone: zone})
+	}
+	for _, suffix := range []string{"a1", "a2", "a3", "a4", "b1", "c1"} {
+		web := &fabric.Pod{Namespace: &fabric.Namespace{Name: "web-" + suffix}}
+		c.webs = append(c.webs, place{zone: "zone-" + suffix[:1], web: web})
+	}
+	return c
+}
+
+// paperLoads are what such a crowd gets without and with a bound, of 6000 connections.
+func paperLoads() (alone, balanced load) {
+	c := paperCrowd()
+	return load{crowd: c, most: math.Inf(1), counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
+		load{crowd: c, most: bound, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
+}
+
+func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
+	tests := map[string]struct {
+		zone   string
+		most   float64
+		near   float64
+		wanted []string
+	}{
+		"without a bound, all":                   {"zone-b", math.Inf(1), 1, []string{"web-b1"}},
+		"with one, as much as it is":             {"zone-b", 1.2, 0.6, []string{"web-a1", "web-a2", "web-a3", "web-a4", "web-b1"}},
+		"where there is room, all":               {"zone-a", 1.2, 1, []string{"web-a1", "web-a2", "web-a3", "web-a4"}},
+		"under a bound that does not press, all": {"zone-b", 2, 1, []string{"web-b1"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := paperCrowd()
+			if near := c.near(test.zone, test.most); math.Abs(near-test.near) > 1e-9 {
+				t.Errorf("%g of the connections should stay, want %g", near, test.near)
+			}
+			if diff := cmp.Diff(test.wanted, webNames(c.wanted(test.zone, test.most))); diff != "" {
+				t.Errorf("the wanted pods differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheLoadsStandSideBySide(t *testing.T) {
+	alone, balanced := paperLoads()
+	want := strings.Join([]string{
+		"                   by zone preference alone               with max-load 120%",
+		"  zone-a  web-a1     520  █████                             885  █████████",
+		"          web-a2     500  █████                             910  █████████",
+		"          web-a3     490  █████                             910  █████████",
+		"          web-a4     490  █████                             890  █████████",
+		"  zone-b  web-b1    2000  ████████████▒▒▒▒▒▒▒▒             1210  ████████████",
+		"  zone-c  web-c1    2000  ████████████▒▒▒▒▒▒▒▒             1195  ████████████",
+		"",
+		"          busiest  ✗ 2.00 times the mean                  ✓ 1.21 times the mean",
+		"          near       100 % stayed in their zone              73 % stayed in their zone",
+		"",
+		"                   █ is a tenth of the mean, 1000; ▒ is more than 1.2 times the mean",
+		"", "",
+	}, "\n")
+	var plain, coloured strings.Builder
+	printLoads(&page{w: &plain}, alone, balanced)
+	if diff := cmp.Diff(want, plain.String()); diff != "" {
+		t.Errorf("the table differs (-want +got):\n%s", diff)
+	}
+	printLoads(&page{w: &coloured, coloured: true}, alone, balanced)
+	if diff := cmp.Diff(want, withoutColour(coloured.String())); diff != "" {
+		t.Errorf("the coloured table differs but for its colour (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
+	alone, balanced := paperLoads()
+	tests := map[string]struct {
+		change func(alone, balanced *load)
+		want   []string
+	}{
+		"an overload that the bound mends is none": {func(_, _ *load) {}, nil},
+		"nothing to mend is one": {
+			func(alone, _ *load) { alone.counts = []int{1000, 1000, 1000, 1000, 1000, 1000} },
+			[]string{"by zone preference alone the busiest web pod got 1.00 times the mean: it is not overloaded, so nothing is shown"},
+		},
+		"an overload under the bound is one": {
+			func(_, balanced *load) { balanced.counts = []int{800, 900, 900, 800, 900, 1700} },
+			[]string{"web-c1 got 1.70 times the mean; max-load is 120%, and chance explains 1.39 at most"},
+		},
+		"too little that stays is one": {
+			func(_, balanced *load) { balanced.near = 2400 },
+			[]string{"with max-load 120%: 2400 of 6000 connections stayed in their zone; it should be 4400"},
+		},
+		"a single connection that leaves without need is one": {
+			func(alone, _ *load) { alone.near-- },
+			[]string{"by zone preference alone: 5999 of 6000 connections stayed in their zone; it should be 6000"},
+		},
+		"a connection that fails is one": {
+			func(_, balanced *load) { balanced.failures = []error{errors.New("refused")} },
+			[]string{"with max-load 120%: a connection failed: refused"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			alone, balanced := alone, balanced
+			test.change(&alone, &balanced)
+			if diff := cmp.Diff(test.want, loadMistakes(alone, balanced)); diff != "" {
+				t.Errorf("the mistakes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnExplanationMustNameTheShareThatStays(t *testing.T) {
+	ipv4, ipv6 := explanation{Family: "IPv4"}, explanation{Family: "IPv6"}
+	ipv4.Cluster.Endpoints = []string{"10.244.0.1:8080", "10.244.0.2:8080"}
+	ipv6.Cluster.Endpoints = []string{"[fd00:244::1]:8080", "[fd00:244::2]:8080"}
+	ipv4.Cluster.Shares = []share{{Key: zoneKey, Share: 0.45}, {Key: "*", Share: 0.55}}
+	ipv6.Cluster.Shares = []share{{Key: zoneKey, Share: 0.6}, {Key: "*", Share: 0.4}}
+	want := []string{"n: explain says that 60.0 % of the IPv6 connections stay in the zone; it should be 45.0 %"}
+	got := shareDisagreement("n", []explanation{ipv4, ipv6}, paperStage(t).wanted("zone-a", ""), 0.45)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the disagreements differ (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	zoneColumn = 8
+	webColumn  = 9
+	loadColumn = 39
+	barOfMean  = 10 // how long the bar of a mean is
+)
+
+// printLoads draws what each web pod got without and with the bound, side by side.
+func printLoads(p *page, alone, balanced load) {
+	row := func(zone, name string, say func(*page, load) string) {
+		gap := loadColumn - utf8.RuneCountInString(say(&page{}, alone)) // without colour
+		p.say("  %s%-*s%s%*s%s", p.ink(bold, fmt.Sprintf("%-*s", zoneColumn, zone)), webColumn, name,
+			say(p, alone), gap, "", say(p, balanced))
+	}
+	row("", "", func(p *page, l load) string { return p.ink(bold, l.name()) })
+	zone := ""
+	for i, web := range balanced.webs {
+		shown := web.zone
+		if shown == zone {
+			shown = ""
+		}
+		zone = web.zone
+		row(shown, web.web.Name, func(p *page, l load) string { return l.bar(p, i) })
+	}
+	p.say("")
+	row("", "busiest", func(p *page, l load) string { return l.sayBusiest(p) })
+	row("", "near", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
+	p.say("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
+		zoneColumn+webColumn, "", balanced.mean(), bound)))
+}
+
+// name says what the Service preferred.
+func (l load) name() string {
+	if math.IsInf(l.most, 1) {
+		return "by zone preference alone"
+	}
+	return "with max-load " + maxLoad
+}
+
+// bar draws what a web pod got.
+func (l load) bar(p *page, web int) string {
+	length := int(math.Round(l.times(web) * barOfMean))
+	within := min(length, int(math.Round(bound*barOfMean)))
+	return fmt.Sprintf("%5d  ", l.counts[web]) + p.ink(green, strings.Repeat("█", within)) + p.ink(red, strings.Repeat("▒", length-within))
+}
+
+func (l load) sayBusiest(p *page) string {
+	times := l.times(l.busiest())
+	if times > l.mostByChance() {
+		return p.ink(red, fmt.Sprintf("✗ %.2f times the mean", times))
+	}
+	return p.ink(green, fmt.Sprintf("✓ %.2f times the mean", times))
+}

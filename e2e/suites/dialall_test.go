@@ -27,6 +27,18 @@ const atOnce = 8
 // dialAll has every client dial every target.
 func dialAll(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
 	GinkgoHelper()
+	return dialSome(ctx, clients, targets, how, atOnce)
+}
+
+// dialTogether has every client dial every target, all at the same time: while something changes, each then sees as
+// much of it as any other.
+func dialTogether(ctx context.Context, clients probes, targets []target, how dialling) []outcome {
+	GinkgoHelper()
+	return dialSome(ctx, clients, targets, how, len(clients)*len(targets))
+}
+
+func dialSome(ctx context.Context, clients probes, targets []target, how dialling, limit int) []outcome {
+	GinkgoHelper()
 	Expect(clients).NotTo(BeEmpty(), "clients")
 	Expect(targets).NotTo(BeEmpty(), "targets")
 	var all []outcome
@@ -36,7 +48,7 @@ func dialAll(ctx context.Context, clients probes, targets []target, how dialling
 		}
 	}
 	var asking sync.WaitGroup
-	free := make(chan struct{}, atOnce)
+	free := make(chan struct{}, limit)
 	for i := range all {
 		free <- struct{}{}
 		asking.Go(func() {

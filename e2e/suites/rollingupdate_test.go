@@ -21,14 +21,12 @@ const lingering = 15 * time.Second
 var _ = Describe("A rolling update", func() {
 	It("loses no connection", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		makeDeployment(ctx, namespace)
+		makeDeployment(ctx, namespace, 3, 1)
 		service := newService(ctx, namespace)
 		before := expectRolledOut(ctx, namespace)
 		expectAnswers(ctx, "before", podClients, clusterIPs(service), before)
 		clients := startSteady(ctx, podClients, clusterIPs(service))
-		_, err := kube.AppsV1().Deployments(namespace).Patch(ctx, "web", types.StrategicMergePatchType,
-			[]byte(`{"spec":{"template":{"metadata":{"annotations":{"version":"2"}}}}}`), metav1.PatchOptions{})
-		Expect(err).NotTo(HaveOccurred())
+		updateDeployment(ctx, namespace, `{"metadata":{"annotations":{"version":"2"}}}`)
 		after := expectRolledOut(ctx, namespace)
 		expectAnswers(ctx, "after", podClients, clusterIPs(service), after)
 		total := clients.expectNoneLost("during the update")
@@ -38,8 +36,9 @@ var _ = Describe("A rolling update", func() {
 	})
 })
 
-// makeDeployment makes three servers wherever the scheduler likes, of which three are ready at any time.
-func makeDeployment(ctx context.Context, namespace string) {
+// makeDeployment makes servers wherever the scheduler likes, of which so many are ready at any time; an update makes
+// some more first.
+func makeDeployment(ctx context.Context, namespace string, replicas, surge int32) {
 	GinkgoHelper()
 	labels := map[string]string{app: "web"}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()}
@@ -47,17 +46,25 @@ func makeDeployment(ctx context.Context, namespace string) {
 	_, err := kube.AppsV1().Deployments(namespace).Create(ctx, &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: new(int32(3)),
+			Replicas: &replicas,
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: template,
 			Strategy: appsv1.DeploymentStrategy{
 				Type: appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{
-					MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1)),
+					MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(surge)),
 				},
 			},
 		},
 	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// updateDeployment changes the template of the pods, by a patch of it.
+func updateDeployment(ctx context.Context, namespace, template string) {
+	GinkgoHelper()
+	_, err := kube.AppsV1().Deployments(namespace).Patch(ctx, "web", types.StrategicMergePatchType,
+		[]byte(`{"spec":{"template":`+template+`}}`), metav1.PatchOptions{})
 	Expect(err).NotTo(HaveOccurred())
 }
 
@@ -83,8 +90,12 @@ func expectDeployment(ctx context.Context, namespace, name string) {
 	Eventually(func(g Gomega) {
 		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
-		status, want := found.Status, *found.Spec.Replicas
-		g.Expect(status.ObservedGeneration).To(Equal(found.Generation), "generation of the Deployment that its controller has seen")
-		g.Expect([]int32{status.Replicas, status.UpdatedReplicas, status.ReadyReplicas}).To(HaveEach(want), "pods: %+v", status)
+		g.Expect(isRolledOut(found)).To(BeTrue(), "all pods are of the newest version and ready: %+v", found.Status)
 	}).WithContext(ctx).Should(Succeed())
+}
+
+func isRolledOut(found *appsv1.Deployment) bool {
+	status, want := found.Status, *found.Spec.Replicas
+	return status.ObservedGeneration == found.Generation &&
+		status.Replicas == want && status.UpdatedReplicas == want && status.ReadyReplicas == want
 }

@@ -19,7 +19,7 @@ var _ = Describe("topology-mode Auto", func() {
 		namespace := newNamespace(ctx)
 		// The controller gives hints if each zone can have its share of the CPUs in endpoints: one on every node.
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
-		service := newService(ctx, namespace, topologyModeAuto)
+		service := newService(ctx, namespace, topologyMode("Auto"))
 		for _, to := range clusterIPs(service) {
 			hinted := expectZoneHints(ctx, service, isIPv6(to.address), servers)
 			for _, zone := range kube.zones() {
@@ -34,8 +34,11 @@ var _ = Describe("topology-mode Auto", func() {
 	})
 })
 
-func topologyModeAuto(service *corev1.Service) {
-	metav1.SetMetaDataAnnotation(&service.ObjectMeta, corev1.AnnotationTopologyMode, "Auto")
+// topologyMode sets the annotation of that name.
+func topologyMode(value string) serviceOption {
+	return func(service *corev1.Service) {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, corev1.AnnotationTopologyMode, value)
+	}
 }
 
 // expectZoneHints waits until the controller has given every server a zone in the slice of a family, and returns the

@@ -1,0 +1,98 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var _ = Describe("A rollout under load", func() {
+	// The new version may not run in the first zone, whose old pods therefore become few before they are none. The lab
+	// bears 30 pods on two cores, and the old ones that terminate beside them.
+	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", func(ctx SpecContext) {
+		const replicas, surge = 30, 3
+		namespace := newNamespace(ctx)
+		makeDeployment(ctx, namespace, replicas, surge)
+		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
+		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, maxLoad("120%"))
+		before := expectRolledOut(ctx, namespace)
+		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), before)
+		updateDeployment(ctx, namespace, notInZone(kube.zones()[0]))
+		windows := watchRollout(ctx, namespace, preferring, bounded)
+		after := expectRolledOut(ctx, namespace)
+
+		Expect(after.inZone(kube.zones()[0])).To(BeEmpty(), "new pods in a zone where they may not run")
+		Expect(len(windows)).To(BeNumerically(">=", 5), "windows in which connections were counted during the update")
+		AddReportEntry(preferring.Name, worst(windows, preferring, replicas))
+		AddReportEntry(bounded.Name, worst(windows, bounded, replicas))
+		for _, w := range windows {
+			got := w[bounded.Name]
+			mean := float64(got.answered()) / replicas // at least so many are ready at any time
+			Expect(got.Errors).To(BeEmpty(), "connections that fail: %s", got)
+			for server, count := range got.Answers {
+				Expect(float64(count)).To(BeNumerically("<=", bound*mean*(1+rounding)+deviations*math.Sqrt(bound*mean)),
+					"connections to %s, of %d in a window: %s", server, got.answered(), got)
+			}
+		}
+	})
+})
+
+// notInZone is a patch of a Deployment's template that keeps its pods out of a zone.
+func notInZone(zone string) string {
+	return fmt.Sprintf(`{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{`+
+		`"nodeSelectorTerms":[{"matchExpressions":[{"key":%q,"operator":"NotIn","values":[%q]}]}]}}}}}`, corev1.LabelTopologyZone, zone)
+}
+
+// window is what became of connections to Services, by their names, in a second or two.
+type window map[string]answers
+
+// watchRollout counts connections from every node, in one window after the other, until all pods are new.
+func watchRollout(ctx context.Context, namespace string, services ...*corev1.Service) []window {
+	GinkgoHelper()
+	nameOf := map[target]string{}
+	for _, service := range services {
+		for _, to := range clusterIPs(service) {
+			nameOf[to] = service.Name
+		}
+	}
+	targets := slices.Collect(maps.Keys(nameOf))
+	var windows []window
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		w := window{}
+		for _, got := range dialTogether(ctx, podClients, targets, dialling{count: 150, timeout: patient, interval: 10 * time.Millisecond}) {
+			Expect(got.err).NotTo(HaveOccurred())
+			w[nameOf[got.to]] = w[nameOf[got.to]].plus(got.answers)
+		}
+		windows = append(windows, w)
+		found, err := kube.AppsV1().Deployments(namespace).Get(ctx, "web", metav1.GetOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		if isRolledOut(found) {
+			break
+		}
+	}
+	return windows
+}
+
+// worst describes what the busiest pod of all windows got.
+func worst(windows []window, service *corev1.Service, pods int) string {
+	times, in := 0.0, answers{}
+	for _, w := range windows {
+		got := w[service.Name]
+		most := float64(slices.Max(slices.Collect(maps.Values(got.Answers)))*pods) / float64(got.answered())
+		if most > times {
+			times, in = most, got
+		}
+	}
+	return fmt.Sprintf("the busiest pod got %.2f times the mean, in the worst of %d windows of %d connections",
+		times, len(windows), in.answered())
+}

@@ -36,9 +36,11 @@ var _ = Describe("A rollout under load", func() {
 		AddReportEntry(preferring.Name, worst(windows, preferring, replicas))
 		AddReportEntry(bounded.Name, worst(windows, bounded, replicas))
 		for _, w := range windows {
+			for name, got := range w {
+				Expect(got.Errors).To(BeEmpty(), "connections to the Service %s that failed: %s", name, got)
+			}
 			got := w[bounded.Name]
 			mean := float64(got.answered()) / replicas // at least so many are ready at any time
-			Expect(got.Errors).To(BeEmpty(), "connections that fail: %s", got)
 			for server, count := range got.Answers {
 				Expect(float64(count)).To(BeNumerically("<=", bound*mean*(1+rounding)+deviations*math.Sqrt(bound*mean)),
 					"connections to %s, of %d in a window: %s", server, got.answered(), got)
@@ -53,7 +55,7 @@ func notInZone(zone string) string {
 		`"nodeSelectorTerms":[{"matchExpressions":[{"key":%q,"operator":"NotIn","values":[%q]}]}]}}}}}`, corev1.LabelTopologyZone, zone)
 }
 
-// window is what became of connections to Services, by their names, in a second or two.
+// window is what became of connections to Services, by their names, in a few seconds.
 type window map[string]answers
 
 // watchRollout counts connections from every node, in one window after the other, until all pods are new.

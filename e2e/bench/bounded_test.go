@@ -3,7 +3,9 @@ package bench_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +30,13 @@ type boundedRow struct {
 	written        int // elements, of the bounded ones, at most
 }
 
+// boundedState is what is there after the first sync.
+type boundedState struct {
+	elements int
+	rows     int    // how many numbers of slots are in use: the chains that draw one
+	heap     uint64 // of the process, with all objects
+}
+
 // BenchmarkBounded measures what a bound of the load costs: 10,000 Services of ten endpoints each on 5,000 nodes, beside
 // the same Services with the same topology keys alone.
 func BenchmarkBounded(b *testing.B) {
@@ -37,7 +46,7 @@ func BenchmarkBounded(b *testing.B) {
 		rows[step] = &boundedRow{step: step}
 	}
 	for b.Loop() {
-		for _, limit := range []uint64{0, 120} {
+		for i, limit := range []uint64{0, 120} {
 			note := func(step string, took time.Duration, written int) {
 				row := rows[step]
 				if limit == 0 {
@@ -46,7 +55,7 @@ func BenchmarkBounded(b *testing.B) {
 				}
 				row.bounded, row.written = append(row.bounded, took), max(row.written, written)
 			}
-			measureBounded(b, limit, note)
+			results.boundedStates[i] = measureBounded(b, limit, note)
 		}
 	}
 	for _, step := range steps {
@@ -54,7 +63,7 @@ func BenchmarkBounded(b *testing.B) {
 	}
 }
 
-func measureBounded(b *testing.B, limit uint64, note func(step string, took time.Duration, written int)) {
+func measureBounded(b *testing.B, limit uint64, note func(step string, took time.Duration, written int)) boundedState {
 	b.Helper()
 	size := size{10_000, 10, false}
 	cluster := boundedCluster(size, limit)
@@ -67,6 +76,7 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 	started := time.Now()
 	report := sync(b, p)
 	note("first sync", time.Since(started), written(report))
+	state := boundedState{elements: written(report), rows: rowsOf(b, m), heap: heap()}
 	for round := range 2000 {
 		number := size.scattered(round)
 		slice := cluster.Slices[serviceName(number)]
@@ -87,6 +97,30 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 		took, wrote := settle(b, p, model.Change{Nodes: map[string]*model.Node{name: boundedNode(name, round%boundedZones)}})
 		note("a node comes: processor time of all syncs", took, wrote)
 	}
+	return state
+}
+
+// rowsOf counts the chains that draw a slot.
+func rowsOf(b *testing.B, m *machine) (rows int) {
+	b.Helper()
+	objects, err := m.tables.Objects(b.Context(), model.IPv4)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, chain := range objects.Chains {
+		if strings.HasPrefix(chain, "lb-") {
+			rows++
+		}
+	}
+	return rows
+}
+
+// heap is what the process has in use, without garbage.
+func heap() uint64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
 }
 
 // settle applies a change, and syncs until nothing waits for its turn.

@@ -19,7 +19,9 @@ var results struct {
 	affinity []affinityRow
 	fair     []fairRow
 	bounded  []boundedRow
-	busy     []busyRow
+	// boundedStates are those without a bound, and with it.
+	boundedStates [2]boundedState
+	busy          []busyRow
 }
 
 type firstSync struct {
@@ -144,6 +146,11 @@ func printBounded(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.1f\t%d\t\n", row.step, len(bounded), at(plain, 50), at(plain, 99),
 			at(bounded, 50), at(bounded, 99), ratio(percentile(bounded, 50), percentile(plain, 50)), row.written)
+	}
+	fmt.Fprintln(w, "\nafter the first sync\telements\tnumbers of slots\theap\t")
+	for i, name := range []string{"keys", "with a bound"} {
+		state := results.boundedStates[i]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d MiB\t\n", name, state.elements, state.rows, state.heap>>20)
 	}
 	fmt.Fprintln(w)
 }

@@ -156,8 +156,9 @@ func (p *Proxy) replan(now time.Time) {
 	}
 	for room := replanWeight; room > 0 && len(p.stale) > 0; p.stale = p.stale[1:] {
 		name := p.stale[0]
-		room -= 2 + p.nodes.PlanWeight(name)
-		if !p.nodes.MayDiffer(name) {
+		differs, weight := p.nodes.MayDiffer(name)
+		room -= weight
+		if !differs {
 			continue
 		}
 		if p.weigh(name) > turnWeight {

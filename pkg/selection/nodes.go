@@ -22,8 +22,8 @@ type Nodes struct {
 
 	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
-	// kept is about how many entries the lists have in sum: see mostKept.
-	kept int
+	// kept is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
+	kept, built int
 	// asked is how many ready endpoints each Service has on each node that is named as a client, as of a version of them.
 	asked   map[model.ObjectName]map[string]uint32
 	askedAt uint64
@@ -99,6 +99,7 @@ func entries(nodes int) int { return 16 + nodes }
 
 // makeRoom makes room for something new that has so many nodes. The caller holds the mutex.
 func (n *Nodes) makeRoom(nodes int) {
+	n.built += nodes
 	if n.kept += entries(nodes); n.kept > mostKept {
 		n.byKeys, n.kept = map[string]*keyList{}, entries(nodes)
 	}
@@ -143,21 +144,24 @@ func (n *Nodes) Shares() Shares { return n.shares }
 func (n *Nodes) Has(service model.ObjectName) bool { return n.inForce[service] != nil }
 
 // MayDiffer reports whether a decision about a Service whose load is bounded may have another outcome now than the one
-// in force, if only other nodes came or went, or other clients. It takes a few microseconds, and a decision many.
-func (n *Nodes) MayDiffer(name model.ObjectName) bool {
+// in force, if only other nodes came or went, or other clients; and about how much work it was to find out, in the unit
+// of Weight. It takes a few microseconds, and a decision many.
+func (n *Nodes) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	service, plans := n.cluster.Service(name), n.inForce[name]
 	if service == nil || len(plans) == 0 {
-		return true
+		return true, 1
 	}
+	before := n.built
 	demand, known := n.demandOf(service)
 	if !known {
-		return true
+		return true, 1
 	}
 	self := n.cluster.Self()
-	return slices.ContainsFunc(plans, func(part *planned) bool {
+	differs = slices.ContainsFunc(plans, func(part *planned) bool {
 		share := part.plan(service, demand, self)
 		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
 	})
+	return differs, 2 + demand.Cells()*len(service.Topology.Keys)/16 + (n.built-before)/16
 }
 
 // Loads are what endpoints expect from all nodes together.
@@ -199,7 +203,7 @@ func (n *Nodes) PlanWeight(name model.ObjectName) int {
 	if list == nil {
 		return 2 * all / 16
 	}
-	weight := list.cells.Count() * len(keys) / 16
+	weight := list.cells.ByLabels().Cells() * len(keys) / 16
 	if clients := service.Topology.Clients; len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
 		weight += all / 16
 	}

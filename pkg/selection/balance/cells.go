@@ -88,9 +88,6 @@ func (c *Cells) Remove(name string) (changed bool) {
 // Len returns the number of nodes.
 func (c *Cells) Len() int { return len(c.nodes) }
 
-// Count returns the number of cells.
-func (c *Cells) Count() int { return len(c.index) }
-
 // leave takes what a node was out of its cell.
 func (c *Cells) leave(name string, old node) {
 	if own, here := c.nodes[c.self]; here && own.cell == old.cell && name < c.self {

@@ -16,10 +16,12 @@ type crowd struct {
 	sums   []tally // of each entry
 	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which is no value.
 	groupOfValue []int32
-	// entry is that of each cell, codes a number for the groups of each cell, and index the entry with a code.
-	entry []int32
-	codes []uint64
-	index map[uint64]int32
+	// entry is that of each cell, codes a number for the groups of each cell, and byCode the entry with a code, plus one,
+	// or index if there are many.
+	entry  []int32
+	codes  []uint64
+	byCode []int32
+	index  map[uint64]int32
 }
 
 // gather finds the entries that a Service's places make of the nodes.
@@ -48,37 +50,47 @@ func (e *crowd) gather(d Demand, places *Places) {
 		}
 		codes = times(codes, groups)
 	}
-	e.unite(d, codes < math.MaxUint64)
+	e.unite(d, codes)
 	if k := slices.Index(places.keys, policy.Hostname); k >= 0 {
 		e.single(d, places, k)
 	}
 }
 
-// unite makes one entry of all cells whose groups are the same, if the codes tell that. Most cells share no value with
-// any endpoint.
-func (e *crowd) unite(d Demand, told bool) {
-	if e.index == nil {
-		e.index = map[uint64]int32{}
-	}
-	clear(e.index)
-	var recent [32]struct {
-		code  uint64
-		entry int32 // plus one
+// fewCodes is up to how many codes a slice finds their entries, and a map beyond it.
+const fewCodes = 1 << 10
+
+// unite makes one entry of all cells whose groups are the same, as their codes tell: there are so many at most, unless
+// they have no room for all. Most cells share no value with any endpoint.
+func (e *crowd) unite(d Demand, codes uint64) {
+	isFew, told := codes <= fewCodes, codes < math.MaxUint64
+	if isFew {
+		e.byCode = cleared(e.byCode, int(codes))
+	} else {
+		if e.index == nil {
+			e.index = map[uint64]int32{}
+		}
+		clear(e.index)
 	}
 	e.sums, e.entry = e.sums[:0], e.entry[:0]
 	for i, code := range e.codes {
-		last := &recent[code%uint64(len(recent))]
-		at, known := last.entry-1, last.code == code && last.entry > 0
-		if !known {
+		at, known := int32(0), false
+		switch {
+		case isFew:
+			at = e.byCode[code] - 1
+			known = at >= 0
+		case told:
 			at, known = e.index[code]
 		}
-		if !known || !told {
+		if !known {
 			at = int32(len(e.sums))
-			e.index[code] = at
 			e.sums = append(e.sums, tally{})
 			copy(e.of(int(at)), e.of(i)) // never behind the cell
+			if isFew {
+				e.byCode[code] = at + 1
+			} else {
+				e.index[code] = at
+			}
 		}
-		last.code, last.entry = code, at+1
 		e.entry = append(e.entry, at)
 		e.sums[at].add(d.in(int32(i)))
 	}

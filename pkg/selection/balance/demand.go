@@ -49,6 +49,9 @@ func (c *Cells) Named(demand map[string]uint32) Demand {
 	return d
 }
 
+// Cells returns the number of cells.
+func (d Demand) Cells() int { return len(d.cells.index) }
+
 // Len returns how many nodes have a demand by name.
 func (d Demand) Len() int { return len(d.named) }
 

@@ -22,6 +22,11 @@ type EndpointSlice struct {
 	LeftOut []string
 }
 
+// isOn reports whether an endpoint is on one of some nodes.
+func (s *EndpointSlice) isOn(nodes map[string]bool) bool {
+	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool { return nodes[endpoint.Node] })
+}
+
 // reads reports whether an endpoint's value of a key is the label of one of some nodes. The name of the node, and mostly
 // the zone, are in the slice.
 func (s *EndpointSlice) reads(key policy.Key, nodes map[string]bool) bool {
@@ -65,6 +70,8 @@ type Endpoint struct {
 type PortEndpoint struct {
 	Addr netip.AddrPort
 	Endpoint
+	// Evacuation is that of its node; nil if there is none.
+	Evacuation *Evacuation
 }
 
 // Phase says in which order endpoints are tried, each phase as a whole before the next one. Terminating endpoints that
@@ -88,4 +95,21 @@ func (e *Endpoint) Phase() Phase {
 		return PhaseTerminating
 	}
 	return PhaseNever
+}
+
+// Rank says in which order endpoints of several nodes are tried, each rank as a whole before the next one: by phase, and
+// all that stay before those of nodes that are being evacuated.
+type Rank uint8
+
+// Ranks is how many ranks there are.
+const Ranks = 4
+
+// Rank returns the endpoint's rank, and whether it may be used at all.
+func (e *PortEndpoint) Rank() (rank Rank, usable bool) {
+	phase := e.Phase()
+	rank = Rank(phase)
+	if e.Evacuation != nil {
+		rank += Ranks / 2
+	}
+	return rank, phase != PhaseNever
 }

@@ -38,12 +38,19 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	}
 	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
 	choice.fill(part.slots, endpoints)
+	choice.noteEvacuated()
 	if service.AffinityTimeout > 0 {
 		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return endpoint.Phase() == share.Phase && viewpoint.allows(keys, endpoint)
+			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint)
 		})
 	}
 	return choice
+}
+
+// hasRank reports whether an endpoint may be used, and has a rank.
+func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
+	rank, usable := endpoint.Rank()
+	return usable && rank == wanted
 }
 
 // planned is what a plan was made of for one port, and what became of it: enough to tell whether a change of who asks

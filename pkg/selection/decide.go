@@ -47,6 +47,7 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
+			cluster.MarkEvacuated(decision.Endpoints)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
 			decisions = append(decisions, decision)
 		}

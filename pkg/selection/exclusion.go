@@ -32,18 +32,30 @@ func (d Decision) Exclusions() []Exclusion {
 // whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
-	if share != nil && endpoint.Phase() == share.Phase && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) {
+	switch {
+	case d.isSpared(endpoint):
+		return Reason{Code: NodeEvacuated, Value: endpoint.Node, Until: endpoint.Evacuation.Until}
+	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
 }
 
+// isSpared reports whether an endpoint could be used, but for its node, which is being evacuated while others stay.
+func (d Decision) isSpared(endpoint *model.PortEndpoint) bool {
+	chosen := d.Selection.Cluster.Endpoints
+	_, usable := endpoint.Rank()
+	return usable && endpoint.Evacuation != nil && len(chosen) > 0 && chosen[0].Evacuation == nil &&
+		!(d.Selection.Local != nil && d.Viewpoint.isHere(endpoint)) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
+}
+
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each
 // policy has connections that it serves: to the ClusterIP, or from the pods and this node to the other frontends.
 func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint) Reason {
-	reason, endpointPhase := s.Cluster.Reason, endpoint.Phase()
+	reason, chosen := s.Cluster.Reason, s.Cluster.Endpoints
+	rank, usable := endpoint.Rank()
 	switch {
-	case endpointPhase == model.PhaseNever:
+	case !usable:
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isHere(endpoint):
 		// The local choice is ready ones then, for whatever reason the cluster choice leaves it out besides.
@@ -52,12 +64,14 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}
 	case reason.Code == NodeHasNoTopologyLabel:
 		return reason
-	case reason.Code == NoTopologyMatch || reason.Code == MatchedTopologyKeyTerminating:
+	case len(chosen) == 0:
 		return viewpoint.whyNoMatch(endpoint, policy.Key(reason.Key))
-	case s.Cluster.Share != nil && endpointPhase != s.Cluster.Share.Phase && endpointPhase == model.PhaseReady:
+	}
+	first, _ := chosen[0].Rank()
+	switch {
+	case s.Cluster.Share != nil && rank < first:
 		return viewpoint.whyNoMatch(endpoint, s.Cluster.Share.Steps[len(s.Cluster.Share.Steps)-1].Key)
-	case endpointPhase == model.PhaseTerminating:
-		// The chosen ones are ready: where terminating ones are chosen without a key, none of them is left out.
+	case endpoint.Phase() == model.PhaseTerminating && chosen[0].Phase() == model.PhaseReady && rank > first:
 		return Reason{Code: TerminatingNotNeeded}
 	case s.Cluster.Tier == TierForNodes:
 		return hintedElsewhere(TierForNodes, endpoint.HintNodes)

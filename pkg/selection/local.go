@@ -13,13 +13,15 @@ const (
 // selectLocal chooses among the endpoints on this node. Topology keys and hints do not apply: the policy is stricter
 // than either. Whether terminating endpoints are needed is decided for this node alone.
 func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint Viewpoint) *Choice {
-	ready := pickOnNode(endpoints, model.PhaseReady, viewpoint)
-	if len(ready) > 0 {
-		return &Choice{Endpoints: ready, Tier: TierNode, Reason: Reason{Code: OnThisNode, Key: policyField}}
-	}
-	terminating := pickOnNode(endpoints, model.PhaseTerminating, viewpoint)
-	if len(terminating) > 0 {
-		return &Choice{Endpoints: terminating, Tier: TierNode, Reason: Reason{Code: OnThisNodeTerminating, Key: policyField}}
+	for _, turn := range [...]struct {
+		phase model.Phase
+		code  Code
+	}{{model.PhaseReady, OnThisNode}, {model.PhaseTerminating, OnThisNodeTerminating}} {
+		if chosen := pickOnNode(endpoints, turn.phase, viewpoint); len(chosen) > 0 {
+			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: turn.code, Key: policyField}}
+			choice.noteEvacuated()
+			return choice
+		}
 	}
 	if !anyUsable(endpoints) {
 		none := noneUsable(endpoints)

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Code is a stable name of a reason, safe to alert on.
@@ -16,6 +17,7 @@ type Reason struct {
 	Value    string         // its value
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
+	Until    time.Time      // when the evacuation of an endpoint's node ends; zero if nobody said
 }
 
 // Why a choice has endpoints.
@@ -45,6 +47,8 @@ const (
 
 	OnThisNode            Code = "OnThisNode"
 	OnThisNodeTerminating Code = "OnThisNodeTerminating"
+
+	OnlyEvacuated Code = "OnlyEvacuated"
 )
 
 // Why a choice has no endpoints. NodeHasNoTopologyLabel is also why an endpoint was left out.
@@ -69,6 +73,7 @@ const (
 	NotOnThisNode              Code = "NotOnThisNode"
 	BelowOneSlot               Code = "BelowOneSlot"
 	NotNeededHere              Code = "NotNeededHere"
+	NodeEvacuated              Code = "NodeEvacuated"
 )
 
 // sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries.
@@ -111,6 +116,8 @@ var sentences = []struct {
 	{OnThisNodeTerminating, "The endpoints on this node that still serve while terminating are used because {key} is Local and " +
 		"none on this node is ready."},
 
+	{OnlyEvacuated, "Every endpoint that may be used runs on a node that is being evacuated, and goes on serving."},
+
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
 	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, nor does any match a key before " +
@@ -129,6 +136,7 @@ var sentences = []struct {
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
+	{NodeEvacuated, "The endpoint runs on node {value}, which is being evacuated{until}, and others serve in its place."},
 	{NotNeededHere, "Other endpoints take all of this node's connections."},
 }
 
@@ -137,9 +145,17 @@ func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
 			words := append(r.Load.words(), "{group}", groupName(r.Key, r.Value),
-				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String())
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}
 	return string(r.Code)
+}
+
+// until is the end of an evacuation, as the rest of "being evacuated"; empty if nobody said it.
+func (r Reason) until() string {
+	if r.Until.IsZero() {
+		return ""
+	}
+	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
 }

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
@@ -49,7 +48,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	for _, demand := range []Demand{cells.ByLabels(), cells.Named(clients)} {
 		// n1, n2 and n5 host one endpoint, n8 hosts two.
 		plan := Plan{demand: demand, places: &Places{keys: keys, first: []int32{0, 4, 4, 4}, values: []string{"n1", "n2", "n5", "n8"}}}
-		plan.splits[model.PhaseReady].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
+		plan.splits[0].groups = []group{{endpoints: 1}, {endpoints: 1}, {endpoints: 1}, {endpoints: 2}}
 		named := demand.named != nil
 		for name, want := range map[string][2]uint64{ // the part of those before, by labels and by names
 			"n0": {0, 0}, "n3": {1 << 32 / 12, 1 << 32 / 10}, "n4": {4 << 32 / 12, 4 << 32 / 10}, "n6": {5 << 32 / 12, 4 << 32 / 10},
@@ -57,7 +56,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 			"n1": {0, 0}, "n2": {3 << 32 / 7, 3 << 32 / 4}, "n5": {4 << 32 / 7, 0}, "n8": {0, 0}, "m": {0, 0}, "unknown": {0, 0},
 		} {
 			wanted := want[map[bool]int{true: 1}[named]]
-			if got := plan.seat(name, model.PhaseReady); uint64(got) != wanted {
+			if got := plan.seat(name, 0); uint64(got) != wanted {
 				t.Errorf("%s has seat %d, want %d, demand named: %t", name, got, wanted, named)
 			}
 		}

@@ -12,8 +12,8 @@ type Load struct {
 // node's connections may go.
 func (p *Plan) Loads() []Load {
 	loads := make([]Load, len(p.places.of))
-	for phase := range p.splits {
-		s := &p.splits[phase]
+	for rank := range p.splits {
+		s := &p.splits[rank]
 		unbounded := s.unbounded()
 		for i, place := range p.places.of {
 			if place == nowhere || s.counts[place] == 0 {

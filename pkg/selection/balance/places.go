@@ -5,19 +5,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// phases is how many phases are used, the first ones of model.Phase.
-const phases = 2
-
 // Places are a Service port's endpoints as one list of topology keys sees them: usable endpoints with the same values
-// of all keys, and of the same phase, are a place. They stay as they are until the endpoints change, or the labels of
+// of all keys, and of the same rank, are a place. They stay as they are until the endpoints change, or the labels of
 // the nodes that host them.
 type Places struct {
 	keys []policy.Key
 	// of is the place of each endpoint, in the given order; nowhere if it is not usable.
 	of []int32
-	// count is how many endpoints a place has, and phase which.
+	// count is how many endpoints a place has, and rank which.
 	count []uint64
-	phase []model.Phase
+	rank  []model.Rank
 	// groups are the groups of each place, key by key; none where a value is unknown. The groups of all keys are numbered
 	// in one row: those of a key from first on.
 	groups []int32
@@ -41,20 +38,20 @@ func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueO
 	tuples := p.read(endpoints, valueOf)
 	type place struct {
 		tuple
-		model.Phase
+		model.Rank
 	}
 	index := make(map[place]int32, min(len(endpoints), 16))
 	for i := range endpoints {
-		phase := endpoints[i].Phase()
-		if phase == model.PhaseNever {
+		rank, usable := endpoints[i].Rank()
+		if !usable {
 			p.of[i] = nowhere
 			continue
 		}
-		at, known := index[place{tuples[i], phase}]
+		at, known := index[place{tuples[i], rank}]
 		if !known {
 			at = int32(len(p.count))
-			index[place{tuples[i], phase}] = at
-			p.count, p.phase = append(p.count, 0), append(p.phase, phase)
+			index[place{tuples[i], rank}] = at
+			p.count, p.rank = append(p.count, 0), append(p.rank, rank)
 			p.groups = append(p.groups, tuples[i][:len(keys)]...)
 		}
 		p.of[i] = at

@@ -13,9 +13,9 @@ import (
 type Plan struct {
 	demand  Demand
 	places  *Places
-	splits  [phases]split
+	splits  [model.Ranks]split // by rank
 	nodes   crowd
-	waiting []int32 // entries that no phase has served so far
+	waiting []int32 // entries that no rank has served so far
 }
 
 // NewPlan returns a plan that is made.
@@ -40,13 +40,13 @@ func (p *Plan) Make(demand Demand, places *Places, limit int) {
 			p.waiting = append(p.waiting, int32(e))
 		}
 	}
-	for phase := range p.splits {
-		s := &p.splits[phase]
+	for rank := range p.splits {
+		s := &p.splits[rank]
 		s.places, s.crowd = places, &p.nodes
-		if !s.count(model.Phase(phase)) {
+		if !s.count(model.Rank(rank)) {
 			continue
 		}
-		// Those whom no endpoint of this phase can serve wait for the next one.
+		// Those whom no endpoint of this rank can serve wait for the next one.
 		p.waiting = s.admit(p.waiting)
 		s.join()
 		s.scale(uint64(limit))
@@ -64,14 +64,14 @@ func cleared[T any](memory []T, size int) []T {
 	return memory
 }
 
-// split is the plan among the endpoints of one phase, and the nodes that they serve.
+// split is the plan among the endpoints of one rank, and the nodes that they serve.
 //
 // All amounts are in units so small that rounding does not matter: a component's total is about 2^61 at the limit.
 type split struct {
 	places     *Places
 	groups     []group     // all keys'
 	components []component // the nodes and endpoints that keys link, directly or through others
-	counts     []uint64    // the phase's endpoints, by place
+	counts     []uint64    // the rank's endpoints, by place
 	loads      []uint64    // what one endpoint got so far, by place
 	raised     []uint64    // what one endpoint got at a key, by key and place
 
@@ -113,12 +113,12 @@ type component struct {
 // billion, and so is what raises 65,535 endpoints by a unit.
 const dustBits = 36
 
-// count counts the phase's endpoints, and reports whether there are any.
-func (s *split) count(phase model.Phase) (any bool) {
+// count counts the rank's endpoints, and reports whether there are any.
+func (s *split) count(rank model.Rank) (any bool) {
 	p := s.places
 	s.groups, s.counts = cleared(s.groups, len(p.values)), cleared(s.counts, len(p.count))
 	for place, count := range p.count {
-		if p.phase[place] != phase {
+		if p.rank[place] != rank {
 			continue
 		}
 		s.counts[place], any = count, true
@@ -137,7 +137,7 @@ func (s *split) groupsOf(place int) []int32 {
 	return s.places.groups[place*keys : (place+1)*keys]
 }
 
-// has reports whether a group has endpoints of the phase.
+// has reports whether a group has endpoints of the rank.
 func (s *split) has(g int32) bool { return g != none && s.groups[g].endpoints > 0 }
 
 // admit takes those entries in that have a group with endpoints, and returns the others, in the same memory.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
@@ -208,8 +207,8 @@ func checkRows(t *testing.T, w *world, rows map[string]row) {
 		if phase != "" && (parts > balance.ONE || parts < balance.ONE-uint64(len(w.endpoints)*len(w.keys))) {
 			t.Errorf("%s gives away %d of %d", name, parts, uint64(balance.ONE))
 		}
-		if phase != "" && (row.Phase == model.PhaseReady) != (phase == "ready") {
-			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Phase, phase)
+		if phase != "" && (row.Rank == 0) != (phase == "ready") {
+			t.Errorf("%s is in phase %d, and uses %s endpoints", name, row.Rank, phase)
 		}
 	}
 }

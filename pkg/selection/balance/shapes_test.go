@@ -95,7 +95,7 @@ func TestTheExampleOfThePage(t *testing.T) {
 
 func compareFacts(t *testing.T, got, want balance.Share) {
 	t.Helper()
-	if got.Outcome != want.Outcome || got.Near != want.Near || got.Next != want.Next || got.Phase != want.Phase ||
+	if got.Outcome != want.Outcome || got.Near != want.Near || got.Next != want.Next || got.Rank != want.Rank ||
 		got.Endpoints != want.Endpoints || got.Demand != want.Demand || got.Busiest != want.Busiest || !slices.Equal(got.Steps, want.Steps) {
 		got.Parts, want.Parts = nil, nil
 		t.Errorf("the facts are\n%+v, want\n%+v", got, want)

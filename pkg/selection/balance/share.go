@@ -19,8 +19,8 @@ type Share struct {
 	// Parts is what each endpoint gets of ONE, in the order in which the endpoints were given; 0: nothing. The sum is ONE,
 	// but for less than a unit for each endpoint and key.
 	Parts []uint64
-	// Phase is which endpoints these are.
-	Phase model.Phase
+	// Rank is which endpoints these are.
+	Rank model.Rank
 	// Steps says what happens at each key, in their order.
 	Steps []Step
 	// Outcome says it in a word. Near is the step that it is about, and Next the one that gets most of the rest: the same
@@ -90,13 +90,13 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 			groups[k] = p.places.group(k, step.Value)
 		}
 	}
-	for phase := range p.splits {
-		s := &p.splits[phase]
+	for rank := range p.splits {
+		s := &p.splits[rank]
 		if slices.ContainsFunc(groups, s.has) {
-			share.Phase = model.Phase(phase)
+			share.Rank = model.Rank(rank)
 			share.walk(s, groups)
 			share.judge(s, groups)
-			share.seat = p.seat(name, share.Phase)
+			share.seat = p.seat(name, share.Rank)
 			break
 		}
 	}

@@ -73,14 +73,14 @@ func MostSlots(endpoints int) int {
 // seat is where a node is among its like: the demand of those before it by name, as a part of 1<<32 of the demand of
 // all of them. Its like are the nodes of its cell; if the hostname is a key, those of them that host as many of the
 // endpoints.
-func (p *Plan) seat(name string, phase model.Phase) uint32 {
+func (p *Plan) seat(name string, rank model.Rank) uint32 {
 	node, known := p.demand.cells.nodes[name]
 	if !known {
 		return 0
 	}
 	before, all := p.demand.before(name, node.cell), p.demand.in(node.cell)
 	if k := slices.Index(p.places.keys, policy.Hostname); k >= 0 {
-		before, all = p.amongHosts(name, node.cell, phase, k, before, all)
+		before, all = p.amongHosts(name, node.cell, rank, k, before, all)
 	}
 	if all.demand == 0 {
 		return uint32(before.nodes << 32 / all.nodes)
@@ -89,12 +89,12 @@ func (p *Plan) seat(name string, phase model.Phase) uint32 {
 }
 
 // amongHosts corrects the sums over a cell for the nodes in it that host endpoints of the Service.
-func (p *Plan) amongHosts(name string, cell int32, phase model.Phase, hostname int, before, all tally) (tally, tally) {
+func (p *Plan) amongHosts(name string, cell int32, rank model.Rank, hostname int, before, all tally) (tally, tally) {
 	hosted := func(g int32) uint64 {
 		if g == none {
 			return 0
 		}
-		return p.splits[phase].groups[g].endpoints
+		return p.splits[rank].groups[g].endpoints
 	}
 	own := hosted(p.places.group(hostname, name))
 	if own > 0 {

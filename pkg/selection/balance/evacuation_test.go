@@ -1,0 +1,58 @@
+package balance_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// TestWhatStaysSharesTheLoad: while nodes are being evacuated, the endpoints that stay share what they would if there
+// were no others, within the bound. Nodes that none of them can serve share the evacuated ones among themselves.
+func TestWhatStaysSharesTheLoad(t *testing.T) {
+	served, lastResort := 0, 0
+	check := func(w *world, random *rand.Rand) {
+		nodes := map[string]*model.Evacuation{}
+		for _, name := range w.names() {
+			if random.IntN(3) == 0 {
+				nodes[name] = &model.Evacuation{}
+			}
+		}
+		staying := *w
+		staying.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
+		for i := range w.endpoints {
+			w.endpoints[i].Evacuation = nodes[w.endpoints[i].Node]
+		}
+		rows, without := w.rows(), staying.rows()
+		for name, row := range rows {
+			at := 0
+			for i := range w.endpoints {
+				endpoint := &w.endpoints[i]
+				isAlone := row.Rank >= 2 // nobody who stays serves this node
+				if row.Parts[i] > 0 && (endpoint.Evacuation != nil) != isAlone {
+					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Evacuation != nil, row.Rank)
+				}
+				if endpoint.Evacuation != nil {
+					continue
+				}
+				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.ONE>>32 { // rounding
+					t.Errorf("%s sends %d to %v, and %d if nobody else were there", name, row.Parts[i], endpoint.Addr, want)
+				}
+				at++
+			}
+			switch {
+			case row.Rank >= 2:
+				lastResort++
+			case row.Outcome != 0:
+				served++
+			}
+		}
+	}
+	randomWorlds(t, tameWorlds, false, check)
+	randomWorlds(t, wildWorlds, true, check)
+	if served < 1000 || lastResort < 1000 {
+		t.Errorf("%d nodes are served by those who stay, %d by others: the test has tested little", served, lastResort)
+	}
+}

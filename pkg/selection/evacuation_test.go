@@ -1,0 +1,82 @@
+package selection
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// evacuated returns the endpoints with the evacuations of some nodes.
+func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Evacuation) []model.PortEndpoint {
+	marked := slices.Clone(endpoints)
+	for i := range marked {
+		marked[i].Evacuation = nodes[marked[i].Node]
+	}
+	return marked
+}
+
+// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice is the
+// one among the endpoints that stay, or, if that is none, what it would be without evacuations. Flows go on.
+func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	seen := map[Code]int{}
+	randomWorlds(worlds, func(w *world) {
+		if t.Failed() {
+			return
+		}
+		nodes := map[string]*model.Evacuation{}
+		for _, node := range worldNodes[:4] {
+			if random.IntN(2) == 0 {
+				nodes[node] = &model.Evacuation{Until: time.Unix(1800000000, 0)}
+			}
+		}
+		all := w.endpoints()
+		staying := slices.DeleteFunc(slices.Clone(all), func(endpoint model.PortEndpoint) bool { return nodes[endpoint.Node] != nil })
+		marked := evacuated(all, nodes)
+		got, amongStaying, without := w.choose(marked), w.choose(staying), w.choose(all)
+		check := func(kind string, got, amongStaying, without *Choice) {
+			want, isLastResort := amongStaying, false
+			if len(want.Endpoints) == 0 {
+				want, isLastResort = without, len(without.Endpoints) > 0
+			}
+			if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
+				t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
+			}
+			if (got.Reason.Code == OnlyEvacuated) != isLastResort || !isLastResort && len(got.Endpoints) > 0 && got.Reason != want.Reason {
+				t.Errorf("the reason of the %s choice is %+v, want %+v", kind, got.Reason, want.Reason)
+			}
+			checkReason(t, got.Reason)
+			seen[got.Reason.Code]++
+		}
+		check("cluster", &got.Cluster, &amongStaying.Cluster, &without.Cluster)
+		if got.Local != nil {
+			check("local", got.Local, amongStaying.Local, without.Local)
+		}
+		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
+		for _, exclusion := range decision.Exclusions() {
+			checkReason(t, exclusion.Reason)
+			seen[exclusion.Reason.Code]++
+			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+			if exclusion.Reason.Code == NodeEvacuated && marked[at].Evacuation == nil {
+				t.Errorf("%v is said to be evacuated", marked[at])
+			}
+		}
+		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: all, Selection: without}
+		if diff := cmp.Diff(before.Flows(), decision.Flows(), equateAddrs); diff != "" {
+			t.Errorf("flows do not go on (-before +while nodes are evacuated):\n%s", diff)
+		}
+		if t.Failed() {
+			t.Logf("evacuated are %v in the world %+v\nendpoints %+v", nodes, w, all)
+		}
+	})
+	for _, code := range []Code{OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, HintedForThisZone, OnThisNode} {
+		if seen[code] < 5 {
+			t.Errorf("%s is seen %d times: the test has tested little", code, seen[code])
+		}
+	}
+}

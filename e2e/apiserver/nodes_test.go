@@ -156,12 +156,16 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 		t.Error("the first update is not the Service without the nodes")
 	}
 	outages := f.outagesNow()
-	if nodes, known := outages["nodes"]; !known || len(outages) != 1 || !strings.Contains(nodes.err.Error(), "forbidden") {
-		t.Errorf("there are outages, %v, want that the nodes are forbidden", outages)
+	for _, resource := range []string{"nodes", "nodes/evacuated"} {
+		if nodes, known := outages[resource]; !known || len(outages) != 2 || !strings.Contains(nodes.err.Error(), "forbidden") {
+			t.Errorf("there are outages, %v, want that the nodes are forbidden, and those with the label", outages)
+		}
 	}
-	for _, want := range []string{"nodes is forbidden", "the other nodes could not be listed"} {
-		if got := strings.Count(f.log.String(), want); got != 1 {
-			t.Errorf("%q was logged %d times, want once", want, got)
+	for want, times := range map[string]int{
+		"nodes is forbidden": 2, "the other nodes could not be listed": 1, "Nodes may not be listed by label": 1,
+	} {
+		if got := strings.Count(f.log.String(), want); got != times {
+			t.Errorf("%q was logged %d times, want %d", want, got, times)
 		}
 	}
 	w.grant(user, "", "nodes")

@@ -143,6 +143,14 @@ func (w *writer) label(node, key, value string) {
 	must.Succeed(w.t, err)
 }
 
+// unlabel takes a label of a node away.
+func (w *writer) unlabel(node, key string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, key)
+	_, err := w.client.CoreV1().Nodes().Patch(w.t.Context(), node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must.Succeed(w.t, err)
+}
+
 // heartbeat writes a node's status, as its kubelet does from time to time.
 func (w *writer) heartbeat(node string) {
 	w.t.Helper()

@@ -1,11 +1,23 @@
 package model
 
-import "time"
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
 
 // Evacuation takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Evacuation struct {
 	// Until is when it ends; zero: when the node's label goes. Who watches the clock makes a change of it.
 	Until time.Time
+}
+
+// End says when it ends, for people.
+func (e *Evacuation) End() string {
+	if e.Until.IsZero() {
+		return "the label " + policy.EvacuateLabel + " goes"
+	}
+	return e.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
 // Evacuation returns the evacuation of a node; nil if it is not being evacuated.

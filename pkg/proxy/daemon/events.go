@@ -35,14 +35,21 @@ func (r *eventReporter) run(ctx context.Context) error {
 
 // refused reports an object that is left out.
 func (r *eventReporter) refused(problem convert.Problem) {
-	if r == nil || problem.Name == (model.ObjectName{}) {
-		return
+	if r == nil || problem.Name == (model.ObjectName{}) || problem.Kind == convert.NodeKind && problem.Name.Name != r.node {
+		return // each proxy speaks for its own node: thousands see the others
 	}
 	reason := problem.Reason
 	if problem.Field != "" {
 		reason = problem.Field + ": " + reason
 	}
 	r.recorder.Report(events.Refused(reference(problem.Kind, problem.Name, problem.UID), reason))
+}
+
+// evacuated reports that the evacuation of this node begins; nil: that it is over.
+func (r *eventReporter) evacuated(evacuation *model.Evacuation) {
+	if r != nil {
+		r.recorder.Report(events.Evacuated(r.node, evacuation))
+	}
 }
 
 // leftOut reports the parts of an object that are left out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -23,10 +24,12 @@ type feed struct {
 	reporter *eventReporter
 
 	started  bool // the objects have been reported once
+	own      ownNode
 	problems *problems
 	said     map[about][]string
 	budget   logBudget
 
+	evacuations evacuations
 	// complete is for objects and interfaces, which come from goroutines of their own.
 	complete *completion
 }
@@ -44,27 +47,61 @@ func newFeed(
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
 // comes as one change after it.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
+	f.evacuations.Lock()
+	defer f.evacuations.Unlock()
 	f.report(update)
 	f.warn(update.Change)
-	f.judgeNode(update.Change)
+	change := f.evacuations.take(update.Change, time.Now())
+	f.judgeNode(change)
 	f.started = true
-	f.send(ctx, fromObjects, update.Change)
+	f.send(ctx, fromObjects, change)
+	f.awaitEnds(ctx)
+}
+
+// ownNode is what health is told of this node.
+type ownNode struct {
+	node       *model.Node
+	evacuation *model.Evacuation
 }
 
 // judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
-	if node, changed := change.Nodes[f.node]; changed || !f.started {
-		f.status.NodeEligibility(eligibility(node))
+	node, isNew := change.Nodes[f.node]
+	evacuation, isOther := change.Evacuations[f.node]
+	if isNew || !f.started {
+		f.own.node = node
+	}
+	if isOther {
+		f.reportEvacuation(evacuation)
+		f.own.evacuation = evacuation
+	}
+	if isNew || isOther || !f.started {
+		f.status.NodeEligibility(f.own.eligibility())
 	}
 }
 
-// eligibility says whether load balancers may send new connections through a node, and if not, why.
-func eligibility(node *model.Node) (eligible bool, why string) {
+// reportEvacuation says that the evacuation of this node begins, or ends.
+func (f *feed) reportEvacuation(now *model.Evacuation) {
+	before := f.own.evacuation
 	switch {
-	case node == nil:
+	case before == nil && now != nil, before != nil && now != nil && !before.Until.Equal(now.Until):
+		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.End())
+		f.reporter.evacuated(now)
+	case before != nil && now == nil:
+		f.log.Info("the evacuation of this node is over")
+		f.reporter.evacuated(nil)
+	}
+}
+
+// eligibility says whether load balancers may send new connections through the node, and if not, why.
+func (n ownNode) eligibility() (eligible bool, why string) {
+	switch {
+	case n.node == nil:
 		return false, "there is no Node object of this name"
-	case node.Leaving != "":
-		return false, node.Leaving
+	case n.node.Leaving != "":
+		return false, n.node.Leaving
+	case n.evacuation != nil:
+		return false, "it is being evacuated until " + n.evacuation.End()
 	}
 	return true, ""
 }

@@ -366,15 +366,23 @@ func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
 
 func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 	for name, test := range map[string]struct {
-		node     *model.Node
+		own      ownNode
 		eligible bool
 		why      string
 	}{
-		"unknown": {nil, false, "there is no Node object of this name"},
-		"there":   {&model.Node{Name: "node-a"}, true, ""},
-		"leaving": {&model.Node{Name: "node-a", Leaving: "it is being deleted"}, false, "it is being deleted"},
+		"unknown": {ownNode{}, false, "there is no Node object of this name"},
+		"there":   {ownNode{node: &model.Node{Name: "node-a"}}, true, ""},
+		"leaving": {ownNode{node: &model.Node{Name: "node-a", Leaving: "it is being deleted"}}, false, "it is being deleted"},
+		"evacuated": {
+			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{}}, false,
+			"it is being evacuated until the label vicinity.dev/evacuate goes",
+		},
+		"evacuated for a while": {
+			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{Until: time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)}}, false,
+			"it is being evacuated until 2026-11-22 18:00 UTC",
+		},
 	} {
-		if eligible, why := eligibility(test.node); eligible != test.eligible || why != test.why {
+		if eligible, why := test.own.eligibility(); eligible != test.eligible || why != test.why {
 			t.Errorf("%s: %v, %q, want %v, %q", name, eligible, why, test.eligible, test.why)
 		}
 	}

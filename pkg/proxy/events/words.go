@@ -92,6 +92,20 @@ func ForeignChange(node, process string, pid uint32) Event {
 	}
 }
 
+// Evacuated says that the evacuation of a node begins; nil: that it is over.
+func Evacuated(node string, evacuation *model.Evacuation) Event {
+	if evacuation == nil {
+		return Event{
+			Regarding: Node(node), Reason: "EvacuationEnded", Action: "Evacuate", Local: true,
+			Note: "The endpoints on this node get new connections again",
+		}
+	}
+	return Event{
+		Regarding: Node(node), Reason: "Evacuating", Action: "Evacuate", Local: true,
+		Note: "The endpoints on this node get no new connections where others may serve in their place, until " + evacuation.End(),
+	}
+}
+
 // Started says that the proxy begins its work on a node. The reason is kube-proxy's.
 func Started(node, version string) Event {
 	return Event{

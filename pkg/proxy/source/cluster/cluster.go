@@ -12,10 +12,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// serviceCIDRPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs,
-// which a role of before Kubernetes 1.33 does not name. They matter only for addresses inside them that belong to no
-// Service.
-const serviceCIDRPatience = 10 * time.Second
+// optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a
+// role of before Kubernetes 1.33 does not name, and which matter only for addresses inside them that belong to no
+// Service; and Nodes by label.
+const optionalPatience = 10 * time.Second
 
 // Options say whose view of the cluster is wanted.
 type Options struct {
@@ -23,8 +23,8 @@ type Options struct {
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
-	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node) or "nodes" (the
-	// others). What was sent last stays in force meanwhile. Both may be nil, and return at once.
+	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
+	// others) or "nodes/evacuated". What was sent last stays in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 }
@@ -34,7 +34,7 @@ type Watcher struct {
 	listWatches listWatches
 	options     Options
 	outages     *outages
-	streams     []*stream // of convert.Kinds
+	streams     []*stream // of convert.Kinds, and of evacuations
 
 	mu    sync.Mutex
 	state *state
@@ -68,6 +68,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		}
 		w.streams = append(w.streams, w.newStream(kind, resource, listWatches.byKind[kind]))
 	}
+	w.streams = append(w.streams, w.newStream(convert.Evacuations, evacuatedNodes, listWatches.evacuated))
 	return w
 }
 
@@ -115,7 +116,7 @@ func (w *Watcher) awaitAll(ctx context.Context) bool {
 		}
 	}
 	for _, stream := range w.streams {
-		if stream.kind.Optional != nil && !stream.awaitOptional(ctx, serviceCIDRPatience) {
+		if stream.kind.Optional != nil && !stream.awaitOptional(ctx, optionalPatience) {
 			return false
 		}
 	}

@@ -12,6 +12,9 @@ import (
 // otherNodes is the resource of the other nodes in messages and outages.
 const otherNodes = "nodes"
 
+// evacuatedNodes is the resource of the nodes that are being evacuated, likewise.
+const evacuatedNodes = "nodes/evacuated"
+
 // How long the other nodes are waited for, and followed.
 //
 // nodePatience is how long Services wait at most for the labels of the other nodes, from when those are asked for.

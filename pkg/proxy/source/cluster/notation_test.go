@@ -97,6 +97,13 @@ func inWords(update convert.Update) string {
 		}
 		words = append(words, "node/"+name+"{"+strings.Join(labels, ",")+"}")
 	}
+	for name, evacuation := range update.Change.Evacuations {
+		if evacuation == nil {
+			words = append(words, "-evacuation/"+name)
+			continue
+		}
+		words = append(words, "evacuation/"+name)
+	}
 	for name, prefixes := range update.Change.ServiceCIDRs {
 		words = append(words, fmt.Sprintf("range/%s:%v", name, prefixes))
 	}

@@ -20,8 +20,8 @@ import (
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
-	// others has the metadata of the other nodes, allNodes all of all nodes.
-	others, allNodes *cache.ListWatch
+	// others has the metadata of the other nodes, evacuated that of nodes with the label, allNodes all of all nodes.
+	others, evacuated, allNodes *cache.ListWatch
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
@@ -50,6 +50,7 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 	}
 	nodes := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
 	all.others = metadataListWatch(nodes, selectorOf(convert.OtherNodes, view))
+	all.evacuated = metadataListWatch(nodes, selectorOf(convert.Evacuations, view))
 	return all, nil
 }
 

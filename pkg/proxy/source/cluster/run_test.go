@@ -64,6 +64,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 		return watch.NewProxyWatcher(a.services), nil
 	}
 	nodes := always(&metav1.PartialObjectMetadataList{ListMeta: version})
+	a.evacuated = always(&metav1.PartialObjectMetadataList{ListMeta: version})
 	a.others = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)
@@ -296,8 +297,8 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 					return c
 				})
 				time.Sleep(outage)
-				if got := r.logged("connection refused"); got != 4 {
-					t.Errorf("%d outages were logged, want those of the four resources", got)
+				if got := r.logged("connection refused"); got != 5 {
+					t.Errorf("%d outages were logged, want those of the five resources", got)
 				}
 				r.end(t)
 			})
@@ -326,7 +327,7 @@ func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 			},
 		}
 		r := run(t, api.watcher)
-		time.Sleep(serviceCIDRPatience - tick)
+		time.Sleep(optionalPatience - tick)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
 			t.Errorf("%d updates were delivered before the patience was over", got)
@@ -358,7 +359,7 @@ func TestServiceCIDRsThatDoNotComeForAnotherReasonAreWaitedFor(t *testing.T) {
 		trouble.watch = trouble.list
 		api.byKind[convert.ServiceCIDRs] = trouble.listWatch()
 		r := run(t, api.watcher)
-		time.Sleep(10 * serviceCIDRPatience)
+		time.Sleep(10 * optionalPatience)
 		synctest.Wait()
 		if got := r.count(); got != 0 {
 			t.Errorf("%d updates were delivered without the ranges", got)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has
@@ -88,6 +89,22 @@ var OtherNodes = describe(
 		return &model.Node{Name: node.Name, Labels: node.Labels}, nil
 	},
 	nodesOf, plainName,
+)
+
+// Evacuations are the nodes with the label that evacuates them, this one or others, as their metadata. An API server
+// sends nothing of nodes without the label: to a client that selects by label, one that gets it is added, and one that
+// loses it is deleted.
+var Evacuations = describe(
+	Kind{
+		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
+		Select: func(View) Selector { return Selector{Labels: policy.EvacuateLabel} },
+		Optional: &Optional{
+			Missing:   "this API server has no Nodes, so that none is evacuated",
+			Forbidden: "Nodes may not be listed by label; starting without: none is evacuated until they may",
+		},
+	},
+	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) { return Evacuation(node.Labels) },
+	func(change *model.Change) *map[string]*model.Evacuation { return &change.Evacuations }, plainName,
 )
 
 func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }

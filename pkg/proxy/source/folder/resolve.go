@@ -54,6 +54,7 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 		problems = append(problems, duplicates(key, claims[key], chosen, winner.file)...)
 	}
 	problems = append(problems, orphans(after, claims)...)
+	problems = append(problems, wrongLabels(after)...)
 	return after, convert.SortProblems(problems)
 }
 
@@ -180,12 +181,49 @@ func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
 	for key, was := range before {
 		if _, stays := after[key]; !stays && was.value != nil {
 			key.Kind.Note(&change, key.Name, nil)
+			noteEvacuation(&change, key, was.value, nil)
 		}
 	}
 	for key, is := range after {
 		if !key.Kind.IsSame(before[key].value, is.value) {
 			key.Kind.Note(&change, key.Name, is.value)
+			noteEvacuation(&change, key, before[key].value, is.value)
 		}
 	}
 	return change
+}
+
+// noteEvacuation notes that the evacuation of a node is another one now. Of an API server those come on their own.
+func noteEvacuation(change *model.Change, key convert.ObjectKey, before, after any) {
+	if key.Kind != convert.Nodes {
+		return
+	}
+	was, _ := convert.Evacuation(labelsOf(before)) // what is wrong is among the problems
+	is, _ := convert.Evacuation(labelsOf(after))
+	if !convert.Evacuations.IsSame(was, is) {
+		convert.Evacuations.Note(change, key.Name, is)
+	}
+}
+
+// labelsOf returns the labels of a node; none of nil.
+func labelsOf(value any) map[string]string {
+	if node, isNode := value.(*model.Node); isNode && node != nil {
+		return node.Labels
+	}
+	return nil
+}
+
+// wrongLabels returns a problem for each node in force whose evacuation is written wrong.
+func wrongLabels(inForce map[convert.ObjectKey]entry) []convert.Problem {
+	var problems []convert.Problem
+	for key, current := range inForce {
+		if key.Kind != convert.Nodes {
+			continue
+		}
+		_, errs := convert.Evacuation(labelsOf(current.value))
+		for _, err := range errs {
+			problems = append(problems, key.Problem(current.file, err.Field, err.ErrorBody()))
+		}
+	}
+	return problems
 }

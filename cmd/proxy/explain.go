@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -47,6 +48,10 @@ PORT is a port's name or its number.`,
   # which nodes have no endpoint for a Service
   proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
 
+  # what would the evacuation of a zone do, to all Services and nodes? And on one node, to one Service?
+  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --all-nodes
+  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --node node-a1 shop/web
+
   # which nodes do not answer clients from outside, and where
   proxy explain --manifests state --all-nodes -o json |
     jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`,
@@ -71,6 +76,7 @@ PORT is a port's name or its number.`,
 type explainFlags struct {
 	stateFlags
 	allNodes bool
+	evacuate string
 	output   string
 }
 
@@ -79,6 +85,8 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
+	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; with --all-nodes: compare "+
+		"that with now")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
@@ -88,7 +96,11 @@ func (f *explainFlags) Validate() error {
 	if _, isGiven := f.givenText("hostnameOverride"); isGiven && f.allNodes {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	}
-	return errors.Join(conflict, f.stateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"))
+	_, malformed := labels.Parse(f.evacuate)
+	if malformed != nil {
+		malformed = fmt.Errorf("--evacuate: %w; write a label selector, such as topology.kubernetes.io/zone=zone-b", malformed)
+	}
+	return errors.Join(conflict, malformed, f.stateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"))
 }
 
 // queryOf reads the argument, if there is one.
@@ -101,7 +113,7 @@ func queryOf(args []string) (explain.Query, error) {
 
 func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
 	nodesToRead := cluster.OwnNode
-	if flags.allNodes {
+	if flags.allNodes || flags.evacuate != "" {
 		nodesToRead = cluster.AllNodes
 	}
 	change, err := flags.load(ctx, stderr, nodesToRead)
@@ -117,23 +129,74 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if len(nodes) == 0 {
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
+	then, evacuated, err := flags.evacuated(change)
+	if err != nil {
+		return err
+	}
+	ports, err := flags.explain(then, nodes, query)
+	if err != nil {
+		return err
+	}
+	if flags.evacuate == "" || !flags.allNodes {
+		askRefusals(ctx, flags.settings.MetricsBindAddress).Mark(ports)
+		return writers[flags.output](stdout, ports)
+	}
+	now, err := flags.explain(change, nodes, query)
+	if err != nil {
+		return err
+	}
+	comparison := explain.Evacuations(now, ports)
+	if flags.output == "text" {
+		return explain.EvacuationText(stdout, evacuated, comparison)
+	}
+	return explain.Print(stdout, flags.output, comparison)
+}
+
+// explain explains a state as each of some nodes sees it.
+func (f *explainFlags) explain(change model.Change, nodes []string, query explain.Query) ([]explain.Port, error) {
 	var ports []explain.Port
 	for _, node := range nodes {
 		cluster := model.NewCluster(node)
-		cluster.NodePorts = flags.settings.Tables(model.Families).NodePorts
+		cluster.NodePorts = f.settings.Tables(model.Families).NodePorts
 		seen := change
 		if own := change.Nodes[node]; own != nil {
 			seen.LocalAddrs = own.Addresses // as render takes it to be
 		}
 		cluster.Apply(seen)
-		asked := flags.clients(change.Nodes[node]).Ports(cluster, query)
+		asked := f.clients(change.Nodes[node]).Ports(cluster, query)
 		if len(asked) == 0 && query != (explain.Query{}) {
-			return notFound(cluster, query, flags.origin())
+			return nil, notFound(cluster, query, f.origin())
 		}
 		ports = append(ports, asked...)
 	}
-	askRefusals(ctx, flags.settings.MetricsBindAddress).Mark(ports)
-	return writers[flags.output](stdout, ports)
+	return ports, nil
+}
+
+// evacuated returns the state as if the chosen nodes were being evacuated, and their names.
+func (f *explainFlags) evacuated(change model.Change) (model.Change, []string, error) {
+	if f.evacuate == "" {
+		return change, nil, nil
+	}
+	selector, err := labels.Parse(f.evacuate)
+	if err != nil {
+		return change, nil, fmt.Errorf("--evacuate: %w", err)
+	}
+	evacuations, names := maps.Clone(change.Evacuations), []string(nil)
+	if evacuations == nil {
+		evacuations = map[string]*model.Evacuation{}
+	}
+	for name, node := range change.Nodes {
+		if node != nil && selector.Matches(labels.Set(node.Labels)) {
+			names = append(names, name)
+			evacuations[name] = &model.Evacuation{}
+		}
+	}
+	if len(names) == 0 {
+		return change, nil, fmt.Errorf("--evacuate %s chooses none of the %d Nodes in %s", f.evacuate, len(change.Nodes), f.origin())
+	}
+	change.Evacuations = evacuations
+	slices.Sort(names)
+	return change, names, nil
 }
 
 // writers are the formats of -o.

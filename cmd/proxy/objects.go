@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -51,7 +52,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	for _, problem := range update.Refused {
 		fmt.Fprintf(stderr, "warning: %s\n", problem)
 	}
-	return update.Change, nil
+	return update.Change.WithoutEnded(time.Now()), nil
 }
 
 func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (convert.Update, error) {

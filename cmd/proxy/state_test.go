@@ -49,6 +49,31 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 }
 
+// TestExplainShowsAnEvacuationBeforehand, on one node and compared on all: the only endpoint serves on.
+func TestExplainShowsAnEvacuationBeforehand(t *testing.T) {
+	evacuate := words("explain --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a")
+	got := proxyCommand(t, append(evacuate, words("--node node-a")...)...)
+	if got.status != 0 || !strings.Contains(got.stdout, "[OnlyEvacuated]") || !strings.Contains(got.stdout, "10.244.1.5:8080") {
+		t.Errorf("exit status %d, stdout\n%s\nstderr\n%s", got.status, got.stdout, got.stderr)
+	}
+	got = proxyCommand(t, append(evacuate, words("--all-nodes -o json")...)...)
+	var compared []explain.Evacuation
+	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || len(compared) != 1 {
+		t.Fatalf("exit status %d, %v in %q; stderr:\n%s", got.status, err, got.stdout, got.stderr)
+	}
+	if diff := cmp.Diff([]string{"node-a"}, compared[0].OnlyEvacuated); diff != "" {
+		t.Errorf("the nodes that have nothing else (-want +got):\n%s", diff)
+	}
+	for selector, want := range map[string]string{
+		"zone=nowhere": "--evacuate zone=nowhere chooses none of the 2 Nodes in testdata/state", "a in": "write a label selector, such as",
+	} {
+		got := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "--evacuate", selector)
+		if got.status == 0 || got.stdout != "" || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v, want %q", selector, got, want)
+		}
+	}
+}
+
 func TestExplainSaysWhatIsNotThere(t *testing.T) {
 	tests := map[string]struct {
 		args   string

@@ -1,33 +1,40 @@
 package explain
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 )
 
 // JSON writes the ports as a JSON array, which is [] for none.
-func JSON(w io.Writer, ports []Port) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(withoutNull(ports)); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
-}
+func JSON(w io.Writer, ports []Port) error { return Print(w, "json", withoutNull(ports)) }
 
 // YAML writes the ports as a YAML list, with the same names as in JSON.
-func YAML(w io.Writer, ports []Port) error {
-	text, err := yaml.Marshal(withoutNull(ports))
-	if err != nil {
-		return fmt.Errorf("encode YAML: %w", err)
+func YAML(w io.Writer, ports []Port) error { return Print(w, "yaml", withoutNull(ports)) }
+
+// Print writes a value for machines: "json" or "yaml".
+func Print(w io.Writer, format string, value any) error {
+	var page bytes.Buffer
+	encoder := json.NewEncoder(&page)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	text := page.Bytes()
+	if format == "yaml" {
+		var err error
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return fmt.Errorf("encode YAML: %w", err)
+		}
 	}
 	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("write YAML: %w", err)
+		return fmt.Errorf("write %s: %w", strings.ToUpper(format), err)
 	}
 	return nil
 }

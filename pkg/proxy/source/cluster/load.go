@@ -17,7 +17,7 @@ type Nodes int
 const (
 	// OwnNode is what Run does: the other nodes' labels are read if a Service needs them.
 	OwnNode Nodes = iota
-	// AllNodes reads every node, so that the cluster can be seen from each of them.
+	// AllNodes reads every node with all of its labels, so that the cluster can be seen from each of them.
 	AllNodes
 )
 
@@ -25,6 +25,7 @@ const (
 // names what could not be listed.
 func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
 	s := newState()
+	s.allLabels = nodes == AllNodes
 	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {
 			return convert.Update{}, err

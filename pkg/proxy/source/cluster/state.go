@@ -30,8 +30,9 @@ type state struct {
 	uses map[policy.Key]int
 	held map[model.ObjectName]*model.Service
 
-	// nodes are the nodes as they were delivered.
-	nodes map[string]*model.Node
+	// nodes are the nodes as they were delivered: with all labels, or those in use.
+	nodes     map[string]*model.Node
+	allLabels bool
 	// knowsOthers: all other nodes are listed. isOverdue: no Service waits for that any more.
 	knowsOthers, isOverdue bool
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"maps"
 	"reflect"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -61,8 +62,12 @@ func (s *state) decideNode(kind *convert.Kind, name model.ObjectName, node *mode
 	kind.Note(&s.change, name, &used)
 }
 
-// copyUsed copies the labels that Services name, and of this node the zone, which hints read.
+// copyUsed copies the labels that Services name, and of this node the zone, which hints read; or all.
 func (s *state) copyUsed(kind *convert.Kind, to, from map[string]string) {
+	if s.allLabels {
+		maps.Copy(to, from)
+		return
+	}
 	take := func(key policy.Key) {
 		if value, ok := from[string(key)]; ok {
 			to[string(key)] = value

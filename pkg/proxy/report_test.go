@@ -134,7 +134,7 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 		if err == nil {
 			t.Fatal("the kernel took it")
 		}
-		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{}, selection.Shares{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}
 	}

@@ -23,8 +23,17 @@ func (e *Evacuation) End() string {
 // Evacuation returns the evacuation of a node; nil if it is not being evacuated.
 func (c *Cluster) Evacuation(node string) *Evacuation { return c.evacuations[node] }
 
-// Evacuated returns how many nodes are being evacuated.
-func (c *Cluster) Evacuated() int { return len(c.evacuations) }
+// Evacuated counts the nodes that are being evacuated: until a time, or until their label goes.
+func (c *Cluster) Evacuated() (timed, open int) {
+	for _, evacuation := range c.evacuations {
+		if evacuation.Until.IsZero() {
+			open++
+		} else {
+			timed++
+		}
+	}
+	return timed, open
+}
 
 // MarkEvacuated notes of which endpoints the nodes are being evacuated.
 func (c *Cluster) MarkEvacuated(endpoints []PortEndpoint) {

@@ -39,8 +39,9 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 			t.Errorf("%s: marked are %+v", step.title, endpoints)
 		}
 	}
-	if cluster.Evacuated() != 2 || cluster.Evacuation("node-6") == nil {
-		t.Errorf("%d nodes are being evacuated", cluster.Evacuated())
+	cluster.Apply(Change{Evacuations: map[string]*Evacuation{"node-1": {Until: time.Unix(1, 0)}}})
+	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.Evacuation("node-6") == nil {
+		t.Errorf("%d nodes are being evacuated until a time, %d without an end", timed, open)
 	}
 }
 

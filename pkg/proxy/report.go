@@ -30,6 +30,9 @@ type Report struct {
 	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the
 	// first sync.
 	Unrecalled error
+	// EvacuatedTimed and EvacuatedOpen are the numbers of nodes that are being evacuated: until a time, or until their label
+	// goes.
+	EvacuatedTimed, EvacuatedOpen int
 	// Contested is the number of frontends that several Services want.
 	Contested int
 	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of
@@ -82,6 +85,7 @@ func (p *Proxy) count(report *Report) {
 	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
 	report.Reasons, report.Surroundings = p.reasons.counts(), p.mirror.Surroundings()
 	report.Shares = p.nodes.Shares()
+	report.EvacuatedTimed, report.EvacuatedOpen = p.cluster.Evacuated()
 	report.Ports = map[model.Family]int{}
 	for _, family := range p.config.Families {
 		report.Ports[family] = p.mirror.Ports(family)

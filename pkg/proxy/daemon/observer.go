@@ -133,6 +133,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 // levels are how many there are of what a sync reports. Most syncs change none of them.
 type levels struct {
 	services, contested, refused, waiting int
+	evacuatedTimed, evacuatedOpen         int
 
 	ports   map[model.Family]int
 	reasons map[proxy.PortReason]int
@@ -141,13 +142,15 @@ type levels struct {
 
 func levelsOf(report proxy.Report) levels {
 	return levels{
-		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.Ports, report.Reasons, report.Shares,
+		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
+		report.Ports, report.Reasons, report.Shares,
 	}
 }
 
 func (l levels) equal(other levels) bool {
 	return l.services == other.services && l.contested == other.contested && l.refused == other.refused &&
-		l.waiting == other.waiting && l.shares == other.shares && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
+		l.waiting == other.waiting && l.evacuatedTimed == other.evacuatedTimed && l.evacuatedOpen == other.evacuatedOpen &&
+		l.shares == other.shares && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
 }
 
 func (o *observer) setLevels(now levels) {
@@ -156,6 +159,8 @@ func (o *observer) setLevels(now levels) {
 	o.recorder.Set(metrics.ServicesRefused, now.refused)
 	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
 	o.recorder.ServicePortsByReason(portReasons(now.reasons))
+	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedTimed, metrics.EndTime)
+	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedOpen, metrics.EndNone)
 	o.recorder.Set(metrics.BoundedSlots, now.shares.Slots)
 	o.recorder.ExpectedTraffic(now.shares.Ratios())
 	for _, family := range model.Families {

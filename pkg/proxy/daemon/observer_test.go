@@ -269,6 +269,17 @@ func stepsThatMove() []moved {
 			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
 			"vicinity_load_bound_slots [1-9]",
 		}},
+		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
+			o.changes <- model.Change{Evacuations: map[string]*model.Evacuation{
+				"node-b": {Until: time.Now().Add(time.Hour)}, "node-c": {},
+			}}
+		}, []string{
+			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
+			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
+		}},
+		{"both come back", func(o *observed) {
+			o.changes <- model.Change{Evacuations: map[string]*model.Evacuation{"node-b": nil, "node-c": nil}}
+		}, []string{`vicinity_evacuated_nodes{end="none"} 0` + "\n"}},
 		{"two Services want one address", func(o *observed) {
 			greedy, _ := service(5, 2, time.Time{})
 			greedy.ExternalIPs = []netip.Addr{netip.MustParseAddr("10.96.0.6")}

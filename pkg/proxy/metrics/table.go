@@ -11,6 +11,7 @@ const (
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
 	reasonLabel    = "reason"         // one of the codes that explain gives
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
+	endLabel       = "end"            // EndTime or EndNone
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
 	verbLabel      = "verb"
@@ -30,6 +31,12 @@ const (
 const (
 	PolicyInternal = "internal"
 	PolicyExternal = "external"
+)
+
+// The values of the label end.
+const (
+	EndTime = "time"
+	EndNone = "none"
 )
 
 // families are the values of the label ip_family.
@@ -223,6 +230,11 @@ var (
 	BoundedSlots = gauge(row{
 		name: "vicinity_load_bound_slots",
 		help: "Slots over which this node's connections are spread, of all Service ports whose load is bounded.",
+	})
+	EvacuatedNodes = gauge(row{
+		name:   "vicinity_evacuated_nodes",
+		help:   "Nodes that are being evacuated at present: until a time, or without an end.",
+		labels: []string{endLabel}, start: [][]string{{EndTime, EndNone}},
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",

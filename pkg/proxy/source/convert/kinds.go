@@ -103,7 +103,9 @@ var Evacuations = describe(
 			Forbidden: "Nodes may not be listed by label; starting without: none is evacuated until they may",
 		},
 	},
-	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) { return Evacuation(node.Labels) },
+	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) {
+		return Evacuation(node.Labels)
+	},
 	func(change *model.Change) *map[string]*model.Evacuation { return &change.Evacuations }, plainName,
 )
 

@@ -85,8 +85,8 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
-	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; with --all-nodes: compare "+
-		"that with now")
+	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; "+
+		"with --all-nodes: compare that with now")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 

@@ -108,8 +108,9 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
 // changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
-// their endpoints, those with endpoints on a node whose evacuation begins or ends, those that gain or lose a frontend because of another Service, and, if this node's own addresses
-// changed, those with source ranges (see AllowedSources) and with external IPs. ServiceCIDRs belong to no Service.
+// their endpoints, those with endpoints on a node whose evacuation begins or ends, those that gain or lose a frontend
+// because of another Service, and, if this node's own addresses changed, those with source ranges (see AllowedSources)
+// and with external IPs. ServiceCIDRs belong to no Service.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
 	c.makeRoom(change)

@@ -27,7 +27,10 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 		{"one begins", evacuating("node-2"), "racks zones", true},
 		{"it is told again", evacuating("node-2"), "", true},
 		{"it gets an end", Change{Evacuations: map[string]*Evacuation{"node-2": {Until: time.Unix(1, 0)}}}, "", true},
-		{"it is over, and another one begins", Change{Evacuations: map[string]*Evacuation{"node-2": nil, "node-6": {}}}, "elsewhere racks zones", false},
+		{
+			"it is over, and another one begins", Change{Evacuations: map[string]*Evacuation{"node-2": nil, "node-6": {}}},
+			"elsewhere racks zones", false,
+		},
 		{"one ends that never began", Change{Evacuations: map[string]*Evacuation{"node-4": nil}}, "", false},
 	} {
 		if got := words(cluster.Apply(step.change)); got != step.want {

@@ -18,7 +18,9 @@ func TestParseEvacuate(t *testing.T) {
 			t.Errorf("%q: %t until %v, %v", value, evacuated, until, err)
 		}
 	}
-	for _, value := range []string{"", "True", "yes", "1", "2026-11-22", "20261122T1800", "20261122T180000Z", "20261322T1800Z", "20261122T1800z", " true"} {
+	for _, value := range []string{
+		"", "True", "yes", "1", "2026-11-22", "20261122T1800", "20261122T180000Z", "20261322T1800Z", "20261122T1800z", " true",
+	} {
 		if evacuated, until, err := ParseEvacuate(value); err == nil || evacuated || !until.IsZero() {
 			t.Errorf("%q: %t until %v, %v; want an error", value, evacuated, until, err)
 		}

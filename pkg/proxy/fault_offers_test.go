@@ -110,12 +110,12 @@ func slotCounts(t testing.TB, class ruleset.Class) (slots, local int) {
 	if class == ruleset.RefuseClass || class == ruleset.DropClass {
 		return 0, 0
 	}
-	const most = 20 // more than any history has endpoints
+	const mostLocal, most = 20, 1000 // more than any history has endpoints here, and than these have slots within a bound
 	for slots := range most {
 		if class == ruleset.BalanceClass(slots) {
 			return slots, 0
 		}
-		for local := range most {
+		for local := range mostLocal {
 			if class == ruleset.SplitClass(local, slots) {
 				return slots, local
 			}

@@ -27,7 +27,13 @@ func (h *history) change() model.Change {
 }
 
 func (h *history) single() model.Change {
-	switch h.random.IntN(15) {
+	switch h.random.IntN(16) {
+	case 15:
+		evacuation := &model.Evacuation{}
+		if h.sometimes() {
+			evacuation = nil
+		}
+		return model.Change{Evacuations: map[string]*model.Evacuation{h.node(): evacuation}}
 	case 14:
 		return model.Change{AllNodes: new(!h.sometimes())}
 	case 0:

@@ -44,9 +44,12 @@ func (d Decision) whyExcluded(i int) Reason {
 // isSpared reports whether an endpoint could be used, but for its node, which is being evacuated while others stay.
 func (d Decision) isSpared(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
+	if endpoint.Evacuation == nil || len(chosen) == 0 || chosen[0].Evacuation != nil {
+		return false
+	}
+	isForLocal := d.Selection.Local != nil && d.Viewpoint.isHere(endpoint)
 	_, usable := endpoint.Rank()
-	return usable && endpoint.Evacuation != nil && len(chosen) > 0 && chosen[0].Evacuation == nil &&
-		!(d.Selection.Local != nil && d.Viewpoint.isHere(endpoint)) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
+	return usable && !isForLocal && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
 }
 
 // whyExcluded looks at the cluster choice where there is one, because it considered the endpoints of every node. Each

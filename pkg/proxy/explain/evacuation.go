@@ -126,8 +126,10 @@ func EvacuationText(w io.Writer, nodes []string, list []Evacuation) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the comparison: %w", err)
 	}
-	_, err := fmt.Fprintln(w, "\nLoads are multiples of what an endpoint expects now on average. Where nothing else may be used, because a list of\n"+
-		"topology keys or a Local policy allows no other endpoint, those on evacuated nodes go on serving.")
+	_, err := fmt.Fprint(w, `
+Loads are multiples of what an endpoint expects now on average. Where nothing else may be used, because a list of
+topology keys or a Local policy allows no other endpoint, those on evacuated nodes go on serving.
+`)
 	if err != nil {
 		return fmt.Errorf("write the comparison: %w", err)
 	}

@@ -12,7 +12,8 @@ import (
 // portOn is what a node does with a port: so many slots to each endpoint.
 func portOn(node, service, reason string, slots map[string]int) explain.Port {
 	return explain.Port{
-		Node: node, Service: service, Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4", Cluster: explain.Choice{Reason: reason, Slots: slots},
+		Node: node, Service: service, Port: "http", Number: 80, Protocol: "TCP", Family: "IPv4",
+		Cluster: explain.Choice{Reason: reason, Slots: slots},
 	}
 }
 

@@ -22,6 +22,8 @@ var results struct {
 	// boundedStates are those without a bound, and with it.
 	boundedStates [2]boundedState
 	busy          []busyRow
+
+	evacuation []evacuationRow
 }
 
 type firstSync struct {
@@ -75,6 +77,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(results.bounded) > 0 {
 		printBounded(w)
+	}
+	if len(results.evacuation) > 0 {
+		printEvacuation(w)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)

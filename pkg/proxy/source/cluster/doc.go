@@ -26,6 +26,9 @@
 // labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
 // held back until they are, or have been waited for long enough, and its last version stays in force.
 //
+// Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
+// sends nothing of the rest, not even their heartbeats.
+//
 // # What nodes cost
 //
 // Bytes that one proxy receives in an hour in which each of 1,000 kubelets writes its node's status 12 times and

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -23,7 +23,7 @@ func ParseEvacuate(value string) (evacuated bool, until time.Time, err error) {
 		return false, time.Time{}, nil
 	}
 	if until, err = time.Parse(EvacuateEnd, value); err != nil {
-		return false, time.Time{}, fmt.Errorf("%.*q is neither true nor false nor a time such as \"20261122T1800Z\", in UTC", maxQuoted, value)
+		return false, time.Time{}, errors.New(`must be "true", "false", or a time such as "20261122T1800Z", in UTC`)
 	}
 	return true, until, nil
 }

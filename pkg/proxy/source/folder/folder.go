@@ -22,6 +22,8 @@ type Folder struct {
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []convert.Problem
+	// evacuations are those of the nodes, as they were said last.
+	evacuations map[string]*model.Evacuation
 }
 
 // Load reads what changed in the folder since the last load, and returns what that makes different. The first load
@@ -46,6 +48,7 @@ func (f *Folder) Load(dir string) (convert.Update, error) {
 		}
 	}
 	change := changeBetween(f.inForce, inForce)
+	f.evacuations = noteEvacuations(&change, f.evacuations)
 	if !f.isLoaded {
 		change.AllNodes = new(true) // what there is, is in the folder
 	}

@@ -181,46 +181,49 @@ func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
 	for key, was := range before {
 		if _, stays := after[key]; !stays && was.value != nil {
 			key.Kind.Note(&change, key.Name, nil)
-			noteEvacuation(&change, key, was.value, nil)
 		}
 	}
 	for key, is := range after {
 		if !key.Kind.IsSame(before[key].value, is.value) {
 			key.Kind.Note(&change, key.Name, is.value)
-			noteEvacuation(&change, key, before[key].value, is.value)
 		}
 	}
 	return change
 }
 
-// noteEvacuation notes that the evacuation of a node is another one now. Of an API server those come on their own.
-func noteEvacuation(change *model.Change, key convert.ObjectKey, before, after any) {
-	if key.Kind != convert.Nodes {
-		return
+// noteEvacuations notes in a change which nodes are evacuated otherwise than before, and returns those that are evacuated
+// then. A label that nobody can read changes nothing. Of an API server evacuations come on their own.
+func noteEvacuations(change *model.Change, before map[string]*model.Evacuation) map[string]*model.Evacuation {
+	after := maps.Clone(before)
+	for name, node := range change.Nodes {
+		var labels map[string]string
+		if node != nil {
+			labels = node.Labels
+		}
+		evacuation, errs := convert.Evacuation(labels)
+		if len(errs) > 0 || convert.Evacuations.IsSame(before[name], evacuation) {
+			continue
+		}
+		convert.Evacuations.Note(change, model.ObjectName{Name: name}, evacuation)
+		if after == nil {
+			after = map[string]*model.Evacuation{}
+		}
+		if after[name] = evacuation; evacuation == nil {
+			delete(after, name)
+		}
 	}
-	was, _ := convert.Evacuation(labelsOf(before)) // what is wrong is among the problems
-	is, _ := convert.Evacuation(labelsOf(after))
-	if !convert.Evacuations.IsSame(was, is) {
-		convert.Evacuations.Note(change, key.Name, is)
-	}
-}
-
-// labelsOf returns the labels of a node; none of nil.
-func labelsOf(value any) map[string]string {
-	if node, isNode := value.(*model.Node); isNode && node != nil {
-		return node.Labels
-	}
-	return nil
+	return after
 }
 
 // wrongLabels returns a problem for each node in force whose evacuation is written wrong.
 func wrongLabels(inForce map[convert.ObjectKey]entry) []convert.Problem {
 	var problems []convert.Problem
 	for key, current := range inForce {
-		if key.Kind != convert.Nodes {
+		node, isNode := current.value.(*model.Node)
+		if !isNode {
 			continue
 		}
-		_, errs := convert.Evacuation(labelsOf(current.value))
+		_, errs := convert.Evacuation(node.Labels)
 		for _, err := range errs {
 			problems = append(problems, key.Problem(current.file, err.Field, err.ErrorBody()))
 		}

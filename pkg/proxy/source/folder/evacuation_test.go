@@ -1,0 +1,39 @@
+package folder
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestALabelOfANodeEvacuatesIt until it goes, with the Node or without it; one that nobody can read changes nothing.
+func TestALabelOfANodeEvacuatesIt(t *testing.T) {
+	f := newTestFolder(t)
+	node := func(value string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {vicinity.dev/evacuate: %q}}\n", value)
+	}
+	const without = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {other: x}}\n"
+	for _, step := range []struct {
+		does, text        string
+		told, isEvacuated bool
+		problems          int
+	}{
+		{"it is there", node("true"), true, true, 0},
+		{"it gets an end", node("20991122T1800Z"), true, true, 0},
+		{"nobody can read it", node("soon"), false, false, 1},
+		{"it goes", without, true, false, 0},
+		{"it is off", node("false"), false, false, 0},
+		{"nobody can read it, and it was off", node("yes"), false, false, 1},
+		{"it is on again", node("true"), true, true, 0},
+		{"the Node goes", "# nothing\n", true, false, 0},
+	} {
+		f.write("a.yaml", step.text)
+		update, err := f.folder.Load(f.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evacuation, told := update.Change.Evacuations["n1"]
+		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Refused) != step.problems {
+			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Refused), update.Refused)
+		}
+	}
+}

@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
-	"syscall"
 )
 
 // MaxSize bounds what is read of one file, in bytes. Sixty megabytes hold 44,000 Services.
@@ -48,18 +46,4 @@ func Read(name string, file io.Reader) ([]byte, error) {
 func TooLarge(name string, size int64) error {
 	reason := fmt.Errorf("it has %d bytes, and no more than %d are read", size, MaxSize)
 	return &fs.PathError{Op: "read", Path: name, Err: reason}
-}
-
-// Inode is a file's identity, whatever its name.
-type Inode struct {
-	Device, Number uint64
-}
-
-// InodeOf returns the identity of a file.
-func InodeOf(file os.FileInfo) Inode {
-	stat, ok := file.Sys().(*syscall.Stat_t)
-	if !ok {
-		return Inode{}
-	}
-	return Inode{stat.Dev, stat.Ino}
 }

@@ -42,12 +42,12 @@ func (t *Tree) FailureOf(name string) error {
 type scanner struct {
 	dir     string
 	out     Tree
-	visited map[Inode]bool // directories, to walk each once however many links lead to it
+	visited map[string]bool // directories by where they are, to walk each once however many links lead to it
 }
 
 // Scan lists the manifests below a directory. It fails if the directory itself cannot be read.
 func Scan(dir string) (Tree, error) {
-	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error), Links: make(map[string]error)}, visited: make(map[Inode]bool)}
+	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error), Links: make(map[string]error)}, visited: make(map[string]bool)}
 	if err := s.directory(""); err != nil {
 		return Tree{}, err
 	}
@@ -60,15 +60,17 @@ func Scan(dir string) (Tree, error) {
 // directory walks one directory, named relative to the folder.
 func (s *scanner) directory(name string) error {
 	full := filepath.Join(s.dir, name)
-	stat, err := os.Stat(full)
+	if _, err := os.Stat(full); err != nil {
+		return fmt.Errorf("reading the folder: %w", err)
+	}
+	place, err := filepath.EvalSymlinks(full)
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
 	}
-	identity := InodeOf(stat)
-	if s.visited[identity] {
+	if s.visited[place] {
 		return nil
 	}
-	s.visited[identity] = true
+	s.visited[place] = true
 	entries, err := os.ReadDir(full)
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)

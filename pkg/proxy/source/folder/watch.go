@@ -43,7 +43,7 @@ type watch struct {
 	poll    time.Duration
 	watcher *fsnotify.Watcher // nil when polling
 	// places are where the folder and the links in it led when the tree was walked last, by name.
-	places map[string]manifest.Inode
+	places map[string]inode
 	// isBlind: the folder is away just now, and with it everything that could be watched.
 	isBlind bool
 	// again: look again after a while, whether or not anything happens.
@@ -105,8 +105,8 @@ func (w *watch) follow() {
 }
 
 // placesOf returns where a folder and the links in it lead.
-func placesOf(dir string, links map[string]error) map[string]manifest.Inode {
-	places := map[string]manifest.Inode{".": placeOf(dir)}
+func placesOf(dir string, links map[string]error) map[string]inode {
+	places := map[string]inode{".": placeOf(dir)}
 	for name := range links {
 		places[name] = placeOf(filepath.Join(dir, name))
 	}
@@ -114,12 +114,12 @@ func placesOf(dir string, links map[string]error) map[string]manifest.Inode {
 }
 
 // placeOf returns what a path leads to; the zero value for nothing.
-func placeOf(path string) manifest.Inode {
+func placeOf(path string) inode {
 	info, err := os.Stat(path)
 	if err != nil {
-		return manifest.Inode{}
+		return inode{}
 	}
-	return manifest.InodeOf(info)
+	return inodeOf(info)
 }
 
 // isTurned reports whether the folder or a link in it leads elsewhere than when the tree was walked last.

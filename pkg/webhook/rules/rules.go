@@ -362,6 +362,12 @@ var rules = []rule{
 			Summary: "The demand of a node is no whole number from 0 to 100, so proxies take it for absent.",
 		},
 	},
+	{
+		Rule: Rule{
+			ID: "NODE004", Kind: kindNode, Default: Warn,
+			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so it changes nothing.",
+		},
+	},
 }
 
 // places are those of all rules in the table, by their ids.

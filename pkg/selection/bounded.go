@@ -27,7 +27,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	}
 	part := planned{places: balance.NewPlaces(keys, endpoints, viewpoint.valueOf), hashes: balance.Hashes(endpoints)}
 	share := part.plan(service, demand, viewpoint.Node)
-	part.slots = share.Slots(service.Name, part.hashes)
+	part.slots, part.kept = share.Slots(service.Name, part.hashes), share.Kept()
 	if share.Outcome == balance.Nobody {
 		choice := selectByKeys(keys, endpoints, viewpoint) // which says why
 		choice.planned = &part
@@ -60,6 +60,7 @@ type planned struct {
 	hashes []uint32 // of the endpoints
 	slots  []int    // of each endpoint
 	sent   []uint32 // what goes to the endpoints that each key matches, of sharesOne; nil if this node refuses
+	kept   balance.Kept
 }
 
 // plan plans for all nodes, and returns one node's part.

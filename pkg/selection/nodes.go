@@ -158,6 +158,9 @@ func (n *Nodes) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	}
 	self := n.cluster.Self()
 	differs = slices.ContainsFunc(plans, func(part *planned) bool {
+		if part.kept.Holds(demand, service.Topology.MaxLoad) {
+			return false
+		}
 		share := part.plan(service, demand, self)
 		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
 	})

@@ -1,0 +1,48 @@
+package balance
+
+import (
+	"math/bits"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Kept is enough to tell without a plan that all connections of the cells' own node stay at the first key, each of its
+// endpoints with one slot: most Services of most nodes are so, and each node that comes or goes asks it of all of them.
+// The zero Kept tells nothing.
+type Kept struct {
+	value                string // of the first key
+	endpoints, ofCluster uint64 // that have it, and all
+}
+
+// Kept returns what the share is known by. The keys end with policy.AnyNode then, so that the load is balanced between
+// all nodes.
+func (h *Share) Kept() Kept {
+	last := len(h.Steps) - 1
+	if h.Outcome != KeptNear || h.Near != 0 || h.Rank != 0 || last == 0 || h.Steps[last].Key != policy.AnyNode {
+		return Kept{}
+	}
+	return Kept{value: h.Steps[0].Value, endpoints: h.Steps[0].Endpoints, ofCluster: h.Endpoints}
+}
+
+// Holds reports whether all connections stay there with another demand, too: what the group's nodes ask is not more than
+// its endpoints may take, as Plan.Make reckons. False does not mean that they go on.
+func (k Kept) Holds(demand Demand, limit uint64) bool {
+	if k.endpoints == 0 {
+		return false
+	}
+	c := demand.cells
+	near, all := uint64(0), uint64(0)
+	isHostname, number := c.keys[0] == policy.Hostname, c.words[0].numbers[k.value]
+	for i := range c.cells {
+		sum := demand.in(int32(i)).demand
+		if all += sum; number > 0 && c.cells[i].values[0] == number {
+			near += sum
+		}
+	}
+	if own, known := c.nodes[c.self]; isHostname && known {
+		near = uint64(demand.of(c.self, own))
+	}
+	askedHigh, asked := bits.Mul64(100*k.ofCluster, near)
+	roomHigh, room := bits.Mul64(limit*k.endpoints, all)
+	return near > 0 && (askedHigh < roomHigh || askedHigh == roomHigh && asked <= room)
+}

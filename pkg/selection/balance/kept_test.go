@@ -1,0 +1,58 @@
+package balance_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// TestWhatIsKeptWithoutAPlanIsKeptByOne: nodes come, go and ask more or less; whenever Holds says so, the row of slots is
+// what it was.
+func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
+	held, refused := 0, 0
+	check := func(w *world, random *rand.Rand) {
+		names := w.names()
+		self := names[random.IntN(len(names))]
+		cells := w.cells(self)
+		places := balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+		share := balance.NewPlan(w.demand(cells), places, w.limit).Share(self, w.nodes[self])
+		kept, row := share.Kept(), share.Slots(service, balance.Hashes(w.endpoints))
+		hosts := map[string]bool{self: true}
+		for _, endpoint := range w.endpoints {
+			hosts[endpoint.Node] = true
+		}
+		for range 4 {
+			for n := range 1 + random.IntN(3) {
+				labels := map[string]string{}
+				for key, value := range w.nodes[names[random.IntN(len(names))]] {
+					labels[key] = value
+				}
+				labels[policy.DemandLabel] = fmt.Sprint(random.IntN(6))
+				cells.Set(fmt.Sprintf("new-%d", n), labels)
+			}
+			if gone := names[random.IntN(len(names))]; !hosts[gone] {
+				cells.Remove(gone)
+			}
+			demand := w.demand(cells)
+			now := balance.NewPlan(demand, places, w.limit).Share(self, w.nodes[self])
+			switch same := slices.Equal(now.Slots(service, balance.Hashes(w.endpoints)), row); {
+			case !kept.Holds(demand, uint64(w.limit)):
+				refused++
+			case !same || now.Outcome != balance.KeptNear:
+				t.Errorf("%s keeps all in %+v, it is said, and the outcome is %d, the same row %t", self, kept, now.Outcome, same)
+			default:
+				held++
+			}
+		}
+	}
+	randomWorlds(t, tameWorlds, false, check)
+	randomWorlds(t, wildWorlds, true, check)
+	t.Logf("%d times it holds, %d times a plan is needed", held, refused)
+	if held < 300 || refused < 1000 {
+		t.Error("the test has tested little")
+	}
+}

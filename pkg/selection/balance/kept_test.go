@@ -2,6 +2,7 @@ package balance_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,10 +28,7 @@ func TestWhatIsKeptWithoutAPlanIsKeptByOne(t *testing.T) {
 		}
 		for range 4 {
 			for n := range 1 + random.IntN(3) {
-				labels := map[string]string{}
-				for key, value := range w.nodes[names[random.IntN(len(names))]] {
-					labels[key] = value
-				}
+				labels := maps.Clone(w.nodes[names[random.IntN(len(names))]])
 				labels[policy.DemandLabel] = fmt.Sprint(random.IntN(6))
 				cells.Set(fmt.Sprintf("new-%d", n), labels)
 			}

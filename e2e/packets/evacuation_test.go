@@ -1,0 +1,252 @@
+package packets_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// within is how soon after a change of a label new connections obey it.
+const within = time.Second
+
+// TestAnEvacuationMovesNewConnectionsAndNoOpenOne: a node is labelled and unlabelled again while 200 connections and
+// 200 UDP flows go on and every client makes new ones.
+func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
+	t.Parallel()
+	for name, edits := range map[string][]func(*model.Service){
+		"no preference":                    nil,
+		"the own zone first, with a bound": {topologyKeys(policy.Zone, policy.AnyNode), maxLoad(130)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3)
+			var leaving, staying []*pod
+			var clients []*fabric.Pod
+			// Of those that stay the last one is alone in its zone, so that a bound has something to do.
+			for number, count := range []int{4, 2, 1} {
+				clients = append(clients, c.addPod(c.nodes[number], fmt.Sprint("client-", number)))
+				for range count {
+					server := c.addServer(c.nodes[number], fmt.Sprintf("server-%d-%d", number, len(leaving)+len(staying)))
+					if number == 1 {
+						leaving = append(leaving, server)
+					} else {
+						staying = append(staying, server)
+					}
+				}
+			}
+			c.apply(model.Change{AllNodes: new(true)}.Then(service(edits...)).Then(endpoints(slices.Concat(leaving, staying)...)))
+			label := func(evacuation *model.Evacuation) (at time.Time) {
+				at = time.Now()
+				c.apply(model.Change{Evacuations: map[string]*model.Evacuation{c.nodes[1].Name: evacuation}})
+				return at
+			}
+
+			const eachNetwork = 200
+			flows := converseOften(t, clients, "tcp", eachNetwork)
+			flows = append(flows, converseOften(t, clients, "udp", eachNetwork)...)
+			if toLeaving := countTo(flows, leaving); toLeaving < len(flows)/10 {
+				t.Errorf("only %d of %d flows are with the endpoints to evacuate, so little is tested", toLeaving, len(flows))
+			}
+			going := startTraffic(clients, flows)
+			time.Sleep(within / 4) // the clients are at work
+			labelled := label(&model.Evacuation{})
+			const each = 500
+			shared := c.measure(clients, staying, each)
+			time.Sleep(time.Until(labelled.Add(within * 5 / 4)))
+			unlabelled := label(nil)
+			time.Sleep(within * 5 / 4)
+			seen := going.stop()
+
+			seen.expectNothingBroke(t, flows)
+			seen.expectMoved(t, labelled, unlabelled, leaving)
+			// The mean of those that stay is 300 connections; chance exceeds 4.4 standard deviations once in a hundred thousand.
+			mean := float64(shared.all) / float64(len(staying))
+			const rounding = 0.026 // of slots, as package balance states
+			if busiest, most := shared.busiest(len(staying)), 1.3*(1+rounding)+4.4*math.Sqrt(1.3/mean); busiest > most {
+				t.Errorf("while the node is evacuated the busiest endpoint gets %.2f times the mean, want %.2f at most", busiest, most)
+			}
+			t.Logf("%d of the flows are with evacuated endpoints; the busiest of the others gets %.2f times the mean",
+				countTo(flows, leaving), shared.busiest(len(staying)))
+		})
+	}
+}
+
+// converseOften opens so many connections over one network, from the clients and over both families in turn.
+func converseOften(t *testing.T, clients []*fabric.Pod, network string, count int) []*conversation {
+	t.Helper()
+	to := only(paths, network)
+	var all []*conversation
+	for number := range count {
+		from := clients[number%len(clients)].Namespace
+		family := number / len(clients) % len(to)
+		all = append(all, converse(t, []*fabric.Namespace{from}, to[family:family+1])...)
+	}
+	return all
+}
+
+// countTo counts the flows whose endpoint is one of those.
+func countTo(flows []*conversation, servers []*pod) (count int) {
+	for _, flow := range flows {
+		if isOneOf(flow.first.Pod, servers) {
+			count++
+		}
+	}
+	return count
+}
+
+func isOneOf(name string, servers []*pod) bool {
+	return slices.ContainsFunc(servers, func(server *pod) bool { return server.Name == name })
+}
+
+// traffic is what clients do all the time: they ask over what is open, and make new connections.
+type traffic struct {
+	ended   chan struct{}
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	asked int // over flows
+	// broken is what became of flows that gave no answer, or another server's.
+	broken map[*conversation]error
+	made   attempts
+}
+
+// attempt is a new connection.
+type attempt struct {
+	began, answered time.Time
+	by              string
+	err             error
+}
+
+type attempts []attempt
+
+func (all attempts) where(fits func(attempt) bool) (found attempts) {
+	for _, one := range all {
+		if fits(one) {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+func startTraffic(clients []*fabric.Pod, flows []*conversation) *traffic {
+	going := &traffic{ended: make(chan struct{}), broken: map[*conversation]error{}}
+	const gently = 2 * time.Millisecond // so that the proxies have the processors too
+	for _, client := range clients {
+		own := slices.DeleteFunc(slices.Clone(flows), func(flow *conversation) bool { return flow.from != client.Namespace })
+		going.running.Go(func() {
+			for number := 0; going.goesOn(gently); number++ {
+				going.askOver(own[number%len(own)])
+			}
+		})
+		going.running.Go(func() {
+			to := only(paths, "tcp", "udp")
+			for number := 0; going.goesOn(gently); number++ {
+				going.connect(client.Namespace, to[number%len(to)])
+			}
+		})
+	}
+	return going
+}
+
+// goesOn waits a moment, and reports whether the clients go on.
+func (tr *traffic) goesOn(moment time.Duration) bool {
+	select {
+	case <-tr.ended:
+		return false
+	case <-time.After(moment):
+		return true
+	}
+}
+
+func (tr *traffic) askOver(flow *conversation) {
+	reply, err := flow.Ask(fabric.Patience)
+	if err == nil && reply != flow.first {
+		err = fmt.Errorf("it is answered %+v now, at first %+v", reply, flow.first)
+	}
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.asked++
+	if err != nil {
+		tr.broken[flow] = err
+	}
+}
+
+func (tr *traffic) connect(from *fabric.Namespace, to path) {
+	one := attempt{began: time.Now()}
+	reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+	one.answered, one.by, one.err = time.Now(), reply.Pod, err
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.made = append(tr.made, one)
+}
+
+// stop ends the traffic. Nothing changes any more.
+func (tr *traffic) stop() *traffic {
+	close(tr.ended)
+	tr.running.Wait()
+	return tr
+}
+
+// expectNothingBroke: each flow has been asked, and is asked once more; no new connection failed.
+func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
+	t.Helper()
+	for flow, err := range tr.broken {
+		t.Errorf("%s from %s: %v", flow.to, flow.from.Name, err)
+	}
+	expectGoesOn(t, "the node is unlabelled", flows)
+	if tr.asked < len(flows) {
+		t.Errorf("%d flows were asked only %d times, so little was tested", len(flows), tr.asked)
+	}
+	failed := 0
+	for _, one := range tr.made {
+		if one.err != nil {
+			failed++
+			t.Errorf("a new connection failed: %v", one.err)
+		}
+	}
+	t.Logf("%d of %d flows broke, asked %d times; %d of %d new connections failed",
+		len(tr.broken), len(flows), tr.asked, failed, len(tr.made))
+}
+
+// expectMoved: the evacuated servers get new connections before the label and after it, and none while it is there,
+// but for a moment.
+func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, leaving []*pod) {
+	t.Helper()
+	toLeaving := func(one attempt) bool { return isOneOf(one.by, leaving) }
+	before := tr.made.where(func(one attempt) bool { return toLeaving(one) && one.answered.Before(labelled) })
+	while := tr.made.where(func(one attempt) bool { return one.began.After(labelled) && one.answered.Before(unlabelled) })
+	settled := while.where(func(one attempt) bool { return one.began.Sub(labelled) > within })
+	const few = 20
+	if len(before) == 0 || len(settled) < few {
+		t.Errorf("%d connections to the node before the label, %d to any while it is evacuated: too few show nothing", len(before), len(settled))
+	}
+	late := settled.where(toLeaving)
+	if len(late) > 0 {
+		t.Errorf("%d of %d new connections went to the node more than %s after the label", len(late), len(settled), within)
+	}
+	overtaken := while.where(toLeaving)
+	last := time.Duration(0)
+	for _, one := range overtaken {
+		last = max(last, one.began.Sub(labelled))
+	}
+	t.Logf("%d new connections went to the node after the label, the last of them %s after it, %d of %d later than %s",
+		len(overtaken), last.Round(time.Microsecond), len(late), len(settled), within)
+	for _, server := range leaving {
+		back := tr.made.where(func(one attempt) bool { return one.by == server.Name && one.began.After(unlabelled) })
+		first := time.Hour
+		for _, one := range back {
+			first = min(first, one.answered.Sub(unlabelled))
+		}
+		if first > within {
+			t.Errorf("%s got no new connection within %s after the label went", server.Name, within)
+		}
+		t.Logf("%s is back %s after the label went", server.Name, first.Round(time.Microsecond))
+	}
+}

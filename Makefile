@@ -46,7 +46,7 @@ test: root programs ## Vet and run every test, the suites in the lab included (n
 	echo go test $(RACE) -timeout 30m ./...; go test $(RACE) -timeout 30m ./... || status=1; exit $$status
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
-demo: root build ## Watch connections stay in their zone, fail over, come back, and overload nobody (needs root)
+demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, and leave a zone (needs root)
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
 

@@ -13,7 +13,7 @@ const (
 	loadConnections = 1000
 )
 
-// crowd is who asks and who answers in the last act.
+// crowd is who asks and who answers in the fourth act.
 type crowd struct {
 	clients, webs []place
 }

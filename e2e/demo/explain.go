@@ -21,6 +21,13 @@ type explanation struct {
 		Reason    string   `json:"reason"`
 		Shares    []share  `json:"shares"`
 	} `json:"cluster"`
+	Excluded []excluded `json:"excluded"`
+}
+
+// excluded is an endpoint that is left out, and why.
+type excluded struct {
+	Endpoint string `json:"endpoint"`
+	Reason   string `json:"reason"`
 }
 
 // share is which part of a node's connections a topology key gets.
@@ -43,9 +50,10 @@ func (s *stage) explain(ctx context.Context, node string, more ...string) (strin
 }
 
 // disagreements compares what explain says on every node with what the owner wants, in sentences.
-func (s *stage) disagreements(ctx context.Context, emptied string) []string {
+func (s *stage) disagreements(ctx context.Context, act act) []string {
 	return s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
-		return disagreement(p.node.Name, explanations, s.wanted(p.zone, emptied))
+		return append(disagreement(p.node.Name, explanations, s.wanted(p.zone, act.closed())),
+			reasonDisagreement(p.node.Name, explanations, inZone(act.evacuated, s.places))...)
 	})
 }
 
@@ -86,13 +94,38 @@ func shareDisagreement(node string, explanations []explanation, wanted []place, 
 	return found
 }
 
+// reasonDisagreement compares which endpoints the explanations for one node leave out because of an evacuation with
+// those that are being evacuated.
+func reasonDisagreement(node string, explanations []explanation, evacuated []place) []string {
+	var found []string
+	for _, e := range explanations {
+		got := []string{}
+		for _, out := range e.Excluded {
+			if out.Reason == "NodeEvacuated" {
+				got = append(got, out.Endpoint)
+			}
+		}
+		slices.Sort(got)
+		if want := endpoints(evacuated, addrIn(e.Family)); !slices.Equal(got, want) {
+			found = append(found, fmt.Sprintf("%s: explain says the %s endpoints %v are being evacuated; it should be %v",
+				node, e.Family, got, want))
+		}
+	}
+	return found
+}
+
+// addrIn returns which address of a web pod a family's endpoint has.
+func addrIn(family string) func(place) netip.Addr {
+	if family == "IPv4" {
+		return func(p place) netip.Addr { return p.web.IPv4 }
+	}
+	return func(p place) netip.Addr { return p.web.IPv6 }
+}
+
 // disagreement compares the explanations for one node, one of each family, with the wanted places.
 func disagreement(node string, explanations []explanation, wanted []place) []string {
 	var found []string
-	families := map[string]func(place) netip.Addr{
-		"IPv4": func(p place) netip.Addr { return p.web.IPv4 },
-		"IPv6": func(p place) netip.Addr { return p.web.IPv6 },
-	}
+	families := map[string]func(place) netip.Addr{"IPv4": addrIn("IPv4"), "IPv6": addrIn("IPv6")}
 	for _, e := range explanations {
 		addrOf, known := families[e.Family]
 		if !known {

@@ -95,7 +95,7 @@ func (c crowd) askUntilAll(ctx context.Context, from place, wanted []place) erro
 			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("after %s, connections from %s to %s are answered by %v, and should be by %v: %w",
-					convergencePatience, from.node.Name, frontend, answered, webNames(wanted), errors.Join(failures...))
+					convergencePatience, from.node.Name, frontend, answered, webNames(wanted), errors.Join(append(failures, ctx.Err())...))
 			}
 			time.Sleep(time.Millisecond) // a gentle pace; the answers end the waiting
 		}

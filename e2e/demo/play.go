@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,13 @@ type act struct {
 	headline string
 	story    string
 	emptied  string // the zone without web pods
-	changed  string // the zone whose connections have to move; all if it is empty
+	// evacuated is the zone that is being evacuated.
+	evacuated string
+	changed   string // the zone whose connections have to move; all if it is empty
 }
+
+// closed is the zone to which no connection may go.
+func (a act) closed() string { return cmp.Or(a.emptied, a.evacuated) }
 
 var acts = []act{
 	{
@@ -55,11 +61,15 @@ func play(ctx context.Context, p *page, s *stage) error {
 		}
 		wrong = append(wrong, found...)
 	}
-	shown, found, err := s.playLoad(ctx, p)
-	if err != nil {
-		return err
+	var shown []string
+	for _, play := range []func(context.Context, *page) (string, []string, error){s.playLoad, s.playEvacuation} {
+		sentence, found, err := play(ctx, p)
+		if err != nil {
+			return err
+		}
+		shown, wrong = append(shown, sentence), append(wrong, found...)
 	}
-	return s.finish(p, shown, append(wrong, found...))
+	return s.finish(p, shown, wrong)
 }
 
 // begin starts the proxies with the state of the first act.
@@ -72,7 +82,8 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	s.sayPlaces(p)
 	started := time.Now()
 	_, err := s.writeEndpoints(s.without(acts[0].emptied))
-	if err := errors.Join(err, s.writeNodes(), s.writeService("")); err != nil {
+	_, errToo := s.writeNodes("")
+	if err := errors.Join(err, errToo, s.writeService("")); err != nil {
 		return err
 	}
 	if err := s.startProxies(ctx); err != nil {
@@ -107,23 +118,45 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 			return nil, err
 		}
 	}
-	took, late := s.converge(ctx, s.movers(act), act.emptied, written)
-	rows := s.measure(ctx, act.emptied)
-	disagreements := s.disagreements(ctx, act.emptied)
+	seen := s.observe(ctx, act, written)
 	explained, err := s.explain(ctx, explainedNode)
 	if err != nil || ctx.Err() != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
 
-	if act.changed != "" && late == nil {
-		p.say("  First right connection %s after the file was written; all of %s was right after %s.",
-			short(took.first), act.changed, short(took.all))
+	if act.changed != "" {
+		seen.sayTook(p, act, "file")
 	}
 	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
-	view := s.table(act, rows)
+	view := s.table(act, seen.rows)
 	view.print(p)
 	p.quote("proxy explain "+serviceName+" --node "+explainedNode, explained)
-	return wrongIn(act, late, view, disagreements), nil
+	return wrongIn(act, seen, view), nil
+}
+
+// observation is what was seen of one state of the cluster.
+type observation struct {
+	took          convergence
+	late          error // connections were not right in time
+	rows          []row
+	disagreements []string
+}
+
+// observe waits until connections go where the act wants them, and measures.
+func (s *stage) observe(ctx context.Context, act act, written time.Time) observation {
+	var seen observation
+	seen.took, seen.late = s.converge(ctx, s.movers(act), act.closed(), written)
+	seen.rows = s.measure(ctx, act.closed())
+	seen.disagreements = s.disagreements(ctx, act)
+	return seen
+}
+
+// sayTook says how long it took from writing something until connections were right.
+func (o observation) sayTook(p *page, act act, written string) {
+	if o.late == nil {
+		p.say("  First right connection %s after the %s was written; all of %s was right after %s.",
+			short(o.took.first), written, act.changed, short(o.took.all))
+	}
 }
 
 // movers are the places whose connections the act moves.
@@ -138,7 +171,7 @@ func (s *stage) movers(act act) []place {
 }
 
 func (s *stage) table(act act, rows []row) table {
-	view := table{emptied: act.emptied, rows: rows}
+	view := table{emptied: act.emptied, evacuated: act.evacuated, rows: rows}
 	for _, place := range s.places {
 		view.zones = append(view.zones, place.zone)
 		view.pods = append(view.pods, place.web.Name)
@@ -146,22 +179,22 @@ func (s *stage) table(act act, rows []row) table {
 	return view
 }
 
-func wrongIn(act act, late error, view table, disagreements []string) []string {
+func wrongIn(act act, seen observation, view table) []string {
 	var found []string
-	if late != nil {
-		found = append(found, late.Error())
+	if seen.late != nil {
+		found = append(found, seen.late.Error())
 	}
 	for _, row := range view.rows {
 		found = append(found, row.mistakes(view.pods)...)
 	}
-	found = append(found, disagreements...)
+	found = append(found, seen.disagreements...)
 	for i := range found {
 		found[i] = fmt.Sprintf("act %s %s", act.headline[:2], found[i])
 	}
 	return found
 }
 
-// playLoad is the last act: the same Service without and with a bound. It returns what it showed and what was wrong.
+// playLoad is the fourth act: the same Service without and with a bound. It returns what it showed and what was wrong.
 func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("4. Nearly all web pods are in zone-a")
 	c, err := s.gather()
@@ -204,11 +237,13 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 }
 
 // finish says what the acts have shown. When something went wrong, the proxies have the last word.
-func (s *stage) finish(p *page, shown string, wrong []string) error {
+func (s *stage) finish(p *page, shown, wrong []string) error {
 	if len(wrong) == 0 {
 		p.say("\n%s", p.ink(green, fmt.Sprintf("✓ Each of the %d connections of acts 1 to 3 went where the Service's owner asked, "+
 			"and explain says the same.", len(acts)*len(s.places)*connections)))
-		p.say("%s", p.ink(green, "✓ "+shown))
+		for _, sentence := range shown {
+			p.say("%s", p.ink(green, "✓ "+sentence))
+		}
 		return nil
 	}
 	p.headline("What went wrong")

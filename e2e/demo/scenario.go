@@ -35,11 +35,17 @@ var manifests = template.Must(template.New("").Parse(manifestsText))
 type manifestPlace struct {
 	Node, Zone, Web string
 	IPv4, IPv6      netip.Addr
+	Evacuated       bool
 }
 
-// writeNodes writes the nodes, which stay as they are in all acts.
-func (s *stage) writeNodes() error {
-	return s.write("nodes", map[string]any{"Places": manifestPlaces(s.places)})
+// writeNodes writes the nodes, those of one zone as being evacuated, and returns when they took effect.
+func (s *stage) writeNodes(evacuated string) (time.Time, error) {
+	places := manifestPlaces(s.places)
+	for i := range places {
+		places[i].Evacuated = places[i].Zone == evacuated
+	}
+	err := s.write("nodes", map[string]any{"Places": places})
+	return time.Now(), err
 }
 
 // writeService writes the Service; without a bound if it is empty.
@@ -83,7 +89,8 @@ func (s *stage) without(zone string) []place {
 }
 
 // wanted returns where the Service's owner wants connections from a zone to go: the zone's own pods, or all pods if it
-// has none. It is worked out here, from the annotation's meaning, and not by the proxy's code.
+// has none. A zone that is being evacuated is as good as an empty one. It is worked out here, from the annotation's
+// meaning, and not by the proxy's code.
 func (s *stage) wanted(zone, emptied string) []place {
 	all := s.without(emptied)
 	if own := inZone(zone, all); len(own) > 0 {

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,7 +58,8 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 		t.Run("emptied "+emptied, func(t *testing.T) {
 			s := paperStage(t)
 			_, err := s.writeEndpoints(s.without(emptied))
-			must(t, errors.Join(err, s.writeNodes(), s.writeService(maxLoad)))
+			_, errToo := s.writeNodes("zone-b")
+			must(t, errors.Join(err, errToo, s.writeService(maxLoad)))
 			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
@@ -65,6 +68,9 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			}
 			if nodes := len(update.Change.Nodes); nodes != 3 {
 				t.Errorf("the proxy sees %d nodes, want 3", nodes)
+			}
+			if got := slices.Collect(maps.Keys(update.Change.Evacuations)); !slices.Equal(got, []string{"node-b1"}) {
+				t.Errorf("the proxy sees the evacuation of %v, want that of node-b1", got)
 			}
 			for _, service := range update.Change.Services {
 				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
@@ -110,6 +116,24 @@ func TestAnExplanationMustAgreeInBothFamilies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wanted := paperStage(t).wanted("zone-a", "")
 			if diff := cmp.Diff(test.want, disagreement("n", test.explanations, wanted)); diff != "" {
+				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnExplanationMustNameWhatIsEvacuated(t *testing.T) {
+	evacuated := explanation{Family: "IPv4", Excluded: []excluded{
+		{"10.244.0.2:8080", "NodeEvacuated"}, {"10.244.0.1:8080", "NodeEvacuated"}, {"10.244.0.3:8080", "OtherTopologyValue"},
+	}}
+	for zone, want := range map[string][]string{
+		"zone-a": nil,
+		"zone-b": {"n: explain says the IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] are being evacuated; it should be [10.244.0.3:8080]"},
+		"":       {"n: explain says the IPv4 endpoints [10.244.0.1:8080 10.244.0.2:8080] are being evacuated; it should be []"},
+	} {
+		t.Run("evacuated "+zone, func(t *testing.T) {
+			got := reasonDisagreement("n", []explanation{evacuated}, inZone(zone, paperStage(t).places))
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("the disagreements differ (-want +got):\n%s", diff)
 			}
 		})

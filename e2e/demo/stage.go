@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// place is a node with its zone and the two pods on it. The last act has places without a client.
+// place is a node with its zone and the two pods on it. The fourth act has places without a client.
 type place struct {
 	node   *fabric.Node
 	zone   string

@@ -8,10 +8,11 @@ import (
 
 // table is where the connections of all clients went: a row for each client, a column for each web pod.
 type table struct {
-	zones   []string // of each place
-	pods    []string // of each place
-	emptied string
-	rows    []row
+	zones     []string // of each place
+	pods      []string // of each place
+	emptied   string
+	evacuated string
+	rows      []row
 }
 
 const (
@@ -41,8 +42,11 @@ func (t table) zoneLine() string {
 		for j := i + 1; j < len(t.zones) && !t.opensZone(j); j++ {
 			span += podColumn
 		}
-		if zone == t.emptied {
+		switch zone {
+		case t.emptied:
 			zone += " (empty)"
+		case t.evacuated:
+			zone += " (evacuated)"
 		}
 		fmt.Fprintf(&line, "%s%-*s", zoneGap, span, "  "+zone)
 	}

@@ -36,6 +36,13 @@ func TestTheTableShowsWhereEachClientsConnectionsWent(t *testing.T) {
 	}
 }
 
+func TestTheTableMarksAZoneThatIsEvacuated(t *testing.T) {
+	view := table{zones: testZones, pods: testPods, evacuated: "zone-a"}
+	if got, want := view.zoneLine(), "              zone-a (evacuated)    zone-b"; got != want {
+		t.Errorf("the zones are headed %q, want %q", got, want)
+	}
+}
+
 func withoutColour(text string) string {
 	for _, attribute := range []ink{bold, dim, red, green, cyan, "0"} {
 		text = strings.ReplaceAll(text, "\x1b["+string(attribute)+"m", "")

@@ -40,7 +40,7 @@ func (l load) mostByChance() float64 {
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
-// loadMistakes says what of the last act went otherwise than the annotation asks, in sentences; none if all is well.
+// loadMistakes says what of the fourth act went otherwise than the annotation asks, in sentences; none if all is well.
 func loadMistakes(alone, balanced load) []string {
 	var found []string
 	if times := alone.times(alone.busiest()); times <= alone.mostByChance() {

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// evacuation is the last act, while the label is there. Afterwards all is as in the first one.
+var evacuation = act{
+	headline:  "5. zone-b is evacuated",
+	evacuated: "zone-b",
+	changed:   "zone-b",
+}
+
+// playEvacuation is the last act. It returns what it showed and what was wrong.
+func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	p.headline(evacuation.headline)
+	if err := s.restore(ctx); err != nil {
+		return "", nil, err
+	}
+	p.say("  The web pods are as in act 1, and every client goes on connecting. Both nodes of zone-b get the label")
+	p.say("  vicinity.dev/evacuate: \"true\". Their pods run on; as long as others may serve, no new connection goes there.")
+	open, err := s.open()
+	defer func() { err = errors.Join(err, open.close()) }()
+	if err != nil {
+		return "", nil, err
+	}
+	clients := s.keepBusy(ctx)
+	away, explained, err := s.evacuate(ctx, evacuation)
+	if err != nil {
+		clients.end()
+		return "", nil, err
+	}
+	over := act{headline: evacuation.headline, changed: evacuation.evacuated}
+	home, _, err := s.evacuate(ctx, over)
+	made, failures := clients.end()
+	moved := open.moved()
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return "", nil, err
+	}
+
+	away.sayTook(p, evacuation, "label")
+	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
+	view := s.table(evacuation, away.rows)
+	view.print(p)
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
+	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
+	if home.late == nil {
+		p.say("\n  The label goes. All of %s was home again after %s.", over.changed, short(home.took.all))
+	}
+	wrong = append(wrongIn(evacuation, away, view), wrongIn(over, home, s.table(over, home.rows))...)
+	for _, sentence := range append(failures, moved...) {
+		wrong = append(wrong, "act 5. "+sentence)
+	}
+	shown = fmt.Sprintf("The label of an evacuation came and went: none of %d new connections failed, "+
+		"and %d that were open stayed where they were.", made, len(open))
+	return shown, wrong, nil
+}
+
+// restore brings back the first act's web pods, without a bound, and waits until all proxies have them.
+func (s *stage) restore(ctx context.Context) error {
+	_, err := s.writeEndpoints(s.places)
+	if err := errors.Join(err, s.writeService("")); err != nil {
+		return err
+	}
+	first := crowd{clients: s.places, webs: s.places}
+	errs := make([]error, len(s.places))
+	var asking sync.WaitGroup
+	for i, from := range s.places {
+		asking.Go(func() { errs[i] = first.askUntilAll(ctx, from, s.wanted(from.zone, "")) })
+	}
+	asking.Wait()
+	return errors.Join(errs...)
+}
+
+// evacuate writes the labels of the act, and observes what becomes of it.
+func (s *stage) evacuate(ctx context.Context, act act) (seen observation, explained string, err error) {
+	written, err := s.writeNodes(act.evacuated)
+	if err != nil {
+		return observation{}, "", err
+	}
+	seen = s.observe(ctx, act, written)
+	explained, err = s.explain(ctx, explainedNode)
+	return seen, explained, errors.Join(err, ctx.Err())
+}
+
+// busy is clients that go on connecting until they are stopped.
+type busy struct {
+	ended      chan struct{}
+	connecting sync.WaitGroup
+
+	mu       sync.Mutex
+	made     int
+	failures []string
+}
+
+// keepBusy has every client connect, over both families in turn.
+func (s *stage) keepBusy(ctx context.Context) *busy {
+	b := &busy{ended: make(chan struct{})}
+	for _, from := range s.places {
+		b.connecting.Go(func() {
+			for i := 0; b.goesOn(ctx); i++ {
+				_, err := connect(from, frontendOf(i), s.places)
+				b.note(from, err)
+			}
+		})
+	}
+	return b
+}
+
+// goesOn waits a moment, because the processors are for the proxies too, and reports whether the clients go on.
+func (b *busy) goesOn(ctx context.Context) bool {
+	select {
+	case <-b.ended:
+		return false
+	case <-ctx.Done():
+		return false
+	case <-time.After(2 * time.Millisecond):
+		return true
+	}
+}
+
+func (b *busy) note(from place, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made++
+	if err != nil && len(b.failures) < failuresWorthTrying {
+		b.failures = append(b.failures, fmt.Sprintf("%s: a connection failed while the label came or went: %v", from.node.Name, err))
+	}
+}
+
+// end stops the clients, and returns how many connections they tried and which failed, in sentences.
+func (b *busy) end() (made int, failures []string) {
+	close(b.ended)
+	b.connecting.Wait()
+	return b.made, b.failures
+}
+
+// openConnection is one that stays open, and who answered when it was new.
+type openConnection struct {
+	*fabric.Conversation
+	from place
+	web  string
+}
+
+type openConnections []openConnection
+
+// open makes a connection from every client over each family.
+func (s *stage) open() (openConnections, error) {
+	var all openConnections
+	for _, from := range s.places {
+		for _, to := range frontends {
+			opened, err := from.client.Open("tcp", to)
+			if err != nil {
+				return all, err
+			}
+			reply, err := opened.Ask(connectionPatience)
+			all = append(all, openConnection{opened, from, reply.Pod})
+			if err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// moved asks once more over each connection, and says which are not answered as before, in sentences.
+func (all openConnections) moved() []string {
+	var found []string
+	for _, c := range all {
+		reply, err := c.Ask(connectionPatience)
+		if err != nil {
+			found = append(found, fmt.Sprintf("%s: a connection that was open before the label broke: %v", c.from.node.Name, err))
+		} else if reply.Pod != c.web {
+			found = append(found, fmt.Sprintf("%s: a connection that was open before the label went from %s to %s",
+				c.from.node.Name, c.web, reply.Pod))
+		}
+	}
+	return found
+}
+
+func (all openConnections) close() error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

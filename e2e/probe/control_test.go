@@ -189,8 +189,8 @@ func TestAConnectionIsHeldUntilTheServerIsGone(t *testing.T) {
 		return s
 	}
 	wait.Until(t, "lines come back", func() bool { return report().Echoes > 2 })
-	if s := report(); !s.Alive {
-		t.Errorf("%+v", s)
+	if s := report(); !s.Alive || s.Server != "web-1" {
+		t.Errorf("%+v, want one that is alive, with web-1", s)
 	}
 	(<-connections).Close()
 	wait.Until(t, "the connection has ended", func() bool { return !report().Alive })

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -30,6 +31,7 @@ type held struct {
 	conn net.Conn
 
 	mu     sync.Mutex
+	server string // by its greeting
 	echoes int
 	err    error // why there are no more
 }
@@ -88,6 +90,7 @@ func (h *holds) end(w http.ResponseWriter, r *http.Request) {
 // state is how a connection fares.
 type state struct {
 	Alive  bool   `json:"alive"`
+	Server string `json:"server,omitempty"`
 	Echoes int    `json:"echoes"`
 	Error  string `json:"error,omitempty"`
 }
@@ -95,7 +98,7 @@ type state struct {
 func (c *held) state() state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Alive: c.err == nil, Echoes: c.echoes}
+	s := state{Alive: c.err == nil, Server: c.server, Echoes: c.echoes}
 	if c.err != nil {
 		s.Error = plain(c.err)
 	}
@@ -113,9 +116,13 @@ func (c *held) talk() {
 
 func (c *held) converse() error {
 	lines := bufio.NewReader(c.conn)
-	if _, err := c.read(lines); err != nil {
+	greeted, err := c.read(lines)
+	if err != nil {
 		return err
 	}
+	c.mu.Lock()
+	c.server, _, _ = strings.Cut(greeted, " ")
+	c.mu.Unlock()
 	for number := 0; ; number++ {
 		want := strconv.Itoa(number) + "\n"
 		if _, err := c.conn.Write([]byte(want)); err != nil {

@@ -24,7 +24,7 @@ var _ = Describe("A rollout under load", func() {
 		namespace := newNamespace(ctx)
 		makeDeployment(ctx, namespace, replicas, surge)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
-		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, maxLoad("120%"))
+		bounded := newService(ctx, namespace, named("bounded"), preferSameZone, withinBound)
 		before := expectRolledOut(ctx, namespace)
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), before)
 		updateDeployment(ctx, namespace, notInZone(kube.zones()[0]))

@@ -32,8 +32,8 @@ var _ = Describe("A bound of 120 %", func() {
 		servers := kube.startPods(ctx, namespace, unevenServers()...)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)
 		bounded := []*corev1.Service{
-			newService(ctx, namespace, named("bounded-preference"), preferSameZone, maxLoad("120%")),
-			newService(ctx, namespace, named("bounded-keys"), topologyKeys(corev1.LabelTopologyZone+", *"), maxLoad("120%")),
+			newService(ctx, namespace, named("bounded-preference"), preferSameZone, withinBound),
+			newService(ctx, namespace, named("bounded-keys"), topologyKeys(corev1.LabelTopologyZone+", *"), withinBound),
 			newService(ctx, namespace, named("mode"), topologyMode(balanced)),
 		}
 		expectEachInItsZone(ctx, "PreferSameZone", clusterIPs(preferring), servers)
@@ -73,11 +73,9 @@ func preferSameZone(service *corev1.Service) {
 	trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone)(service)
 }
 
-// maxLoad sets the annotation.
-func maxLoad(percent string) serviceOption {
-	return func(service *corev1.Service) {
-		metav1.SetMetaDataAnnotation(&service.ObjectMeta, maxLoadAnnotation, percent)
-	}
+// withinBound sets the annotation to the bound.
+func withinBound(service *corev1.Service) {
+	metav1.SetMetaDataAnnotation(&service.ObjectMeta, maxLoadAnnotation, fmt.Sprintf("%g%%", 100*bound))
 }
 
 // expectBound waits until the bound is in force on every node: connections leave the zones that have not enough room

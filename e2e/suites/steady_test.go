@@ -96,13 +96,23 @@ func hold(ctx context.Context, clients probes, targets []target) []held {
 	return all
 }
 
+// heldState is how a connection fares.
+type heldState struct {
+	Alive  bool   `json:"alive"`
+	Server string `json:"server"`
+	Echoes int    `json:"echoes"`
+}
+
+func (h held) state(ctx context.Context) (heldState, error) {
+	var got heldState
+	err := h.client.ask(ctx, "GET", "hold/"+h.id, nil, &got)
+	return got, err
+}
+
 // echoes is how many of its questions were answered, and an error if the connection is no more.
 func (h held) echoes(ctx context.Context) (int, error) {
-	var got struct {
-		Alive  bool `json:"alive"`
-		Echoes int  `json:"echoes"`
-	}
-	if err := h.client.ask(ctx, "GET", "hold/"+h.id, nil, &got); err != nil {
+	got, err := h.state(ctx)
+	if err != nil {
 		return 0, err
 	}
 	if !got.Alive {

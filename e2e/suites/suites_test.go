@@ -8,7 +8,7 @@
 // a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
 // zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
 // webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs that disturb others, because they
-// restart the proxy or the webhook or label a node's zone anew, are Serial.
+// restart the proxy or the webhook, label a node's zone anew or evacuate a zone, are Serial.
 package suites
 
 import (

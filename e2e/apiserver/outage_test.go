@@ -43,7 +43,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	} else {
 		wire.swallow()
 	}
-	wait.Until(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 5 })
+	wait.Until(t, "the outage of everything", func() bool { return len(f.outagesNow()) == 6 })
 	outages := f.outagesNow()
 	count := f.count()
 	w.deleteService("gone")
@@ -76,7 +76,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 		t.Error("no watch expired, so this test has tried less than it should")
 	}
 	for _, want := range []string{"does not tell about a resource", "tells about a resource again"} {
-		if got := strings.Count(f.log.String(), want); got != 5 {
+		if got := strings.Count(f.log.String(), want); got != 6 {
 			t.Errorf("%q was logged %d times, want once for each resource", want, got)
 		}
 	}
@@ -89,7 +89,7 @@ func TestAnAPIServerThatIsKilledAndComesBackIsFollowedOn(t *testing.T) {
 	f.until("a Service before", hasService(w.name("before")))
 	count := f.count()
 	api.KillAPIServer()
-	wait.Until(t, "the outage", func() bool { return len(f.outagesNow()) == 4 })
+	wait.Until(t, "the outage", func() bool { return len(f.outagesNow()) == 5 })
 	must.Succeed(w.t, api.StartAPIServer(t.Context()))
 	w.service("after")
 	f.until("a Service after", hasService(w.name("after")))

@@ -1,6 +1,8 @@
 package balance
 
 import (
+	"slices"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
@@ -32,27 +34,25 @@ const (
 // policy.AnyNode.
 type ValueOf func(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool)
 
+// fewEndpoints is up to how many endpoints a look through all places and values is faster than a map, which has to be made.
+const fewEndpoints = 32
+
 // NewPlaces returns the places of some endpoints, no two of which have the same address and port.
 func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueOf) *Places {
 	p := &Places{keys: keys, of: make([]int32, len(endpoints)), first: make([]int32, len(keys)+1)}
-	tuples := p.read(endpoints, valueOf)
-	type place struct {
-		tuple
-		model.Rank
-	}
-	index := make(map[place]int32, min(len(endpoints), 16))
+	groups := p.read(endpoints, valueOf)
+	find := p.finder(len(endpoints))
 	for i := range endpoints {
 		rank, usable := endpoints[i].Rank()
 		if !usable {
 			p.of[i] = nowhere
 			continue
 		}
-		at, known := index[place{tuples[i], rank}]
-		if !known {
-			at = int32(len(p.count))
-			index[place{tuples[i], rank}] = at
+		own := groups[i*len(keys) : (i+1)*len(keys)]
+		at := find(own, rank)
+		if int(at) == len(p.count) {
 			p.count, p.rank = append(p.count, 0), append(p.rank, rank)
-			p.groups = append(p.groups, tuples[i][:len(keys)]...)
+			p.groups = append(p.groups, own...)
 		}
 		p.of[i] = at
 		p.count[at]++
@@ -60,16 +60,50 @@ func NewPlaces(keys []policy.Key, endpoints []model.PortEndpoint, valueOf ValueO
 	return p
 }
 
+// finder returns a function that finds the place of an endpoint by its groups and rank; the next one if it is new.
+func (p *Places) finder(endpoints int) func(groups []int32, rank model.Rank) int32 {
+	if endpoints <= fewEndpoints {
+		return func(groups []int32, rank model.Rank) int32 {
+			for at := range p.count {
+				if p.rank[at] == rank && slices.Equal(p.groups[at*len(p.keys):(at+1)*len(p.keys)], groups) {
+					return int32(at)
+				}
+			}
+			return int32(len(p.count))
+		}
+	}
+	type place struct {
+		tuple
+		model.Rank
+	}
+	index := map[place]int32{}
+	return func(groups []int32, rank model.Rank) int32 {
+		key := place{Rank: rank}
+		copy(key.tuple[:], groups)
+		at, known := index[key]
+		if !known {
+			at = int32(len(p.count))
+			index[key] = at
+		}
+		return at
+	}
+}
+
 // Keys are the keys that it was made with.
 func (p *Places) Keys() []policy.Key { return p.keys }
 
-// read numbers the groups, and returns those of each endpoint.
-func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []tuple {
-	tuples := make([]tuple, len(endpoints))
+// read numbers the groups, and returns those of each endpoint, key by key.
+func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []int32 {
+	groups := make([]int32, len(endpoints)*len(p.keys))
 	for k, key := range p.keys {
-		numbers := map[string]int32{}
+		var numbers map[string]int32
+		if len(endpoints) > fewEndpoints {
+			numbers = map[string]int32{}
+		}
+		p.first[k+1] = p.first[k]
 		for i := range endpoints {
-			tuples[i][k] = none
+			at := &groups[i*len(p.keys)+k]
+			*at = none
 			if endpoints[i].Phase() == model.PhaseNever {
 				continue
 			}
@@ -77,20 +111,34 @@ func (p *Places) read(endpoints []model.PortEndpoint, valueOf ValueOf) []tuple {
 			if key != policy.AnyNode {
 				value, known = valueOf(&endpoints[i], key)
 			}
-			if !known {
-				continue
+			if known {
+				*at = p.number(k, value, numbers)
 			}
-			number, seen := numbers[value]
-			if !seen {
-				number = int32(len(p.values))
-				numbers[value] = number
-				p.values = append(p.values, value)
-			}
-			tuples[i][k] = number
 		}
-		p.first[k+1] = int32(len(p.values))
 	}
-	return tuples
+	return groups
+}
+
+// number returns the number of a key's value, the next one if it is new. The numbers so far are in a map if there are
+// many endpoints.
+func (p *Places) number(k int, value string, numbers map[string]int32) int32 {
+	number, seen := int32(0), false
+	if numbers != nil {
+		number, seen = numbers[value]
+	} else {
+		number = p.group(k, value)
+		seen = number != none
+	}
+	if seen {
+		return number
+	}
+	number = int32(len(p.values))
+	p.values = append(p.values, value)
+	p.first[k+1] = number + 1
+	if numbers != nil {
+		numbers[value] = number
+	}
+	return number
 }
 
 // group returns the group of a key with a value; none if no endpoint is in it.

@@ -84,7 +84,7 @@ func TestTheLengthOfARow(t *testing.T) {
 		{10, 32, 1, 4, 40},             // 16 where there are twice as many
 		{10, 30, 1, 1, 171},            // 170 and two thirds
 		{3, 16, 1, 5, 20},              // 19 and a fifth
-		{10, 5000, 1, 1, 32},           // never fewer than 32
+		{10, 5000, 1, 1, 16},           // never fewer than 16
 		{5000, 16, ONE / 2, ONE, 2048}, // nor more than 4096
 	} {
 		share := Share{Endpoints: c.endpoints, crowd: c.crowd}

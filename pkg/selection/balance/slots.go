@@ -9,11 +9,13 @@ import (
 )
 
 // How many slots a row with unequal parts has in sum, at least: slotsPerEndpoint for each of the component's endpoints
-// where smallCrowd nodes round, fewer where more do, because their errors cancel out.
+// where smallCrowd nodes round, fewer where more do, because their errors cancel out. With fewestSlots of 32 the bench of
+// 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests' busiest endpoint is
+// as close to its plan.
 const (
 	slotsPerEndpoint = 32
 	smallCrowd       = 16
-	fewestSlots      = 32
+	fewestSlots      = 16
 	mostSlots        = 4096
 )
 

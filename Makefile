@@ -60,8 +60,11 @@ bench: root ## Measure syncs, whole daemons and the webhook, and print tables (n
 
 # The lab goes whatever the suites say, and also if it did not come up.
 e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
-	@trap 'status=$$?; [ -n "$(KEEP)" ] || go run ./e2e/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
-	go run ./e2e/lab up --dir bin/e2e --nodes 6 && KUBECONFIG=bin/e2e/kubeconfig e2e/suites/run
+	$(BUILD) -o bin/lab ./e2e/lab
+	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
+	bin/lab up --dir bin/e2e --nodes 6 && KUBECONFIG=bin/e2e/kubeconfig \
+	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
+	e2e/suites/run
 
 e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; settings: e2e/kind/run)
 	e2e/kind/run

@@ -104,7 +104,7 @@ func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, err
 			return nil, err
 		}
 	}
-	port := fmt.Sprintf("port%d", number)
+	port := portOf(number)
 	if err := connect(f.bridge, port, ns, uplinkName); err != nil {
 		return nil, err
 	}
@@ -116,6 +116,9 @@ func (f *Fabric) attach(name string, number int, forwards bool) (*Namespace, err
 	}
 	return ns, f.addDefaultRoutes(ns)
 }
+
+// portOf is the end of a machine's cable in the switch.
+func portOf(number int) string { return fmt.Sprintf("port%d", number) }
 
 // addDefaultRoutes lets a machine dial addresses that exist only in NAT rules: the kernel looks for a route before it
 // asks the output chain.

@@ -58,7 +58,7 @@ func firstProcess(folder cluster.Folder, node string) (pid string, err error) {
 	}
 	text, err := os.ReadFile(folder.PID(filepath.Base(node)))
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("there is no node %q: `lab status` lists them", node)
+		return "", fmt.Errorf("node %q does not run: `lab status` lists the nodes, `lab start` starts one that was stopped", node)
 	}
 	if err != nil {
 		return "", fmt.Errorf("finding node %s: %w", node, err)

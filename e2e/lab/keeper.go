@@ -129,7 +129,7 @@ func keep(ctx context.Context, send func(message), options cluster.Options) erro
 		return err
 	}
 	send(message{Ready: true})
-	<-ctx.Done()
+	running.Run(ctx, os.Stderr) // its log
 	return running.Close()
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -43,8 +44,26 @@ func look(t *testing.T) machine {
 		}
 	}
 	return machine{
-		Links: strings.Join(links, " "), Mounts: read("/proc/self/mounts"), Ruleset: string(ruleset), Sysctls: sysctls(t),
+		Links: strings.Join(links, " "), Mounts: mountsOfLabs(read("/proc/self/mounts")), Ruleset: string(ruleset), Sysctls: sysctls(t),
 	}
+}
+
+// mountsOfLabs are those that a lab could have made or covered. Others come and go with the machine's other programs:
+// somebody's `ip netns add` makes one.
+func mountsOfLabs(mounts string) string {
+	var found strings.Builder
+	for line := range strings.Lines(mounts) {
+		place := strings.Fields(line)[1]
+		for _, root := range []string{
+			os.TempDir(), "/proc", "/sys", "/dev", "/var/lib/kubelet", "/var/lib/containerd", "/run/containerd", "/run/netns/cni-", "/etc", "/opt",
+		} {
+			if strings.HasPrefix(place, root) {
+				found.WriteString(line)
+				break
+			}
+		}
+	}
+	return found.String()
 }
 
 // sysctls are the settings that kubelet and CNI plugins write, and all of the network's.
@@ -88,6 +107,14 @@ func TestALabServesAndLeavesTheMachineAsItWas(t *testing.T) {
 	}
 	if tables := mustRun(t, "exec", "--dir", dir, "node-1", "nft", "list", "tables"); !strings.Contains(tables, "table ip kube-proxy") {
 		t.Errorf("the node's tables:\n%s", tables)
+	}
+	mustRun(t, "stop", "--dir", dir, "node-1")
+	if got := run(t.Context(), []string{"exec", "--dir", dir, "node-1", "nft", "list", "tables"}, io.Discard, io.Discard); got != exitFailure {
+		t.Errorf("a program runs on a node that was stopped: exit status %d", got)
+	}
+	mustRun(t, "start", "--dir", dir, "node-1")
+	if nodes := mustRun(t, "status", "--dir", dir); !strings.Contains(nodes, "true") {
+		t.Errorf("a node that was stopped and started is not ready:\n%s", nodes)
 	}
 	if diff := cmp.Diff(before, look(t)); diff != "" {
 		t.Errorf("while the lab runs (-before +now):\n%s", diff)

@@ -57,6 +57,7 @@ const rootExample = `  lab up                                  three nodes in th
   export KUBECONFIG=$PWD/bin/lab/kubeconfig
   lab status
   lab exec node-1 nft list ruleset
+  lab stop node-2; lab start node-2       its power fails, and it comes back as a new machine
   lab down`
 
 func newRoot() *cobra.Command {
@@ -69,7 +70,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(newUp(), newDown(), newStatus(), newExec(), newBuild(), newKeeper())
+	root.AddCommand(newUp(), newDown(), newStatus(), newExec(), newStop(), newStart(), newBuild(), newKeeper())
 	return root
 }
 

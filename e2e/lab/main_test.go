@@ -181,7 +181,7 @@ func TestTheKeepersReportIsFollowedUntilItIsReadyOrEnds(t *testing.T) {
 }
 
 func TestEveryCommandExplainsItself(t *testing.T) {
-	for _, command := range []string{"", "up ", "down ", "status ", "exec ", "build "} {
+	for _, command := range []string{"", "up ", "down ", "status ", "exec ", "stop ", "start ", "build "} {
 		args := strings.Fields(command + "--help")
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), args, &stdout, &stderr); code != exitOK {

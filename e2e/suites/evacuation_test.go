@@ -11,8 +11,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -22,8 +20,8 @@ const (
 	evacuatedWithin = time.Second
 )
 
-var _ = Describe("An evacuation of a zone", Serial, func() {
-	It("moves new connections within a second, and loses none though the zone's pods are killed and come back", func(ctx SpecContext) {
+var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
+	It("moves new connections within a second, and loses none though the zone's nodes go for good and others come", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		// Those that stay are uneven, so that a bound has something to do when the zone has left.
 		crowded, leaving, lone := kube.zones()[0], kube.zones()[1], kube.zones()[2]
@@ -33,43 +31,47 @@ var _ = Describe("An evacuation of a zone", Serial, func() {
 			preferring: newService(ctx, namespace, named("preferring"), preferSameZone),
 			bounded:    newService(ctx, namespace, named("bounded"), preferSameZone, withinBound),
 		}
+		anywhere := clusterIPs(newService(ctx, namespace, named("anywhere")))
+		expectAnswers(ctx, "before", nodeClients.notInZone(leaving), anywhere, slices.Concat(staying, evacuated))
 		services.measure(ctx, "before", slices.Concat(staying, evacuated))
-		// Not from the pods, which make new ones: a server that is killed resets its connections, and for ten seconds the
-		// kernel still translates what comes from their ports. A new connection from one of them would be lost.
-		open := hold(ctx, nodeClients, services.targets())
+		// So many that some go to the zone which leaves: that none does is less likely than 1 to 500,000.
+		open := hold(ctx, nodeClients.notInZone(leaving), slices.Concat(slices.Repeat(anywhere, 6), services.targets()))
 		expectAlive(ctx, "before", open)
 		toEvacuated, others := byServer(ctx, open, evacuated)
 		Expect(toEvacuated).NotTo(BeEmpty(), "open connections to the zone")
-		clients := startSteady(ctx, podClients, clusterIPs(services.bounded))
+		clients := startSteady(ctx, podClients.notInZone(leaving), services.targets())
 
 		for _, on := range kube.inZone(leaving) {
 			labelNode(ctx, on, evacuateLabel, new("true"))
 		}
 		time.Sleep(evacuatedWithin)
-		services.expectNone(ctx, "while the zone is evacuated", evacuated)
+		services.expectNone(ctx, "while the zone is evacuated", podClients, evacuated)
 		services.measure(ctx, "while the zone is evacuated", staying)
 		expectAlive(ctx, "while the zone is evacuated", open)
 
-		for _, on := range kube.inZone(leaving) {
-			cordon(ctx, on)
-		}
+		kube.takeAway(ctx, kube.inZone(leaving))
+		services.expectNone(ctx, "when the zone's nodes went without a word", podClients.notInZone(leaving), evacuated)
+		// Its label goes with a Node: before, the pods have to go, or what is dead counts as a usable endpoint again.
 		killPods(ctx, evacuated...)
-		expectEnded(ctx, "its server was killed", toEvacuated)
-		expectAlive(ctx, "pods of the zone were killed, to which these do not go", others)
-		services.expectNone(ctx, "after the zone's pods were killed", evacuated)
+		services.expectNone(ctx, "after the zone's pods were deleted", podClients.notInZone(leaving), evacuated)
+		kube.forget(ctx, kube.inZone(leaving))
+		expectEnded(ctx, "its server's node is gone", toEvacuated)
+		expectAlive(ctx, "nodes of the zone are gone, to which these do not go", others)
+		services.expectNone(ctx, "after the zone's Nodes were deleted", podClients.notInZone(leaving), evacuated)
 
-		for _, on := range kube.inZone(leaving) {
-			setUnschedulable(ctx, on, false)
+		kube.bringBack(ctx, kube.inZone(leaving))
+		for _, on := range kube.inZone(leaving) { // the new Nodes have no label
+			patchLabel(ctx, on, evacuateLabel, new("true"))
 		}
 		returned := kube.startPods(ctx, namespace, serversIn(leaving, "again", 2)...)
-		services.expectNone(ctx, "new pods in the zone, which is evacuated still", returned)
+		services.expectNone(ctx, "new pods in the zone, which is evacuated again", podClients, returned)
 		for _, on := range kube.inZone(leaving) {
 			patchLabel(ctx, on, evacuateLabel, nil)
 		}
 		services.measure(ctx, "after", slices.Concat(staying, returned))
 		expectAlive(ctx, "after", others)
 		total := clients.expectNoneLost("from before the label until after it")
-		AddReportEntry("connections", fmt.Sprintf("%d new ones, %d failed; of %d open ones %d ended, which went to pods that were killed",
+		AddReportEntry("connections", fmt.Sprintf("%d new ones, %d failed; of %d open ones %d ended, which went to nodes that were taken away",
 			total.answered(), total.failed(), len(open), len(toEvacuated)))
 	})
 })
@@ -103,11 +105,11 @@ func (s unevenServices) measure(ctx context.Context, when string, servers probes
 	Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "%s: the busiest server of %s", when, got)
 }
 
-// expectNone has every client connect to both Services now, and sees none of some servers.
-func (s unevenServices) expectNone(ctx context.Context, why string, of probes) {
+// expectNone has clients connect to both Services now, and sees none of some servers.
+func (s unevenServices) expectNone(ctx context.Context, why string, from, of probes) {
 	GinkgoHelper()
 	connections := 0
-	for _, got := range dialAll(ctx, podClients, s.targets(), dialling{count: sample, timeout: patient}) {
+	for _, got := range dialAll(ctx, from, s.targets(), dialling{count: sample, timeout: patient}) {
 		Expect(got.err).NotTo(HaveOccurred())
 		Expect(got.answered()).To(Equal(sample), "%s: connections that are answered: %s", why, got)
 		for _, server := range of {
@@ -145,25 +147,10 @@ func expectEnded(ctx context.Context, why string, all []held) {
 	}
 }
 
-// cordon keeps new pods from a node, until the spec ends at the latest.
-func cordon(ctx context.Context, on node) {
-	GinkgoHelper()
-	DeferCleanup(func(ctx SpecContext) { setUnschedulable(ctx, on, false) })
-	setUnschedulable(ctx, on, true)
-}
-
-func setUnschedulable(ctx context.Context, on node, value bool) {
-	GinkgoHelper()
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, value)
-	_, err := kube.CoreV1().Nodes().Patch(ctx, on.name, types.MergePatchType, patch, metav1.PatchOptions{})
-	Expect(err).NotTo(HaveOccurred())
-}
-
-// killPods ends pods without any grace, as the loss of their node would.
+// killPods ends pods without any grace.
 func killPods(ctx context.Context, pods ...probe) {
 	GinkgoHelper()
-	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	for _, pod := range pods {
-		Expect(kube.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, now)).To(Succeed(), "pod %s", pod.name)
+		Expect(kube.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, withoutGrace())).To(Succeed(), "pod %s", pod.name)
 	}
 }

@@ -136,11 +136,15 @@ func (c cluster) deletePods(ctx context.Context, pods ...probe) {
 // startClients makes the clients that all specs share.
 func (c cluster) startClients(ctx context.Context, namespace string) {
 	GinkgoHelper()
+	c.startPods(ctx, namespace, clientPods(c.nodes)...)
+}
+
+func clientPods(nodes []node) []*corev1.Pod {
 	var pods []*corev1.Pod
-	for _, on := range c.nodes {
+	for _, on := range nodes {
 		pods = append(pods, newPod(clientName("pod", on), on), newPod(clientName("node", on), on, inNodeNetwork))
 	}
-	c.startPods(ctx, namespace, pods...)
+	return pods
 }
 
 func clientName(kind string, on node) string { return fmt.Sprintf("%s-client-%s", kind, on.name) }

@@ -124,9 +124,13 @@ func (h held) echoes(ctx context.Context) (int, error) {
 // expectAlive waits until every connection has answered anew.
 func expectAlive(ctx context.Context, why string, all []held) {
 	GinkgoHelper()
-	for _, h := range all {
-		before, err := h.echoes(ctx)
+	before := make([]int, len(all))
+	for i, h := range all {
+		var err error
+		before[i], err = h.echoes(ctx)
 		Expect(err).NotTo(HaveOccurred(), why)
-		Eventually(func() (int, error) { return h.echoes(ctx) }).WithContext(ctx).Should(BeNumerically(">", before), why)
+	}
+	for i, h := range all {
+		Eventually(func() (int, error) { return h.echoes(ctx) }).WithContext(ctx).Should(BeNumerically(">", before[i]), why)
 	}
 }

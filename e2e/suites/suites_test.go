@@ -7,8 +7,9 @@
 // The script run beside this file starts them. They need three zones with a node each, one IP family or both, DNS, and
 // a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
 // zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
-// webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs that disturb others, because they
-// restart the proxy or the webhook, label a node's zone anew or evacuate a zone, are Serial.
+// webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs labelled node-power need commands that stop
+// nodes and start them. Specs that disturb others, because they restart the proxy or the webhook, label a node's zone
+// anew or evacuate a zone, are Serial.
 package suites
 
 import (

@@ -25,7 +25,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cgroup"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
-	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
 // Cluster is a cluster that runs.
@@ -37,7 +36,7 @@ type Cluster struct {
 	forwarder    *forwarder
 	client       kubernetes.Interface // of its administrator, from this process
 	groups       *cgroup.Groups
-	nodes        []*process.Process
+	nodes        []*machine
 }
 
 // Start starts a cluster and returns when everything in it is ready. On error nothing but logs is left.
@@ -80,7 +79,7 @@ type result struct {
 
 // prepare makes folders, networks and cgroups.
 func (c *Cluster) prepare() error {
-	for _, folder := range []string{c.config.Folder.Run(), c.config.Folder.Logs(), c.config.Folder.pids()} {
+	for _, folder := range []string{c.config.Folder.Run(), c.config.Folder.Logs(), c.config.Folder.off(), c.config.Folder.pids()} {
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return fmt.Errorf("making a folder: %w", err)
 		}
@@ -147,7 +146,9 @@ const groupPatience = 10 * time.Second
 // Close ends everything. Logs stay.
 func (c *Cluster) Close() error {
 	for _, node := range c.nodes {
-		_ = node.Kill() // we started it, so we may
+		if node.process != nil {
+			_ = node.process.Kill() // we started it, so we may
+		}
 	}
 	if c.forwarder != nil {
 		c.forwarder.close()

@@ -45,12 +45,18 @@ func (f Folder) Groups() string { return filepath.Join(string(f), "cgroups") }
 // Install is the folder of the kustomizations that Vicinity is installed from.
 func (f Folder) Install() string { return filepath.Join(string(f), "install") }
 
-// PID is the file that names the first process of a node, as the machine sees it.
+// Off is the file that turns a node off as long as it exists. It is the wish of the lab's user: PID says what is.
+func (f Folder) Off(node string) string { return filepath.Join(f.off(), node) }
+
+func (f Folder) off() string { return filepath.Join(string(f), "off") }
+
+// PID is the file that names the first process of a node, as the machine sees it. It exists while the node runs, from
+// the moment that it is ready if it was turned on again.
 func (f Folder) PID(node string) string { return filepath.Join(f.pids(), node) }
 
 func (f Folder) pids() string { return filepath.Join(string(f), "pids") }
 
 // Contents is all of that, and nothing else.
 func (f Folder) Contents() []string {
-	return []string{f.Kubeconfig(), f.Logs(), f.Run(), f.Own(), f.Groups(), f.Install(), f.pids()}
+	return []string{f.Kubeconfig(), f.Logs(), f.Run(), f.Own(), f.Groups(), f.Install(), f.off(), f.pids()}
 }

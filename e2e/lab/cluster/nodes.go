@@ -10,7 +10,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
+
+// machine is a node, running or off.
+type machine struct {
+	network *fabric.Node
+	config  node.Config
+	process *process.Process // its first; nil while it is off
+}
 
 // startNodes starts all nodes, with the images of a containerd's root folder.
 func (c *Cluster) startNodes(images string) error {
@@ -20,14 +28,22 @@ func (c *Cluster) startNodes(images string) error {
 			return err
 		}
 		config.Images = images
-		started, err := node.Start(config)
-		if err != nil {
+		started := &machine{network: network, config: config}
+		if started.process, err = node.Start(config); err != nil {
 			return err
 		}
 		c.nodes = append(c.nodes, started)
-		if err := os.WriteFile(c.config.Folder.PID(config.Name), []byte(strconv.Itoa(started.PID())), 0o644); err != nil {
-			return fmt.Errorf("noting the first process of %s: %w", config.Name, err)
+		if err := c.notePID(started); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (c *Cluster) notePID(m *machine) error {
+	pid := strconv.Itoa(m.process.PID())
+	if err := os.WriteFile(c.config.Folder.PID(m.config.Name), []byte(pid), 0o644); err != nil {
+		return fmt.Errorf("noting the first process of %s: %w", m.config.Name, err)
 	}
 	return nil
 }

@@ -23,10 +23,16 @@ const (
 
 // awaitNodes waits until every node is ready, and writes its pods' addresses into the Node as soon as there is one.
 func (c *Cluster) awaitNodes(ctx context.Context) error {
+	return c.awaitSome(ctx, c.network.Nodes(), time.Time{})
+}
+
+// awaitSome does it for some nodes. Those that were there before count once their kubelet has spoken since then: the
+// API server remembers what it last said.
+func (c *Cluster) awaitSome(ctx context.Context, nodes []*fabric.Node, since time.Time) error {
 	assigned := map[string]bool{}
 	return c.await(ctx, func(ctx context.Context) (waitingFor string, err error) {
 		var waiting []string
-		for _, network := range c.network.Nodes() {
+		for _, network := range nodes {
 			found, err := c.client.CoreV1().Nodes().Get(ctx, network.Name, metav1.GetOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return "", fmt.Errorf("reading node %s: %w", network.Name, err)
@@ -37,7 +43,7 @@ func (c *Cluster) awaitNodes(ctx context.Context) error {
 				}
 				assigned[network.Name] = true
 			}
-			if err != nil || !ready(found) {
+			if err != nil || !ready(found, since) {
 				waiting = append(waiting, network.Name)
 			}
 		}
@@ -61,10 +67,11 @@ func (c *Cluster) assignPodCIDRs(ctx context.Context, network *fabric.Node) erro
 	return nil
 }
 
-func ready(node *corev1.Node) bool {
+// ready says whether a node is, by what its kubelet said since then. The API server keeps whole seconds.
+func ready(node *corev1.Node, since time.Time) bool {
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
+			return condition.Status == corev1.ConditionTrue && condition.LastHeartbeatTime.After(since.Add(-time.Second))
 		}
 	}
 	return false
@@ -84,8 +91,8 @@ func (c *Cluster) await(ctx context.Context, ask func(context.Context) (waitingF
 		}
 		for _, node := range c.nodes {
 			select {
-			case <-node.Done():
-				return node.Ended()
+			case <-node.ended():
+				return node.process.Ended()
 			default:
 			}
 		}

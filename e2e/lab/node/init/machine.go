@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -16,7 +15,6 @@ import (
 // join moves the process to the node's cgroups, makes these the roots of a new cgroup namespace, and executes the next
 // stage. It returns only on error.
 func join(plan node.Plan, next []string) error {
-	runtime.LockOSThread()
 	for _, group := range plan.Groups {
 		if err := enter(group); err != nil {
 			return err

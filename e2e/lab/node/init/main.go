@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
@@ -18,6 +19,10 @@ const (
 	stageJoin = "join"
 	stageRun  = "run"
 )
+
+// The main goroutine stays on the process's first thread. The signal that ends a node with its keeper is that thread's
+// alone, and the thread that calls execve(2) is the one that goes on (prctl(2), PR_SET_PDEATHSIG).
+func init() { runtime.LockOSThread() } //nolint:gochecknoinits // only here it is the first thread for sure
 
 func main() {
 	if err := run(os.Args); err != nil {

@@ -1,0 +1,58 @@
+package fabric
+
+import (
+	"bytes"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+func TestANodeWithoutPowerIsSilentAndComesBackWithNothing(t *testing.T) {
+	f, err := New()
+	must(t, err)
+	t.Cleanup(func() { must(t, f.Close()) })
+	near, far := add(t, f.AddNode, "near"), add(t, f.AddNode, "far")
+	add(t, far.AddPod, "pod")
+	listener, err := far.Listen("tcp", "[::]:8080")
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	to := net.JoinHostPort(far.IPv4.String(), "8080")
+	dial := func() error {
+		conn, err := near.Dial("tcp", to, 300*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	must(t, dial())
+	must(t, far.Do(func() error { return exec.Command("nft", "add table ip rules").Run() }))
+
+	must(t, far.TurnOff(func() error {
+		if err := dial(); err == nil || !strings.Contains(err.Error(), "timeout") {
+			t.Errorf("dialling while its processes end: %v, want silence", err)
+		}
+		return nil
+	}))
+	must(t, far.TurnOn())
+	wait.Until(t, "the node answers again", func() bool { return dial() == nil })
+	var rules bytes.Buffer
+	must(t, far.Do(func() error {
+		list := exec.Command("nft", "list", "ruleset")
+		list.Stdout = &rules
+		return list.Run()
+	}))
+	if rules.Len() > 0 {
+		t.Errorf("rules that came back:\n%s", &rules)
+	}
+	links, err := far.links.LinkList()
+	must(t, err)
+	for _, link := range links {
+		if name := link.Attrs().Name; strings.HasPrefix(name, PodLinkPrefix) {
+			t.Errorf("link %s came back", name)
+		}
+	}
+}

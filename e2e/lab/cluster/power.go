@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
+)
+
+// Run turns nodes off and on as the files of Folder.Off say, until the context ends. What fails goes to the log, and is
+// tried again when the file changes.
+func (c *Cluster) Run(ctx context.Context, log io.Writer) {
+	failed := map[string]bool{} // by name: what was tried last, and failed
+	for {
+		for _, m := range c.nodes {
+			_, err := os.Stat(c.config.Folder.Off(m.config.Name))
+			off := !errors.Is(err, fs.ErrNotExist)
+			if last, ok := failed[m.config.Name]; off == m.off() || ok && last == off {
+				continue
+			}
+			delete(failed, m.config.Name)
+			if err := c.turn(ctx, m, off); err != nil {
+				fmt.Fprintln(log, err)
+				failed[m.config.Name] = off
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func (c *Cluster) turn(ctx context.Context, m *machine, off bool) error {
+	if off {
+		if err := c.turnOff(m); err != nil {
+			return fmt.Errorf("turning off %s: %w", m.config.Name, err)
+		}
+		return nil
+	}
+	if err := c.turnOn(ctx, m); err != nil {
+		return fmt.Errorf("turning on %s: %w", m.config.Name, err)
+	}
+	return nil
+}
+
+func (m *machine) off() bool { return m.process == nil }
+
+// ended is closed when the node has ended by itself. It is nil, and blocks, while the node is off.
+func (m *machine) ended() <-chan struct{} {
+	if m.off() {
+		return nil
+	}
+	return m.process.Done()
+}
+
+// turnOff takes a node away. Its disk goes too: what comes back is a new machine with the old name.
+func (c *Cluster) turnOff(m *machine) error {
+	if err := m.network.TurnOff(m.process.Kill); err != nil {
+		return err
+	}
+	m.process = nil
+	return errors.Join(os.RemoveAll(m.config.Root), os.RemoveAll(c.config.Folder.PID(m.config.Name)))
+}
+
+// turnOn starts it anew, and waits until it is ready.
+func (c *Cluster) turnOn(ctx context.Context, m *machine) (err error) {
+	start := time.Now()
+	if err := m.network.TurnOn(); err != nil {
+		return err
+	}
+	if m.process, err = node.Start(m.config); err != nil {
+		return err
+	}
+	if err := c.awaitSome(ctx, []*fabric.Node{m.network}, start); err != nil {
+		return err
+	}
+	return c.notePID(m)
+}

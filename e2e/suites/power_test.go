@@ -1,0 +1,88 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// nodePower labels the specs that stop nodes and start them. Kubernetes cannot: $STOP_NODES and $START_NODES are the
+// commands that do, to which the names of nodes are added.
+const nodePower = "node-power"
+
+// power runs one of the two.
+func power(ctx context.Context, variable string, nodes []node) {
+	GinkgoHelper()
+	words := strings.Fields(os.Getenv(variable))
+	Expect(words).NotTo(BeEmpty(), "$%s; where nodes cannot be stopped, leave this spec out by LABEL_FILTER='!%s'", variable, nodePower)
+	for _, on := range nodes {
+		words = append(words, on.name)
+	}
+	output, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), "%s: %s", strings.Join(words, " "), output)
+}
+
+// takeAway stops nodes. They are back when the spec ends, at the latest.
+func (c cluster) takeAway(ctx context.Context, nodes []node) {
+	GinkgoHelper()
+	DeferCleanup(func(ctx SpecContext) { c.bringBack(ctx, nodes) })
+	power(ctx, "STOP_NODES", nodes)
+}
+
+// forget deletes the Nodes of machines that are gone, and their pods, as the cloud's controller and the garbage
+// collector do after a while.
+func (c cluster) forget(ctx context.Context, nodes []node) {
+	GinkgoHelper()
+	for _, on := range nodes {
+		Expect(c.CoreV1().Nodes().Delete(ctx, on.name, metav1.DeleteOptions{})).To(Succeed(), "node %s", on.name)
+		for _, pod := range c.podsOn(ctx, on) {
+			Expect(c.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, withoutGrace())).To(Succeed(), "pod %s/%s", pod.Namespace, pod.Name)
+		}
+	}
+}
+
+// withoutGrace deletes a pod though no kubelet may be there to end it.
+func withoutGrace() metav1.DeleteOptions {
+	return metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+}
+
+func (c cluster) podsOn(ctx context.Context, on node) []corev1.Pod {
+	GinkgoHelper()
+	list, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", on.name).String(),
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return list.Items
+}
+
+// bringBack starts nodes, and waits until they take pods and Vicinity serves there. Then they have clients again.
+func (c cluster) bringBack(ctx context.Context, nodes []node) {
+	GinkgoHelper()
+	power(ctx, "START_NODES", nodes)
+	for _, on := range nodes {
+		Eventually(func(g Gomega) {
+			found, err := c.CoreV1().Nodes().Get(ctx, on.name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(takesPods(found)).To(BeTrue(), "node %s takes pods: %+v", on.name, found.Status.Conditions)
+		}).WithContext(ctx).Should(Succeed())
+	}
+	c.expectVicinity(ctx)
+	namespace := podClients[0].namespace
+	var missing []*corev1.Pod
+	for _, client := range clientPods(nodes) {
+		if _, err := c.CoreV1().Pods(namespace).Get(ctx, client.Name, metav1.GetOptions{}); err != nil {
+			missing = append(missing, client)
+		}
+	}
+	c.startPods(ctx, namespace, missing...)
+	podClients, nodeClients = c.clients(ctx, namespace)
+}

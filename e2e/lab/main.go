@@ -54,6 +54,8 @@ socket on 127.0.0.1, which leads to the API server.`
 const rootExample = `  lab up                                  three nodes in three zones, with Vicinity and its webhook
   lab up --nodes 6 --install none         six nodes without a service proxy
   lab up --kube-proxy --install manifests/beside-kube-proxy
+  lab up --install dist/install.yaml --install-webhook dist/install-webhook.yaml \
+    --images dist/vicinity-proxy-v0.1.0-image-amd64.tar,dist/vicinity-webhook-v0.1.0-image-amd64.tar
   export KUBECONFIG=$PWD/bin/lab/kubeconfig
   lab status
   lab exec node-1 nft list ruleset

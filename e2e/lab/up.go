@@ -44,11 +44,13 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	flags := cmd.Flags()
 	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
 	flags.StringVar(&options.Manifests, "install", "manifests",
-		"the `FOLDER` that the proxy is installed from, or none for nothing of Vicinity")
+		"the `FOLDER` that the proxy is installed from, the file of a release, or none for nothing of Vicinity")
 	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
 	flags.StringVar(&options.WebhookManifests, "install-webhook", "manifests/webhook",
-		"the `FOLDER` that the admission webhook is installed from, or none")
+		"the `FOLDER` that the admission webhook is installed from, the file of a release, or none")
 	flags.StringVar(&options.Webhook, "webhook-binary", "bin/webhook", "the `FILE` of the webhook, likewise")
+	flags.StringSliceVar(&options.Archives, "images", nil,
+		"`FILES` with images that all nodes have, as docker save makes them: nodes can pull none")
 	flags.BoolVar(&options.KubeProxy, "kube-proxy", false,
 		"also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
 	return cmd
@@ -67,6 +69,11 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 		return options, err
 	}
 	options.Folder = cluster.Folder(folder)
+	for i, archive := range options.Archives {
+		if options.Archives[i], err = existing("--images", archive); err != nil {
+			return options, err
+		}
+	}
 	if options.Manifests == nothing {
 		options.WebhookManifests = nothing
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -114,13 +115,7 @@ func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	}
 	start := time.Now()
 	fmt.Fprintf(b.progress, "building %s %s (the first time about %s) ...\n", b.module.name, version, b.module.patience)
-	arguments := b.module.arguments(version)
-	output := filepath.Join(partial, b.module.program)
-	if b.module.program == "" {
-		output += string(filepath.Separator) // a folder: each program is named after its package
-	}
-	arguments = append([]string{arguments[0], "-o", output}, arguments[1:]...)
-	if _, err := run(ctx, b.source, b.module.environment(), arguments...); err != nil {
+	if err := b.compile(ctx, partial, version); err != nil {
 		return errors.Join(err, os.RemoveAll(partial))
 	}
 	if err := os.Rename(partial, folder); err != nil {
@@ -128,6 +123,30 @@ func (b builder) buildInto(ctx context.Context, folder, version string) error {
 	}
 	fmt.Fprintf(b.progress, "built %s in %s\n", b.module.name, time.Since(start).Round(time.Second))
 	return nil
+}
+
+// compile puts the module's programs into a folder.
+func (b builder) compile(ctx context.Context, folder, version string) error {
+	output := filepath.Join(folder, b.module.program)
+	if b.module.program == "" {
+		output += string(filepath.Separator) // a folder: each program is named after its package
+	}
+	all := [][]string{into(output, b.module.arguments(version))}
+	if b.module.test != "" {
+		test := filepath.Join(folder, path.Base(b.module.test)+".test")
+		all = append(all, into(test, b.module.testArguments(version)))
+	}
+	for _, arguments := range all {
+		if _, err := run(ctx, b.source, b.module.environment(), arguments...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// into adds the place of the result to the arguments of the go command.
+func into(output string, arguments []string) []string {
+	return append([]string{arguments[0], "-o", output}, arguments[1:]...)
 }
 
 // version returns the version of the module that the programs come from, as go.mod names it.

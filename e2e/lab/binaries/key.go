@@ -18,6 +18,9 @@ func (b builder) key(ctx context.Context, version string) (string, error) {
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q\n%q\n%q\n", toolchain, b.module.environment(), b.module.arguments(version))
+	if b.module.test != "" {
+		fmt.Fprintf(sum, "%q\n", b.module.testArguments(version))
+	}
 	entries, err := os.ReadDir(b.source)
 	if err != nil {
 		return "", fmt.Errorf("reading the module: %w", err)

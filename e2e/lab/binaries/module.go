@@ -12,6 +12,8 @@ type Module struct {
 	of string
 	// packages are what is built: the module's tools, or its own program.
 	packages []string
+	// test is a package whose tests are built too, into a program with this package's name and ".test".
+	test string
 	// program is the name of the only program, where the last part of its package's path is not a good one.
 	program string
 	// library is the C library that a program needs besides the C compiler's own. It is linked in: where programs run
@@ -82,6 +84,19 @@ var (
 		},
 		patience: "30 seconds",
 	}
+	// Upstream is Kubernetes' own end-to-end tests, what runs them, and the program of most of their images.
+	Upstream = Module{
+		name: "upstream",
+		of:   "k8s.io/kubernetes",
+		packages: []string{
+			"github.com/onsi/ginkgo/v2/ginkgo",
+			"k8s.io/kubernetes/test/images/agnhost",
+			"k8s.io/kubernetes/test/images/regression-issue-74839",
+		},
+		test:     "k8s.io/kubernetes/test/e2e",
+		stamp:    stampKubernetes,
+		patience: "5 minutes",
+	}
 	// CoreDNS is a program of ours: CoreDNS' own has all its plugins.
 	CoreDNS = Module{
 		name:     "coredns",
@@ -91,7 +106,7 @@ var (
 	}
 )
 
-// All are the modules of a whole cluster, the quick ones first: what is wrong with the machine shows soon.
+// All are the modules of a whole cluster, without tests, the quick ones first: what is wrong with the machine shows soon.
 var All = []Module{Runc, CNI, Etcd, Containerd, CoreDNS, Kubernetes}
 
 // stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it
@@ -113,6 +128,15 @@ func stampKubernetes(version string) []string {
 
 // arguments are those of `go build`, without the place of the result.
 func (m Module) arguments(version string) []string {
+	return append(append([]string{"build"}, m.flags(version)...), m.packages...)
+}
+
+// testArguments are those of `go test`, likewise.
+func (m Module) testArguments(version string) []string {
+	return append(append([]string{"test", "-c"}, m.flags(version)...), m.test)
+}
+
+func (m Module) flags(version string) []string {
 	linker := []string{"-s", "-w"}
 	if m.stamp != nil {
 		for _, stamp := range m.stamp(version) {
@@ -123,11 +147,11 @@ func (m Module) arguments(version string) []string {
 		linker = append(linker, "-linkmode", "external", "-extldflags", "-static")
 	}
 	// The lab needs no version control: the version is in go.mod.
-	arguments := []string{"build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(linker, " ")}
+	flags := []string{"-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(linker, " ")}
 	if m.tags != "" {
-		arguments = append(arguments, "-tags", m.tags)
+		flags = append(flags, "-tags", m.tags)
 	}
-	return append(arguments, m.packages...)
+	return flags
 }
 
 // environment is what a build adds to ours. A workspace or flags of the person who calls must not change what is

@@ -10,14 +10,16 @@ type Options struct {
 	Folder Folder
 	// Nodes is how many there are.
 	Nodes int
-	// Manifests is the folder that the proxy is installed from. Empty: it is not installed.
+	// Manifests is the folder, or the file of a release, that the proxy is installed from. Empty: it is not installed.
 	Manifests string
 	// Proxy is the proxy's program, for the image that it is installed with.
 	Proxy string
-	// WebhookManifests is the folder that the admission webhook is installed from. Empty: it is not installed.
+	// WebhookManifests is the folder or file that the admission webhook is installed from. Empty: it is not installed.
 	WebhookManifests string
 	// Webhook is the webhook's program, for the image that it is installed with.
 	Webhook string
+	// Archives are files with more images for all nodes, as `docker save` makes them.
+	Archives []string
 	// KubeProxy also runs Kubernetes' own service proxy on every node.
 	KubeProxy bool
 }

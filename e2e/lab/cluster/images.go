@@ -25,7 +25,7 @@ func (c *Cluster) importImages(ctx context.Context) (root string, err error) {
 		Dir:      filepath.Join(c.config.Folder.Run(), "images"),
 		Logs:     c.config.Folder.Logs(),
 	}
-	if root, err = store.Import(ctx, file); err != nil {
+	if root, err = store.Import(ctx, append([]string{file}, c.config.Archives...)...); err != nil {
 		return "", err
 	}
 	c.config.Step("the images are ready")
@@ -39,10 +39,10 @@ func (c *Cluster) images() ([]image.Image, error) {
 		{Name: probeImage, Program: filepath.Join(c.config.Folder.Own(), "probe")},
 	}
 	if c.config.Proxy != "" {
-		images = append(images, proxyImage(c.config.Proxy))
+		images = append(images, image.Proxy(proxyName+":"+ownTag, c.config.Proxy))
 	}
 	if c.config.Webhook != "" {
-		images = append(images, webhookImage(c.config.Webhook))
+		images = append(images, image.Webhook(webhookName+":"+ownTag, c.config.Webhook))
 	}
 	if c.config.KubeProxy {
 		kubeProxy, err := c.imageOfKubeProxy()
@@ -52,14 +52,4 @@ func (c *Cluster) images() ([]image.Image, error) {
 		images = append(images, kubeProxy)
 	}
 	return images, nil
-}
-
-// proxyImage is the image that Dockerfile.proxy makes, of a program that is there already.
-func proxyImage(program string) image.Image {
-	return image.Image{Name: proxyName + ":" + ownTag, Program: program, User: "0:0"}
-}
-
-// webhookImage is the image that Dockerfile.webhook makes.
-func webhookImage(program string) image.Image {
-	return image.Image{Name: webhookName + ":" + ownTag, Program: program, User: "65532:65532"}
 }

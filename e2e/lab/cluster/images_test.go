@@ -92,8 +92,8 @@ var ours = map[string]struct {
 	dockerfile string
 	image      func(program string) image.Image
 }{
-	"proxy":   {"Dockerfile.proxy", proxyImage},
-	"webhook": {"Dockerfile.webhook", webhookImage},
+	"proxy":   {"Dockerfile.proxy", func(program string) image.Image { return image.Proxy(proxyName+":"+ownTag, program) }},
+	"webhook": {"Dockerfile.webhook", func(program string) image.Image { return image.Webhook(webhookName+":"+ownTag, program) }},
 }
 
 // dockerfile returns the text of one of the repository's.

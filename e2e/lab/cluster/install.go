@@ -14,7 +14,7 @@ import (
 // installProxy installs the proxy as README.md of the manifests says: the image and two settings are the cluster's
 // own.
 func (c *Cluster) installProxy(ctx context.Context) error {
-	rendered, err := c.kubectlOutput(ctx, "kustomize", c.config.Manifests)
+	rendered, err := c.render(ctx, c.config.Manifests)
 	if err != nil {
 		return err
 	}
@@ -30,16 +30,33 @@ func (c *Cluster) installWebhook(ctx context.Context) error {
 	return c.install(ctx, webhookName, c.config.WebhookManifests)
 }
 
-// install applies a folder of manifests by a kustomization of the lab's own, which says which image it is, and patches
-// what is given.
+// render returns the manifests of a folder, or of a file.
+func (c *Cluster) render(ctx context.Context, manifests string) ([]byte, error) {
+	if !isFile(manifests) {
+		return c.kubectlOutput(ctx, "kustomize", manifests)
+	}
+	text, err := os.ReadFile(manifests)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifests: %w", err)
+	}
+	return text, nil
+}
+
+func isFile(path string) bool {
+	status, err := os.Stat(path)
+	return err == nil && status.Mode().IsRegular()
+}
+
+// install applies a folder of manifests, or a file, by a kustomization of the lab's own, which patches what is given. It
+// says which image the manifests of a folder mean; a file, as a release has it, names its own.
 func (c *Cluster) install(ctx context.Context, name, manifests string, patches ...[]byte) error {
 	folder := filepath.Join(c.config.Folder.Install(), name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("making a folder: %w", err)
 	}
-	base, err := filepath.Rel(folder, manifests) // kustomize takes no absolute path
+	base, err := baseOf(folder, manifests)
 	if err != nil {
-		return fmt.Errorf("finding %s from %s: %w", manifests, folder, err)
+		return err
 	}
 	kustomization, err := kustomizationOf(name, base, patches...)
 	if err != nil {
@@ -49,6 +66,27 @@ func (c *Cluster) install(ctx context.Context, name, manifests string, patches .
 		return fmt.Errorf("writing the kustomization: %w", err)
 	}
 	return c.kubectl(ctx, "apply", "-k", folder)
+}
+
+// baseOf returns what a kustomization in a folder calls the manifests. kustomize takes no absolute path, and no file from
+// above.
+func baseOf(folder, manifests string) (string, error) {
+	if !isFile(manifests) {
+		base, err := filepath.Rel(folder, manifests)
+		if err != nil {
+			return "", fmt.Errorf("finding %s from %s: %w", manifests, folder, err)
+		}
+		return base, nil
+	}
+	text, err := os.ReadFile(manifests)
+	if err != nil {
+		return "", fmt.Errorf("reading the manifests: %w", err)
+	}
+	const name = "manifests.yaml"
+	if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+		return "", fmt.Errorf("copying the manifests: %w", err)
+	}
+	return name, nil
 }
 
 // kustomizationOf is the manifests in a folder with the lab's image of that name, and with patches.

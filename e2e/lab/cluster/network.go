@@ -13,6 +13,12 @@ import (
 
 const dialPatience = 10 * time.Second
 
+// nodeSysctls are what the owner of a node should set, by manifests/README.md.
+var nodeSysctls = map[string]string{
+	"net.netfilter.nf_conntrack_tcp_timeout_established": "86400",
+	"net.netfilter.nf_conntrack_tcp_timeout_close_wait":  "3600",
+}
+
 // makeNetworks makes the networks of all nodes and that of the control plane, from which pods are reached through
 // their nodes: the API server dials pods for its clients, and webhooks for itself.
 func (c *Cluster) makeNetworks() (err error) {
@@ -25,6 +31,13 @@ func (c *Cluster) makeNetworks() (err error) {
 		}
 	}
 	nodes := c.network.Nodes()
+	for _, node := range nodes {
+		for name, value := range nodeSysctls {
+			if err := node.SetSysctl(name, value); err != nil {
+				return err
+			}
+		}
+	}
 	if c.host, err = c.network.AddHost("control-plane", nodes[0]); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"path"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -26,26 +28,49 @@ import (
 type Image struct {
 	// Name is what pods call it, such as "vicinity-proxy:lab".
 	Name string
+	// OtherNames are more names of the same image.
+	OtherNames []string
 	// Program is the file on this machine, a static one. In the image it is in Folder, by default the root, under its own
 	// name, and is the entry point.
 	Program string
 	Folder  string
+	// Arguments are the entry point's where a pod names none, as CMD writes them.
+	Arguments []string
 	// Files are more files: where they are in the image, and where on this machine.
 	Files map[string]string
 	// User is who runs it, as USER writes it. Empty is root.
 	User string
+
+	// Architecture is the program's, as Go calls it. Empty: this machine's.
+	Architecture string
+	// Created is when the image was made, and Labels are what it says of itself. Both may be empty.
+	Created time.Time
+	Labels  map[string]string
+}
+
+// Proxy is the image that Dockerfile.proxy makes, of a program that is there already.
+func Proxy(name, program string) Image { return Image{Name: name, Program: program, User: "0:0"} }
+
+// Webhook is the image that Dockerfile.webhook makes, likewise.
+func Webhook(name, program string) Image {
+	return Image{Name: name, Program: program, User: "65532:65532"}
 }
 
 // Write writes images into one file, in the format of `docker save`.
 func Write(file string, images ...Image) error {
 	all := map[name.Tag]v1.Image{}
 	for _, image := range images {
-		tag, err := name.NewTag(image.Name)
+		// Compressing takes longer than copying ever will: images go from this machine to this machine.
+		assembled, err := image.assemble(compression.None, types.DockerUncompressedLayer)
 		if err != nil {
-			return fmt.Errorf("naming image %s: %w", image.Name, err)
-		}
-		if all[tag], err = image.assemble(); err != nil {
 			return fmt.Errorf("assembling image %s: %w", image.Name, err)
+		}
+		for _, text := range append([]string{image.Name}, image.OtherNames...) {
+			tag, err := name.NewTag(text)
+			if err != nil {
+				return fmt.Errorf("naming image %s: %w", text, err)
+			}
+			all[tag] = assembled
 		}
 	}
 	if err := tarball.MultiWriteToFile(file, all); err != nil {
@@ -54,15 +79,13 @@ func Write(file string, images ...Image) error {
 	return nil
 }
 
-func (i Image) assemble() (v1.Image, error) {
+func (i Image) assemble(compressed compression.Compression, media types.MediaType) (v1.Image, error) {
 	content, err := i.layer()
 	if err != nil {
 		return nil, err
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
-	// Compressing takes longer than copying ever will: images go from this machine to this machine.
-	layer, err := tarball.LayerFromOpener(open,
-		tarball.WithCompression(compression.None), tarball.WithMediaType(types.DockerUncompressedLayer))
+	layer, err := tarball.LayerFromOpener(open, tarball.WithCompression(compressed), tarball.WithMediaType(media))
 	if err != nil {
 		return nil, fmt.Errorf("making a layer: %w", err)
 	}
@@ -75,8 +98,9 @@ func (i Image) assemble() (v1.Image, error) {
 		return nil, fmt.Errorf("reading the image's configuration: %w", err)
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture = "linux", runtime.GOARCH
-	config.Config = v1.Config{Entrypoint: []string{i.entrypoint()}, User: i.User}
+	config.OS, config.Architecture = "linux", cmp.Or(i.Architecture, runtime.GOARCH)
+	config.Created = v1.Time{Time: i.Created}
+	config.Config = v1.Config{Entrypoint: []string{i.entrypoint()}, Cmd: i.Arguments, User: i.User, Labels: i.Labels}
 	return mutate.ConfigFile(image, config)
 }
 
@@ -94,7 +118,7 @@ func (i Image) layer() ([]byte, error) {
 	var content bytes.Buffer
 	archive := tar.NewWriter(&content)
 	for _, target := range slices.Sorted(maps.Keys(files)) {
-		if err := add(archive, target, files[target]); err != nil {
+		if err := addFile(archive, target[1:], files[target], 0o755); err != nil {
 			return nil, err
 		}
 	}
@@ -104,18 +128,18 @@ func (i Image) layer() ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-// add writes a file into an archive. It has no time and no owner but root: the same files make the same image.
-func add(archive *tar.Writer, target, source string) error {
+// addFile writes a file into an archive. It has no time and no owner but root: the same files make the same image.
+func addFile(archive *tar.Writer, target, source string, mode int64) error {
 	content, err := os.ReadFile(source)
 	if err != nil {
 		return fmt.Errorf("reading a file for an image: %w", err)
 	}
-	header := &tar.Header{Name: target[1:], Mode: 0o755, Size: int64(len(content)), Typeflag: tar.TypeReg}
+	header := &tar.Header{Name: target, Mode: mode, Size: int64(len(content)), Typeflag: tar.TypeReg}
 	if err := archive.WriteHeader(header); err != nil {
-		return fmt.Errorf("writing a layer: %w", err)
+		return fmt.Errorf("writing %s into an archive: %w", target, err)
 	}
 	if _, err := archive.Write(content); err != nil {
-		return fmt.Errorf("writing a layer: %w", err)
+		return fmt.Errorf("writing %s into an archive: %w", target, err)
 	}
 	return nil
 }

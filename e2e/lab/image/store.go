@@ -34,9 +34,9 @@ type Store struct {
 // root is containerd's folder of images, after Import.
 func (s Store) root() string { return filepath.Join(s.Dir, "root") }
 
-// Import takes the images of a file in, as Write makes it, and returns a containerd's root folder that holds them.
+// Import takes the images of files in, as Write and `docker save` make them, and returns a containerd's root folder that holds them.
 // That containerd has ended by then.
-func (s Store) Import(ctx context.Context, file string) (root string, err error) {
+func (s Store) Import(ctx context.Context, files ...string) (root string, err error) {
 	config, socket := filepath.Join(s.Dir, "config.toml"), filepath.Join(s.Dir, "containerd.sock")
 	// It starts no container, so any name will do for the image of a pod's first process.
 	text := node.ContainerdConfig(s.root(), filepath.Join(s.Dir, "state"), socket, "none")
@@ -51,18 +51,20 @@ func (s Store) Import(ctx context.Context, file string) (root string, err error)
 	if err != nil {
 		return "", err
 	}
-	err = s.load(ctx, containerd, socket, file)
+	err = s.load(ctx, containerd, socket, files)
 	return s.root(), errors.Join(err, containerd.Stop(stopPatience))
 }
 
-func (s Store) load(ctx context.Context, containerd *process.Process, socket, file string) error {
+func (s Store) load(ctx context.Context, containerd *process.Process, socket string, files []string) error {
 	if err := await(ctx, containerd, socket); err != nil {
 		return err
 	}
-	ctr := exec.CommandContext(ctx, s.Programs.Path(binaries.Containerd, "ctr"),
-		"--address", socket, "--namespace", "k8s.io", "images", "import", file)
-	if output, err := ctr.CombinedOutput(); err != nil {
-		return fmt.Errorf("importing images: %w\n%s", err, output)
+	for _, file := range files {
+		ctr := exec.CommandContext(ctx, s.Programs.Path(binaries.Containerd, "ctr"),
+			"--address", socket, "--namespace", "k8s.io", "images", "import", file)
+		if output, err := ctr.CombinedOutput(); err != nil {
+			return fmt.Errorf("importing the images of %s: %w\n%s", file, err, output)
+		}
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Command coredns is CoreDNS with the plugins that the lab's Corefile names. CoreDNS' own program has all its plugins,
+// Command coredns is CoreDNS with the plugins that the lab's Corefile names, and those that Kubernetes' own tests of DNS
+// use (hosts, log). CoreDNS' own program has all its plugins,
 // and with them the clients of every cloud.
 package main
 
@@ -7,7 +8,9 @@ import (
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/log"
 	_ "github.com/coredns/coredns/plugin/ready"
 )
 

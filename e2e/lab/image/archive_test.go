@@ -1,0 +1,95 @@
+package image
+
+import (
+	"bytes"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/crane"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// released is an image as a release makes it, of any static program.
+func released(t *testing.T, name string) Image {
+	t.Helper()
+	return Image{
+		Name: name, Program: filepath.Join("../../../bin", "pause"), User: "1:2", Architecture: "arm64",
+		Created: time.Unix(1_700_000_000, 0).UTC(), Labels: map[string]string{"org.opencontainers.image.version": "v0.1.0"},
+	}
+}
+
+func TestAnArchiveCanBePushed(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	reference := strings.TrimPrefix(server.URL, "http://") + "/vicinity-pause:v0.1.0"
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := WriteArchive(file, released(t, reference)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := crane.Load(file) // as `crane push` does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := crane.Push(loaded, reference); err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := crane.Pull(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := pulled.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := v1.Config{User: "1:2", Entrypoint: []string{"/pause"}, Labels: map[string]string{"org.opencontainers.image.version": "v0.1.0"}}
+	if diff := cmp.Diff(want, config.Config); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	if config.Architecture != "arm64" || config.OS != "linux" || config.Created.Unix() != 1_700_000_000 {
+		t.Errorf("it is for %s/%s, of %s", config.OS, config.Architecture, config.Created)
+	}
+}
+
+func TestTheSameImageMakesTheSameArchive(t *testing.T) {
+	folder := t.TempDir()
+	var texts [2][]byte
+	for i := range texts {
+		file := filepath.Join(folder, "image.tar")
+		if err := WriteArchive(file, released(t, "example.com/pause:v0.1.0")); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if texts[i], err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(texts[0], texts[1]) {
+		t.Error("two archives of one image differ")
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 1 {
+		t.Errorf("what is left beside the archive: %v", entries)
+	}
+}
+
+func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
+	for name, broken := range map[string]Image{
+		"naming image": {Name: "UPPER CASE", Program: "../../../bin/pause"},
+		"assembling":   {Name: "example.com/x:y", Program: "there is none"},
+	} {
+		if err := WriteArchive(filepath.Join(t.TempDir(), "image.tar"), broken); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("got error %v, want %q", err, name)
+		}
+	}
+}

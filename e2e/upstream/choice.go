@@ -1,0 +1,125 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/onsi/ginkgo/v2/types"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed left-out.yaml
+var leftOutText []byte
+
+// reason says why some specs do not run.
+type reason struct {
+	Reason string   `json:"reason"`
+	Specs  []string `json:"specs"` // regular expressions for a spec's whole text
+}
+
+// spec is one of Kubernetes' specs.
+type spec struct {
+	text string
+	// alone says that it runs in the second part, with those that take long or disturb others.
+	alone bool
+}
+
+// choice is what becomes of all specs of the group.
+type choice struct {
+	specs []spec
+	// leftOut counts the specs left out, in the order of the reasons.
+	leftOut []int
+	reasons []reason
+}
+
+// choose leaves specs out by reasons. Each pattern has to match at least one.
+func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
+	chosen := choice{reasons: reasons, leftOut: make([]int, len(reasons))}
+	var patterns [][]*regexp.Regexp
+	matched := map[*regexp.Regexp]bool{}
+	for _, why := range reasons {
+		var compiled []*regexp.Regexp
+		for _, text := range why.Specs {
+			pattern, err := regexp.Compile(text)
+			if err != nil {
+				return choice{}, fmt.Errorf("reading why specs are left out (%s): %w", why.Reason, err)
+			}
+			compiled = append(compiled, pattern)
+		}
+		patterns = append(patterns, compiled)
+	}
+	for _, report := range reports {
+		if report.LeafNodeType != types.NodeTypeIt || report.State.Is(types.SpecStateSkipped) {
+			continue
+		}
+		text, first := report.FullText(), -1
+		for i, compiled := range patterns {
+			for _, pattern := range compiled {
+				if pattern.MatchString(text) {
+					matched[pattern] = true
+					if first < 0 {
+						first = i
+					}
+				}
+			}
+		}
+		if first >= 0 {
+			chosen.leftOut[first]++
+			continue
+		}
+		chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report)})
+	}
+	for _, compiled := range patterns {
+		for _, pattern := range compiled {
+			if !matched[pattern] {
+				return choice{}, fmt.Errorf("left-out.yaml: %q matches no spec: take it out, or correct it", pattern)
+			}
+		}
+	}
+	return chosen, nil
+}
+
+// runsAlone says whether Kubernetes' own jobs run a spec apart from the others.
+func runsAlone(report types.SpecReport) bool {
+	return slices.ContainsFunc(report.Labels(), func(label string) bool {
+		return label == "Serial" || label == "Slow" || label == "Disruptive"
+	})
+}
+
+// readReasons returns why specs are left out, as left-out.yaml says it.
+func readReasons() ([]reason, error) {
+	var reasons []reason
+	if err := yaml.UnmarshalStrict(leftOutText, &reasons); err != nil {
+		return nil, fmt.Errorf("reading left-out.yaml: %w", err)
+	}
+	return reasons, nil
+}
+
+// texts returns the specs of one part.
+func (c choice) texts(alone bool) []string {
+	var texts []string
+	for _, s := range c.specs {
+		if s.alone == alone {
+			texts = append(texts, s.text)
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// matching returns the choice with only those specs that a regular expression matches.
+func (c choice) matching(focus *regexp.Regexp) choice {
+	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return !focus.MatchString(s.text) })
+	return c
+}
+
+// total counts the specs left out.
+func (c choice) total() int {
+	sum := 0
+	for _, count := range c.leftOut {
+		sum += count
+	}
+	return sum
+}

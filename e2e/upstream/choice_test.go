@@ -1,0 +1,71 @@
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/ginkgo/v2/types"
+)
+
+// specReport is a spec as a dry run reports it.
+func specReport(text string, labels ...string) types.SpecReport {
+	return types.SpecReport{
+		ContainerHierarchyTexts: []string{"[sig-network]"}, LeafNodeText: text, LeafNodeLabels: labels,
+		LeafNodeType: types.NodeTypeIt, State: types.SpecStatePassed,
+	}
+}
+
+func TestSpecsAreLeftOutByTheFirstReasonThatMatches(t *testing.T) {
+	suite := types.SpecReport{LeafNodeType: types.NodeTypeBeforeSuite, State: types.SpecStatePassed}
+	other := specReport("of another group")
+	other.State = types.SpecStateSkipped
+	chosen, err := choose(
+		[]types.SpecReport{
+			suite, other, specReport("in a cloud, over SCTP"), specReport("over SCTP"), specReport("b quick"),
+			specReport("a quick"), specReport("slow", "Conformance", "Slow"), specReport("serial", "Serial"), specReport("rough", "Disruptive"),
+		},
+		[]reason{{"needs a cloud", []string{"cloud"}}, {"needs SCTP", []string{"SCTP$"}}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(chosen.leftOut, []int{1, 1}) || chosen.total() != 2 {
+		t.Errorf("left out: %v, %d in all", chosen.leftOut, chosen.total())
+	}
+	if got := strings.Join(chosen.texts(false), "; "); got != "[sig-network] a quick; [sig-network] b quick" {
+		t.Errorf("side by side: %s", got)
+	}
+	if got := strings.Join(chosen.texts(true), "; "); got != "[sig-network] rough; [sig-network] serial; [sig-network] slow" {
+		t.Errorf("alone: %s", got)
+	}
+	focused := chosen.matching(regexp.MustCompile("a quick|slow"))
+	if len(focused.specs) != 2 || len(chosen.specs) != 5 {
+		t.Errorf("in focus are %v of %v", focused.specs, chosen.specs)
+	}
+}
+
+func TestAReasonForNothingIsAnError(t *testing.T) {
+	for pattern, want := range map[string]string{"SCTP": "matches no spec", "(": "needs SCTP"} {
+		_, err := choose([]types.SpecReport{specReport("quick")}, []reason{{"needs SCTP", []string{pattern}}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got error %v, want %q", pattern, err, want)
+		}
+	}
+}
+
+func TestTheReasonsCanBeRead(t *testing.T) {
+	reasons, err := readReasons()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, why := range reasons {
+		if why.Reason == "" || len(why.Specs) == 0 {
+			t.Errorf("incomplete: %+v", why)
+		}
+	}
+	if len(reasons) == 0 {
+		t.Error("there are none")
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+)
+
+// registry is where Kubernetes' test images are. The images here have their names and are made on this machine: of the
+// programs of Kubernetes' own agnhost, and of this machine's tools in place of the distribution's that the real ones
+// are based on.
+const registry = "registry.k8s.io/e2e-test-images/"
+
+// tools are what specs run in their pods besides agnhost. The script install has those that not every machine has.
+var tools = []string{
+	"awk", "bash", "cat", "conntrack", "curl", "cut", "date", "dig", "echo", "env", "expr", "false", "getent", "grep", "head",
+	"hostname", "id", "ip", "ls", "mkdir", "nc", "nslookup", "ping", "printf", "rm", "sed", "seq", "sh", "sleep", "sort", "ss",
+	"tail", "tee", "test", "timeout", "touch", "tr", "true", "uname", "wc", "wget", "xargs",
+}
+
+// images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go).
+func images(programs binaries.Programs) ([]image.Image, error) {
+	files, err := withTools()
+	if err != nil {
+		return nil, err
+	}
+	files["/coredns"] = programs.Path(binaries.CoreDNS, "coredns")
+	files["/etc/nsswitch.conf"] = "/etc/nsswitch.conf"
+	for _, folder := range []string{"/tmp", "/uploads", "/root"} {
+		files[folder+"/.keep"] = "/dev/null" // an empty file
+	}
+	return []image.Image{{
+		Name: registry + "agnhost:2.66.1",
+		OtherNames: []string{
+			registry + "busybox:1.37.0-2", registry + "glibc-dns-testing:2.1.1", registry + "nginx:1.27.0-2",
+			"registry.k8s.io/build-image/distroless-iptables:v0.9.7", "registry.k8s.io/pause:3.10.2",
+		},
+		Program: programs.Path(binaries.Upstream, "agnhost"), Arguments: []string{"pause"}, Files: files,
+	}, {
+		Name:    registry + "regression-issue-74839:1.5",
+		Program: programs.Path(binaries.Upstream, "regression-issue-74839"),
+	}}, nil
+}
+
+// withTools returns the tools and what they are linked with.
+func withTools() (map[string]string, error) {
+	files := map[string]string{}
+	var missing []string
+	for _, tool := range tools {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			missing = append(missing, tool)
+			continue
+		}
+		file, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			return nil, fmt.Errorf("finding the program %s: %w", tool, err)
+		}
+		files["/bin/"+tool] = file
+		output, err := exec.Command("ldd", file).Output()
+		if ended, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(ended.Stderr), "not a dynamic executable") {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("finding the libraries of %s: %w", file, err)
+		}
+		for word := range strings.FieldsSeq(string(output)) {
+			if filepath.IsAbs(word) {
+				files[word] = word
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("the specs' images need the programs %s: e2e/upstream/install installs them", strings.Join(missing, ", "))
+	}
+	return files, nil
+}

@@ -1,0 +1,152 @@
+// Command upstream runs Kubernetes' own [sig-network] specs in a lab, with Vicinity, with kube-proxy, or with no
+// service proxy at all, and writes the table of their results.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newRoot().ExecuteContext(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "upstream: %v\n", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "upstream",
+		Short: "Run Kubernetes' own [sig-network] specs in a lab",
+		Long: `Run Kubernetes' own [sig-network] specs in a lab. Their programs are built from Kubernetes' modules, once, and kept in
+your cache folder; the images that they run are assembled from these and from this machine's tools.
+
+left-out.yaml says which specs do not run, and why. The others run in two parts: most of them side by side, and then
+those that Kubernetes calls Serial, Slow or Disruptive.`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.AddCommand(newRun(), newTable())
+	return root
+}
+
+func newRun() *cobra.Command {
+	var folder, lab, focus string
+	r := runner{output: os.Stdout}
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the specs, and keep the results",
+		Example: `  upstream run                        with Vicinity: about half an hour on two cores
+  upstream run --proxy kube-proxy     the control: what fails here too is not Vicinity's
+  upstream run --proxy none --focus 'serve a basic endpoint'     shows that specs can fail
+  upstream run --focus 'session affinity'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if r.proxy != vicinity && r.proxy != kubeProxy && r.proxy != noProxy {
+				return fmt.Errorf("--proxy %q: want %s, %s or %s", r.proxy, vicinity, kubeProxy, noProxy)
+			}
+			pattern, err := regexp.Compile(focus)
+			if err != nil {
+				return fmt.Errorf("--focus: %w", err)
+			}
+			if r.folder, err = filepath.Abs(filepath.Join(folder, r.proxy)); err != nil {
+				return fmt.Errorf("finding %s: %w", folder, err)
+			}
+			if r.lab, err = filepath.Abs(lab); err != nil {
+				return fmt.Errorf("finding %s: %w", lab, err)
+			}
+			return runAll(cmd.Context(), r, pattern)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.proxy, "proxy", vicinity, "the service `PROXY`: vicinity, kube-proxy or none")
+	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`")
+	flags.IntVar(&r.nodes, "nodes", 6, "the lab's nodes, at least three")
+	flags.StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` for logs and results")
+	flags.StringVar(&lab, "lab", "bin/lab", "the lab's `PROGRAM`")
+	return cmd
+}
+
+// runAll runs both parts, and writes results.json.
+func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
+	start := time.Now()
+	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	var err error
+	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream)...); err != nil {
+		return err
+	}
+	reasons, err := readReasons()
+	if err != nil {
+		return err
+	}
+	reports, err := r.list(ctx)
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(reports, reasons)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.output, "%d specs of %d run\n", len(chosen.specs), len(chosen.specs)+chosen.total())
+	chosen = chosen.matching(focus)
+	if len(chosen.specs) == 0 {
+		return fmt.Errorf("--focus %s matches no spec that is not left out", focus)
+	}
+	found := results{}
+	err = r.inLab(ctx, func(kubeconfig string) error {
+		for _, part := range []struct {
+			name  string
+			alone bool
+		}{{"side-by-side", false}, {"alone", true}} {
+			texts := chosen.texts(part.alone)
+			if len(texts) == 0 {
+				continue
+			}
+			fmt.Fprintf(r.output, "\n%s: %d specs\n", part.name, len(texts))
+			reports, err := r.part(ctx, part.name, kubeconfig, texts)
+			if err != nil {
+				return err
+			}
+			for text, result := range resultsOf(texts, reports) {
+				found[text] = result
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(found, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the results: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(r.folder, resultsFile), text, 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	fmt.Fprintf(r.output, "\n%s with %s, after %s\n%s", "Kubernetes' [sig-network] specs", r.proxy,
+		time.Since(start).Round(time.Second), found.summary())
+	if !found.good() {
+		return errors.New("specs failed")
+	}
+	return nil
+}
+
+const resultsFile = "results.json"

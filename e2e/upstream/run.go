@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onsi/ginkgo/v2/types"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+)
+
+// The service proxies of a lab.
+const (
+	vicinity  = "vicinity"
+	kubeProxy = "kube-proxy"
+	noProxy   = "none"
+)
+
+// runner runs specs in a lab of its own.
+type runner struct {
+	programs binaries.Programs
+	lab      string // the program
+	folder   string // for everything that this run writes
+	proxy    string
+	nodes    int
+	output   io.Writer
+}
+
+// list asks the test binary for all specs of the group.
+func (r runner) list(ctx context.Context) ([]types.SpecReport, error) {
+	report := filepath.Join(r.folder, "all.json")
+	cmd := exec.CommandContext(ctx, r.programs.Path(binaries.Upstream, "e2e.test"),
+		"--ginkgo.dry-run", "--ginkgo.no-color", "--ginkgo.label-filter=sig-network", "--ginkgo.json-report="+report)
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("listing Kubernetes' specs: %w\n%s", err, output)
+	}
+	return readReport(report)
+}
+
+// readReport returns the specs of a report that ginkgo wrote.
+func readReport(file string) ([]types.SpecReport, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading a report: %w", err)
+	}
+	var reports []types.Report
+	if err := json.Unmarshal(text, &reports); err != nil {
+		return nil, fmt.Errorf("reading the report %s: %w", file, err)
+	}
+	var specs []types.SpecReport
+	for _, report := range reports {
+		specs = append(specs, report.SpecReports...)
+	}
+	return specs, nil
+}
+
+// inLab starts a lab, does something in it, and ends it.
+func (r runner) inLab(ctx context.Context, do func(kubeconfig string) error) (err error) {
+	archive := filepath.Join(r.folder, "images.tar")
+	all, err := images(r.programs)
+	if err != nil {
+		return err
+	}
+	if err := image.Write(archive, all...); err != nil {
+		return err
+	}
+	folder := filepath.Join(r.folder, "lab")
+	up := []string{"up", "--dir", folder, "--nodes", strconv.Itoa(r.nodes), "--images", archive}
+	switch r.proxy {
+	case kubeProxy:
+		up = append(up, "--install", "none", "--kube-proxy")
+	case noProxy:
+		up = append(up, "--install", "none")
+	}
+	defer func() {
+		// Also after Ctrl-C.
+		err = errors.Join(err, r.run(context.WithoutCancel(ctx), r.lab, "down", "--dir", folder))
+	}()
+	if err := r.run(ctx, r.lab, up...); err != nil {
+		return fmt.Errorf("starting a lab: %w", err)
+	}
+	kubeconfig := filepath.Join(folder, "kubeconfig")
+	if r.proxy == noProxy {
+		// The specs wait for all pods of kube-system, and cluster DNS needs a proxy.
+		err := r.run(ctx, r.programs.Path(binaries.Kubernetes, "kubectl"), "--kubeconfig", kubeconfig,
+			"--namespace", "kube-system", "scale", "deployment", "coredns", "--replicas=0")
+		if err != nil {
+			return fmt.Errorf("stopping cluster DNS: %w", err)
+		}
+	}
+	return do(kubeconfig)
+}
+
+func (r runner) run(ctx context.Context, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdout, cmd.Stderr = r.output, r.output
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(program), err)
+	}
+	return nil
+}
+
+const (
+	// procs is how many specs run at once: most of a spec is waiting.
+	procs = 8
+	// patience is for a whole part. It only decides how late a part that hangs is reported.
+	patience = 90 * time.Minute
+)
+
+// part runs some specs, and returns what became of each. Specs that fail are no error.
+func (r runner) part(ctx context.Context, name, kubeconfig string, texts []string) ([]types.SpecReport, error) {
+	report := name + ".json"
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = regexp.QuoteMeta(text)
+	}
+	log, err := os.Create(filepath.Join(r.folder, name+".log"))
+	if err != nil {
+		return nil, fmt.Errorf("making a log: %w", err)
+	}
+	defer log.Close()
+	r.output = io.MultiWriter(r.output, log)
+	err = r.run(ctx, r.programs.Path(binaries.Upstream, "ginkgo"),
+		"--procs", strconv.Itoa(procs), "--timeout", patience.String(), "--no-color", "--silence-skips", "--poll-progress-after", "10m",
+		"--focus", " ("+strings.Join(quoted, "|")+")$", // ginkgo puts the suite's name before a spec's text
+		"--output-dir", r.folder, "--json-report", report,
+		r.programs.Path(binaries.Upstream, "e2e.test"), "--",
+		"--kubeconfig", kubeconfig, "--kubectl-path", r.programs.Path(binaries.Kubernetes, "kubectl"), "--provider", "skeleton",
+		"--num-nodes", strconv.Itoa(r.nodes), "--dump-logs-on-failure=false", "--e2e-output-dir", r.folder,
+	)
+	specs, readErr := readReport(filepath.Join(r.folder, report))
+	if readErr != nil {
+		return nil, errors.Join(err, readErr)
+	}
+	return specs, ctx.Err()
+}

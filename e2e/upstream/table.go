@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// The table is between these lines of the README.
+const (
+	tableBegins = "<!-- table: go run ./e2e/upstream table -->"
+	tableEnds   = "<!-- end of the table -->"
+)
+
+func newTable() *cobra.Command {
+	var folder, readme string
+	cmd := &cobra.Command{
+		Use:   "table",
+		Short: "Write the table of the results into the README",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			all, err := readResults(folder)
+			if err != nil {
+				return err
+			}
+			return writeTable(readme, all)
+		},
+	}
+	cmd.Flags().StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` with results, as run wrote them")
+	cmd.Flags().StringVar(&readme, "readme", "e2e/upstream/README.md", "the `FILE` that has the table")
+	return cmd
+}
+
+// proxies are the columns of the table.
+var proxies = []string{kubeProxy, vicinity, noProxy}
+
+// readResults returns the results by proxy. At least one proxy has to have some.
+func readResults(folder string) (map[string]results, error) {
+	all := map[string]results{}
+	for _, proxy := range proxies {
+		text, err := os.ReadFile(filepath.Join(folder, proxy, resultsFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading results: %w", err)
+		}
+		var found results
+		if err := json.Unmarshal(text, &found); err != nil {
+			return nil, fmt.Errorf("reading the results of %s: %w", proxy, err)
+		}
+		all[proxy] = found
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there are no results in %s: make e2e-upstream writes them", folder)
+	}
+	return all, nil
+}
+
+func writeTable(readme string, all map[string]results) error {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		return fmt.Errorf("reading the README: %w", err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegins)
+	_, after, okEnd := strings.Cut(rest, tableEnds)
+	if !ok || !okEnd {
+		return fmt.Errorf("%s has no lines %q and %q", readme, tableBegins, tableEnds)
+	}
+	content := before + tableBegins + "\n" + table(all) + tableEnds + after
+	if err := os.WriteFile(readme, []byte(content), 0o644); err != nil {
+		return fmt.Errorf("writing the README: %w", err)
+	}
+	return nil
+}
+
+// table has a row for each spec that ran with any proxy.
+func table(all map[string]results) string {
+	var specs []string
+	for _, found := range all {
+		for spec := range found {
+			specs = append(specs, spec)
+		}
+	}
+	slices.Sort(specs)
+	var text strings.Builder
+	text.WriteString("| spec | kube-proxy | Vicinity | no proxy |\n|---|---|---|---|\n")
+	for _, spec := range slices.Compact(specs) {
+		fmt.Fprintf(&text, "| %s |", strings.NewReplacer("|", `\|`, "<", "&lt;").Replace(strings.TrimPrefix(spec, "[sig-network] ")))
+		for _, proxy := range proxies {
+			fmt.Fprintf(&text, " %s |", all[proxy][spec])
+		}
+		text.WriteString("\n")
+	}
+	text.WriteString("| **passed** |")
+	for _, proxy := range proxies {
+		if len(all[proxy]) == 0 {
+			text.WriteString(" |")
+			continue
+		}
+		fmt.Fprintf(&text, " %d of %d |", all[proxy].passed(), len(all[proxy]))
+	}
+	text.WriteString("\n")
+	return text.String()
+}

@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs check test demo lint bench e2e e2e-kind lab lab-down lab-build root
+.PHONY: help build programs check test demo lint bench e2e e2e-kind e2e-upstream release lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -18,18 +18,25 @@ RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# A release builds into another folder, and not all programs for all systems.
+BIN ?= bin
+PROGRAMS ?= ./cmd/proxy ./cmd/webhook
+
 build: ## Build bin/proxy and bin/webhook
-	$(BUILD) -o bin/proxy ./cmd/proxy
-	$(BUILD) -o bin/webhook ./cmd/webhook
+	@mkdir -p $(BIN)
+	$(BUILD) -o $(BIN)/ $(PROGRAMS)
 
 # What tests run. They compile nothing themselves. To link promtool takes 1.8 GB.
 programs: build
 	$(BUILD) -o bin/lab ./e2e/lab
 	$(BUILD) -o bin/pause ./e2e/lab/image/pause
 	go build -modfile=.lint/go.mod -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	$(KUSTOMIZE)
+
+KUSTOMIZE := go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
 
 # The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
-WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
+WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./release ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
 
 # Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change
 # are Go's cached ones.
@@ -68,6 +75,19 @@ e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs roo
 
 e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; settings: e2e/kind/run)
 	e2e/kind/run
+
+e2e-upstream: root build ## Run Kubernetes' own [sig-network] specs in a lab (needs root; PROXY=kube-proxy or none for a control)
+	e2e/upstream/install
+	$(BUILD) -o bin/lab ./e2e/lab
+	$(BUILD) -o bin/upstream/upstream ./e2e/upstream
+	@exec bin/upstream/upstream run $(if $(PROXY),--proxy $(PROXY)) $(if $(FOCUS),--focus '$(FOCUS)')
+
+# Where the images of a release will be.
+REGISTRY ?= ghcr.io/vicinity-proxy
+
+release: ## Make dist/, what users download: programs, images, manifests, SBOMs, checksums (VERSION=v0.1.0)
+	$(KUSTOMIZE)
+	@go run ./release --version '$(VERSION)' --registry '$(REGISTRY)'
 
 NODES ?= 3
 

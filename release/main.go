@@ -1,0 +1,164 @@
+// Command release makes what users download, from a clean checkout and with Go alone: programs, images, manifests with
+// the version in them, lists of what the programs are made of, and checksums. The same commit makes the same bytes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/mod/semver"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil && !errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+const help = `Makes what users download, from a clean checkout: make release VERSION=v0.1.0
+
+Programs for Linux on amd64 and arm64, and the webhook's, which checks files, also for macOS and Windows; images of both
+programs; a file to install from for each way of installing; for each program a list of the modules in it (SPDX); and
+the checksums of all that. The same commit makes the same bytes.
+
+`
+
+// release is what is being made.
+type release struct {
+	version  string
+	registry string // where the images will be
+	commit   string
+	created  time.Time // of the commit
+	folder   string    // for the files
+	kustomize,
+	make string // programs
+	progress io.Writer
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	var r release
+	var folder string
+	flags := pflag.NewFlagSet("release", pflag.ContinueOnError)
+	flags.StringVar(&r.version, "version", "", "the `VERSION`, such as v0.1.0 or v0.1.0-rc.1")
+	flags.StringVar(&r.registry, "registry", "ghcr.io/vicinity-proxy", "the `REGISTRY` where the images will be")
+	flags.StringVar(&folder, "output", "dist", "the `FOLDER` to make; one that exists is replaced")
+	flags.StringVar(&r.kustomize, "kustomize", "bin/kustomize", "the `PROGRAM` kustomize")
+	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if err := checkVersion(r.version); err != nil {
+		return err
+	}
+	r.make, r.progress, r.folder = "make", out, folder+".partial"
+	var err error
+	if r.commit, r.created, err = head(ctx); err != nil {
+		return err
+	}
+	// Beside its place until it is whole, so that nobody takes a part for all.
+	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
+		return fmt.Errorf("making the folder %s: %w", r.folder, err)
+	}
+	if err := r.fill(ctx); err != nil {
+		return errors.Join(err, os.RemoveAll(r.folder))
+	}
+	if err := errors.Join(os.RemoveAll(folder), os.Rename(r.folder, folder)); err != nil {
+		return fmt.Errorf("moving the files to %s: %w", folder, err)
+	}
+	return list(out, folder)
+}
+
+// checkVersion takes v1.2.3, and what semantic versioning puts behind it.
+func checkVersion(version string) error {
+	core, _, _ := strings.Cut(version, "-")
+	if !semver.IsValid(version) || semver.Build(version) != "" || strings.Count(core, ".") != 2 {
+		return fmt.Errorf("--version %q: want a semantic version, as in make release VERSION=v0.1.0 or v0.1.0-rc.1", version)
+	}
+	return nil
+}
+
+// head returns the commit that is checked out, and its time. Changes that are not committed are an error: nobody could
+// make the same files again.
+func head(ctx context.Context) (commit string, created time.Time, err error) {
+	changes, err := output(ctx, "git", "status", "--porcelain")
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("looking for changes that are not committed: %w", err)
+	}
+	if changes != "" {
+		return "", time.Time{}, fmt.Errorf("there are changes that are not committed; commit or stash them first:\n%s", changes)
+	}
+	text, err := output(ctx, "git", "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("reading the commit: %w", err)
+	}
+	commit, unix, _ := strings.Cut(text, " ")
+	seconds, err := strconv.ParseInt(unix, 10, 64)
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("reading the commit's time: %w", err)
+	}
+	return commit, time.Unix(seconds, 0).UTC(), nil
+}
+
+// output returns what a program prints, without the last line's end. An error carries what it complains about.
+func output(ctx context.Context, program string, args ...string) (string, error) {
+	text, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		var complaint []byte
+		if ended, ok := errors.AsType[*exec.ExitError](err); ok {
+			complaint = ended.Stderr
+		}
+		return "", fmt.Errorf("%s %s: %w\n%s", program, strings.Join(args, " "), err, complaint)
+	}
+	return strings.TrimRight(string(text), "\n"), nil
+}
+
+// fill makes all files.
+func (r release) fill(ctx context.Context) error {
+	programs, err := r.buildPrograms(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.describePrograms(programs); err != nil {
+		return err
+	}
+	if err := r.makeImages(programs); err != nil {
+		return err
+	}
+	if err := r.renderManifests(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(copyFile("LICENSE", r.path("LICENSE")), os.RemoveAll(r.path(builds))); err != nil {
+		return err
+	}
+	return writeChecksums(r.folder)
+}
+
+func (r release) path(name string) string { return filepath.Join(r.folder, name) }
+
+func (r release) step(format string, args ...any) { fmt.Fprintf(r.progress, format+"\n", args...) }
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("copying a file: %w", err)
+	}
+	if err := os.WriteFile(to, text, 0o644); err != nil {
+		return fmt.Errorf("copying a file: %w", err)
+	}
+	return nil
+}

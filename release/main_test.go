@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spdx/tools-golang/json"
+)
+
+func TestAVersionIsASemanticOne(t *testing.T) {
+	for _, good := range []string{"v0.1.0", "v1.2.3-rc.1", "v10.20.30"} {
+		if err := checkVersion(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "0.1.0", "v1", "v1.2", "v01.2.3", "v1.2.3+build", "latest", "191f69b-dirty", "v1.2.3 ", "v1.2.3/x"} {
+		if err := checkVersion(bad); err == nil || !strings.Contains(err.Error(), "make release VERSION=") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// repository makes a repository with one commit, and makes it the working folder.
+func repository(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
+	for _, args := range [][]string{
+		{"init", "--quiet"},
+		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "--quiet", "--allow-empty", "--message", "first"},
+	} {
+		if output, err := exec.CommandContext(t.Context(), "git", args...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, output)
+		}
+	}
+}
+
+func TestOnlyWhatIsCommittedIsReleased(t *testing.T) {
+	repository(t)
+	commit, created, err := head(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(commit) != 40 || !created.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+		t.Errorf("commit %s of %s", commit, created)
+	}
+	if err := os.WriteFile("new.go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = run(t.Context(), []string{"--version", "v0.1.0"}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "not committed") || !strings.Contains(err.Error(), "new.go") {
+		t.Errorf("with a file that is not committed: %v", err)
+	}
+	t.Chdir(t.TempDir())
+	if _, _, err := head(t.Context()); err == nil || !strings.Contains(err.Error(), "git status") {
+		t.Errorf("outside a repository: %v", err)
+	}
+}
+
+func TestARunThatFailsLeavesTheOldReleaseAsItWas(t *testing.T) {
+	repository(t) // without a Makefile
+	if err := os.Mkdir("dist", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("dist/old", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(".git/info/exclude", []byte("/dist*\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"--version", "v0.1.0"}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "linux-amd64") {
+		t.Errorf("got error %v", err)
+	}
+	if _, err := os.Stat("dist/old"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat("dist.partial"); err == nil {
+		t.Error("half a release is left")
+	}
+}
+
+func TestHelpTeaches(t *testing.T) {
+	var out bytes.Buffer
+	_ = run(t.Context(), []string{"--help"}, &out) // the error is that help was asked for
+	for _, word := range []string{"make release VERSION=v0.1.0", "--registry", "SPDX"} {
+		if !strings.Contains(out.String(), word) {
+			t.Errorf("%s is missing in:\n%s", word, &out)
+		}
+	}
+}
+
+// ofTheTest is a release that describes the test's own program.
+func ofTheTest(t *testing.T) (release, program) {
+	t.Helper()
+	r := release{version: "v0.1.0", registry: "example.com", created: time.Unix(0, 0).UTC(), folder: t.TempDir(), progress: &bytes.Buffer{}}
+	if err := copyFile("/proc/self/exe", r.path("tests")); err != nil {
+		t.Fatal(err)
+	}
+	return r, program{name: proxy, platform: platform{runtime.GOOS, runtime.GOARCH}, file: "tests"}
+}
+
+func TestAProgramIsDescribedByTheModulesInIt(t *testing.T) {
+	r, self := ofTheTest(t)
+	if err := r.describePrograms([]program{self}); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(r.path("tests.spdx.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	document, err := json.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, part := range document.Packages {
+		found[part.PackageName] = part.PackageVersion
+	}
+	content, err := os.ReadFile(r.path("tests"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := document.Packages[0].PackageChecksums[0].Value, fmt.Sprintf("%x", sha256.Sum256(content)); got != want {
+		t.Errorf("the program's checksum is %s, want %s", got, want)
+	}
+	if found["github.com/spdx/tools-golang"] == "" || found["stdlib"] != strings.TrimPrefix(runtime.Version(), "go") {
+		t.Errorf("the modules are %v", found)
+	}
+	if len(document.Relationships) != len(document.Packages) {
+		t.Errorf("%d relationships of %d packages", len(document.Relationships), len(document.Packages))
+	}
+}
+
+func TestChecksumsAreAsSha256sumWantsThem(t *testing.T) {
+	r, _ := ofTheTest(t)
+	if err := writeChecksums(r.folder); err != nil {
+		t.Fatal(err)
+	}
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksums)
+	check.Dir = r.folder
+	output, err := check.CombinedOutput()
+	if err != nil || string(output) != "tests: OK\n" {
+		t.Errorf("sha256sum: %v: %s", err, output)
+	}
+	var table bytes.Buffer
+	if err := list(&table, r.folder); err != nil || !strings.Contains(table.String(), filepath.Join(r.folder, "tests")) {
+		t.Errorf("%v: %s", err, &table)
+	}
+}
+
+// TestTheManifestsNameTheReleasesImages needs the program kustomize, as `make programs` builds it.
+func TestTheManifestsNameTheReleasesImages(t *testing.T) {
+	t.Chdir("..")
+	folder, err := os.MkdirTemp("bin", "release-") // kustomize finds manifests by a relative path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	r := release{version: "v0.1.0", registry: "registry.example", folder: folder, kustomize: "bin/kustomize", progress: &bytes.Buffer{}}
+	if err := r.renderManifests(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]string{}
+	for _, way := range ways {
+		text, err := os.ReadFile(r.path(way.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "# Vicinity v0.1.0\n#\n# ") {
+			t.Errorf("%s begins with %.40q", way.file, text)
+		}
+		for line := range strings.Lines(string(text)) {
+			if _, image, ok := strings.Cut(strings.TrimSpace(line), "image: "); ok {
+				images[way.file] += image
+			}
+			if strings.HasPrefix(line, "#") && len(line) > 120 {
+				t.Errorf("%s: a long line: %s", way.file, line)
+			}
+		}
+		if !strings.Contains(string(text), "app.kubernetes.io/version: v0.1.0\n") {
+			t.Errorf("%s says no version", way.file)
+		}
+	}
+	want := map[string]string{
+		"install.yaml":                   "registry.example/vicinity-proxy:v0.1.0",
+		"install-beside-kube-proxy.yaml": "registry.example/vicinity-proxy:v0.1.0",
+		"install-webhook.yaml":           "registry.example/vicinity-webhook:v0.1.0",
+		"install-webhook-enforce.yaml":   "registry.example/vicinity-webhook:v0.1.0",
+	}
+	if diff := cmp.Diff(want, images); diff != "" {
+		t.Errorf("images by file (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// way is a way of installing: a folder of manifests, and the file that it becomes.
+type way struct {
+	file, folder string
+	// about says what the file installs, and what has to be edited first.
+	about string
+}
+
+const editTwo = `Edit two values in the ConfigMap vicinity-proxy before you apply it:
+server, the address of the API server, and clusterCIDR, the addresses of pods.`
+
+const editNothing = "Nothing in it has to be edited."
+
+var ways = []way{
+	{"install.yaml", "manifests", "Vicinity in place of kube-proxy, which has to be stopped first.\n" + editTwo},
+	{"install-beside-kube-proxy.yaml", "manifests/beside-kube-proxy", `Vicinity beside kube-proxy, for Services with the label
+service.kubernetes.io/service-proxy-name: vicinity.
+Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR, the addresses of pods.`},
+	{"install-webhook.yaml", "manifests/webhook", "The admission webhook.\n" + editNothing},
+	{
+		"install-webhook-enforce.yaml", "manifests/webhook/enforce",
+		"The admission webhook. Without its answer, what it checks is refused.\n" + editNothing,
+	},
+	{
+		"install-webhook-cel.yaml", "manifests/webhook-cel",
+		"The webhook's rules as policies of the API server, for clusters that want no webhook.\n" + editNothing,
+	},
+}
+
+// renderManifests makes a file of each way of installing, with the images of this version.
+func (r release) renderManifests(ctx context.Context) error {
+	for _, way := range ways {
+		text, err := r.render(ctx, way)
+		if err != nil {
+			return fmt.Errorf("rendering %s: %w", way.folder, err)
+		}
+		if err := os.WriteFile(r.path(way.file), []byte(text), 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", way.file, err)
+		}
+	}
+	r.step("rendered the manifests")
+	return nil
+}
+
+// render applies a kustomization of the release's own to a folder of manifests: the images, and a label with the
+// version.
+func (r release) render(ctx context.Context, way way) (string, error) {
+	folder := r.path("kustomize")
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(folder)
+	base, err := relative(folder, way.folder)
+	if err != nil {
+		return "", err
+	}
+	var images []map[string]string
+	for _, name := range []string{proxy, webhook} {
+		images = append(images, map[string]string{
+			"name": "vicinity-" + name, "newName": r.registry + "/vicinity-" + name, "newTag": r.version,
+		})
+	}
+	kustomization, err := yaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1",
+		"kind":       "Kustomization",
+		"resources":  []string{base},
+		"images":     images,
+		"labels":     []any{map[string]any{"pairs": map[string]string{"app.kubernetes.io/version": r.version}}},
+	})
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), kustomization, 0o644); err != nil {
+		return "", err
+	}
+	text, err := output(ctx, r.kustomize, "build", folder)
+	if err != nil {
+		return "", err
+	}
+	if strings.Contains(text, ":VERSION") {
+		return "", fmt.Errorf("an image has no version:\n%s", text)
+	}
+	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.about, source, r.version, way.folder)
+	return comment(about) + text + "\n", nil
+}
+
+// comment puts a text into lines of comment.
+func comment(text string) string {
+	var lines strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		lines.WriteString(strings.TrimRight("# "+line, " ") + "\n")
+	}
+	return lines.String()
+}
+
+// relative returns the path from one folder to another: kustomize takes no absolute path.
+func relative(from, to string) (string, error) {
+	absolute, err := filepath.Abs(from)
+	if err != nil {
+		return "", err
+	}
+	target, err := filepath.Abs(to)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(absolute, target)
+}

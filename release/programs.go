@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// platform is an operating system and an architecture, as Go calls them.
+type platform struct{ os, architecture string }
+
+func (p platform) String() string { return p.os + "-" + p.architecture }
+
+// inCluster are the platforms of nodes. Images are made for these.
+var inCluster = []platform{{"linux", "amd64"}, {"linux", "arm64"}}
+
+// onDesks are those on which people check files with the webhook's program.
+var onDesks = []platform{{"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
+
+const (
+	proxy   = "proxy"
+	webhook = "webhook"
+)
+
+// program is one that was built.
+type program struct {
+	name     string // proxy or webhook
+	platform platform
+	// built is the file that was built, under its own name. file is what users download.
+	built, file string
+}
+
+// builds is the folder of the programs while the release is being made.
+const builds = "build"
+
+// buildPrograms builds all programs, as `make build` does.
+func (r release) buildPrograms(ctx context.Context) ([]program, error) {
+	var all []program
+	for _, target := range inCluster {
+		built, err := r.build(ctx, target, proxy, webhook)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, built...)
+	}
+	for _, target := range onDesks {
+		built, err := r.build(ctx, target, webhook)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, built...)
+	}
+	return all, nil
+}
+
+func (r release) build(ctx context.Context, target platform, names ...string) ([]program, error) {
+	r.step("building %v for %s", names, target)
+	folder := r.path(filepath.Join(builds, target.String()))
+	packages := ""
+	for _, name := range names {
+		packages += " ./cmd/" + name
+	}
+	cmd := exec.CommandContext(ctx, r.make, "--no-print-directory", "build", "BIN="+folder, "PROGRAMS="+packages, "VERSION="+r.version)
+	cmd.Env = append(os.Environ(), "GOOS="+target.os, "GOARCH="+target.architecture, "GOFLAGS=", "GOWORK=off")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building for %s: %w\n%s", target, err, output)
+	}
+	var all []program
+	for _, name := range names {
+		suffix := ""
+		if target.os == "windows" {
+			suffix = ".exe"
+		}
+		built := program{
+			name: name, platform: target, built: filepath.Join(folder, name+suffix),
+			file: fmt.Sprintf("vicinity-%s-%s-%s%s", name, r.version, target, suffix),
+		}
+		if err := os.Link(built.built, r.path(built.file)); err != nil {
+			return nil, fmt.Errorf("naming the program %s for %s: %w", name, target, err)
+		}
+		all = append(all, built)
+	}
+	return all, nil
+}

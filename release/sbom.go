@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spdx/tools-golang/json"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+)
+
+// describePrograms writes, for each program, which modules it is made of, as the program itself says it.
+func (r release) describePrograms(programs []program) error {
+	for _, built := range programs {
+		info, err := buildinfo.ReadFile(r.path(built.file))
+		if err != nil {
+			return fmt.Errorf("reading what %s is made of: %w", built.file, err)
+		}
+		content, err := os.ReadFile(r.path(built.file))
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", built.file, err)
+		}
+		sum := sha256.Sum256(content)
+		var text bytes.Buffer
+		if err := json.Write(r.document(built.file, hex.EncodeToString(sum[:]), info), &text, json.Indent("  ")); err != nil {
+			return fmt.Errorf("encoding what %s is made of: %w", built.file, err)
+		}
+		if err := os.WriteFile(r.path(built.file+".spdx.json"), text.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("writing what %s is made of: %w", built.file, err)
+		}
+	}
+	r.step("described what the programs are made of")
+	return nil
+}
+
+// Where SPDX wants a word and there is none to say.
+const noAssertion = "NOASSERTION"
+
+// document is the SPDX document of a program: the program, and the modules and the standard library that it contains.
+func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Document {
+	document := &spdx.Document{
+		SPDXVersion:       spdx.Version,
+		DataLicense:       spdx.DataLicense,
+		SPDXIdentifier:    "DOCUMENT",
+		DocumentName:      file,
+		DocumentNamespace: fmt.Sprintf("%s/releases/download/%s/%s.spdx.json", source, r.version, file),
+		CreationInfo: &spdx.CreationInfo{
+			Creators: []common.Creator{{CreatorType: "Organization", Creator: "Vicinity"}, {CreatorType: "Tool", Creator: "make release"}},
+			Created:  r.created.Format(time.RFC3339),
+		},
+	}
+	whole := newPackage("Program", info.Main.Path, r.version)
+	whole.PackageFileName = file
+	whole.PackageLicenseDeclared = license
+	whole.PackageChecksums = []common.Checksum{{Algorithm: common.SHA256, Value: sum}}
+	document.Packages = []*spdx.Package{whole, newPackage("Go", "stdlib", strings.TrimPrefix(info.GoVersion, "go"))}
+	for number, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		document.Packages = append(document.Packages, newPackage(common.ElementID(fmt.Sprintf("Module-%d", number+1)), module.Path, module.Version))
+	}
+	document.Relationships = []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, whole.PackageSPDXIdentifier)}
+	for _, part := range document.Packages[1:] {
+		document.Relationships = append(document.Relationships,
+			relation(whole.PackageSPDXIdentifier, common.TypeRelationshipContains, part.PackageSPDXIdentifier))
+	}
+	return document
+}
+
+func newPackage(id common.ElementID, path, version string) *spdx.Package {
+	return &spdx.Package{
+		PackageName:             path,
+		PackageSPDXIdentifier:   id,
+		PackageVersion:          version,
+		PackageDownloadLocation: noAssertion,
+		PackageLicenseConcluded: noAssertion,
+		PackageLicenseDeclared:  noAssertion,
+		PackageCopyrightText:    noAssertion,
+		PackageExternalReferences: []*spdx.PackageExternalReference{{
+			Category: common.CategoryPackageManager, RefType: common.TypePackageManagerPURL, Locator: "pkg:golang/" + path + "@" + version,
+		}},
+	}
+}
+
+func relation(from common.ElementID, kind string, to common.ElementID) *spdx.Relationship {
+	return &spdx.Relationship{
+		RefA: common.MakeDocElementID("", string(from)), RefB: common.MakeDocElementID("", string(to)), Relationship: kind,
+	}
+}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -24,13 +27,18 @@ var tools = []string{
 }
 
 // images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go).
-func images(programs binaries.Programs) ([]image.Image, error) {
+func images(ctx context.Context, programs binaries.Programs) ([]image.Image, error) {
 	files, err := withTools()
 	if err != nil {
 		return nil, err
 	}
 	files["/coredns"] = programs.Path(binaries.CoreDNS, "coredns")
 	files["/etc/nsswitch.conf"] = "/etc/nsswitch.conf"
+	porter, err := certificates(ctx)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, porter)
 	for _, folder := range []string{"/tmp", "/uploads", "/root"} {
 		files[folder+"/.keep"] = "/dev/null" // an empty file
 	}
@@ -45,6 +53,24 @@ func images(programs binaries.Programs) ([]image.Image, error) {
 		Name:    registry + "regression-issue-74839:1.5",
 		Program: programs.Path(binaries.Upstream, "regression-issue-74839"),
 	}}, nil
+}
+
+// certificates returns the files with which agnhost serves HTTPS, as its image has them.
+func certificates(ctx context.Context) (map[string]string, error) {
+	download := exec.CommandContext(ctx, "go", "-C", "e2e/lab/build/upstream", "mod", "download", "-json", "k8s.io/kubernetes")
+	output, err := download.Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the sources of agnhost: %w", err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output, &module); err != nil {
+		return nil, fmt.Errorf("finding the sources of agnhost: %w", err)
+	}
+	porter := filepath.Join(module.Dir, "test/images/agnhost/porter")
+	return map[string]string{
+		"/localhost.crt": filepath.Join(porter, "localhost.crt"),
+		"/localhost.key": filepath.Join(porter, "localhost.key"),
+	}, nil
 }
 
 // withTools returns the tools and what they are linked with.

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -76,11 +78,23 @@ func newRun() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&r.proxy, "proxy", vicinity, "the service `PROXY`: vicinity, kube-proxy or none")
-	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`")
+	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`; others keep their results")
 	flags.IntVar(&r.nodes, "nodes", 6, "the lab's nodes, at least three")
 	flags.StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` for logs and results")
 	flags.StringVar(&lab, "lab", "bin/lab", "the lab's `PROGRAM`")
 	return cmd
+}
+
+// before returns the results that a run adds to: those of earlier runs, if it is about some specs only.
+func (r runner) before(focus *regexp.Regexp) (results, error) {
+	if focus.String() == "" {
+		return results{}, nil
+	}
+	found, err := readResultsOf(r.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return results{}, nil
+	}
+	return found, err
 }
 
 // runAll runs both parts, and writes results.json.
@@ -110,7 +124,10 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if len(chosen.specs) == 0 {
 		return fmt.Errorf("--focus %s matches no spec that is not left out", focus)
 	}
-	found := results{}
+	found, err := r.before(focus)
+	if err != nil {
+		return err
+	}
 	err = r.inLab(ctx, func(kubeconfig string) error {
 		for _, part := range []struct {
 			name  string
@@ -125,9 +142,7 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 			if err != nil {
 				return err
 			}
-			for text, result := range resultsOf(texts, reports) {
-				found[text] = result
-			}
+			maps.Copy(found, resultsOf(texts, reports))
 		}
 		return nil
 	})

@@ -68,7 +68,7 @@ func readReport(file string) ([]types.SpecReport, error) {
 // inLab starts a lab, does something in it, and ends it.
 func (r runner) inLab(ctx context.Context, do func(kubeconfig string) error) (err error) {
 	archive := filepath.Join(r.folder, "images.tar")
-	all, err := images(r.programs)
+	all, err := images(ctx, r.programs)
 	if err != nil {
 		return err
 	}

@@ -45,16 +45,12 @@ var proxies = []string{kubeProxy, vicinity, noProxy}
 func readResults(folder string) (map[string]results, error) {
 	all := map[string]results{}
 	for _, proxy := range proxies {
-		text, err := os.ReadFile(filepath.Join(folder, proxy, resultsFile))
+		found, err := readResultsOf(filepath.Join(folder, proxy))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading results: %w", err)
-		}
-		var found results
-		if err := json.Unmarshal(text, &found); err != nil {
-			return nil, fmt.Errorf("reading the results of %s: %w", proxy, err)
+			return nil, err
 		}
 		all[proxy] = found
 	}
@@ -62,6 +58,20 @@ func readResults(folder string) (map[string]results, error) {
 		return nil, fmt.Errorf("there are no results in %s: make e2e-upstream writes them", folder)
 	}
 	return all, nil
+}
+
+// readResultsOf returns the results of one proxy, from its folder.
+func readResultsOf(folder string) (results, error) {
+	file := filepath.Join(folder, resultsFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading results: %w", err)
+	}
+	var found results
+	if err := json.Unmarshal(text, &found); err != nil {
+		return nil, fmt.Errorf("reading the results in %s: %w", file, err)
+	}
+	return found, nil
 }
 
 func writeTable(readme string, all map[string]results) error {

@@ -7,9 +7,7 @@ import (
 )
 
 // watchedWith is what the proxy is watched with.
-var watchedWith = monitoring.Files{
-	Rules: "prometheus-rules.yaml", RuleTests: "prometheus-rules-test.yaml", Dashboard: "grafana-dashboard.json", Job: "vicinity-proxy",
-}
+var watchedWith = monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
 	watchedWith.CheckAlerts(t)

@@ -8,26 +8,70 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Files are what a program is watched with, by their names in manifests/monitoring.
+// Files are what a program is watched with.
 type Files struct {
-	Rules, RuleTests, Dashboard string
+	// Folder is where they are, below manifests/monitoring.
+	Folder string
 	// Job is the scrape job that they are about.
 	Job string
 }
+
+func (f Files) rules() string     { return filepath.Join(f.Folder, "prometheus-rules.yaml") }
+func (f Files) ruleTests() string { return filepath.Join(f.Folder, "prometheus-rules-test.yaml") }
+func (f Files) dashboard() string { return filepath.Join(f.Folder, "grafana-dashboard.json") }
 
 // CheckAlerts checks that Prometheus accepts the alerts, that they fire when they should, and that each says what
 // happened and what to do.
 func (f Files) CheckAlerts(t *testing.T) {
 	t.Helper()
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(monitoring, f.Rules))
-	promtool(t, "test", "rules", filepath.Join(monitoring, f.RuleTests))
-	tests := read(t, f.RuleTests)
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(monitoring, f.rules()))
+	promtool(t, "test", "rules", filepath.Join(monitoring, f.ruleTests()))
+	tests := read(t, f.ruleTests())
 	all := f.alerts(t)
 	if len(all) < 10 {
 		t.Fatalf("there are only %d alerts", len(all))
 	}
 	for _, alert := range all {
 		alert.check(t, tests)
+	}
+	f.checkRunbook(t, all)
+}
+
+// runbookURL is where the runbook is for whoever reads an alert.
+const runbookURL = "https://github.com/vicinity-proxy/vicinity/blob/main/manifests/monitoring/runbook.md#"
+
+// checkRunbook checks that each alert leads to a section of the runbook, and that the program's part of it has no other.
+func (f Files) checkRunbook(t *testing.T, all []alert) {
+	t.Helper()
+	_, part, found := strings.Cut(read(t, "runbook.md"), "\n## The "+f.Folder+"\n")
+	if !found {
+		t.Fatalf("the runbook has no part about the %s", f.Folder)
+	}
+	part, _, _ = strings.Cut(part, "\n## ")
+	sections := map[string]string{}
+	for section := range strings.SplitSeq(part, "\n### ") {
+		name, text, _ := strings.Cut(section, "\n")
+		if strings.HasPrefix(name, "Vicinity") {
+			sections[name] = text
+		}
+	}
+	for _, alert := range all {
+		text := sections[alert.Alert]
+		delete(sections, alert.Alert)
+		if got, want := alert.Annotations["runbook_url"], runbookURL+strings.ToLower(alert.Alert); got != want {
+			t.Errorf("%s: the runbook is at %q, want %q", alert.Alert, got, want)
+		}
+		for _, word := range []string{"- **Users**", "**Look**", "- **Over** "} {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s: its section of the runbook has no %s", alert.Alert, word)
+			}
+		}
+		if !strings.Contains(strings.ToLower(text), "**do**") {
+			t.Errorf("%s: its section of the runbook does not say what to do", alert.Alert)
+		}
+	}
+	for name := range sections {
+		t.Errorf("the runbook has a section about %s, which is no alert", name)
 	}
 }
 
@@ -45,7 +89,7 @@ func (f Files) alerts(t *testing.T) []alert {
 			Rules []alert
 		}
 	}
-	if err := yaml.UnmarshalStrict([]byte(read(t, f.Rules)), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(read(t, f.rules())), &file); err != nil {
 		t.Fatal(err)
 	}
 	var all []alert

@@ -21,7 +21,7 @@ type dashboard struct {
 func (f Files) CheckDashboard(t *testing.T) {
 	t.Helper()
 	var board dashboard
-	if err := json.Unmarshal([]byte(read(t, f.Dashboard)), &board); err != nil {
+	if err := json.Unmarshal([]byte(read(t, f.dashboard())), &board); err != nil {
 		t.Fatal(err)
 	}
 	var rules strings.Builder

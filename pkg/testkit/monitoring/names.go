@@ -28,13 +28,13 @@ func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []st
 		exist[family.GetName()] = true
 	}
 	named := map[string]bool{}
-	for _, file := range []string{f.Dashboard, f.Rules, f.RuleTests} {
+	for _, file := range []string{f.dashboard(), f.rules(), f.ruleTests()} {
 		for _, name := range metricName.FindAllString(read(t, file), -1) {
 			family := histogramSuffix.ReplaceAllString(name, "")
 			if !exist[name] && !exist[family] {
 				t.Errorf("%s names %s, which does not exist", file, name)
 			}
-			if file != f.RuleTests {
+			if file != f.ruleTests() {
 				named[name], named[family] = true, true
 			}
 		}
@@ -71,7 +71,7 @@ func (f Files) CheckLabels(t *testing.T, gatherer prometheus.Gatherer) {
 			}
 		}
 	}
-	for _, file := range []string{f.Dashboard, f.Rules} {
+	for _, file := range []string{f.dashboard(), f.rules()} {
 		found := matcher.FindAllStringSubmatch(strings.ReplaceAll(read(t, file), `\"`, `"`), -1)
 		if len(found) == 0 {
 			t.Errorf("%s asks for no label", file)

@@ -24,10 +24,7 @@ import (
 )
 
 // watchedWith is what the webhook is watched with.
-var watchedWith = monitoring.Files{
-	Rules: "prometheus-rules-webhook.yaml", RuleTests: "prometheus-rules-webhook-test.yaml", Dashboard: "grafana-dashboard-webhook.json",
-	Job: "vicinity-webhook",
-}
+var watchedWith = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
 	watchedWith.CheckAlerts(t)

@@ -1,0 +1,123 @@
+package manifests_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+)
+
+var update = flag.Bool("update", false, "write prometheusrule.yaml of manifests/monitoring from prometheus-rules.yaml beside it")
+
+// watched are the programs, and the folders that they are installed from.
+var watched = map[string]struct{ name, namespace, folder string }{
+	"proxy":   {"vicinity-proxy", "kube-system", folder},
+	"webhook": {"vicinity-webhook", "vicinity-system", folder + "/webhook"},
+}
+
+// prometheusRule is an object for the Prometheus operator with the rules of a file for Prometheus itself.
+func prometheusRule(name, namespace, rules string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `# Made from prometheus-rules.yaml: go test ./e2e/manifests -run PrometheusRule -update
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: %s
+  namespace: %s
+  labels:
+    app.kubernetes.io/name: %s
+    app.kubernetes.io/component: monitoring
+    app.kubernetes.io/part-of: vicinity
+spec:
+`, name, namespace, name)
+	for line := range strings.Lines(rules) {
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			text.WriteString(strings.TrimLeft(line, " "))
+			continue
+		}
+		text.WriteString("  " + line)
+	}
+	return text.String()
+}
+
+func TestAPrometheusRuleHasTheRulesOfTheFileForPrometheus(t *testing.T) {
+	for part, of := range watched {
+		beside := filepath.Join(folder, "monitoring", part)
+		rules, err := os.ReadFile(filepath.Join(beside, "prometheus-rules.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, want := filepath.Join(beside, "prometheusrule.yaml"), prometheusRule(of.name, of.namespace, string(rules))
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(got)); diff != "" {
+			t.Errorf("%s (-want +got; go test ./e2e/manifests -run PrometheusRule -update):\n%s", file, diff)
+		}
+	}
+}
+
+// TestMonitoringIsAComponent: the Prometheus operator's own types read what it adds, strictly.
+func TestMonitoringIsAComponent(t *testing.T) {
+	for part, of := range watched {
+		text := kubectl(t, "kustomize", withComponent(t, of.folder, filepath.Join(folder, "monitoring", part)))
+		var monitor monitoringv1.PodMonitor
+		var rule monitoringv1.PrometheusRule
+		theOnly(t, text, monitoringv1.PodMonitorsKind, &monitor)
+		theOnly(t, text, monitoringv1.PrometheusRuleKind, &rule)
+		if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) < 10 {
+			t.Errorf("%s: the rules are %+v", part, rule.Spec)
+		}
+		if got := monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"]; got != of.name || monitor.Namespace != of.namespace {
+			t.Errorf("%s: the PodMonitor in %s selects %s", part, monitor.Namespace, got)
+		}
+		relabelings := map[string]string{}
+		for _, rule := range monitor.Spec.PodMetricsEndpoints[0].RelabelConfigs {
+			if len(rule.SourceLabels) > 0 {
+				relabelings[rule.TargetLabel] = string(rule.SourceLabels[0])
+			} else {
+				relabelings[rule.TargetLabel] = *rule.Replacement
+			}
+		}
+		if relabelings["job"] != of.name || !strings.HasPrefix(relabelings["instance"], "__meta_kubernetes_pod_") {
+			t.Errorf("%s: the targets get the labels %v, and the alerts want the job %s", part, relabelings, of.name)
+		}
+		if !strings.Contains(text, "grafana_dashboard: \"1\"") || !strings.Contains(text, of.name+".json: |") {
+			t.Errorf("%s: there is no dashboard", part)
+		}
+	}
+}
+
+// withComponent is a folder with a kustomization of manifests and a component.
+func withComponent(t *testing.T, resource, component string) string {
+	t.Helper()
+	dir := t.TempDir()
+	var paths []string
+	for _, path := range []string{resource, component} {
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relative, err := filepath.Rel(dir, absolute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, relative)
+	}
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s]\ncomponents: [%s]\n", paths[0], paths[1])
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

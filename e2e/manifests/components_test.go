@@ -23,7 +23,6 @@ var marks = map[string]struct {
 	"enforce":           {"failurePolicy: Fail\n", 0, 2},
 	"default-on-update": {"- UPDATE\n", 2, 3},
 	"certificate-files": {"- --cert-source=files\n", 0, 1},
-	"network-policy":    {"kind: NetworkPolicy\n", 0, 1},
 }
 
 // TestTheWebhooksComponentsGoTogether makes a kustomization of each choice of components, as the README has one.
@@ -84,7 +83,7 @@ func kustomization(t *testing.T, components []string) string {
 func TestTheNetworkPolicyNamesThePortsOfTheDeployment(t *testing.T) {
 	var policy networkingv1.NetworkPolicy
 	var deployed appsv1.Deployment
-	text := kubectl(t, "kustomize", kustomization(t, []string{"network-policy"}))
+	text := kubectl(t, "kustomize", filepath.Join(folder, "webhook"))
 	theOnly(t, text, "NetworkPolicy", &policy)
 	theOnly(t, text, "Deployment", &deployed)
 	named := map[string]bool{}

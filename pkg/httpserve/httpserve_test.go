@@ -77,6 +77,32 @@ func TestAnAddressThatCannotBeBoundIsNamedWithItsFlag(t *testing.T) {
 	}
 }
 
+// TestAllAddressesAreThoseOfBothFamilies: Go takes 0.0.0.0 and :: for the same, and needs no IPv6 for it. So the
+// manifests name one address, and load balancers of either family are answered.
+func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		listener, err := Listen(t.Context(), "--healthz-bind-address", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range []string{"127.0.0.1", "::1"} {
+			conn, err := net.Dial("tcp", net.JoinHostPort(host, port))
+			if err != nil {
+				t.Errorf("%s: %v", address, err)
+				continue
+			}
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 func TestServeAnswersUntilItsContextEnds(t *testing.T) {
 	listener := listen(t)
 	url := "http://" + listener.Addr().String()

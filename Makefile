@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs check test demo lint bench e2e e2e-kind e2e-upstream release lab lab-down lab-build root
+.PHONY: help build programs check test demo lint bench e2e e2e-kind e2e-upstream release cross test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -16,7 +16,7 @@ BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X mai
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # A release builds into another folder, and not all programs for all systems.
 BIN ?= bin
@@ -56,6 +56,18 @@ test: root programs ## Vet and run every test, the suites in the lab included (n
 demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, and leave a zone (needs root)
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
+
+# What a release has besides the programs of this machine. Nothing is linked.
+cross: ## Compile for arm64, and the webhook for macOS and Windows
+	GOARCH=arm64 $(BUILD) ./cmd/... ./pkg/...
+	GOOS=darwin GOARCH=arm64 $(BUILD) ./cmd/webhook ./pkg/webhook/...
+	GOOS=windows GOARCH=amd64 $(BUILD) ./cmd/webhook ./pkg/webhook/...
+
+# Packages that need no kernel. An emulator runs them: on Debian, the package qemu-user-static.
+WITHOUT_KERNEL := ./pkg/policy/... ./pkg/model/... ./pkg/selection/... ./pkg/proxy/ruleset/... ./pkg/webhook/rules/...
+
+test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qemu-aarch64-static)
+	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m $(WITHOUT_KERNEL)
 
 lint: ## Run golangci-lint
 	go tool -modfile=.lint/go.mod golangci-lint run

@@ -114,12 +114,11 @@ func TestAProgramIsDescribedByTheModulesInIt(t *testing.T) {
 	if err := r.describePrograms([]program{self}); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.Open(r.path("tests.spdx.json"))
+	text, err := os.ReadFile(r.path("tests.spdx.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	document, err := json.Read(file)
+	document, err := json.Read(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +161,7 @@ func TestChecksumsAreAsSha256sumWantsThem(t *testing.T) {
 // TestTheManifestsNameTheReleasesImages needs the program kustomize, as `make programs` builds it.
 func TestTheManifestsNameTheReleasesImages(t *testing.T) {
 	t.Chdir("..")
-	folder, err := os.MkdirTemp("bin", "release-") // kustomize finds manifests by a relative path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	r := release{version: "v0.1.0", registry: "registry.example", folder: folder, kustomize: "bin/kustomize", progress: &bytes.Buffer{}}
+	r := release{version: "v0.1.0", registry: "registry.example", folder: t.TempDir(), kustomize: "bin/kustomize", progress: &bytes.Buffer{}}
 	if err := r.renderManifests(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -60,7 +61,19 @@ func (r release) render(ctx context.Context, way way) (string, error) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(folder)
+	text, err := r.renderIn(ctx, folder, way)
+	if err := errors.Join(err, os.RemoveAll(folder)); err != nil {
+		return "", err
+	}
+	if strings.Contains(text, ":VERSION") {
+		return "", fmt.Errorf("an image has no version:\n%s", text)
+	}
+	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.about, source, r.version, way.folder)
+	return comment(about) + text + "\n", nil
+}
+
+// renderIn does it with the kustomization in a folder, which is there and empty.
+func (r release) renderIn(ctx context.Context, folder string, way way) (string, error) {
 	base, err := relative(folder, way.folder)
 	if err != nil {
 		return "", err
@@ -84,15 +97,7 @@ func (r release) render(ctx context.Context, way way) (string, error) {
 	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), kustomization, 0o644); err != nil {
 		return "", err
 	}
-	text, err := output(ctx, r.kustomize, "build", folder)
-	if err != nil {
-		return "", err
-	}
-	if strings.Contains(text, ":VERSION") {
-		return "", fmt.Errorf("an image has no version:\n%s", text)
-	}
-	about := fmt.Sprintf("Vicinity %s\n\n%s\n\n%s/tree/%s/%s", r.version, way.about, source, r.version, way.folder)
-	return comment(about) + text + "\n", nil
+	return output(ctx, r.kustomize, "build", folder)
 }
 
 // comment puts a text into lines of comment.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // platform is an operating system and an architecture, as Go calls them.
@@ -58,11 +59,12 @@ func (r release) buildPrograms(ctx context.Context) ([]program, error) {
 func (r release) build(ctx context.Context, target platform, names ...string) ([]program, error) {
 	r.step("building %v for %s", names, target)
 	folder := r.path(filepath.Join(builds, target.String()))
-	packages := ""
-	for _, name := range names {
-		packages += " ./cmd/" + name
+	packages := make([]string, len(names))
+	for i, name := range names {
+		packages[i] = "./cmd/" + name
 	}
-	cmd := exec.CommandContext(ctx, r.make, "--no-print-directory", "build", "BIN="+folder, "PROGRAMS="+packages, "VERSION="+r.version)
+	cmd := exec.CommandContext(ctx, r.make, "--no-print-directory", "build",
+		"BIN="+folder, "PROGRAMS="+strings.Join(packages, " "), "VERSION="+r.version)
 	cmd.Env = append(os.Environ(), "GOOS="+target.os, "GOARCH="+target.architecture, "GOFLAGS=", "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building for %s: %w\n%s", target, err, output)

@@ -65,7 +65,8 @@ func (r release) document(file, sum string, info *debug.BuildInfo) *spdx.Documen
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		document.Packages = append(document.Packages, newPackage(common.ElementID(fmt.Sprintf("Module-%d", number+1)), module.Path, module.Version))
+		id := common.ElementID(fmt.Sprintf("Module-%d", number+1))
+		document.Packages = append(document.Packages, newPackage(id, module.Path, module.Version))
 	}
 	document.Relationships = []*spdx.Relationship{relation("DOCUMENT", common.TypeRelationshipDescribe, whole.PackageSPDXIdentifier)}
 	for _, part := range document.Packages[1:] {

@@ -16,8 +16,8 @@ func kustomizations(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && strings.EqualFold(strings.TrimSuffix(entry.Name(), ".yaml"), "kustomization") && !strings.Contains(path, "/components/") &&
-			!strings.Contains(path, "/monitoring/") {
+		component := strings.Contains(path, "/components/") || strings.Contains(path, "/monitoring/")
+		if err == nil && !component && strings.EqualFold(strings.TrimSuffix(entry.Name(), ".yaml"), "kustomization") {
 			found = append(found, filepath.Dir(path))
 		}
 		return err

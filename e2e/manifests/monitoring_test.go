@@ -115,7 +115,8 @@ func withComponent(t *testing.T, resource, component string) string {
 		}
 		paths = append(paths, relative)
 	}
-	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s]\ncomponents: [%s]\n", paths[0], paths[1])
+	const format = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s]\ncomponents: [%s]\n"
+	text := fmt.Sprintf(format, paths[0], paths[1])
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -31,54 +31,74 @@ type choice struct {
 	specs []spec
 	// leftOut counts the specs left out, in the order of the reasons.
 	leftOut []int
-	reasons []reason
 }
 
 // choose leaves specs out by reasons. Each pattern has to match at least one.
 func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
-	chosen := choice{reasons: reasons, leftOut: make([]int, len(reasons))}
-	var patterns [][]*regexp.Regexp
-	matched := map[*regexp.Regexp]bool{}
-	for _, why := range reasons {
-		var compiled []*regexp.Regexp
-		for _, text := range why.Specs {
-			pattern, err := regexp.Compile(text)
-			if err != nil {
-				return choice{}, fmt.Errorf("reading why specs are left out (%s): %w", why.Reason, err)
-			}
-			compiled = append(compiled, pattern)
-		}
-		patterns = append(patterns, compiled)
+	patterns, err := compile(reasons)
+	if err != nil {
+		return choice{}, err
 	}
+	chosen := choice{leftOut: make([]int, len(reasons))}
 	for _, report := range reports {
 		if report.LeafNodeType != types.NodeTypeIt || report.State.Is(types.SpecStateSkipped) {
 			continue
 		}
-		text, first := report.FullText(), -1
-		for i, compiled := range patterns {
-			for _, pattern := range compiled {
-				if pattern.MatchString(text) {
-					matched[pattern] = true
-					if first < 0 {
-						first = i
-					}
-				}
-			}
+		text := report.FullText()
+		if reason, out := patterns.match(text); out {
+			chosen.leftOut[reason]++
+		} else {
+			chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report)})
 		}
-		if first >= 0 {
-			chosen.leftOut[first]++
+	}
+	return chosen, patterns.check()
+}
+
+// pattern is one of a reason's.
+type pattern struct {
+	*regexp.Regexp
+	reason  int // its place in the list
+	matched bool
+}
+
+type patterns []*pattern
+
+func compile(reasons []reason) (patterns, error) {
+	var all patterns
+	for i, why := range reasons {
+		for _, text := range why.Specs {
+			compiled, err := regexp.Compile(text)
+			if err != nil {
+				return nil, fmt.Errorf("reading why specs are left out (%s): %w", why.Reason, err)
+			}
+			all = append(all, &pattern{Regexp: compiled, reason: i})
+		}
+	}
+	return all, nil
+}
+
+// match returns the first reason that leaves a spec out. All patterns are asked, so that check knows of each whether it
+// matches anything.
+func (p patterns) match(text string) (reason int, out bool) {
+	for _, pattern := range p {
+		if !pattern.MatchString(text) {
 			continue
 		}
-		chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report)})
-	}
-	for _, compiled := range patterns {
-		for _, pattern := range compiled {
-			if !matched[pattern] {
-				return choice{}, fmt.Errorf("left-out.yaml: %q matches no spec: take it out, or correct it", pattern)
-			}
+		pattern.matched = true
+		if !out {
+			reason, out = pattern.reason, true
 		}
 	}
-	return chosen, nil
+	return reason, out
+}
+
+func (p patterns) check() error {
+	for _, pattern := range p {
+		if !pattern.matched {
+			return fmt.Errorf("left-out.yaml: %q matches no spec: take it out, or correct it", pattern)
+		}
+	}
+	return nil
 }
 
 // runsAlone says whether Kubernetes' own jobs run a spec apart from the others.

@@ -107,46 +107,15 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream)...); err != nil {
 		return err
 	}
-	reasons, err := readReasons()
+	chosen, err := r.choose(ctx, focus)
 	if err != nil {
 		return err
-	}
-	reports, err := r.list(ctx)
-	if err != nil {
-		return err
-	}
-	chosen, err := choose(reports, reasons)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(r.output, "%d specs of %d run\n", len(chosen.specs), len(chosen.specs)+chosen.total())
-	chosen = chosen.matching(focus)
-	if len(chosen.specs) == 0 {
-		return fmt.Errorf("--focus %s matches no spec that is not left out", focus)
 	}
 	found, err := r.before(focus)
 	if err != nil {
 		return err
 	}
-	err = r.inLab(ctx, func(kubeconfig string) error {
-		for _, part := range []struct {
-			name  string
-			alone bool
-		}{{"side-by-side", false}, {"alone", true}} {
-			texts := chosen.texts(part.alone)
-			if len(texts) == 0 {
-				continue
-			}
-			fmt.Fprintf(r.output, "\n%s: %d specs\n", part.name, len(texts))
-			reports, err := r.part(ctx, part.name, kubeconfig, texts)
-			if err != nil {
-				return err
-			}
-			maps.Copy(found, resultsOf(texts, reports))
-		}
-		return nil
-	})
-	if err != nil {
+	if err := r.inLab(ctx, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, chosen, found) }); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(found, "", "  ")
@@ -156,10 +125,53 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if err := os.WriteFile(filepath.Join(r.folder, resultsFile), text, 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
-	fmt.Fprintf(r.output, "\n%s with %s, after %s\n%s", "Kubernetes' [sig-network] specs", r.proxy,
-		time.Since(start).Round(time.Second), found.summary())
+	fmt.Fprintf(r.output, "\nKubernetes' [sig-network] specs with %s, after %s\n%s",
+		r.proxy, time.Since(start).Round(time.Second), found.summary())
 	if !found.good() {
 		return errors.New("specs failed")
+	}
+	return nil
+}
+
+// choose returns the specs that run.
+func (r runner) choose(ctx context.Context, focus *regexp.Regexp) (choice, error) {
+	reasons, err := readReasons()
+	if err != nil {
+		return choice{}, err
+	}
+	reports, err := r.list(ctx)
+	if err != nil {
+		return choice{}, err
+	}
+	all, err := choose(reports, reasons)
+	if err != nil {
+		return choice{}, err
+	}
+	chosen := all.matching(focus)
+	fmt.Fprintf(r.output, "%d specs of %d run; %d are left out by left-out.yaml\n",
+		len(chosen.specs), len(all.specs)+all.total(), all.total())
+	if len(chosen.specs) == 0 {
+		return choice{}, fmt.Errorf("--focus %s matches no spec that is not left out", focus)
+	}
+	return chosen, nil
+}
+
+// runParts adds what becomes of the chosen specs to the results.
+func (r runner) runParts(ctx context.Context, kubeconfig string, chosen choice, found results) error {
+	for _, part := range []struct {
+		name  string
+		alone bool
+	}{{"side-by-side", false}, {"alone", true}} {
+		texts := chosen.texts(part.alone)
+		if len(texts) == 0 {
+			continue
+		}
+		fmt.Fprintf(r.output, "\n%s: %d specs\n", part.name, len(texts))
+		reports, err := r.part(ctx, part.name, kubeconfig, texts)
+		if err != nil {
+			return err
+		}
+		maps.Copy(found, resultsOf(texts, reports))
 	}
 	return nil
 }

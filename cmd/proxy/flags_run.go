@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -15,10 +17,11 @@ import (
 // runFlags are the flags of the daemon.
 type runFlags struct {
 	tableFlags
-	logLevel  string
-	ownTables string
-	ignored   ignoredFlags
-	instead   insteadFlags
+	logLevel      string
+	ownTables     string
+	secureMetrics string
+	ignored       ignoredFlags
+	instead       insteadFlags
 
 	// initOnly and writeConfigTo ask for one step, and not for the daemon.
 	initOnly      bool
@@ -86,6 +89,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
+	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
+		"`IP:PORT` that serves /metrics over TLS, with a certificate of its own, to tokens that the API server allows to get it (default: nowhere)")
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
@@ -101,6 +106,7 @@ func (f *runFlags) Validate() error {
 		f.validateState(),
 		f.parseLevel(),
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
+		f.validateSecureMetrics(),
 	)
 	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
 	return err
@@ -112,6 +118,23 @@ func (f *runFlags) validateState() error {
 		return f.validateStateless()
 	}
 	return f.tableFlags.Validate()
+}
+
+// validateSecureMetrics wants an address that no other server has, and an API server to ask.
+func (f *runFlags) validateSecureMetrics() error {
+	if f.secureMetrics == "" {
+		return nil
+	}
+	address, err := netip.ParseAddrPort(f.secureMetrics)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--secure-metrics-bind-address %q is not IP:PORT, such as 0.0.0.0:10449", f.secureMetrics)
+	case f.manifests != "":
+		return errors.New("--secure-metrics-bind-address needs an API server, which says who may read: --manifests has none")
+	case address.Port() != 0 && (f.secureMetrics == f.settings.MetricsBindAddress || f.secureMetrics == f.settings.HealthzBindAddress):
+		return fmt.Errorf("--secure-metrics-bind-address %s is that of another server: each needs its own", f.secureMetrics)
+	}
+	return nil
 }
 
 func (f *runFlags) parseLevel() error {
@@ -144,7 +167,9 @@ func (f *runFlags) options() *daemon.Options {
 		Notes:            f.notes,
 		Flags:            valuesOf(f.all),
 		OwnTables:        f.ownTables == "auto",
-		Build:            thisBuild(),
+
+		SecureMetricsAddress: f.secureMetrics,
+		Build:                thisBuild(),
 	}
 }
 

@@ -40,6 +40,12 @@ func TestRunFlags(t *testing.T) {
 		"an unknown log format":                {args: "--log-format xml", err: `--log-format: "xml" is none of: text, json`},
 		"an unknown log level":                 {args: "--log-level loud", err: `--log-level "loud" is none of: debug, info, warn, error`},
 		"an unknown answer to who owns tables": {args: "--own-tables always", err: `--own-tables "always" is none of: auto, never`},
+		"secure metrics by a host name": {
+			args: "--secure-metrics-bind-address localhost:1", err: `--secure-metrics-bind-address "localhost:1" is not IP:PORT`,
+		},
+		"secure metrics without an API server": {
+			args: "--secure-metrics-bind-address 0.0.0.0:10449", err: "--secure-metrics-bind-address needs an API server",
+		},
 		"a proxy's name that no label can have": {
 			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -37,6 +38,7 @@ type daemon struct {
 	observer *observer
 	objects  objects
 	dialled  *kube.Dialled // nil without an API server
+	reviews  authorization.Reviews
 	reporter *eventReporter
 	feed     *feed
 	checks   *healthChecks
@@ -84,14 +86,14 @@ func (d *daemon) connect() error {
 		return nil
 	}
 	d.recorder.CountAPIRequests()
-	cluster, recorder, dialled, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	c, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
 	if err != nil {
 		return err
 	}
-	d.recorder.EventsDropped(recorder.Dropped)
-	d.objects, d.dialled = cluster, dialled
+	d.recorder.EventsDropped(c.recorder.Dropped)
+	d.objects, d.dialled, d.reviews = c.cluster, c.dialled, c.reviews
 	d.reporter = &eventReporter{
-		node: d.options.Node, version: d.options.Build.Version, recorder: recorder, cluster: cluster,
+		node: d.options.Node, version: d.options.Build.Version, recorder: c.recorder, cluster: c.cluster,
 	}
 	return nil
 }
@@ -114,11 +116,12 @@ func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy 
 func (d *daemon) run(ctx context.Context) error {
 	return cli.Together(ctx,
 		func(ctx context.Context) error {
-			return d.listenAndServe(ctx, "--healthz-bind-address", d.options.Settings.HealthzBindAddress, d.status.Handler(time.Now))
+			return d.listenAndServe(ctx, "--healthz-bind-address", d.options.Settings.HealthzBindAddress, nil, d.status.Handler(time.Now))
 		},
 		func(ctx context.Context) error {
-			return d.listenAndServe(ctx, "--metrics-bind-address", d.options.Settings.MetricsBindAddress, d.pages())
+			return d.listenAndServe(ctx, "--metrics-bind-address", d.options.Settings.MetricsBindAddress, nil, d.pages())
 		},
+		d.serveMetricsSecurely,
 		func(ctx context.Context) error {
 			return d.objects.Run(ctx, func(update convert.Update) { d.feed.deliver(ctx, update) })
 		},

@@ -25,7 +25,7 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 		return files, nil
 	}
 	kubeconfig, err := filewatch.Read(path, func() error {
-		_, _, _, err := o.connect(cluster.Options{Log: log})
+		_, err := o.connect(cluster.Options{Log: log})
 		return err
 	})
 	if err != nil {

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -33,21 +35,28 @@ func (o *Options) view() convert.View {
 	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad}
 }
 
-// connect returns the cluster, a recorder of Events for it, and where both reach the API server. Nothing is asked yet.
-func (o *Options) connect(options cluster.Options) (*cluster.Watcher, *events.Recorder, *kube.Dialled, error) {
+// connection is what the daemon has of an API server.
+type connection struct {
+	cluster  *cluster.Watcher
+	recorder *events.Recorder
+	reviews  authorization.Reviews
+	dialled  *kube.Dialled // where all of them reach it
+}
+
+// connect makes the clients. Nothing is asked yet.
+func (o *Options) connect(options cluster.Options) (connection, error) {
 	config, err := o.Connection.Config()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
+		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	dialled := kube.NewDialled(config)
+	c := connection{dialled: kube.NewDialled(config)}
 	options.View = o.view()
-	cluster, err := cluster.New(config, options)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
+	var errs [3]error
+	c.cluster, errs[0] = cluster.New(config, options)
+	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
+	c.reviews, errs[2] = authorization.Connect(config)
+	if err := errors.Join(errs[:]...); err != nil {
+		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	recorder, err := events.Connect(config, o.Node, options.Log)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("connect to the API server: %w", err)
-	}
-	return cluster, recorder, dialled, nil
+	return c, nil
 }

@@ -34,6 +34,8 @@ type Options struct {
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
 
+	// SecureMetricsAddress is where the metrics are served over TLS to whom the API server allows; empty for nowhere.
+	SecureMetricsAddress string
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

@@ -2,10 +2,15 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"net/http"
 	"time"
 
+	"k8s.io/client-go/util/cert"
+
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -13,12 +18,16 @@ import (
 // bindRetry is the pause before an address that another process has is tried again: kube-proxy's.
 const bindRetry = 5 * time.Second
 
-// listenAndServe answers at the address that a flag names, until ctx ends. If another process has the address it tries
-// again, unless that is to end the proxy: Services are worth more than questions about them.
-func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handler http.Handler) error {
+// listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If
+// another process has the address it tries again, unless that is to end the proxy: Services are worth more than
+// questions about them.
+func (d *daemon) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
 	for logged := false; ; logged = true {
 		listener, err := httpserve.Listen(ctx, flag, address)
 		if err == nil {
+			if secure != nil {
+				listener = tls.NewListener(listener, secure)
+			}
 			return httpserve.Serve(ctx, listener, handler, d.log)
 		}
 		if d.options.Settings.BindAddressHardFail {
@@ -33,6 +42,27 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, handl
 		case <-time.After(bindRetry):
 		}
 	}
+}
+
+// serveMetricsSecurely serves the metrics, and nothing else, over TLS to whom the API server allows, if that is asked
+// for. Nobody has to trust the certificate: the client's token is what is protected, and that of a scraper is good for
+// reading metrics alone.
+func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
+	if d.options.SecureMetricsAddress == "" {
+		return nil
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey(d.options.Node, nil, nil)
+	if err != nil {
+		return fmt.Errorf("making a certificate for --secure-metrics-bind-address: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return fmt.Errorf("making a certificate for --secure-metrics-bind-address: %w", err)
+	}
+	pages := http.NewServeMux()
+	pages.Handle("/metrics", authorization.New(d.reviews, d.recorder.Handler(), d.log, time.Now))
+	secure := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return d.listenAndServe(ctx, "--secure-metrics-bind-address", d.options.SecureMetricsAddress, secure, pages)
 }
 
 // pages are what the address of metrics serves.

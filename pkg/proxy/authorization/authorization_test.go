@@ -1,0 +1,211 @@
+package authorization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// apiServer knows the tokens "reader" and "nobody", of which the first may read. The real one is asked in
+// e2e/apiserver.
+type apiServer struct {
+	asked  atomic.Int32
+	away   atomic.Bool
+	may    atomic.Bool // the reader
+	gate   chan struct{}
+	reader authorizationv1.SubjectAccessReviewSpec
+}
+
+type tokens struct{ *apiServer }
+
+func (a tokens) Create(
+	_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
+	a.asked.Add(1)
+	if a.gate != nil {
+		<-a.gate
+	}
+	if a.away.Load() {
+		return nil, errors.New("connection refused")
+	}
+	name := review.Spec.Token
+	known := name == "reader" || name == "nobody"
+	return &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{
+		Authenticated: known, User: authenticationv1.UserInfo{
+			Username: name, UID: "1", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"e": {"x"}},
+		},
+	}}, nil
+}
+
+type access struct{ *apiServer }
+
+func (a access) Create(
+	_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
+	a.reader = review.Spec
+	allowed := a.may.Load() && review.Spec.User == "reader" && review.Spec.NonResourceAttributes.Path == "/metrics"
+	return &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: allowed}}, nil
+}
+
+// clock is moved by hand.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) now() time.Time           { return time.Unix(0, c.at.Load()) }
+func (c *clock) advance(by time.Duration) { c.at.Add(int64(by)) }
+func newClock() *clock                    { c := &clock{}; c.advance(time.Hour); return c }
+func (a *apiServer) reviews() Reviews     { return Reviews{Tokens: tokens{a}, Access: access{a}} }
+func newAPIServer() *apiServer            { a := &apiServer{}; a.may.Store(true); return a }
+func guarded(a *apiServer, c *clock, log *strings.Builder) *Handler {
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
+	return New(a.reviews(), next, slog.New(slog.NewTextHandler(log, nil)), c.now)
+}
+
+func get(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(method, path, nil)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, request)
+	return answer
+}
+
+func TestOnlyWhomTheAPIServerAllowsReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path, authorization string
+		want                        int
+	}{
+		"with the right":            {"GET", "/metrics", "Bearer reader", 200},
+		"in other letters":          {"GET", "/metrics", "bearer reader", 200},
+		"without a right":           {"GET", "/metrics", "Bearer nobody", 403},
+		"without a right here":      {"GET", "/other", "Bearer reader", 403},
+		"a token nobody knows":      {"GET", "/metrics", "Bearer stranger", 401},
+		"no token":                  {"GET", "/metrics", "", 401},
+		"an empty token":            {"GET", "/metrics", "Bearer ", 401},
+		"another scheme":            {"GET", "/metrics", "Basic cmVhZGVyOg==", 401},
+		"more than it is asked for": {"POST", "/metrics", "Bearer reader", 405},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newAPIServer()
+			answer := get(guarded(api, newClock(), &strings.Builder{}), c.method, c.path, c.authorization)
+			if answer.Code != c.want || (c.want == 200) != (answer.Body.String() == "metrics") {
+				t.Errorf("got %d %q, want %d", answer.Code, answer.Body, c.want)
+			}
+			if (answer.Header().Get("WWW-Authenticate") != "") != (c.want == 401) {
+				t.Errorf("WWW-Authenticate: %q", answer.Header().Get("WWW-Authenticate"))
+			}
+		})
+	}
+}
+
+func TestAnswersOfTheAPIServerAreGoodForAWhile(t *testing.T) {
+	api, clock := newAPIServer(), newClock()
+	h := guarded(api, clock, &strings.Builder{})
+	ask := func(token string, want int, asked int32) {
+		t.Helper()
+		before := api.asked.Load()
+		if got := get(h, "GET", "/metrics", "Bearer "+token).Code; got != want || api.asked.Load()-before != asked {
+			t.Errorf("%s: %d, and the API server was asked %d times; want %d, %d", token, got, api.asked.Load()-before, want, asked)
+		}
+	}
+	ask("reader", 200, 1)
+	ask("nobody", 403, 1)
+	clock.advance(deniedFor - time.Second)
+	ask("reader", 200, 0)
+	ask("nobody", 403, 0)
+	clock.advance(time.Second)
+	ask("nobody", 403, 1)
+	api.may.Store(false)
+	ask("reader", 200, 0)
+	clock.advance(allowedFor)
+	ask("reader", 403, 1)
+}
+
+func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
+	api, clock, log := newAPIServer(), newClock(), &strings.Builder{}
+	h := guarded(api, clock, log)
+	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+		t.Fatalf("got %d", got)
+	}
+	api.away.Store(true)
+	for range 5 {
+		clock.advance(allowedFor)
+		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+			t.Errorf("while the API server is away: %d", got)
+		}
+		if got := get(h, "GET", "/metrics", "Bearer nobody").Code; got != 503 {
+			t.Errorf("a token that was never asked about: %d", got)
+		}
+	}
+	clock.advance(allowedWithout)
+	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 503 {
+		t.Errorf("after an hour: %d", got)
+	}
+	api.away.Store(false)
+	clock.advance(time.Second)
+	if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+		t.Errorf("behind the outage: %d", got)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 {
+		t.Errorf("%d lines, want one at each end of the outage:\n%s", lines, log)
+	}
+}
+
+// TestStrangersBotherTheAPIServerAFewTimesASecond, and those who may read go on.
+func TestStrangersBotherTheAPIServerAFewTimesASecond(t *testing.T) {
+	api, clock := newAPIServer(), newClock()
+	h := guarded(api, clock, &strings.Builder{})
+	get(h, "GET", "/metrics", "Bearer reader")
+	for second := range 200 {
+		for i := range 50 {
+			get(h, "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
+		}
+		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+			t.Fatalf("after %d s the reader gets %d", second, got)
+		}
+		clock.advance(time.Second)
+	}
+	if got := api.asked.Load(); got > burst+200*reviewsPerSecond {
+		t.Errorf("the API server was asked %d times in 200 s", got)
+	}
+	if got := len(h.verdicts); got > maxVerdicts {
+		t.Errorf("%d verdicts are kept", got)
+	}
+}
+
+func TestOneQuestionIsAskedOnceAtATime(t *testing.T) {
+	api := newAPIServer()
+	api.gate = make(chan struct{})
+	h := guarded(api, newClock(), &strings.Builder{})
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() {
+			if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+				t.Errorf("got %d", got)
+			}
+		})
+	}
+	for api.asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	close(api.gate)
+	asking.Wait()
+	if got := api.asked.Load(); got != 1 {
+		t.Errorf("asked %d times", got)
+	}
+	if got := api.reader.Groups; len(got) != 1 || api.reader.UID != "1" || api.reader.Extra["e"][0] != "x" {
+		t.Errorf("the right is asked for %+v", api.reader)
+	}
+}

@@ -20,11 +20,12 @@ help: ## Show this list
 
 # A release builds into another folder, and not all programs for all systems.
 BIN ?= bin
-PROGRAMS ?= ./cmd/proxy ./cmd/webhook
+PROGRAMS ?= proxy webhook
 
-build: ## Build bin/proxy and bin/webhook
-	@mkdir -p $(BIN)
-	$(BUILD) -o $(BIN)/ $(PROGRAMS)
+build: $(PROGRAMS:%=build-%) ## Build bin/proxy and bin/webhook
+
+build-%:
+	$(BUILD) -o $(BIN)/$* ./cmd/$*
 
 # What tests run. They compile nothing themselves. To link promtool takes 1.8 GB.
 programs: build

@@ -59,12 +59,8 @@ func (r release) buildPrograms(ctx context.Context) ([]program, error) {
 func (r release) build(ctx context.Context, target platform, names ...string) ([]program, error) {
 	r.step("building %v for %s", names, target)
 	folder := r.path(filepath.Join(builds, target.String()))
-	packages := make([]string, len(names))
-	for i, name := range names {
-		packages[i] = "./cmd/" + name
-	}
 	cmd := exec.CommandContext(ctx, r.make, "--no-print-directory", "build",
-		"BIN="+folder, "PROGRAMS="+strings.Join(packages, " "), "VERSION="+r.version)
+		"BIN="+folder, "PROGRAMS="+strings.Join(names, " "), "VERSION="+r.version)
 	cmd.Env = append(os.Environ(), "GOOS="+target.os, "GOARCH="+target.architecture, "GOFLAGS=", "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building for %s: %w\n%s", target, err, output)
@@ -76,7 +72,7 @@ func (r release) build(ctx context.Context, target platform, names ...string) ([
 			suffix = ".exe"
 		}
 		built := program{
-			name: name, platform: target, built: filepath.Join(folder, name+suffix),
+			name: name, platform: target, built: filepath.Join(folder, name),
 			file: fmt.Sprintf("vicinity-%s-%s-%s%s", name, r.version, target, suffix),
 		}
 		if err := os.Link(built.built, r.path(built.file)); err != nil {

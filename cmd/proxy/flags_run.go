@@ -90,7 +90,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
-		"`IP:PORT` that serves /metrics over TLS, with a certificate of its own, to tokens that the API server allows to get it (default: nowhere)")
+		"`IP:PORT` that serves /metrics over TLS to tokens that the API server allows to get it (default: nowhere)")
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")

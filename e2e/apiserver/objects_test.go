@@ -18,6 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
@@ -207,4 +208,31 @@ func admin() *rest.Config {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	return config
+}
+
+// TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll: before Kubernetes 1.31 none does. What it refuses is a field
+// that no API server has, in its own words.
+func TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll(t *testing.T) {
+	w := newWriter(t)
+	headless := func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }
+	w.service("before")
+	w.service("headless-before", headless)
+	old := traffic{field: "spec.clusterIP"}
+	f := follow(t, old.watched(admin()), "none", "").started()
+	w.service("headless-after", headless)
+	w.service("after")
+	for _, name := range []string{"before", "after"} {
+		f.until("the Service "+name, hasService(w.name(name)))
+	}
+	for _, name := range []string{"headless-before", "headless-after"} {
+		if !f.holds(hasNoService(w.name(name))) {
+			t.Errorf("%s is served", name)
+		}
+	}
+	if _, err := f.Load(t.Context(), cluster.AllNodes); err != nil {
+		t.Errorf("reading the cluster once: %v", err)
+	}
+	if outages := f.outagesNow(); len(outages) > 0 {
+		t.Errorf("there are outages, %v, want none: the API server is as it is", outages)
+	}
 }

@@ -20,6 +20,14 @@ func hasRange(prefix string) func(*model.Cluster) bool {
 	}
 }
 
+func TestTheFirstUpdateHasTheServiceCIDRs(t *testing.T) {
+	state := model.NewCluster("none")
+	state.Apply(follow(t, admin(), "none", "").started().since(0)[0].Change)
+	if got := state.ServiceCIDRs(); len(got) != 2 {
+		t.Errorf("ranges %v, want one of each family", got)
+	}
+}
+
 func TestServiceCIDRsComeAndGoAtOnce(t *testing.T) {
 	w := newWriter(t)
 	f := follow(t, admin(), "none", "").started()

@@ -2,6 +2,7 @@ package apiserver_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,10 +12,13 @@ import (
 
 // traffic sees the requests of a client on their way to the API server, and may stop them.
 type traffic struct {
-	mu     sync.Mutex
-	seen   []*http.Request
-	gates  map[string]chan struct{} // by what the URL contains: requests wait until it is closed
-	absent string                   // requests whose path ends so are answered as by an API server that does not know the resource
+	mu   sync.Mutex
+	seen []*http.Request
+	// refused are those of them that had another answer than 200.
+	refused []*http.Request
+	gates   map[string]chan struct{} // by what the URL contains: requests wait until it is closed
+	absent  string                   // requests whose path ends so are answered as by an API server that does not know the resource
+	field   string                   // requests that select by it are answered as by an API server that does not know the field
 }
 
 // watched returns the configuration with a traffic in its way.
@@ -30,8 +34,9 @@ type through struct {
 }
 
 func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
+	asked := request
 	r.mu.Lock()
-	r.seen = append(r.seen, request)
+	r.seen = append(r.seen, asked)
 	var gate chan struct{}
 	for part, closed := range r.gates {
 		if strings.Contains(request.URL.String(), part) {
@@ -40,6 +45,10 @@ func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	absent := r.absent != "" && strings.HasSuffix(request.URL.Path, r.absent)
 	r.mu.Unlock()
+	if r.field != "" && strings.Contains(request.URL.RawQuery, r.field) {
+		request = request.Clone(request.Context())
+		request.URL.RawQuery = strings.Replace(request.URL.RawQuery, r.field, "spec.nosuchfield", 1)
+	}
 	if absent {
 		request = request.Clone(request.Context())
 		request.URL.Path = strings.Replace(request.URL.Path, r.absent, "/nosuchthing", 1)
@@ -51,7 +60,13 @@ func (r through) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, request.Context().Err()
 		}
 	}
-	return r.next.RoundTrip(request)
+	response, err := r.next.RoundTrip(request)
+	if err == nil && response.StatusCode != http.StatusOK {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refused = append(r.refused, asked)
+	}
+	return response, err
 }
 
 // gate lets requests whose URL contains part wait until open is called.
@@ -69,7 +84,8 @@ func (tr *traffic) gate(t *testing.T, part string) (open func()) {
 	return open
 }
 
-// forOthers returns the requests for the other nodes. A request whose context has ended is over.
+// forOthers returns the requests for the other nodes, and the watches among them that go on. One whose context has ended
+// is over, and one that was refused never began: an older API server cannot list by watching.
 func (tr *traffic) forOthers() (all, running []*http.Request) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -78,7 +94,8 @@ func (tr *traffic) forOthers() (all, running []*http.Request) {
 			continue
 		}
 		all = append(all, request)
-		if request.Context().Err() == nil {
+		isWatch := request.URL.Query().Get("watch") != ""
+		if isWatch && request.Context().Err() == nil && !slices.Contains(tr.refused, request) {
 			running = append(running, request)
 		}
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -82,10 +85,46 @@ func newClient(
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
+// listWatch asks for the objects of a resource that a selector selects. Before Kubernetes 1.31 API servers know no field
+// of Services by which objects are selected, and refuse to. Then they are asked for all: convert passes over the others.
 func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
-	return cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(options *metav1.ListOptions) {
+	var isFieldUnknown atomic.Bool
+	selected := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = selector.Labels, selector.Fields
+		if isFieldUnknown.Load() {
+			options.FieldSelector = ""
+		}
 	})
+	again := func(err error) bool {
+		if !isAboutField(err) {
+			return false
+		}
+		isFieldUnknown.Store(true)
+		return true
+	}
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := selected.ListWithContext(ctx, options)
+			if again(err) {
+				list, err = selected.ListWithContext(ctx, options)
+			}
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			watched, err := selected.WatchWithContext(ctx, options)
+			if again(err) {
+				watched, err = selected.WatchWithContext(ctx, options)
+			}
+			return watched, err
+		},
+	}
+}
+
+// isAboutField reports whether an API server refuses to select by a field. Nothing but its words says so: the first are
+// those for kinds of which it knows no field but names, as 1.30 does of Services.
+func isAboutField(err error) bool {
+	return apierrors.IsBadRequest(err) &&
+		(strings.Contains(err.Error(), "is not a known field selector") || strings.Contains(err.Error(), "field label not supported"))
 }
 
 func metadataListWatch(client metadata.Getter, selector convert.Selector) *cache.ListWatch {

@@ -38,7 +38,7 @@ type daemon struct {
 	observer *observer
 	objects  objects
 	dialled  *kube.Dialled // nil without an API server
-	reviews  authorization.Reviews
+	ask      authorization.Ask
 	reporter *eventReporter
 	feed     *feed
 	checks   *healthChecks
@@ -91,7 +91,7 @@ func (d *daemon) connect() error {
 		return err
 	}
 	d.recorder.EventsDropped(c.recorder.Dropped)
-	d.objects, d.dialled, d.reviews = c.cluster, c.dialled, c.reviews
+	d.objects, d.dialled, d.ask = c.cluster, c.dialled, c.ask
 	d.reporter = &eventReporter{
 		node: d.options.Node, version: d.options.Build.Version, recorder: c.recorder, cluster: c.cluster,
 	}

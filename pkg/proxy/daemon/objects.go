@@ -39,7 +39,7 @@ func (o *Options) view() convert.View {
 type connection struct {
 	cluster  *cluster.Watcher
 	recorder *events.Recorder
-	reviews  authorization.Reviews
+	ask      authorization.Ask
 	dialled  *kube.Dialled // where all of them reach it
 }
 
@@ -49,12 +49,11 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	if err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
-	c := connection{dialled: kube.NewDialled(config)}
+	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
 	options.View = o.view()
-	var errs [3]error
+	var errs [2]error
 	c.cluster, errs[0] = cluster.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
-	c.reviews, errs[2] = authorization.Connect(config)
 	if err := errors.Join(errs[:]...); err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}

@@ -60,7 +60,7 @@ func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 		return fmt.Errorf("making a certificate for --secure-metrics-bind-address: %w", err)
 	}
 	pages := http.NewServeMux()
-	pages.Handle("/metrics", authorization.New(d.reviews, d.recorder.Handler(), d.log, time.Now))
+	pages.Handle("/metrics", authorization.New(d.ask, d.recorder.Handler(), d.log, time.Now))
 	secure := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	return d.listenAndServe(ctx, "--secure-metrics-bind-address", d.options.SecureMetricsAddress, secure, pages)
 }

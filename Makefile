@@ -86,7 +86,7 @@ e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs roo
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
 	e2e/suites/run
 
-e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; settings: e2e/kind/run)
+e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; without a registry: e2e/kind/README.md)
 	e2e/kind/run
 
 e2e-upstream: root build ## Run Kubernetes' own [sig-network] specs in a lab (needs root; PROXY=kube-proxy or none for a control)

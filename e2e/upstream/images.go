@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
@@ -28,9 +26,9 @@ var tools = []string{
 
 // images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go).
 func images(ctx context.Context, programs binaries.Programs) ([]image.Image, error) {
-	files, err := withTools()
+	files, err := image.Tools(tools...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: e2e/upstream/install installs them", err)
 	}
 	files["/coredns"] = programs.Path(binaries.CoreDNS, "coredns")
 	files["/etc/nsswitch.conf"] = "/etc/nsswitch.conf"
@@ -71,38 +69,4 @@ func certificates(ctx context.Context) (map[string]string, error) {
 		"/localhost.crt": filepath.Join(porter, "localhost.crt"),
 		"/localhost.key": filepath.Join(porter, "localhost.key"),
 	}, nil
-}
-
-// withTools returns the tools and what they are linked with.
-func withTools() (map[string]string, error) {
-	files := map[string]string{}
-	var missing []string
-	for _, tool := range tools {
-		path, err := exec.LookPath(tool)
-		if err != nil {
-			missing = append(missing, tool)
-			continue
-		}
-		file, err := filepath.EvalSymlinks(path)
-		if err != nil {
-			return nil, fmt.Errorf("finding the program %s: %w", tool, err)
-		}
-		files["/bin/"+tool] = file
-		output, err := exec.Command("ldd", file).Output()
-		if ended, ok := errors.AsType[*exec.ExitError](err); ok && strings.Contains(string(ended.Stderr), "not a dynamic executable") {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("finding the libraries of %s: %w", file, err)
-		}
-		for word := range strings.FieldsSeq(string(output)) {
-			if filepath.IsAbs(word) {
-				files[word] = word
-			}
-		}
-	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("the specs' images need the programs %s: e2e/upstream/install installs them", strings.Join(missing, ", "))
-	}
-	return files, nil
 }

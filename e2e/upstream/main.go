@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
 func main() {
@@ -44,7 +45,7 @@ those that Kubernetes calls Serial, Slow or Disruptive.`,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(newRun(), newTable())
+	root.AddCommand(newRun(), newTable(), newImages())
 	return root
 }
 
@@ -57,7 +58,10 @@ func newRun() *cobra.Command {
 		Example: `  upstream run                        with Vicinity: about half an hour on two cores
   upstream run --proxy kube-proxy     the control: what fails here too is not Vicinity's
   upstream run --proxy none --focus 'serve a basic endpoint'     shows that specs can fail
-  upstream run --focus 'session affinity'`,
+  upstream run --focus 'session affinity'
+
+  # in another cluster, whose nodes have the images of 'upstream images'
+  upstream run --kubeconfig bin/kind/kubeconfig --focus 'session affinity'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if r.proxy != vicinity && r.proxy != kubeProxy && r.proxy != noProxy {
@@ -73,16 +77,41 @@ func newRun() *cobra.Command {
 			if r.lab, err = filepath.Abs(lab); err != nil {
 				return fmt.Errorf("finding %s: %w", lab, err)
 			}
+			if r.kubeconfig != "" {
+				if r.kubeconfig, err = filepath.Abs(r.kubeconfig); err != nil {
+					return fmt.Errorf("finding %s: %w", r.kubeconfig, err)
+				}
+			}
 			return runAll(cmd.Context(), r, pattern)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&r.proxy, "proxy", vicinity, "the service `PROXY`: vicinity, kube-proxy or none")
 	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`; others keep their results")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "the `FILE` of a cluster to run them in, instead of a lab; --proxy says only what it has")
 	flags.IntVar(&r.nodes, "nodes", 6, "the lab's nodes, at least three")
 	flags.StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` for logs and results")
 	flags.StringVar(&lab, "lab", "bin/lab", "the lab's `PROGRAM`")
 	return cmd
+}
+
+func newImages() *cobra.Command {
+	return &cobra.Command{
+		Use:   "images FILE",
+		Short: "Write the images that the specs run, as 'docker save' does",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			programs, err := binaries.Build(cmd.Context(), os.Stdout, binaries.CoreDNS, binaries.Upstream)
+			if err != nil {
+				return err
+			}
+			all, err := images(cmd.Context(), programs)
+			if err != nil {
+				return err
+			}
+			return image.Write(args[0], all...)
+		},
+	}
 }
 
 // before returns the results that a run adds to: those of earlier runs, if it is about some specs only.
@@ -115,7 +144,7 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	if err := r.inLab(ctx, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, chosen, found) }); err != nil {
+	if err := r.inCluster(ctx, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, chosen, found) }); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(found, "", "  ")

@@ -35,6 +35,8 @@ type runner struct {
 	proxy    string
 	nodes    int
 	output   io.Writer
+	// kubeconfig is that of a cluster which is there; empty for a lab.
+	kubeconfig string
 }
 
 // list asks the test binary for all specs of the group.
@@ -63,6 +65,14 @@ func readReport(file string) ([]types.SpecReport, error) {
 		specs = append(specs, report.SpecReports...)
 	}
 	return specs, nil
+}
+
+// inCluster does something in the cluster that is there, or in a lab.
+func (r runner) inCluster(ctx context.Context, do func(kubeconfig string) error) error {
+	if r.kubeconfig != "" {
+		return do(r.kubeconfig)
+	}
+	return r.inLab(ctx, do)
 }
 
 // inLab starts a lab, does something in it, and ends it.

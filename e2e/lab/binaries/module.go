@@ -84,6 +84,14 @@ var (
 		},
 		patience: "30 seconds",
 	}
+	// Kubeadm makes a cluster of kind's nodes.
+	Kubeadm = Module{
+		name:     "kubeadm",
+		of:       "k8s.io/kubernetes",
+		packages: []string{"k8s.io/kubernetes/cmd/kubeadm"},
+		stamp:    stampKubernetes,
+		patience: "1 minute",
+	}
 	// Upstream is Kubernetes' own end-to-end tests, what runs them, and the program of most of their images.
 	Upstream = Module{
 		name: "upstream",

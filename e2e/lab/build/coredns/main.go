@@ -1,17 +1,22 @@
-// Command coredns is CoreDNS with the plugins that the lab's Corefile names, and those that Kubernetes' own tests of DNS
-// use (hosts, log). CoreDNS' own program has all its plugins,
-// and with them the clients of every cloud.
+// Command coredns is CoreDNS with the plugins that the lab's Corefile names, those of kubeadm's, and those that
+// Kubernetes' own tests of DNS use (hosts, log). CoreDNS' own program has all its plugins, and with them the clients of
+// every cloud.
 package main
 
 import (
 	"github.com/coredns/coredns/coremain"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
 	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
 	_ "github.com/coredns/coredns/plugin/log"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
 	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
 )
 
 func main() {

@@ -1,0 +1,157 @@
+// Command programs puts what is built of a node of kind into the node's root folder: the programs of Kubernetes,
+// containerd and the CNI plugins, and the images that kubeadm asks for, assembled from the same programs.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "programs: %v\n", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop was called
+	}
+}
+
+// place is a folder of a node, and the programs in it.
+type place struct {
+	folder   string
+	module   binaries.Module
+	programs []string
+}
+
+var places = []place{
+	{"usr/bin", binaries.Kubeadm, []string{"kubeadm"}},
+	{"usr/bin", binaries.Kubernetes, []string{"kubelet", "kubectl"}},
+	{"usr/local/bin", binaries.Containerd, []string{"containerd", "containerd-shim-runc-v2", "ctr"}},
+	{"usr/local/sbin", binaries.Runc, []string{"runc"}},
+	{"opt/cni/bin", binaries.CNI, []string{"host-local", "loopback", "ptp"}},
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("want two arguments: the root folder of a node, and the program of its pause container")
+	}
+	root, pause := args[0], args[1]
+	programs, err := binaries.Build(ctx, os.Stdout, append(binaries.All, binaries.Kubeadm)...)
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
+		for _, program := range place.programs {
+			if err := install(programs.Path(place.module, program), filepath.Join(root, place.folder, program)); err != nil {
+				return err
+			}
+		}
+	}
+	version, err := output(ctx, programs.Path(binaries.Kubeadm, "kubeadm"), "version", "--output", "short")
+	if err != nil {
+		return err
+	}
+	version = strings.TrimSpace(version)
+	if err := os.MkdirAll(filepath.Join(root, "kind"), 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "kind", "version"), []byte(version), 0o644); err != nil {
+		return fmt.Errorf("writing the version of Kubernetes: %w", err)
+	}
+	names, err := output(ctx, programs.Path(binaries.Kubeadm, "kubeadm"), "config", "images", "list", "--kubernetes-version", version)
+	if err != nil {
+		return err
+	}
+	return writeImages(root, pause, strings.Fields(names), programs)
+}
+
+// writeImages writes two archives: what every node runs, and what the control plane runs besides.
+func writeImages(root, pause string, names []string, programs binaries.Programs) error {
+	var every, controlPlane []image.Image
+	for _, name := range names {
+		base, _, _ := strings.Cut(name[strings.LastIndex(name, "/")+1:], ":")
+		made := image.Image{Name: name, Folder: "/usr/local/bin"}
+		switch base {
+		case "pause":
+			made.Program, made.User, made.Folder = pause, "65535:65535", ""
+			every = append(every, made)
+		case "coredns":
+			made.Program, made.Folder = programs.Path(binaries.CoreDNS, base), ""
+			every = append(every, made)
+		case "kube-proxy":
+			tools, err := kubeProxyTools()
+			if err != nil {
+				return err
+			}
+			made.Program, made.Files = programs.Path(binaries.Kubernetes, base), tools
+			every = append(every, made)
+		case "etcd":
+			made.Program = programs.Path(binaries.Etcd, base)
+			controlPlane = append(controlPlane, made)
+		default:
+			made.Program = programs.Path(binaries.Kubernetes, base)
+			controlPlane = append(controlPlane, made)
+		}
+	}
+	for file, images := range map[string][]image.Image{"every.tar": every, "control-plane.tar": controlPlane} {
+		if err := image.Write(filepath.Join(root, "kind", file), images...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubeProxyTools are what kube-proxy calls: nft, and iptables to remove what it may have left there. This kernel may lack
+// the old iptables, so that it is the one which speaks nftables.
+func kubeProxyTools() (map[string]string, error) {
+	files, err := image.Tools("nft", "conntrack", "iptables-nft")
+	if err != nil {
+		return nil, err
+	}
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, name := range []string{family, family + "-save", family + "-restore"} {
+			files["/bin/"+name] = files["/bin/iptables-nft"] // one program, which does what its name says
+		}
+	}
+	extensions, err := filepath.Glob("/usr/lib/*/xtables/*.so")
+	if err != nil {
+		return nil, fmt.Errorf("looking for the extensions of iptables: %w", err)
+	}
+	for _, extension := range extensions {
+		files[extension] = extension
+	}
+	return files, nil
+}
+
+func install(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("installing a program: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return fmt.Errorf("installing %s: %w", to, err)
+	}
+	if err := os.WriteFile(to, content, 0o755); err != nil {
+		return fmt.Errorf("installing %s: %w", to, err)
+	}
+	return nil
+}
+
+func output(ctx context.Context, program string, args ...string) (string, error) {
+	output, err := exec.CommandContext(ctx, program, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("running %s %s: %w", filepath.Base(program), strings.Join(args, " "), err)
+	}
+	return string(output), nil
+}

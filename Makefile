@@ -46,12 +46,10 @@ check: root programs ## Lint and run every test that needs no cluster (needs roo
 	@status=0; $(MAKE) lint || status=1; \
 	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
 
-# Both parts always run here too.
 test: root programs ## Vet and run every test, the suites in the lab included (needs root)
 	.ci/install
 	go vet -tags e2e ./...
-	@status=0; $(MAKE) e2e || status=1; \
-	echo go test $(RACE) -timeout 30m ./...; go test $(RACE) -timeout 30m ./... || status=1; exit $$status
+	@.ci/tests $(RACE)
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
 demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, and leave a zone (needs root)

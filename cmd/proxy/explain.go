@@ -33,6 +33,9 @@ written *:30080) by externalTrafficPolicy. If that is Local, connections of this
 nodes, and those from outside stay here. --detect-local-mode distinguishes pods from clients outside; where it cannot, as
 in a family without --cluster-cidr, pods count as outside. So give the same flags to 'explain' as to 'run'.
 
+Of a headless Service with topology keys it prints what DNS answers to clients on the node, if the node's DNS cache asks
+the proxy: first about the Service's addresses, and then about each port.
+
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
 If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
@@ -112,6 +115,7 @@ func queryOf(args []string) (explain.Query, error) {
 }
 
 func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
+	flags.withHeadless = true
 	nodesToRead := cluster.OwnNode
 	if flags.allNodes || flags.evacuate != "" {
 		nodesToRead = cluster.AllNodes

@@ -20,6 +20,7 @@ type runFlags struct {
 	logLevel      string
 	ownTables     string
 	secureMetrics string
+	dns           dnsFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
 
@@ -91,6 +92,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
 		"`IP:PORT` that serves /metrics over TLS to tokens that the API server allows to get it (default: nowhere)")
+	f.dns.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
@@ -107,6 +109,7 @@ func (f *runFlags) Validate() error {
 		f.parseLevel(),
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
+		f.dns.Validate(),
 	)
 	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
 	return err
@@ -169,6 +172,8 @@ func (f *runFlags) options() *daemon.Options {
 		OwnTables:        f.ownTables == "auto",
 
 		SecureMetricsAddress: f.secureMetrics,
+		DNSAddress:           f.dns.address,
+		DNSZone:              f.dns.zone,
 		Build:                thisBuild(),
 	}
 }

@@ -22,6 +22,8 @@ type stateFlags struct {
 	serviceProxyName string
 	defaultMaxLoad   string
 
+	// withHeadless: what DNS answers for headless Services is wanted too.
+	withHeadless bool
 	// node is the name of the node to act for, after Validate.
 	node string
 	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.

@@ -76,7 +76,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 }
 
 func (f *stateFlags) view() convert.View {
-	return convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.maxLoad}
+	return convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.maxLoad, WithHeadless: f.withHeadless}
 }
 
 // warnOfUnknownNode warns of a node without a Node object: its labels are unknown, so the answer may differ from that

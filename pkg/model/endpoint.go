@@ -15,6 +15,9 @@ type EndpointSlice struct {
 	Family    Family     // addressType
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
+	// Hostnames are what the endpoints, in their order, are called below the name of a headless Service, each often empty;
+	// nil if no endpoint has one, or nobody asks.
+	Hostnames []string
 
 	TriggeredAt time.Time // when the cause of this version happened, as the EndpointSlice controller stamped it; zero if it did not
 

@@ -87,9 +87,45 @@ func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndp
 			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, number), Endpoint: entry.Endpoint})
 		}
 	}
+	return believe(endpoints), max(0, count-j.most)
+}
+
+// Addresses returns the addresses of a family, whatever their ports, as endpoints with port 0, and how many are left out.
+// They are what the name of a headless Service stands for.
+func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, leftOut int) {
+	count := 0
+	for _, slice := range j.slices {
+		if slice.Family != family {
+			continue
+		}
+		count += len(slice.Endpoints)
+		for i := range min(len(slice.Endpoints), j.most-len(endpoints)) {
+			entry := &slice.Endpoints[i]
+			endpoints = append(endpoints, PortEndpoint{Addr: netip.AddrPortFrom(entry.Addr, 0), Endpoint: entry.Endpoint})
+		}
+	}
+	return believe(endpoints), max(0, count-j.most)
+}
+
+// Hostnames returns what endpoints are called below the name of a headless Service, by address. Of an address with
+// several names it is the first one in the alphabet.
+func (j Joined) Hostnames() map[netip.Addr]string {
+	names := map[netip.Addr]string{}
+	for _, slice := range j.slices {
+		for i, name := range slice.Hostnames {
+			addr := slice.Endpoints[i].Addr
+			if before, known := names[addr]; name != "" && (!known || name < before) {
+				names[addr] = name
+			}
+		}
+	}
+	return names
+}
+
+// believe sorts endpoints, and of those with one address and port keeps the one to believe.
+func believe(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
-	endpoints = slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
-	return endpoints, max(0, count-j.most)
+	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
 }
 
 // serving yields the slices whose endpoints serve a port, each with the port's number there.

@@ -21,11 +21,14 @@ func (n ObjectName) Compare(other ObjectName) int {
 	return cmp.Or(cmp.Compare(n.Namespace, other.Namespace), cmp.Compare(n.Name, other.Name))
 }
 
-// Service is what the proxy keeps of a v1 Service that it serves. Services without a ClusterIP (headless,
-// ExternalName) never become one.
+// Service is what the proxy keeps of a v1 Service that it serves: one with a ClusterIP, or a headless one with topology
+// keys, if this proxy answers DNS. ExternalName Services never become one.
 type Service struct {
 	Name    ObjectName
 	Created time.Time // decides between two Services that claim one frontend: the older one owns it
+
+	// IsHeadless: clients find its endpoints by DNS. It has no frontend, and of its settings only the topology.
+	IsHeadless bool
 
 	ClusterIPs []netip.Addr // at most one a family
 	Ports      []ServicePort

@@ -100,6 +100,9 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	}
 	for _, decision := range decisions {
 		service.isCrowded = service.isCrowded || decision.LeftOut > 0
+		if decision.Service.IsHeadless {
+			continue // its readers answer DNS: nothing of it is in the kernel
+		}
 		service.owned.Ports = append(service.owned.Ports, ruleset.NewPort(decision))
 		service.reasons = append(service.reasons, reasonsOf(decision)...)
 		service.conflict.lose(decision.Lost)

@@ -13,19 +13,25 @@ type Decision struct {
 	Service   *model.Service
 	Port      model.ServicePort
 	Family    model.Family
+	// IsOfAddresses: it is about the addresses of a headless Service, whatever their ports; Port is empty then.
+	IsOfAddresses bool
 	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
 	Owned []model.PortFrontend
 	Lost  []model.LostFrontend
 	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
 	Endpoints []model.PortEndpoint
 	LeftOut   int
+	// Hostnames are what endpoints of a headless Service are called below its name, by address; those without one are
+	// missing.
+	Hostnames map[netip.Addr]string
 	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
 	Sources   []netip.Prefix
 	Selection Selection
 }
 
 // Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. A
-// Service that does not exist has no ports. Decisions about different Services may be made at the same time, as long as
+// Service that does not exist has no ports. For a headless Service it decides about the addresses of each family, and
+// about each port in it. Decisions about different Services may be made at the same time, as long as
 // nothing is applied to the nodes.
 func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decision {
 	cluster := n.cluster
@@ -34,6 +40,9 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 		return nil
 	}
 	viewpoint, joined := n.viewpoint(), model.Join(cluster.SlicesOf(name), len(service.Ports))
+	if service.IsHeadless {
+		return n.decideHeadless(service, joined, viewpoint, families)
+	}
 	sources := map[model.Family][]netip.Prefix{}
 	for _, family := range families {
 		sources[family] = service.AllowedSources(family, viewpoint.Node)

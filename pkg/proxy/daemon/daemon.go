@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
@@ -42,6 +43,7 @@ type daemon struct {
 	reporter *eventReporter
 	feed     *feed
 	checks   *healthChecks
+	names    *dns.Table // nil if DNS is not answered
 	files    []filewatch.File
 
 	changes chan model.Change
@@ -71,8 +73,12 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 		servers: servicehealth.New(log, d.isHealthy), log: log, recorder: recorder, reporter: d.reporter,
 		config: config, wanted: make(chan wantedChecks, 1),
 	}
+	if options.DNSAddress.IsValid() {
+		d.names = &dns.Table{}
+	}
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, reporter: d.reporter,
+		names: d.names,
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.reporter)
@@ -131,6 +137,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.watchAPIServers,
 		d.reporter.run,
 		d.watchFiles,
+		d.answerDNS,
 		d.checks.run,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
@@ -148,10 +155,24 @@ func (d *daemon) run(ctx context.Context) error {
 		func(ctx context.Context) error {
 			p := proxy.New(d.options.Node, d.config, d.conn, d.flows)
 			p.RetryMax = d.options.Settings.SyncPeriod
+			if d.names != nil {
+				p.Readers = append(p.Readers, d.names)
+			}
 			p.Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},
 	)
+}
+
+// answerDNS answers for headless Services, if that is asked for.
+func (d *daemon) answerDNS(ctx context.Context) error {
+	if d.names == nil {
+		return nil
+	}
+	server := dns.Server{Zone: d.options.DNSZone, Table: d.names, Log: d.log, Answered: func(result dns.Result) {
+		d.recorder.Add(metrics.DNSRequests, 1, result.Type, string(result.Outcome))
+	}}
+	return server.Run(ctx, d.options.DNSAddress)
 }
 
 // watchAPIServers hands over where the API server is reached, as far as it is known and whenever it is another address.

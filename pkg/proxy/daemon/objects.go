@@ -32,7 +32,9 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 
 // view says which objects concern this proxy.
 func (o *Options) view() convert.View {
-	return convert.View{Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad}
+	return convert.View{
+		Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad, WithHeadless: o.DNSAddress.IsValid(),
+	}
 }
 
 // connection is what the daemon has of an API server.

@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -28,6 +29,7 @@ type observer struct {
 	recorder *metrics.Recorder
 	checks   *healthChecks
 	reporter *eventReporter
+	names    *dns.Table // nil if DNS is not answered
 
 	refused refusals
 
@@ -64,8 +66,14 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	if report.Unrecalled != nil {
 		o.log.Warn("UDP flows to Services that were deleted while no proxy ran may go on", "error", report.Unrecalled)
 	}
+	if o.names != nil {
+		o.recorder.Set(metrics.DNSServices, o.names.Len())
+	}
 	if !o.synced {
 		o.synced = true
+		if o.names != nil {
+			o.names.Open()
+		}
 		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		fmt.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",

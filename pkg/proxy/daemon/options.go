@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"cmp"
+	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 )
 
 // Options are what a daemon is to do.
@@ -36,6 +38,10 @@ type Options struct {
 
 	// SecureMetricsAddress is where the metrics are served over TLS to whom the API server allows; empty for nowhere.
 	SecureMetricsAddress string
+	// DNSAddress is where DNS is answered for headless Services with topology keys; not valid for nowhere. DNSZone says
+	// of what domain, and for how long.
+	DNSAddress netip.AddrPort
+	DNSZone    dns.Zone
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

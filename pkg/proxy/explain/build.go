@@ -40,7 +40,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 func choice(chosen selection.Choice) Choice {
 	endpoints := make([]string, 0, len(chosen.Endpoints))
 	for _, endpoint := range chosen.Endpoints {
-		endpoints = append(endpoints, endpoint.Addr.String())
+		endpoints = append(endpoints, endpointName(endpoint.Addr))
 	}
 	return Choice{
 		Endpoints: endpoints,
@@ -74,9 +74,10 @@ func shares(chosen selection.Choice) []Share {
 func slots(chosen selection.Choice) map[string]int {
 	byEndpoint := make(map[string]int, len(chosen.Endpoints))
 	for i, endpoint := range chosen.Endpoints {
-		byEndpoint[endpoint.Addr.String()] = 1
+		name := endpointName(endpoint.Addr)
+		byEndpoint[name] = 1
 		if chosen.Slots != nil {
-			byEndpoint[endpoint.Addr.String()] = chosen.Slots[i]
+			byEndpoint[name] = chosen.Slots[i]
 		}
 	}
 	return byEndpoint
@@ -86,7 +87,7 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	list := make([]Excluded, 0, len(exclusions))
 	for _, exclusion := range exclusions {
 		list = append(list, Excluded{
-			Endpoint: exclusion.Endpoint.String(),
+			Endpoint: endpointName(exclusion.Endpoint),
 			Reason:   string(exclusion.Reason.Code),
 			Message:  exclusion.Reason.Sentence(),
 		})

@@ -26,11 +26,14 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 	var ports []Port
 	nodes := selection.NewNodes(cluster)
 	for _, name := range names {
-		for _, decision := range nodes.Decide(name, model.Families) {
-			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) {
+		decisions := nodes.Decide(name, model.Families)
+		names := newNames(decisions)
+		for _, decision := range decisions {
+			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) || names.isIdle(decision) {
 				continue
 			}
 			port := c.build(cluster, decision)
+			names.explain(&port, decision)
 			port.Load = loadOf(nodes, decision)
 			ports = append(ports, port)
 		}

@@ -8,8 +8,10 @@ type Port struct {
 	Service  string `json:"service"`  // namespace/name
 	Port     string `json:"port"`     // the port's name, often empty
 	Number   int    `json:"number"`   // the port that clients dial, but for the node port
-	Protocol string `json:"protocol"` // TCP, UDP or SCTP
+	Protocol string `json:"protocol"` // TCP, UDP or SCTP; empty for the addresses of a headless Service
 	Family   string `json:"family"`   // IPv4 or IPv6
+	// Name is what clients of a headless Service ask DNS for, without the cluster's domain; empty for all others.
+	Name string `json:"name,omitempty"`
 
 	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all,
 	// never null. Lost are the ones that the port should have too, and another Service owns.
@@ -17,7 +19,8 @@ type Port struct {
 	Lost      []LostFrontend `json:"lost,omitempty"`
 
 	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service
-	// owns the ClusterIP on this port. Message is the same as a sentence.
+	// owns the ClusterIP on this port. Of a headless Service it is what DNS answers: answer, empty or refuse, to whom the
+	// cluster's DNS answers. Message is the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
 	// Traffic says the same for all owned frontends, and for all clients that are not treated alike; never null.

@@ -34,6 +34,9 @@ func writePort(page *bytes.Buffer, port Port) {
 	if port.Outcome == outcomeLost {
 		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
 	}
+	if port.Name != "" {
+		writeLines(page, toDNS, []string{port.Name, reasoned(port.Message, port.Outcome)})
+	}
 	writeLines(page, toClusterIP, trafficLines(port, toClusterIP))
 	writeLines(page, toExternal, trafficLines(port, toExternal))
 	writeLines(page, "sources", sourceLines(port.AllowedSources))
@@ -56,7 +59,10 @@ func headline(port Port) string {
 	if port.Port != "" {
 		words = append(words, port.Port)
 	}
-	words = append(words, fmt.Sprintf("%d/%s", port.Number, port.Protocol), port.Family)
+	if port.Protocol != "" {
+		words = append(words, fmt.Sprintf("%d/%s", port.Number, port.Protocol))
+	}
+	words = append(words, port.Family)
 	if port.Node != "" {
 		words = append(words, "on", port.Node)
 	}

@@ -18,7 +18,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	for _, client := range service.Clients() {
 		if len(cluster.SlicesOf(client)) == 0 {
 			list = append(list, fmt.Sprintf("The annotation %s names %s, and no endpoint of it is known: it may be written wrong, have no pods, or "+
-				"be headless, which no proxy follows.", policy.ClientsAnnotation, client))
+				"be headless without topology keys, which no proxy follows.", policy.ClientsAnnotation, client))
 		}
 	}
 	for _, frontend := range lost {

@@ -12,6 +12,8 @@ const (
 	reasonLabel    = "reason"         // one of the codes that explain gives
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
+	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other
+	resultLabel    = "result"         // a dns.Outcome
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
 	verbLabel      = "verb"
@@ -235,6 +237,15 @@ var (
 		name:   "vicinity_evacuated_nodes",
 		help:   "Nodes that are being evacuated at present: until a time, or without an end.",
 		labels: []string{endLabel}, start: [][]string{{EndTime, EndNone}},
+	})
+	DNSRequests = counter(row{
+		name:   "vicinity_dns_requests_total",
+		help:   "Queries that came to --dns-bind-address, by the type of record that they ask for, and by what became of them.",
+		labels: []string{typeLabel, resultLabel}, start: [][]string{{"A", "AAAA", "SRV"}, {"answered", "empty", "refused"}},
+	})
+	DNSServices = gauge(row{
+		name: "vicinity_dns_services",
+		help: "Headless Services that DNS is answered for at present.",
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",

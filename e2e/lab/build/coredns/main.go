@@ -1,10 +1,11 @@
-// Command coredns is CoreDNS with the plugins that the lab's Corefile names, those of kubeadm's, and those that
-// Kubernetes' own tests of DNS use (hosts, log). CoreDNS' own program has all its plugins, and with them the clients of
+// Command coredns is CoreDNS with the plugins that the lab's Corefile names, those of kubeadm's and of NodeLocal DNSCache's
+// (bind), and those that Kubernetes' own tests of DNS use (hosts, log). CoreDNS' own program has all its plugins, and with them the clients of
 // every cloud.
 package main
 
 import (
 	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/bind"
 	_ "github.com/coredns/coredns/plugin/cache"
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"

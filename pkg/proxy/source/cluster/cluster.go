@@ -24,7 +24,8 @@ type Options struct {
 	Log *slog.Logger
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
-	// others) or "nodes/evacuated". What was sent last stays in force meanwhile. Both may be nil, and return at once.
+	// others), "nodes/evacuated" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be
+	// nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 }
@@ -39,8 +40,8 @@ type Watcher struct {
 	mu    sync.Mutex
 	state *state
 	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone
-	// out of it.
-	fresh, need chan struct{}
+	// out of it, and needHeadless while the slices of headless Services may have.
+	fresh, need, needHeadless chan struct{}
 }
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
@@ -60,6 +61,8 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		state:       newState(),
 		fresh:       make(chan struct{}, 1),
 		need:        make(chan struct{}, 1),
+
+		needHeadless: make(chan struct{}, 1),
 	}
 	for _, kind := range convert.Kinds {
 		resource := kind.Resource
@@ -94,6 +97,7 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	defer watching.Wait()
 	defer cancel()
 	watching.Go(func() { w.watchNodes(ctx) })
+	watching.Go(func() { w.watchHeadless(ctx) })
 	for started := false; ; {
 		update, isNew := w.next(started)
 		if isNew && ctx.Err() == nil {
@@ -138,26 +142,31 @@ func (w *Watcher) next(started bool) (convert.Update, bool) {
 // change lets the state decide about something that happened, and wakes those whom the decision concerns. They find
 // the state unlocked.
 func (w *Watcher) change(decide func(*state)) {
-	isNews, isNeeded := w.decide(decide)
-	if isNews {
-		wake(w.fresh)
-	}
-	if isNeeded {
-		wake(w.need)
+	for _, concerned := range w.decide(decide) {
+		wake(concerned)
 	}
 }
 
-// decide lets the state decide, and returns whether there may be something to deliver, and whether other nodes have
-// come into need or gone out of it.
-func (w *Watcher) decide(decide func(*state)) (isNews, isNeeded bool) {
+// decide lets the state decide, and returns whom that concerns: there may be something to deliver, or other nodes, or the
+// slices of headless Services, have come into need or gone out of it.
+func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	needed := w.state.needsOthers()
+	others, headless := w.state.needsOthers(), w.state.needsHeadless()
 	decide(w.state)
 	if departed := w.state.takeDeparture(); departed != nil {
 		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
 	}
-	return w.state.mayHaveNews(), w.state.needsOthers() != needed
+	if w.state.mayHaveNews() {
+		concerned = append(concerned, w.fresh)
+	}
+	if w.state.needsOthers() != others {
+		concerned = append(concerned, w.need)
+	}
+	if w.state.needsHeadless() != headless {
+		concerned = append(concerned, w.needHeadless)
+	}
+	return concerned
 }
 
 // wake leaves a token, unless one lies there already.

@@ -31,6 +31,11 @@ func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 			return convert.Update{}, err
 		}
 	}
+	if s.needsHeadless() {
+		if err := w.newStream(convert.HeadlessSlices, headlessSlices, w.listWatches.headless).load(ctx, s); err != nil {
+			return convert.Update{}, err
+		}
+	}
 	if err := w.loadOthers(ctx, s, nodes); err != nil {
 		return convert.Update{}, err
 	}

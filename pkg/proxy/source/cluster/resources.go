@@ -23,8 +23,9 @@ import (
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
-	// others has the metadata of the other nodes, evacuated that of nodes with the label, allNodes all of all nodes.
-	others, evacuated, allNodes *cache.ListWatch
+	// others has the metadata of the other nodes, evacuated that of nodes with the label, allNodes all of all nodes;
+	// headless has the slices of headless Services.
+	others, evacuated, allNodes, headless *cache.ListWatch
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
@@ -46,6 +47,8 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 		}
 		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, selectorOf(kind, view))
 	}
+	slices := convert.HeadlessSlices
+	all.headless = listWatch(clients[slices.Group], slices.Resource, selectorOf(slices, view))
 	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
 	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
 	if err != nil {

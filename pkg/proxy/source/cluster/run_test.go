@@ -223,7 +223,7 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 	if !r.delivers("victim") {
 		t.Errorf("the Service of another user waits for more than %v", nodePatience)
 	}
-	attack(2 * nodeLinger)
+	attack(2 * demandLinger)
 	if got := api.nodeLists.Load(); got != 1 {
 		t.Errorf("%d lists of nodes were begun, want one", got)
 	}
@@ -256,20 +256,20 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 		wants("no Service needs them", 0, 0)
 		edit(rack, time.Hour)
 		wants("one does", 1, 1)
-		edit("*", nodeLinger-tick)
+		edit("*", demandLinger-tick)
 		wants("none does, for a moment", 1, 1)
 		edit(row, time.Hour)
 		wants("one does again", 1, 1)
-		edit("*", nodeLinger+tick)
+		edit("*", demandLinger+tick)
 		wants("none does", 1, 0)
 		edit(rack, tick)
 		wants("one does after that", 2, 1)
-		edit("*", nodeLinger+tick)
+		edit("*", demandLinger+tick)
 		wants("they linger twice as long", 2, 1)
 		for end := time.Now().Add(48 * time.Hour); time.Now().Before(end); { // a user who waits for it
 			edit(rack, tick)
 			for edit("*", tick); api.nodeWatches.Load() > 0; {
-				time.Sleep(nodeLinger)
+				time.Sleep(demandLinger)
 				synctest.Wait()
 			}
 		}

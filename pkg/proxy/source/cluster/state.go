@@ -30,6 +30,9 @@ type state struct {
 	uses map[policy.Key]int
 	held map[model.ObjectName]*model.Service
 
+	// headless are the headless Services that are ours.
+	headless map[model.ObjectName]bool
+
 	// nodes are the nodes as they were delivered: with all labels, or those in use.
 	nodes     map[string]*model.Node
 	allLabels bool
@@ -53,7 +56,9 @@ func newState() *state {
 		keys:    map[model.ObjectName][]policy.Key{},
 		uses:    map[policy.Key]int{},
 		held:    map[model.ObjectName]*model.Service{},
-		nodes:   map[string]*model.Node{},
+
+		headless: map[model.ObjectName]bool{},
+		nodes:    map[string]*model.Node{},
 	}
 }
 
@@ -158,6 +163,8 @@ func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
 	case convert.Nodes, convert.OtherNodes:
 		node, _ := value.(*model.Node)
 		s.decideNode(kind, name, node)
+	case convert.EndpointSlices, convert.HeadlessSlices:
+		s.decideSlice(kind, name, value)
 	default:
 		kind.Note(&s.change, name, value)
 	}

@@ -29,6 +29,10 @@ func nodeKeys(service *model.Service) []policy.Key {
 // with unknown nodes a hard key would refuse all connections for a moment, and a soft one lead them far away. Its last
 // version stays in force.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
+	delete(s.headless, name)
+	if service != nil && service.IsHeadless {
+		s.headless[name] = true
+	}
 	keys := nodeKeys(service)
 	s.use(name, keys)
 	if len(keys) > 0 && !s.knowsOthers && !s.isOverdue {

@@ -12,18 +12,26 @@ import (
 )
 
 // readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent. A
-// large cluster has a million endpoints, so the path of a field is made only where it is refused.
-func readEndpoints(path *field.Path, family model.Family, entries []discoveryv1.Endpoint, left *leftOut) []model.SliceEndpoint {
-	endpoints := slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
+// large cluster has a million endpoints, so the path of a field is made only where it is refused. Names are read if they
+// are asked for.
+func readEndpoints(
+	path *field.Path, family model.Family, entries []discoveryv1.Endpoint, named bool, left *leftOut,
+) (endpoints []model.SliceEndpoint, hostnames []string) {
+	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
+	named = named && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return entry.Hostname != nil })
 	for i := range entries {
 		at := func() *field.Path { return path.Index(i) }
 		addr, refused := readEndpointAddress(at, family, entries[i].Addresses)
 		left.add(refused)
-		if len(refused) == 0 {
-			endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], left)})
+		if len(refused) > 0 {
+			continue
+		}
+		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], left)})
+		if named {
+			hostnames = append(hostnames, readPlace(at, "hostname", entries[i].Hostname, validation.IsDNS1123Label, left))
 		}
 	}
-	return endpoints
+	return endpoints, hostnames
 }
 
 // readEndpointAddress reads the first address of an endpoint, the only one that a consumer may use (KEP-752: the

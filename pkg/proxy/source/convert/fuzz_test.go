@@ -29,7 +29,7 @@ func FuzzConvertSlice(f *testing.F) {
 		if json.Unmarshal(text, &slice) != nil {
 			return
 		}
-		got, errs := EndpointSlice(&slice)
+		got, errs := EndpointSlice(&slice, View{WithHeadless: true})
 		if got != nil && len(errs) > 0 {
 			t.Errorf("EndpointSlice() = %v besides %v", got, errs)
 		}

@@ -61,6 +61,8 @@ type View struct {
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64
+	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
+	WithHeadless bool
 }
 
 // Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.

@@ -19,13 +19,17 @@ import (
 // a function that converts it, and a place in model.Change and model.Cluster.
 var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes}
 
-// Services are those of this proxy that have a ClusterIP. An API server is asked for those of other proxies, too: to a
-// client that selects by label, an object whose label changes is reported as deleted, with the version before. A
-// Service that another proxy takes over would look like one that is gone.
+// Services are those of this proxy that have a ClusterIP, and for answers by DNS headless ones with topology keys. An
+// API server is asked for those of other proxies, too: to a client that selects by label, an object whose label changes
+// is reported as deleted, with the version before. A Service that another proxy takes over would look like one that is
+// gone.
 var Services = describe(
 	Kind{
 		Name: ServiceKind, Group: corev1.SchemeGroupVersion, Resource: "services", AddToScheme: corev1.AddToScheme,
-		Select: func(View) Selector {
+		Select: func(view View) Selector {
+			if view.WithHeadless {
+				return Selector{} // no selector has those with topology keys, which are annotations
+			}
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
 		IsOthers: func(object Object, view View) bool { return isOthers(object.(*corev1.Service), view.ServiceProxyName) },
@@ -36,18 +40,22 @@ var Services = describe(
 
 // EndpointSlices are those of Services that have a ClusterIP, whoever serves them: the EndpointSlice controller gives
 // slices the labels of their Service, but only after the Service has them.
-var EndpointSlices = describe(
-	Kind{
+var EndpointSlices = describe(endpointSlices("!"+corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
+
+// HeadlessSlices are those of headless Services. An API server is asked for them only while such a Service names
+// topology keys, for it cannot select them by that. In a folder they are EndpointSlices like all others.
+var HeadlessSlices = describe(endpointSlices(corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
+
+func endpointSlices(labels string) Kind {
+	return Kind{
 		Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
-		Select:   func(View) Selector { return Selector{Labels: "!" + corev1.IsHeadlessService} },
+		Select:   func(View) Selector { return Selector{Labels: labels} },
 		Complete: func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
 		IsSame:   isSameSlice,
-	},
-	func(slice *discoveryv1.EndpointSlice, _ View) (*model.EndpointSlice, field.ErrorList) {
-		return EndpointSlice(slice)
-	},
-	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
-)
+	}
+}
+
+func slicesOf(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }
 
 // ServiceCIDRs are the ranges from which ClusterIPs are taken.
 var ServiceCIDRs = describe(

@@ -10,11 +10,15 @@ import (
 )
 
 // Service turns a v1 Service into a value of the model. It returns nil and no error for a Service that is not ours to
-// serve: one without a ClusterIP (headless, ExternalName, not allocated yet), or one of another proxy.
+// serve: one without a ClusterIP (ExternalName, not allocated yet, headless unless those are wanted), or one of another
+// proxy.
 //
 // It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the
 // Service, and would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
 func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
+	if view.WithHeadless && isHeadlessService(service) {
+		return headlessService(service, view)
+	}
 	if !isProxied(service, view.ServiceProxyName) {
 		return nil, nil
 	}

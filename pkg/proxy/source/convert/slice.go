@@ -20,15 +20,16 @@ const (
 )
 
 // EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice
-// that is not ours to serve: one of a headless Service, of no Service, or with names instead of addresses.
+// that is not ours to serve: one of a headless Service, unless those are wanted, of no Service, or with names instead of
+// addresses.
 //
 // It refuses a slice that does not say whose it is or of what family. A port or an endpoint that cannot be is left out
 // alone, with a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
 // slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
 // names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
 // worked until its author made a mistake.
-func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, field.ErrorList) {
-	service, serves := servedService(slice)
+func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.EndpointSlice, field.ErrorList) {
+	service, serves := servedService(slice, view)
 	if !serves {
 		return nil, nil
 	}
@@ -46,14 +47,14 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice) (*model.EndpointSlice, fiel
 	}
 	var left leftOut
 	read := &model.EndpointSlice{
-		Name:      model.ObjectName{Namespace: slice.Namespace, Name: slice.Name},
-		Service:   model.ObjectName{Namespace: slice.Namespace, Name: service},
-		Family:    family,
-		Ports:     readSlicePorts(ports, slice.Ports, &left),
-		Endpoints: readEndpoints(endpoints, family, slice.Endpoints, &left),
+		Name:    model.ObjectName{Namespace: slice.Namespace, Name: slice.Name},
+		Service: model.ObjectName{Namespace: slice.Namespace, Name: service},
+		Family:  family,
+		Ports:   readSlicePorts(ports, slice.Ports, &left),
 
 		TriggeredAt: readTriggeredAt(slice.Annotations),
 	}
+	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, isHeadless(slice), &left)
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
 		return nil, left.errs
@@ -74,12 +75,18 @@ func readTriggeredAt(annotations map[string]string) time.Time {
 }
 
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
-func servedService(slice *discoveryv1.EndpointSlice) (name string, serves bool) {
-	if _, headless := slice.Labels[corev1.IsHeadlessService]; headless || slice.AddressType == discoveryv1.AddressTypeFQDN {
+func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, serves bool) {
+	if isHeadless(slice) && !view.WithHeadless || slice.AddressType == discoveryv1.AddressTypeFQDN {
 		return "", false
 	}
 	name = slice.Labels[discoveryv1.LabelServiceName]
 	return name, name != ""
+}
+
+// isHeadless reports whether a slice is of a headless Service, as the EndpointSlice controller says by a label.
+func isHeadless(slice *discoveryv1.EndpointSlice) bool {
+	_, headless := slice.Labels[corev1.IsHeadlessService]
+	return headless
 }
 
 // readAddressType returns the family of a slice's addresses.

@@ -37,7 +37,7 @@ func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 				Node: "n1", Zone: "a", Terminating: true, HintNodes: []string{"n1"}, HintZones: []string{"a", ""}}},
 		},
 	}
-	got, errs := EndpointSlice(given)
+	got, errs := EndpointSlice(given, View{})
 	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
 		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)
 	}
@@ -53,7 +53,7 @@ func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
 			change(given)
-			if got, errs := EndpointSlice(given); got != nil || len(errs) > 0 {
+			if got, errs := EndpointSlice(given, View{}); got != nil || len(errs) > 0 {
 				t.Errorf("EndpointSlice() = %v, %v; want nothing", got, errs)
 			}
 		})
@@ -93,7 +93,7 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
 			test.change(given)
-			got, errs := EndpointSlice(given)
+			got, errs := EndpointSlice(given, View{})
 			if got != nil {
 				t.Errorf("EndpointSlice() = %v besides errors", got)
 			}
@@ -141,7 +141,7 @@ func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 	for range 999 {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
 	}
-	got, errs := EndpointSlice(given)
+	got, errs := EndpointSlice(given, View{})
 	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.LeftOut) != maxLeftOut+1 || got.LeftOut[maxLeftOut] != "and 979 more" {
 		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxLeftOut)
 	}
@@ -150,7 +150,7 @@ func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
-	got, errs := EndpointSlice(given)
+	got, errs := EndpointSlice(given, View{})
 	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > manifest.MaxPrinted+len("...") ||
 		strings.ContainsAny(got.LeftOut[0], "\n\x1b") {
 		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
@@ -161,7 +161,7 @@ func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, leftOut []string) {
 	t.Helper()
 	want.LeftOut = leftOut
-	got, errs := EndpointSlice(given)
+	got, errs := EndpointSlice(given, View{})
 	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
 		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)
 	}
@@ -185,7 +185,7 @@ func TestEndpointSliceTakesAThousandEndpointsAndAHundredPorts(t *testing.T) {
 	for i := range 1000 {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.1.%d.%d", i/250, i%250)}})
 	}
-	got, errs := EndpointSlice(given)
+	got, errs := EndpointSlice(given, View{})
 	if len(errs) > 0 || len(got.Endpoints) != 1000 || len(got.Ports) != 100 {
 		t.Errorf("EndpointSlice() = %v, %v; want all of it", got, errs)
 	}
@@ -205,7 +205,7 @@ func TestEndpointSliceSaysWhenItsCauseHappened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
 			given.Annotations = test.annotations
-			got, errs := EndpointSlice(given)
+			got, errs := EndpointSlice(given, View{})
 			if len(errs) > 0 || got.TriggeredAt != test.want {
 				t.Errorf("TriggeredAt = %v, want %v; errors %v", got.TriggeredAt, test.want, errs)
 			}

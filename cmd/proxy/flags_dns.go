@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+)
+
+// dnsFlags say whether, where and how names of headless Services are answered.
+type dnsFlags struct {
+	bindAddress string
+	zone        dns.Zone
+
+	// address is where, after Validate; not valid for nowhere.
+	address netip.AddrPort
+}
+
+// The longest that an answer may be kept, and the longest domain. With a longer one names of Services could not be.
+const (
+	maxDNSTTL           = time.Hour
+	maxClusterDomainLen = 100
+)
+
+func (f *dnsFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.bindAddress, "dns-bind-address", "",
+		"`IP:PORT`, such as 127.0.0.1:10053, that answers DNS for headless Services with topology keys, with the endpoints for this node, "+
+			"and refuses all other names; for the node's DNS cache to ask first (default: nowhere)")
+	flags.DurationVar(&f.zone.TTL, "dns-ttl", 5*time.Second, "`TIME` for which an answer may be kept, in whole seconds")
+	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
+}
+
+// Validate wants an address that answers can come from: with several, as 0.0.0.0 has, they would come from another one
+// than was asked.
+func (f *dnsFlags) Validate() error {
+	var errs []error
+	if f.bindAddress != "" {
+		address, err := netip.ParseAddrPort(f.bindAddress)
+		if err != nil || address.Addr().IsUnspecified() {
+			errs = append(errs, fmt.Errorf("--dns-bind-address %q is not one address and a port, such as 127.0.0.1:10053", f.bindAddress))
+		} else {
+			f.address = address
+		}
+	}
+	if f.zone.TTL < 0 || f.zone.TTL > maxDNSTTL || f.zone.TTL%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("--dns-ttl %s: want whole seconds, at most %s", f.zone.TTL, maxDNSTTL))
+	}
+	domain := strings.TrimSuffix(f.zone.Domain, ".")
+	if wrong := validation.IsDNS1123Subdomain(domain); len(wrong) > 0 {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q: %s", f.zone.Domain, strings.Join(wrong, "; ")))
+	} else if len(domain) > maxClusterDomainLen {
+		errs = append(errs, fmt.Errorf("--cluster-domain %q: want at most %d characters", f.zone.Domain, maxClusterDomainLen))
+	}
+	return errors.Join(errs...)
+}

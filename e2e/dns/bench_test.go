@@ -1,0 +1,200 @@
+package dns_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// BenchmarkAnswers: what an answer costs the proxy, and CoreDNS beside it with the same Service of ten endpoints.
+func BenchmarkAnswers(b *testing.B) {
+	s := newTown(b)
+	h := headless{"ten", "*", []corev1.ServicePort{httpPort}, nil}
+	for i := range 10 {
+		h.endpoints = append(h.endpoints, fmt.Sprintf("10.5.0.%d a", i+1))
+	}
+	s.create(h)
+	servers := []struct {
+		name, address string
+		pid           int
+	}{
+		{"the proxy", proxyAddress, s.proxy.PID()},
+		{"CoreDNS", net.JoinHostPort(s.other.IPv4.String(), dnsPort), s.clusterDNS.PID()},
+	}
+	for _, server := range servers {
+		wait.Success(b, server.name+" answers", func() error {
+			return hasAnswer(s.ask(s.node.Namespace, server.address, "udp", "A", h.full()))
+		})
+	}
+	b.ResetTimer()
+	var cost [2]float64
+	for range b.N {
+		for i, server := range servers {
+			before := processorTime(b, server.pid)
+			took := s.askMany(b, server.address, h.full())
+			each := float64((processorTime(b, server.pid) - before).Microseconds()) / float64(len(took))
+			cost[i] += each
+			b.Logf("%s: %.1f us of processor time a query, so %.0f a second and core; p50 %s, p99 %s",
+				server.name, each, 1e6/each, took[len(took)/2], took[len(took)*99/100])
+		}
+	}
+	b.ReportMetric(cost[0]/cost[1], "processor-time/CoreDNS")
+	b.ReportMetric(0, "ns/op")
+}
+
+const (
+	askers      = 8
+	asksOfEach  = 4000
+	clockTick   = 10 * time.Millisecond // of /proc, on every Linux
+	manyHead    = 10_000
+	changeTries = 100
+)
+
+// askMany asks a server over UDP with several clients at once, each again when it has its answer, and returns the sorted
+// times.
+func (s *town) askMany(b *testing.B, address, name string) []time.Duration {
+	b.Helper()
+	var mutex sync.Mutex
+	var all []time.Duration
+	var asking sync.WaitGroup
+	for range askers {
+		conn, err := s.node.Dial("udp", address, time.Second)
+		must.Succeed(b, err)
+		asking.Go(func() {
+			defer conn.Close()
+			var took []time.Duration
+			for range asksOfEach {
+				began := time.Now()
+				if err := hasAnswer(exchange(conn, new(miekg.Msg).SetQuestion(name, miekg.TypeA))); err != nil {
+					b.Error(err)
+					return
+				}
+				took = append(took, time.Since(began))
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			all = append(all, took...)
+		})
+	}
+	asking.Wait()
+	slices.Sort(all)
+	return all
+}
+
+// processorTime is what a process has used.
+func processorTime(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must.Succeed(b, err)
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	sum := 0
+	for _, field := range fields[11:13] { // utime and stime, proc(5)
+		ticks, err := strconv.Atoi(field)
+		must.Succeed(b, err)
+		sum += ticks
+	}
+	return time.Duration(sum) * clockTick
+}
+
+// BenchmarkManyServices: what 10,000 headless Services of ten endpoints take, and how soon a change is answered.
+func BenchmarkManyServices(b *testing.B) {
+	s := newTown(b)
+	before := residentMemory(b, s.proxy.PID())
+	s.createMany(b, manyHead)
+	wait.Equal(b, "all Services are known", fmt.Sprint(manyHead), func() string {
+		count, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services")
+		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyHead))]
+	})
+	time.Sleep(5 * time.Second) // it gives back what lists have used
+	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before", manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20)
+	b.ResetTimer()
+	var took []time.Duration
+	for i := range changeTries {
+		took = append(took, s.timeChange(b, i))
+	}
+	slices.Sort(took)
+	b.Logf("from the API server's answer to a change until it is answered: p50 %s, p99 %s", took[len(took)/2], took[len(took)*99/100])
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+func (s *town) createMany(b *testing.B, count int) {
+	b.Helper()
+	numbers := make(chan int)
+	var creating sync.WaitGroup
+	for range 16 {
+		creating.Go(func() {
+			for number := range numbers {
+				h := manyOf(number, 0)
+				s.api.Create(b, h.service())
+				s.api.Create(b, h.slices()[0])
+			}
+		})
+	}
+	for number := range count {
+		numbers <- number
+	}
+	close(numbers)
+	creating.Wait()
+}
+
+// manyOf is one of many Services, whose first endpoint differs from one version to the next.
+func manyOf(number, version int) headless {
+	h := headless{fmt.Sprintf("many-%d", number), "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, nil}
+	for i := range 10 {
+		last := i + 1
+		if i == 0 {
+			last = 100 + version
+		}
+		h.endpoints = append(h.endpoints, fmt.Sprintf("10.%d.%d.%d a", 100+number/256, number%256, last))
+	}
+	return h
+}
+
+// timeChange changes a slice, and returns how long after the API server has taken it the proxy answers it.
+func (s *town) timeChange(b *testing.B, version int) time.Duration {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+	defer cancel()
+	h := manyOf(7, version+1)
+	want := netip.MustParseAddr(strings.Fields(h.endpoints[0])[0]).String()
+	_, err := s.api.Admin.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Update(ctx, h.slices()[0], metav1.UpdateOptions{})
+	must.Succeed(b, err)
+	conn, err := s.node.Dial("udp", proxyAddress, time.Second)
+	must.Succeed(b, err)
+	defer conn.Close()
+	for began := time.Now(); ; {
+		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(h.full(), miekg.TypeA))
+		must.Succeed(b, err)
+		if strings.Contains(rest(answer), want) {
+			return time.Since(began)
+		}
+		if time.Since(began) > time.Minute {
+			b.Fatalf("after a minute, not yet: %s", want)
+		}
+	}
+}
+
+func residentMemory(b *testing.B, pid int) int {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	must.Succeed(b, err)
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	must.Succeed(b, err)
+	return pages * os.Getpagesize()
+}

@@ -1,0 +1,166 @@
+package dns_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+var (
+	httpPort = corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
+	dnsUDP   = corev1.ServicePort{Name: "dns", Protocol: corev1.ProtocolUDP, Port: 53}
+	dnsTCP   = corev1.ServicePort{Name: "dns-tcp", Protocol: corev1.ProtocolTCP, Port: 53}
+	unnamed  = corev1.ServicePort{Protocol: corev1.ProtocolTCP, Port: 80}
+)
+
+// TestWithoutPreferenceTheAnswersAreCoreDNSs: the same objects, every endpoint allowed, and the same answers.
+func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
+	s := newTown(t)
+	all := []headless{
+		{"plain", "*", []corev1.ServicePort{httpPort}, []string{"10.1.0.1 a", "10.1.0.2 b", "10.1.0.3 c"}},
+		{"dual", "*", []corev1.ServicePort{httpPort}, []string{"10.1.1.1 a", "fd00:1::1 a", "fd00:1:2::3 b"}},
+		{"six", "*", []corev1.ServicePort{httpPort}, []string{"fd00:1::10 a", "fd00:2:: b"}},
+		{"many", "*", []corev1.ServicePort{httpPort, dnsUDP, dnsTCP}, []string{"10.1.2.1 a", "10.1.2.2 b name=two"}},
+		{"nameless", "*", []corev1.ServicePort{unnamed}, []string{"10.1.3.1 a"}},
+		{"portless", "*", nil, []string{"10.1.4.1 a", "10.1.4.2 a name=pod-1"}},
+		{"set", "*", []corev1.ServicePort{httpPort}, []string{"10.1.5.1 a name=set-0", "10.1.5.2 b name=set-1", "10.1.5.3 c name=set-2"}},
+		{"unready", "*", []corev1.ServicePort{httpPort}, []string{"10.1.6.1 a unready", "10.1.6.2 b"}},
+		{"leaving", "*", []corev1.ServicePort{httpPort}, []string{"10.1.7.1 a terminating", "10.1.7.2 b"}},
+		{"nobody", "*", []corev1.ServicePort{httpPort}, []string{"10.1.8.1 a unready", "10.1.8.2 b terminating"}},
+		{"empty", "*", []corev1.ServicePort{httpPort}, nil},
+		{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.1.9.1 a"}},
+	}
+	s.create(all...)
+	for _, h := range all { // both have heard of all
+		if len(h.endpoints) == 0 || h.name == "nobody" {
+			continue
+		}
+		wait.Success(t, "the cluster's DNS and ours know "+h.name, func() error {
+			typ := "A"
+			if h.name == "six" {
+				typ = "AAAA"
+			}
+			err := hasAnswer(s.ofCluster(typ, h.full()))
+			if err == nil && h.keys != "" {
+				err = hasAnswer(s.ofProxy(typ, h.full()))
+			}
+			return err
+		})
+	}
+	compared, refused := 0, 0
+	for _, h := range all {
+		for _, name := range namesOf(h) {
+			for _, typ := range []string{"A", "AAAA", "SRV", "TXT", "PTR", "MX"} {
+				cluster, err := s.ofCluster(typ, name)
+				must.Succeed(t, err)
+				proxy, err := s.ofProxy(typ, name)
+				must.Succeed(t, err)
+				cache, err := s.ofCache(typ, name)
+				must.Succeed(t, err)
+				if proxy.Rcode == miekg.RcodeRefused {
+					refused++
+				} else if compared++; rest(proxy) != rest(cluster) {
+					t.Errorf("%s %s:\nthe proxy      %s\nthe cluster's  %s", typ, name, rest(proxy), rest(cluster))
+				}
+				if rest(cache) != rest(cluster) {
+					t.Errorf("%s %s:\nby the cache   %s\nthe cluster's  %s", typ, name, rest(cache), rest(cluster))
+				}
+			}
+		}
+	}
+	t.Logf("%d answers are the same, %d questions are refused", compared, refused)
+	if compared < 40 || refused < 40 {
+		t.Error("too few to show anything")
+	}
+}
+
+func hasAnswer(answer *miekg.Msg, err error) error {
+	if err == nil && len(answer.Answer) == 0 {
+		err = fmt.Errorf("no answer: %s", rest(answer))
+	}
+	return err
+}
+
+// namesOf are names about a Service: its own, those of its ports, and those of its endpoints.
+func namesOf(h headless) []string {
+	names := []string{
+		h.full(), strings.ToUpper(h.full()), "_x._tcp." + h.full(), "x." + h.full(), "x." + h.name + ".default.pod.cluster.local.",
+	}
+	for _, port := range append(h.ports, httpPort) {
+		if port.Name != "" {
+			names = append(names, "_"+port.Name+"._"+strings.ToLower(string(port.Protocol))+"."+h.full(), "_"+port.Name+"._sctp."+h.full())
+		}
+	}
+	for _, endpoint := range h.endpoints {
+		words := strings.Fields(endpoint)
+		name := strings.NewReplacer(".", "-", ":", "-").Replace(words[0])
+		names = append(names, name+"."+h.full())
+		reverse, err := miekg.ReverseAddr(words[0])
+		if err == nil {
+			names = append(names, reverse)
+		}
+		if len(words) > 2 {
+			names = append(names, strings.TrimPrefix(words[2], "name=")+"."+h.full())
+		}
+	}
+	return names
+}
+
+// TestAClientIsToldOfItsOwnZone, and of the next one when that is empty; members still find each other.
+func TestAClientIsToldOfItsOwnZone(t *testing.T) {
+	s := newTown(t)
+	soft := headless{
+		"soft", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort},
+		[]string{"10.2.0.1 a name=soft-0", "10.2.0.2 b name=soft-1", "10.2.0.3 a"},
+	}
+	hard := headless{"hard", "topology.kubernetes.io/zone", []corev1.ServicePort{httpPort}, []string{"10.2.1.1 a", "10.2.1.2 b"}}
+	s.create(soft, hard)
+	s.await("its own zone", "NOERROR, A 10.2.0.1, A 10.2.0.3", s.ofCache, "A", soft.full())
+	s.await("its own zone",
+		"NOERROR, SRV 0 50 8080 10-2-0-3.soft.default.svc.cluster.local., SRV 0 50 8080 soft-0.soft.default.svc.cluster.local.",
+		s.ofCache, "SRV", "_http._tcp."+soft.full())
+	s.await("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
+	s.await("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
+	s.await("who has an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
+
+	soft.endpoints = []string{"10.2.0.1 a name=soft-0 unready", "10.2.0.2 b name=soft-1"}
+	hard.endpoints = []string{"10.2.1.2 b"}
+	s.point(soft)
+	s.point(hard)
+	s.await("the next zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", soft.full())
+	s.await("a hard key that nobody has", "NOERROR", s.ofCache, "A", hard.full())
+
+	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys-", "--overwrite")
+	s.await("without keys it is the cluster's", "NOERROR, A 10.2.1.2", s.ofCache, "A", hard.full())
+	s.await("without keys the proxy refuses", "REFUSED", s.ofProxy, "A", hard.full())
+	s.api.Kubectl(t, "annotate", "service", "hard", "vicinity.dev/topology-keys=kubernetes.io/hostname, *")
+	s.await("with keys again", "NOERROR, A 10.2.1.2", s.ofProxy, "A", hard.full())
+	s.api.Kubectl(t, "delete", "service", "soft", "hard")
+	s.await("a Service that is gone", "REFUSED", s.ofProxy, "A", soft.full())
+	if s.counted("answered") == 0 || s.counted("refused") == 0 || s.counted("empty") == 0 {
+		t.Error("the metrics do not count what was answered")
+	}
+}
+
+// TestACacheFollowsWithinTheTimeToLive: with the README's cache, too.
+func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
+	s := newTown(t)
+	must.Succeed(t, s.cache.Stop(10*time.Second))
+	s.startCoreDNS(s.node.Namespace, cacheCorefile(t, s.other.IPv4))
+	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.4.0.1 a", "10.4.0.2 b"}}
+	s.create(near)
+	s.await("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())
+	near.endpoints = []string{"10.4.0.1 a unready", "10.4.0.2 b"}
+	s.point(near)
+	s.await("the proxy says the next zone", "NOERROR, A 10.4.0.2", s.ofProxy, "A", near.full())
+	began := time.Now()
+	s.await("and so does the cache", "NOERROR, A 10.4.0.2", s.ofCache, "A", near.full())
+	t.Logf("the cache says it %s later; the time to live is 5 s", time.Since(began).Round(time.Millisecond))
+}

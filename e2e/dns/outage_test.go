@@ -1,0 +1,143 @@
+package dns_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// lookups are clients that ask the node's cache all the time, each again as soon as its pace says.
+type lookups struct {
+	town    *town
+	clients sync.WaitGroup
+	ended   chan struct{}
+
+	mutex  sync.Mutex
+	took   []time.Duration
+	failed []error
+}
+
+const (
+	lookupClients = 20
+	lookupPace    = 20 * time.Millisecond // a thousand a second
+)
+
+// startLookups asks for the addresses of Services, of which each has some.
+func (s *town) startLookups(names ...string) *lookups {
+	s.t.Helper()
+	l := &lookups{town: s, ended: make(chan struct{})}
+	for range lookupClients {
+		conn, err := s.node.Dial("udp", net.JoinHostPort("127.0.0.1", dnsPort), time.Second)
+		must.Succeed(s.t, err)
+		l.clients.Go(func() { l.goOn(conn, names) })
+	}
+	s.t.Cleanup(func() { l.report("at the end") })
+	return l
+}
+
+func (l *lookups) goOn(conn net.Conn, names []string) {
+	defer conn.Close()
+	for {
+		select {
+		case <-l.ended:
+			return
+		case <-time.After(lookupPace):
+		}
+		began := time.Now()
+		name := names[rand.IntN(len(names))]
+		answer, err := exchange(conn, new(miekg.Msg).SetQuestion(name, miekg.TypeA))
+		if err == nil && len(answer.Answer) == 0 {
+			err = fmt.Errorf("%s: no address: %s", name, rest(answer))
+		}
+		l.mutex.Lock()
+		l.took = append(l.took, time.Since(began))
+		if err != nil {
+			l.failed = append(l.failed, err)
+		}
+		l.mutex.Unlock()
+	}
+}
+
+// report says what became of the lookups since it was called last. It fails the test if one failed.
+func (l *lookups) report(when string) (count int) {
+	l.town.t.Helper()
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	count = len(l.took)
+	if count > 0 {
+		slices.Sort(l.took)
+		l.town.t.Logf("%s: %d lookups, %d failed, p50 %s, p99 %s, the slowest %s",
+			when, count, len(l.failed), l.took[count/2], l.took[count*99/100], l.took[count-1])
+	}
+	for _, err := range l.failed[:min(len(l.failed), 5)] {
+		l.town.t.Errorf("%s: %v", when, err)
+	}
+	l.took, l.failed = nil, nil
+	return count
+}
+
+func (l *lookups) end() {
+	close(l.ended)
+	l.clients.Wait()
+}
+
+// TestNoLookupFailsWhateverHappensToTheProxy: who asks the node's cache is answered, by the cluster's DNS if not by us.
+func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
+	s := newTown(t)
+	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.3.0.1 a", "10.3.0.2 b"}}
+	keyless := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.3.1.1 a", "10.3.1.2 b"}}
+	const own, everybody = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
+	s.create(near, keyless)
+	s.await("its own zone", own, s.ofCache, "A", near.full())
+	s.await("no preference", "NOERROR, A 10.3.1.1, A 10.3.1.2", s.ofCache, "A", keyless.full())
+	l := s.startLookups(near.full(), keyless.full())
+	during := func(what string, step func()) {
+		t.Helper()
+		step()
+		// While the proxy hangs each lookup takes two seconds, until the cache has noticed.
+		if count := l.report(what); count < lookupClients/2 {
+			t.Errorf("%s: only %d lookups", what, count)
+		}
+	}
+	during("as usual", func() { time.Sleep(2 * time.Second) })
+	during("killed", func() {
+		must.Succeed(t, s.proxy.Signal(syscall.SIGKILL))
+		<-s.proxy.Done()
+		s.await("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		time.Sleep(2 * time.Second)
+	})
+	during("started again", func() {
+		s.startProxy()
+		s.await("its own zone", own, s.ofCache, "A", near.full())
+	})
+	during("hung", func() {
+		must.Succeed(t, s.proxy.Signal(syscall.SIGSTOP))
+		s.await("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
+		time.Sleep(2 * time.Second)
+	})
+	during("goes on", func() {
+		must.Succeed(t, s.proxy.Signal(syscall.SIGCONT))
+		s.await("its own zone", own, s.ofCache, "A", near.full())
+	})
+	during("rolled out", func() {
+		must.Succeed(t, s.proxy.Stop(10*time.Second))
+		s.startProxy()
+		s.await("its own zone", own, s.ofCache, "A", near.full())
+	})
+	during("without an API server", func() {
+		s.api.Stop()
+		time.Sleep(5 * time.Second)
+		s.await("its own zone", own, s.ofCache, "A", near.full())
+	})
+	l.end()
+}

@@ -1,0 +1,248 @@
+package dns
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Zone is what a server answers for.
+type Zone struct {
+	// Domain is the cluster's domain, such as "cluster.local".
+	Domain string
+	// TTL is how long an answer may be kept, in whole seconds.
+	TTL time.Duration
+}
+
+// services is below what all names are that are answered: "svc.cluster.local." in small letters.
+func (z Zone) services() string { return "svc." + z.name() }
+
+func (z Zone) name() string { return strings.ToLower(strings.TrimSuffix(z.Domain, ".")) + "." }
+
+func (z Zone) seconds() uint32 { return uint32(z.TTL / time.Second) }
+
+// Transport is how a query came: it bounds the answer.
+type Transport int
+
+// The transports.
+const (
+	UDP Transport = iota
+	TCP
+)
+
+// How long answers may be. Over UDP a client says how much it takes, and without that it takes 512 bytes (RFC 1035). More
+// than 1232 bytes may be lost on the way (DNS flag day 2020).
+const (
+	mostOverTCP    = 1<<16 - 1
+	leastOverUDP   = 512
+	mostOverUDP    = 1232
+	maxQueryLength = 4096
+)
+
+// Outcome is what became of a query.
+type Outcome string
+
+// The outcomes.
+const (
+	Answered  Outcome = "answered"  // with at least one record
+	Empty     Outcome = "empty"     // the name is ours, and this node has no record of that type
+	Refused   Outcome = "refused"   // another server may know
+	Malformed Outcome = "malformed" // or something that is no query
+)
+
+// Result says what became of a query, and of what type it was: "A", "AAAA", "SRV" or "other".
+type Result struct {
+	Type    string
+	Outcome Outcome
+}
+
+// asked are the types with records, by name.
+var asked = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAAA: "AAAA", dnsmessage.TypeSRV: "SRV"}
+
+// draft is an answer that is being made.
+type draft struct {
+	zone     Zone
+	header   dnsmessage.Header
+	question *dnsmessage.Question
+	edns     bool
+	badEDNS  bool // a version that nobody knows
+	limit    int
+}
+
+// Answer answers a query. lookup returns the Records of a Service; nil: not ours. draw returns a number below another
+// one, by chance. There is no answer to what is too short for a header, or is an answer itself: two servers would talk
+// forever.
+func (z Zone) Answer(
+	query []byte, transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32,
+) (answer []byte, result Result) {
+	result = Result{Type: "other", Outcome: Malformed}
+	var parser dnsmessage.Parser
+	header, err := parser.Start(query)
+	if err != nil || header.Response {
+		return nil, result
+	}
+	d := &draft{zone: z, header: dnsmessage.Header{
+		ID: header.ID, Response: true, OpCode: header.OpCode, RecursionDesired: header.RecursionDesired,
+		CheckingDisabled: header.CheckingDisabled,
+	}, limit: leastOverUDP}
+	if header.OpCode != 0 {
+		return d.fail(dnsmessage.RCodeNotImplemented), result
+	}
+	if d.question, err = onlyQuestion(&parser); err != nil {
+		return d.fail(dnsmessage.RCodeFormatError), result
+	}
+	size, err := d.readEDNS(&parser)
+	if err != nil {
+		return d.fail(dnsmessage.RCodeFormatError), result
+	}
+	d.limit = min(max(size, leastOverUDP), mostOverUDP)
+	if transport == TCP {
+		d.limit = mostOverTCP
+	}
+	if d.badEDNS {
+		return d.fail(dnsmessage.RCodeSuccess), result
+	}
+	if name, isOurs := asked[d.question.Type]; isOurs {
+		result.Type = name
+	}
+	answer, result.Outcome = d.answer(transport, lookup, draw)
+	return answer, result
+}
+
+var errQuestions = errors.New("not one question")
+
+// onlyQuestion reads the question, of which there must be one.
+func onlyQuestion(parser *dnsmessage.Parser) (*dnsmessage.Question, error) {
+	question, err := parser.Question()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parser.Question(); !errors.Is(err, dnsmessage.ErrSectionDone) {
+		return nil, errQuestions
+	}
+	return &question, nil
+}
+
+var errTwoOPT = errors.New("more than one OPT record")
+
+// readEDNS reads how much a client takes; 0 if it does not say (RFC 6891).
+func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
+	if err := errors.Join(parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
+		return 0, err
+	}
+	for {
+		header, err := parser.AdditionalHeader()
+		if errors.Is(err, dnsmessage.ErrSectionDone) {
+			return size, nil
+		}
+		if err == nil && header.Type == dnsmessage.TypeOPT {
+			if d.edns {
+				return 0, errTwoOPT
+			}
+			d.edns, d.badEDNS, size = true, header.TTL>>16&0xff != 0, int(header.Class)
+		}
+		if err == nil {
+			err = parser.SkipAdditional()
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// answer answers a query that is well formed.
+func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
+	typ := d.question.Type
+	name, isBelow := parseName(d.question.Name.String(), d.zone.services())
+	if _, isOurs := asked[typ]; !isOurs || !isBelow || d.question.Class != dnsmessage.ClassINET {
+		return d.fail(dnsmessage.RCodeRefused), Refused
+	}
+	records := lookup(name.service)
+	if records == nil {
+		return d.fail(dnsmessage.RCodeRefused), Refused
+	}
+	all, isKnown := records.find(name, typ)
+	switch {
+	case !isKnown:
+		return d.fail(dnsmessage.RCodeRefused), Refused
+	case all.count == 0:
+		return d.empty(), Empty
+	}
+	return d.write(transport, name.service, all, draw), Answered
+}
+
+// fail answers with a code and no record.
+func (d *draft) fail(code dnsmessage.RCode) []byte {
+	d.header.RCode = code
+	return d.build(func(*dnsmessage.Builder) error { return nil })
+}
+
+// empty answers that there is no such record: the name has others. The SOA says for how long (RFC 2308), if it fits.
+func (d *draft) empty() []byte {
+	d.header.Authoritative = true
+	answer := d.build(d.addSOA)
+	if len(answer) > d.limit {
+		return d.build(func(*dnsmessage.Builder) error { return nil })
+	}
+	return answer
+}
+
+func (d *draft) addSOA(builder *dnsmessage.Builder) error {
+	zone := d.zone.name()
+	name, err := dnsmessage.NewName(zone)
+	if err != nil {
+		return err
+	}
+	ns, nsErr := dnsmessage.NewName("ns.dns." + zone)
+	mbox, mboxErr := dnsmessage.NewName("hostmaster." + zone)
+	if err := errors.Join(nsErr, mboxErr, builder.StartAuthorities()); err != nil {
+		return err
+	}
+	return builder.SOAResource(
+		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()},
+		// As CoreDNS says it, but for the serial number: nothing is transferred from here.
+		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: d.zone.seconds()},
+	)
+}
+
+// build writes a message: the question, what add adds, and the OPT record if the client speaks EDNS.
+func (d *draft) build(add func(*dnsmessage.Builder) error) []byte {
+	builder := dnsmessage.NewBuilder(make([]byte, 0, leastOverUDP), d.header)
+	builder.EnableCompression()
+	err := builder.StartQuestions()
+	if d.question != nil {
+		err = errors.Join(err, builder.Question(*d.question))
+	}
+	err = errors.Join(err, add(&builder))
+	if d.edns {
+		err = errors.Join(err, d.addOPT(&builder))
+	}
+	message, finished := builder.Finish()
+	if err != nil || finished != nil {
+		return nil // nothing that is written here fails: names and counts were checked
+	}
+	return message
+}
+
+func (d *draft) addOPT(builder *dnsmessage.Builder) error {
+	// The section may have been begun already.
+	if err := builder.StartAdditionals(); err != nil && !errors.Is(err, dnsmessage.ErrSectionDone) {
+		return err
+	}
+	var header dnsmessage.ResourceHeader
+	code := d.header.RCode
+	if d.badEDNS {
+		code = rcodeBadVersion
+	}
+	if err := header.SetEDNS0(mostOverUDP, code, false); err != nil {
+		return err
+	}
+	return builder.OPTResource(header, dnsmessage.OPTResource{})
+}
+
+// rcodeBadVersion is BADVERS of RFC 6891, whose upper bits are in the OPT record.
+const rcodeBadVersion dnsmessage.RCode = 16

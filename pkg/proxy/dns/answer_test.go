@@ -1,0 +1,279 @@
+package dns
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+const (
+	webName = "web.shop.svc.cluster.local."
+	portOf  = "_http._tcp." + webName
+	soa     = "authority: SOA ns.dns.cluster.local. hostmaster.cluster.local. 1 7200 1800 86400 5"
+)
+
+func TestAnswers(t *testing.T) {
+	zoned := world{
+		keys: []policy.Key{policy.Zone, policy.AnyNode},
+		endpoints: []string{
+			"10.0.0.1 a", "10.0.0.2 a unready", "10.0.0.3 b", "10.0.0.4 a terminating", "10.0.0.5 a name=web-5", "fd00::1 b",
+		},
+	}
+	hard := world{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
+	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	none := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
+	for _, test := range []struct {
+		title string
+		world world
+		query string
+		want  string
+	}{
+		{"the ready ones of the own zone", zoned, "A " + webName, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"each family is decided for itself", zoned, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
+		{"letters are not minded", zoned, "A wEb.Shop.SVC.cluster.LOCAL.", "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"a port by name", zoned, "SRV " + portOf, "NOERROR; SRV 0 33 8080 10-0-0-1." + webName + ", SRV 0 33 8080 fd00--1." + webName +
+			", SRV 0 33 8080 web-5." + webName + "; additional: A 10.0.0.1, A 10.0.0.5, AAAA fd00::1"},
+		{"all ports", one, "SRV " + webName, "NOERROR; SRV 0 50 5353 10-0-0-1." + webName + ", SRV 0 50 8080 10-0-0-1." + webName +
+			"; additional: A 10.0.0.1"},
+		{"the addresses of a port", zoned, "A " + portOf, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"the other family only", one, "AAAA " + webName, "NOERROR; " + soa},
+		{"a hard key that nobody has", hard, "A " + webName, "NOERROR; " + soa},
+		{"a hard key that somebody has", hard, "AAAA " + webName, "NOERROR; AAAA fd00::1"},
+		{"nobody is ready", none, "A " + webName, "REFUSED"},
+		{"an unknown port", one, "SRV _https._tcp." + webName, "REFUSED"},
+		{"a port of another protocol", one, "SRV _http._udp." + webName, "REFUSED"},
+		{"an unknown Service", one, "A db.shop.svc.cluster.local.", "REFUSED"},
+		{"another namespace", one, "A web.default.svc.cluster.local.", "REFUSED"},
+		{"an endpoint's name", one, "A 10-0-0-1." + webName, "REFUSED"},
+		{"an endpoint's name, of four labels", one, "A a.b." + webName, "REFUSED"},
+		{"another type", one, "TXT " + webName, "REFUSED"},
+		{"all types", one, "ANY " + webName, "REFUSED"},
+		{"another domain", one, "A web.shop.svc.cluster.example.", "REFUSED"},
+		{"below no domain", one, "A web.shop.svc.", "REFUSED"},
+		{"the domain itself", one, "A svc.cluster.local.", "REFUSED"},
+		{"a namespace", one, "A shop.svc.cluster.local.", "REFUSED"},
+		{"the root", one, "A .", "REFUSED"},
+		{"an address", one, "PTR 1.0.0.10.in-addr.arpa.", "REFUSED"},
+		{"a domain that ends alike", one, "A web.shop.xsvc.cluster.local.", "REFUSED"},
+	} {
+		t.Run(test.title, func(t *testing.T) {
+			query := newQuery(t, test.query)
+			for _, transport := range []Transport{UDP, TCP} {
+				got, _, result := ask(t, query, transport, test.world.lookup())
+				if words := inWords(got); words != test.want {
+					t.Errorf("got  %s\nwant %s", words, test.want)
+				}
+				if got.Question[0] != query.Question[0] {
+					t.Errorf("the question came back as %v, want %v", got.Question[0], query.Question[0])
+				}
+				for _, record := range append(got.Answer, got.Ns...) {
+					if record.Header().Ttl != 5 {
+						t.Errorf("%v may be kept for another time than 5 s", record)
+					}
+				}
+				isRefused := got.Rcode == miekg.RcodeRefused
+				if got.Authoritative == isRefused || isRefused != (result.Outcome == Refused) {
+					t.Errorf("authoritative: %t, result %v", got.Authoritative, result)
+				}
+			}
+		})
+	}
+}
+
+// TestWhatIsNoPlainQuery is what else may come. Names of tests are not repeated where the code says it.
+func TestWhatIsNoPlainQuery(t *testing.T) {
+	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	for title, test := range map[string]struct {
+		change func(*miekg.Msg)
+		want   string
+	}{
+		"another operation":   {func(m *miekg.Msg) { m.Opcode = miekg.OpcodeUpdate }, "NOTIMP"},
+		"no question":         {func(m *miekg.Msg) { m.Question = nil }, "FORMERR"},
+		"two questions":       {func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) }, "FORMERR"},
+		"another class":       {func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS }, "REFUSED"},
+		"an unknown EDNS":     {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.IsEdns0().SetVersion(1) }, "BADVERS"},
+		"two OPT records":     {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.Extra = append(m.Extra, m.Extra[0]) }, "FORMERR"},
+		"what is beside it":   {func(m *miekg.Msg) { m.Answer = []miekg.RR{anAnswer(m)} }, "NOERROR; A 10.0.0.1"},
+		"an EDNS that is old": {func(m *miekg.Msg) { m.SetEdns0(100, true) }, "NOERROR; A 10.0.0.1"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			query := newQuery(t, "A "+webName)
+			test.change(query)
+			got, _, _ := ask(t, query, UDP, one)
+			words := inWords(got)
+			if words == "BADSIG" { // the same number, as the library names it
+				words = "BADVERS"
+			}
+			if words != test.want {
+				t.Errorf("got %s, want %s", words, test.want)
+			}
+			if (got.IsEdns0() != nil) != (query.IsEdns0() != nil) && test.want != "FORMERR" {
+				t.Errorf("the answer has OPT: %t, the query: %t", got.IsEdns0() != nil, query.IsEdns0() != nil)
+			}
+		})
+	}
+	response := newQuery(t, "A "+webName)
+	response.Response = true
+	packed, err := response.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for title, message := range map[string][]byte{"an answer": packed, "too short": packed[:11], "nothing": nil} {
+		if answer, result := testZone.Answer(message, UDP, one, firstAlways); answer != nil || result.Outcome != Malformed {
+			t.Errorf("%s is answered by %x, %v", title, answer, result)
+		}
+	}
+}
+
+func anAnswer(m *miekg.Msg) *miekg.A {
+	header := miekg.RR_Header{Name: m.Question[0].Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 1}
+	return &miekg.A{Hdr: header, A: []byte{1, 2, 3, 4}}
+}
+
+// TestLongAnswers fill what the client takes, and no more, from a random endpoint on.
+func TestLongAnswers(t *testing.T) {
+	many := func(count int, text string) (endpoints []string) {
+		for i := range count {
+			endpoints = append(endpoints, fmt.Sprintf(text, i/256, i%256))
+		}
+		return endpoints
+	}
+	for title, test := range map[string]struct {
+		endpoints []string
+		query     string
+		size      uint16 // of EDNS; 0 for none
+		transport Transport
+		records   int
+		truncated bool
+		length    int // at most
+	}{
+		"A, 512 bytes":         {many(100, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, true, 512},
+		"A, just as many":      {many(29, "10.0.%d.%d a"), "A " + webName, 0, UDP, 29, false, 512},
+		"A, EDNS":              {many(100, "10.0.%d.%d a"), "A " + webName, 1232, UDP, 73, true, 1232},
+		"A, EDNS, too much":    {many(100, "10.0.%d.%d a"), "A " + webName, 65535, UDP, 73, true, 1232},
+		"AAAA, 512 bytes":      {many(100, "fd00::%x:%x a"), "AAAA " + webName, 0, UDP, 16, true, 512},
+		"SRV, 512 bytes":       {many(100, "10.0.%d.%d a"), "SRV " + portOf, 0, UDP, 8, true, 512},
+		"A over TCP":           {many(1000, "10.0.%d.%d a"), "A " + webName, 0, TCP, 1000, false, 65535},
+		"A over TCP, too many": {many(5000, "10.0.%d.%d a"), "A " + webName, 0, TCP, 4093, false, 65535},
+		"AAAA over TCP":        {many(5000, "fd00::%x:%x a"), "AAAA " + webName, 0, TCP, 2338, false, 65535},
+	} {
+		t.Run(title, func(t *testing.T) {
+			query := newQuery(t, test.query)
+			if test.size > 0 {
+				query.SetEdns0(test.size, false)
+			}
+			lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: test.endpoints}.lookup()
+			got, length, _ := ask(t, query, test.transport, lookup)
+			if len(got.Answer) != test.records || got.Truncated != test.truncated || length > test.length {
+				t.Errorf("%d records, truncated: %t, %d bytes; want %d, %t, at most %d",
+					len(got.Answer), got.Truncated, length, test.records, test.truncated, test.length)
+			}
+			last := uint32(len(test.endpoints) - 1)
+			packed, err := query.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, _ := testZone.Answer(packed, test.transport, lookup, func(uint32) uint32 { return last })
+			var other miekg.Msg
+			if err := other.Unpack(answer); err != nil || len(other.Answer) < test.records-4 {
+				t.Errorf("from the last one on: %v, %d records", err, len(other.Answer))
+			}
+			if len(test.endpoints) > test.records && other.Answer[0].String() == got.Answer[0].String() {
+				t.Errorf("both answers begin with %s", other.Answer[0])
+			}
+		})
+	}
+}
+
+// TestABoundDecidesWhichAddressComesFirst: as often as its slots say.
+func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
+	decisions := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 a", "10.0.0.3 a"}}.decisions()
+	for i := range decisions {
+		if choice := &decisions[i].Selection.Cluster; len(choice.Endpoints) == 3 {
+			choice.Slots = []int{5, 1, 2}
+		}
+	}
+	records := NewRecords(decisions)
+	lookup := func(model.ObjectName) *Records { return records }
+	packed, err := newQuery(t, "A "+webName).Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for drawn := range uint32(8) {
+		answer, _ := testZone.Answer(packed, UDP, lookup, func(n uint32) uint32 {
+			if n != 8 {
+				t.Errorf("a number below %d is drawn, want 8", n)
+			}
+			return drawn
+		})
+		var read miekg.Msg
+		if err := read.Unpack(answer); err != nil {
+			t.Fatal(err)
+		}
+		order = append(order, read.Answer[0].(*miekg.A).A.String())
+	}
+	if got, want := strings.Join(order, " "), strings.Repeat("10.0.0.1 ", 5)+"10.0.0.2 10.0.0.3 10.0.0.3"; got != want {
+		t.Errorf("first come %s, want %s", got, want)
+	}
+	got, _, _ := ask(t, newQuery(t, "SRV "+portOf), UDP, lookup)
+	want := "NOERROR; SRV 0 1 8080 10-0-0-2." + webName + ", SRV 0 2 8080 10-0-0-3." + webName + ", SRV 0 5 8080 10-0-0-1." + webName +
+		"; additional: A 10.0.0.1, A 10.0.0.2, A 10.0.0.3"
+	if words := inWords(got); words != want {
+		t.Errorf("got  %s\nwant %s", words, want)
+	}
+}
+
+// FuzzAnswer: whatever comes, the answer is no longer than the transport takes, another library can read it, it is an
+// answer, and nobody answers it.
+func FuzzAnswer(f *testing.F) {
+	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	for _, name := range []string{webName, portOf, "x." + webName, "."} {
+		for _, typ := range []uint16{miekg.TypeA, miekg.TypeAAAA, miekg.TypeSRV, miekg.TypeTXT} {
+			query := new(miekg.Msg).SetQuestion(name, typ)
+			for range 2 {
+				packed, err := query.Pack()
+				if err != nil {
+					f.Fatal(err)
+				}
+				f.Add(packed)
+				query.SetEdns0(1400, true)
+			}
+		}
+	}
+	loop := append(make([]byte, 12), 0xc0, 12, 0, 1, 0, 1) // a name that points to itself
+	loop[5] = 1
+	f.Add(loop)
+	f.Fuzz(func(t *testing.T, query []byte) { checkAnswer(t, query, lookup) })
+}
+
+func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Records) {
+	t.Helper()
+	for transport, most := range map[Transport]int{UDP: mostOverUDP, TCP: mostOverTCP} {
+		answer, result := testZone.Answer(query, transport, lookup, firstAlways)
+		if answer == nil {
+			if len(query) >= headerSize && query[2]&0x80 == 0 {
+				t.Errorf("%x is not answered: %v", query, result)
+			}
+			continue
+		}
+		var read miekg.Msg
+		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > most {
+			t.Errorf("%x is answered by %x, %d bytes: %v", query, answer, len(answer), err)
+		}
+		if again, _ := testZone.Answer(answer, transport, lookup, firstAlways); again != nil {
+			t.Errorf("the answer %x is answered", answer)
+		}
+	}
+}
+
+// TestMutatedQueries: a few bytes of a good query are others, millions of times if VICINITY_MUTATIONS says so.
+func TestMutatedQueries(t *testing.T) {
+	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
+	mutate(t, lookup)
+}

@@ -1,0 +1,149 @@
+package dns
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+var testZone = Zone{Domain: "cluster.local", TTL: 5 * time.Second}
+
+// world is a headless Service shop/web as node n1 in zone a sees it: with ports http and an unnamed UDP one, which its
+// endpoints serve at 8080 and 5353.
+type world struct {
+	keys []policy.Key
+	// endpoints are "ADDRESS ZONE", and what else is so: "unready", "terminating", "name=HOSTNAME".
+	endpoints []string
+	families  []model.Family // of the proxy; both if empty
+}
+
+func (w world) decisions() []selection.Decision {
+	name := model.ObjectName{Namespace: "shop", Name: "web"}
+	service := &model.Service{
+		Name: name, IsHeadless: true, Topology: policy.Topology{Keys: w.keys},
+		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}, {Protocol: model.UDP, Port: 53}},
+	}
+	change := model.Change{
+		Services: map[model.ObjectName]*model.Service{name: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{},
+		Nodes:    map[string]*model.Node{"n1": {Name: "n1", Labels: map[string]string{string(policy.Zone): "a"}}},
+	}
+	for _, text := range w.endpoints {
+		addEndpoint(change.Slices, name, text)
+	}
+	cluster := model.NewCluster("n1")
+	cluster.Apply(change)
+	families := w.families
+	if len(families) == 0 {
+		families = model.Families
+	}
+	return selection.NewNodes(cluster).Decide(name, families)
+}
+
+func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.ObjectName, text string) {
+	words := strings.Fields(text)
+	addr := netip.MustParseAddr(words[0])
+	family := model.FamilyOf(addr)
+	name := model.ObjectName{Namespace: service.Namespace, Name: "web-" + strings.ToLower(family.String())}
+	slice := all[name]
+	if slice == nil {
+		slice = &model.EndpointSlice{Name: name, Service: service, Family: family, Ports: []model.SlicePort{
+			{Name: "http", Protocol: model.TCP, Port: 8080}, {Protocol: model.UDP, Port: 5353},
+		}}
+		all[name] = slice
+	}
+	endpoint := model.SliceEndpoint{Addr: addr, Endpoint: model.Endpoint{Zone: words[1], Ready: true, Serving: true}}
+	hostname := ""
+	for _, word := range words[2:] {
+		switch {
+		case word == "unready":
+			endpoint.Ready, endpoint.Serving = false, false
+		case word == "terminating":
+			endpoint.Ready, endpoint.Terminating = false, true
+		case strings.HasPrefix(word, "name="):
+			hostname = strings.TrimPrefix(word, "name=")
+		default:
+			panic("no such word: " + word)
+		}
+	}
+	slice.Endpoints, slice.Hostnames = append(slice.Endpoints, endpoint), append(slice.Hostnames, hostname)
+}
+
+// lookup knows shop/web alone.
+func (w world) lookup() func(model.ObjectName) *Records {
+	records := NewRecords(w.decisions())
+	return func(name model.ObjectName) *Records {
+		if name != (model.ObjectName{Namespace: "shop", Name: "web"}) {
+			return nil
+		}
+		return records
+	}
+}
+
+// firstAlways draws the first of all.
+func firstAlways(uint32) uint32 { return 0 }
+
+// newQuery is "TYPE NAME".
+func newQuery(t *testing.T, text string) *miekg.Msg {
+	t.Helper()
+	typ, name, _ := strings.Cut(text, " ")
+	number, known := miekg.StringToType[typ]
+	if !known {
+		t.Fatalf("no type %s", typ)
+	}
+	return new(miekg.Msg).SetQuestion(name, number)
+}
+
+// ask asks with a query as another library writes it, and has that one read the answer.
+func ask(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.ObjectName) *Records) (*miekg.Msg, int, Result) {
+	t.Helper()
+	packed, err := query.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, result := testZone.Answer(packed, transport, lookup, firstAlways)
+	var read miekg.Msg
+	if err := read.Unpack(answer); err != nil {
+		t.Fatalf("the answer %x: %v", answer, err)
+	}
+	if read.Id != query.Id || !read.Response || read.RecursionAvailable {
+		t.Errorf("the answer's header is %+v, want that of %+v", read.MsgHdr, query.MsgHdr)
+	}
+	return &read, len(answer), result
+}
+
+// inWords writes an answer on one line: its code, and the sorted records of each section.
+func inWords(answer *miekg.Msg) string {
+	words := []string{miekg.RcodeToString[answer.Rcode]}
+	if answer.Truncated {
+		words = append(words, "truncated")
+	}
+	for _, section := range []struct {
+		name    string
+		records []miekg.RR
+	}{{"", answer.Answer}, {"authority:", answer.Ns}, {"additional:", answer.Extra}} {
+		var texts []string
+		for _, record := range section.records {
+			if record.Header().Rrtype == miekg.TypeOPT {
+				continue
+			}
+			header := record.Header()
+			rest := strings.TrimPrefix(record.String(), header.String())
+			texts = append(texts, fmt.Sprintf("%s %s", miekg.TypeToString[header.Rrtype], strings.ReplaceAll(rest, "\t", " ")))
+		}
+		slices.Sort(texts)
+		if len(texts) > 0 {
+			words = append(words, strings.TrimSpace(section.name+" "+strings.Join(texts, ", ")))
+		}
+	}
+	return strings.Join(words, "; ")
+}

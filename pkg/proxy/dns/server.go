@@ -1,0 +1,101 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Server answers over UDP and TCP.
+type Server struct {
+	Zone  Zone
+	Table *Table
+	// Answered is told what became of each query, by many goroutines at once. It returns at once.
+	Answered func(Result)
+	Log      *slog.Logger
+}
+
+// udpReaders is how many goroutines answer over UDP: while one waits for the kernel another one works.
+const udpReaders = 2
+
+// listenAgain is how long after an address could not be listened on it is tried again: another process may have it.
+const listenAgain = 5 * time.Second
+
+// Run answers at an address until ctx ends. An address that cannot be had is tried for again and again: connections to
+// Services must not depend on it.
+func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
+	logged := ""
+	for ctx.Err() == nil {
+		err := s.serve(ctx, address)
+		if err == nil {
+			return nil
+		}
+		if text := err.Error(); text != logged { // once, and not with every try
+			logged = text
+			s.Log.Error("DNS is not answered; trying again", "error", err, "retry-in", listenAgain)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
+	}
+	return nil
+}
+
+func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
+	udp, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(address))
+	if err != nil {
+		return fmt.Errorf("listening on --dns-bind-address %s: %w", address, err)
+	}
+	defer func() { _ = udp.Close() }()
+	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(address))
+	if err != nil {
+		return fmt.Errorf("listening on --dns-bind-address %s: %w", address, err)
+	}
+	connections := newConnections()
+	stop := context.AfterFunc(ctx, func() {
+		_, _ = udp.Close(), tcp.Close()
+		connections.closeAll()
+	})
+	defer stop()
+	s.Log.Info("DNS is answered for headless Services with topology keys", "address", address, "domain", s.Zone.Domain)
+	var serving sync.WaitGroup
+	for range udpReaders {
+		serving.Go(func() { s.serveUDP(udp) })
+	}
+	serving.Go(func() { s.serveTCP(tcp, connections) })
+	serving.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return errors.New("the sockets of --dns-bind-address were closed")
+}
+
+// serveUDP answers until the socket is closed. Any other error concerns one datagram.
+func (s *Server) serveUDP(socket *net.UDPConn) {
+	query := make([]byte, maxQueryLength)
+	for {
+		n, from, err := socket.ReadFromUDPAddrPort(query)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		if answer := s.answer(query[:n], UDP); answer != nil {
+			_, _ = socket.WriteToUDPAddrPort(answer, from) // whoever lost interest has nobody to tell
+		}
+	}
+}
+
+func (s *Server) answer(query []byte, transport Transport) []byte {
+	answer, result := s.Zone.Answer(query, transport, s.Table.Lookup, rand.Uint32N)
+	s.Answered(result)
+	return answer
+}

@@ -1,0 +1,203 @@
+package dns
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// served is a server on loopback that answers for shop/web.
+type served struct {
+	t       *testing.T
+	address string
+	table   *Table
+	counted atomic.Int64
+}
+
+func newServed(t *testing.T) *served {
+	t.Helper()
+	s := &served{t: t, table: &Table{}}
+	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	s.table.Read(model.ObjectName{Namespace: "shop", Name: "web"}, w.decisions())
+	free, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	must.Succeed(t, err)
+	address := free.Addr().(*net.TCPAddr).AddrPort()
+	must.Succeed(t, free.Close())
+	s.address = address.String()
+	server := &Server{
+		Zone: testZone, Table: s.table, Log: slog.New(slog.DiscardHandler), Answered: func(Result) { s.counted.Add(1) },
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx, address) }()
+	t.Cleanup(func() {
+		stop()
+		if err := wait.Receive(t, "the end of the server", ended); err != nil {
+			t.Error(err)
+		}
+	})
+	wait.Success(t, "the server listens", func() error {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+	return s
+}
+
+func (s *served) dial(network string) net.Conn {
+	s.t.Helper()
+	conn, err := net.Dial(network, s.address)
+	must.Succeed(s.t, err)
+	s.t.Cleanup(func() { _ = conn.Close() })
+	must.Succeed(s.t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	return conn
+}
+
+func (s *served) ask(conn net.Conn) string {
+	s.t.Helper()
+	client := &miekg.Conn{Conn: conn}
+	must.Succeed(s.t, client.WriteMsg(newQuery(s.t, "A "+webName)))
+	answer, err := client.ReadMsg()
+	must.Succeed(s.t, err)
+	return inWords(answer)
+}
+
+const theAddress = "NOERROR; A 10.0.0.1"
+
+func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
+	s := newServed(t)
+	for _, network := range []string{"udp", "tcp"} {
+		if got := s.ask(s.dial(network)); got != "REFUSED" {
+			t.Errorf("over %s it answers %s before the table is complete", network, got)
+		}
+	}
+	s.table.Open()
+	for _, network := range []string{"udp", "tcp"} {
+		if got := s.ask(s.dial(network)); got != theAddress {
+			t.Errorf("over %s it answers %s", network, got)
+		}
+	}
+	if s.table.Len() != 1 || s.counted.Load() != 4 {
+		t.Errorf("%d Services, %d queries; want 1 and 4", s.table.Len(), s.counted.Load())
+	}
+	s.table.Read(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
+	if got := s.ask(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
+		t.Errorf("of a Service that is gone it answers %s, and has %d", got, s.table.Len())
+	}
+}
+
+// TestAConnectionCarriesManyQueries, several at once.
+func TestAConnectionCarriesManyQueries(t *testing.T) {
+	s := newServed(t)
+	s.table.Open()
+	client := &miekg.Conn{Conn: s.dial("tcp")}
+	const count = 100
+	for i := range count {
+		query := newQuery(t, "A "+webName)
+		query.Id = uint16(i)
+		must.Succeed(t, client.WriteMsg(query))
+	}
+	for i := range count {
+		answer, err := client.ReadMsg()
+		must.Succeed(t, err)
+		if answer.Id != uint16(i) || inWords(answer) != theAddress {
+			t.Fatalf("answer %d has number %d: %s", i, answer.Id, inWords(answer))
+		}
+	}
+}
+
+// TestBadConnectionsEnd, and the others go on: one that announces more than any query has, and one that sends no query.
+func TestBadConnectionsEnd(t *testing.T) {
+	s := newServed(t)
+	s.table.Open()
+	good := s.dial("tcp")
+	for title, sent := range map[string][]byte{
+		"a long message": {0xff, 0xff}, "no header": {0, 3, 1, 2, 3}, "nothing": {0, 0},
+	} {
+		bad := s.dial("tcp")
+		if _, err := bad.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := bad.Read(make([]byte, 100)); n > 0 || err == nil {
+			t.Errorf("%s is answered: %d bytes, %v", title, n, err)
+		}
+	}
+	if got := s.ask(good); got != theAddress {
+		t.Errorf("the good connection gets %s", got)
+	}
+	socket := s.dial("udp")
+	for _, sent := range [][]byte{nil, {1}, make([]byte, 65000)} {
+		if _, err := socket.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.ask(s.dial("udp")); got != theAddress {
+		t.Errorf("after datagrams that are no queries the answer is %s", got)
+	}
+}
+
+// TestIdleConnectionsMakeRoom: whoever opens thousands and says nothing keeps nobody from asking.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	s := newServed(t)
+	s.table.Open()
+	used := s.dial("tcp")
+	var idle []net.Conn
+	for range maxConnections + 100 {
+		idle = append(idle, s.dial("tcp"))
+		if len(idle)%100 == 0 {
+			if got := s.ask(used); got != theAddress {
+				t.Fatalf("beside %d idle connections the answer is %s", len(idle), got)
+			}
+		}
+	}
+	if got := s.ask(s.dial("tcp")); got != theAddress {
+		t.Errorf("a new connection gets %s", got)
+	}
+	must.Succeed(t, idle[0].SetReadDeadline(time.Now().Add(30*time.Second)))
+	if _, err := io.ReadFull(idle[0], make([]byte, 1)); !errors.Is(err, io.EOF) && !isReset(err) {
+		t.Errorf("the connection that is idle for longest: %v, want its end", err)
+	}
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET)
+}
+
+// TestASlowSenderKeepsNobodyWaiting, while its query comes byte by byte.
+func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
+	s := newServed(t)
+	s.table.Open()
+	packed, err := newQuery(t, "A "+webName).Pack()
+	must.Succeed(t, err)
+	slow := s.dial("tcp")
+	message := append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	for _, sent := range message {
+		if _, err := slow.Write([]byte{sent}); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.ask(s.dial("tcp")); got != theAddress {
+			t.Fatalf("beside a slow sender the answer is %s", got)
+		}
+	}
+	answer, err := (&miekg.Conn{Conn: slow}).ReadMsg()
+	if err != nil || inWords(answer) != theAddress {
+		t.Errorf("the slow sender gets %v, %v", answer, err)
+	}
+}

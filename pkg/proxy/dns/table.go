@@ -1,0 +1,46 @@
+package dns
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Table has the Services that are answered for. It is a reader of the proxy's decisions, and may be asked at any time.
+type Table struct {
+	services sync.Map // model.ObjectName to *Records
+	count    atomic.Int64
+	isOpen   atomic.Bool
+}
+
+// Read takes the decisions about a Service in place of those before.
+func (t *Table) Read(service model.ObjectName, decisions []selection.Decision) {
+	records := NewRecords(decisions)
+	if records == nil {
+		if _, had := t.services.LoadAndDelete(service); had {
+			t.count.Add(-1)
+		}
+		return
+	}
+	if _, had := t.services.Swap(service, records); !had {
+		t.count.Add(1)
+	}
+}
+
+// Open lets the table be asked: once it is complete.
+func (t *Table) Open() { t.isOpen.Store(true) }
+
+// Len returns how many Services are answered for.
+func (t *Table) Len() int { return int(t.count.Load()) }
+
+// Lookup returns what is answered about a Service; nil: nothing.
+func (t *Table) Lookup(service model.ObjectName) *Records {
+	if !t.isOpen.Load() {
+		return nil
+	}
+	records, _ := t.services.Load(service)
+	found, _ := records.(*Records)
+	return found
+}

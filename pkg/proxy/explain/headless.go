@@ -1,0 +1,85 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// The stable words for what DNS answers about a headless Service.
+const (
+	outcomeAnswer  = "answer"
+	outcomeEmpty   = "empty"
+	outcomeRefused = "refuse"
+)
+
+// toDNS is the label of names.
+const toDNS = "DNS"
+
+// endpointName is address:port, or the address alone where no port is meant.
+func endpointName(endpoint netip.AddrPort) string {
+	if endpoint.Port() == 0 {
+		return endpoint.Addr().String()
+	}
+	return endpoint.String()
+}
+
+// nameOf is what clients ask DNS for: the Service's name, or that of a port; the latter only if the port has a name.
+func nameOf(decision selection.Decision) string {
+	service := decision.Service.Name
+	name := service.Name + "." + service.Namespace + ".svc"
+	if decision.IsOfAddresses || decision.Port.Name == "" {
+		return name
+	}
+	return "_" + decision.Port.Name + "._" + strings.ToLower(decision.Port.Protocol.String()) + "." + name
+}
+
+// names are what DNS answers about a headless Service; zero for any other Service.
+type names struct{ isHeadless, hasEndpoints, isReady bool }
+
+func newNames(decisions []selection.Decision) names {
+	var n names
+	for i := range decisions {
+		n.isHeadless = decisions[i].Service.IsHeadless
+		n.hasEndpoints = n.hasEndpoints || len(decisions[i].Endpoints) > 0
+		n.isReady = n.isReady || decisions[i].Selection.Anywhere
+	}
+	return n
+}
+
+// isIdle reports whether a decision is about a family that a headless Service does not have.
+func (n names) isIdle(decision selection.Decision) bool {
+	return n.isHeadless && n.hasEndpoints && len(decision.Endpoints) == 0
+}
+
+// explain completes what is explained of a headless Service.
+func (n names) explain(port *Port, decision selection.Decision) {
+	if !n.isHeadless {
+		return
+	}
+	if decision.IsOfAddresses {
+		port.Protocol = ""
+	}
+	port.Name = nameOf(decision)
+	port.Outcome, port.Message = n.outcome(decision)
+}
+
+// outcome is what DNS answers to this node's clients, as word and sentence.
+func (n names) outcome(decision selection.Decision) (outcome, message string) {
+	const where = "If this node's DNS cache asks the proxy (--dns-bind-address), clients are told of "
+	switch chosen := decision.Selection.Cluster; {
+	case len(chosen.Endpoints) == 1:
+		return outcomeAnswer, where + "one endpoint."
+	case chosen.Slots != nil:
+		return outcomeAnswer, fmt.Sprintf(
+			"%s%d endpoints. Each comes first as often as its slots say, which is as far as DNS can keep a bound on the load.",
+			where, len(chosen.Endpoints))
+	case len(chosen.Endpoints) > 0:
+		return outcomeAnswer, fmt.Sprintf("%s%d endpoints, beginning with a random one.", where, len(chosen.Endpoints))
+	case n.isReady:
+		return outcomeEmpty, where + "no endpoint, but that the name exists."
+	}
+	return outcomeRefused, "The proxy refuses to answer, so that the cluster's DNS says what it says: no endpoint is ready."
+}

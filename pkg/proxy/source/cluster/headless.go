@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// headlessSlices is the resource of the slices of headless Services in messages and outages.
+const headlessSlices = "endpointslices/headless"
+
+// watchHeadless follows the slices of headless Services while one names topology keys, until the context ends. Until
+// they are listed such a Service has no endpoints, and DNS leaves its name to others.
+func (w *Watcher) watchHeadless(ctx context.Context) {
+	(&onDemand{
+		watcher: w, kind: convert.HeadlessSlices, resource: headlessSlices, listWatch: w.listWatches.headless, need: w.needHeadless,
+		isNeeded: (*state).needsHeadless, drop: (*state).dropHeadless,
+	}).watch(ctx)
+}
+
+// needsHeadless reports whether a headless Service is ours, for which the slices of headless Services must be known.
+func (s *state) needsHeadless() bool { return len(s.headless) > 0 }
+
+// decideSlice delivers a slice. One that gets or loses the label of headless Services moves from one watch to the other:
+// what is gone from one may be in the other already.
+func (s *state) decideSlice(kind *convert.Kind, name model.ObjectName, value any) {
+	if value == nil {
+		other := convert.HeadlessSlices
+		if kind == other {
+			other = convert.EndpointSlices
+		}
+		value = s.objects[other][name].value
+	}
+	kind.Note(&s.change, name, value)
+}
+
+// dropHeadless takes the slices of headless Services back, unless a Service needs them again. It reports whether it has.
+func (s *state) dropHeadless() bool {
+	if s.needsHeadless() {
+		return false
+	}
+	for name := range s.objects[convert.HeadlessSlices] {
+		s.remove(convert.HeadlessSlices, name)
+	}
+	return true
+}

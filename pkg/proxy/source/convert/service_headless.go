@@ -1,0 +1,52 @@
+package convert
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// headlessService reads a headless Service. It is ours if its owner has given it topology keys, and nothing else makes it
+// so: peers find each other by such names, and a field that never did anything there must not begin to hide some.
+func headlessService(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
+	if !policy.IsHandledBy(service.Labels, view.ServiceProxyName) || service.Annotations[policy.TopologyKeysAnnotation] == "" {
+		return nil, nil
+	}
+	metadata := field.NewPath("metadata")
+	errs := checkNamespace(metadata.Child("namespace"), service.Namespace)
+	errs = append(errs, checkName(metadata.Child("name"), service.Name, validation.IsDNS1123Label)...)
+	var ports []model.ServicePort
+	if len(service.Spec.Ports) > 0 { // which it need not have
+		var refused field.ErrorList
+		ports, refused = readServicePorts(field.NewPath("spec", "ports"), &service.Spec)
+		errs = append(errs, refused...)
+	}
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	topology := policy.Parse(policy.Words{
+		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
+	})
+	if len(topology.Keys) == 0 || topology.WhyIgnored(policy.TopologyKeysAnnotation) != "" {
+		return nil, nil
+	}
+	var left leftOut
+	read := &model.Service{
+		Name:       model.ObjectName{Namespace: service.Namespace, Name: service.Name},
+		Created:    service.CreationTimestamp.UTC(),
+		IsHeadless: true,
+		Ports:      ports,
+		Topology:   topology,
+	}
+	limit(read, &left)
+	read.LeftOut = left.list()
+	return read, nil
+}
+
+// isHeadlessService reports whether clients find a Service's endpoints by DNS alone.
+func isHeadlessService(service *corev1.Service) bool {
+	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP == corev1.ClusterIPNone
+}

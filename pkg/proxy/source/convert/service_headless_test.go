@@ -1,0 +1,105 @@
+package convert
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// headlessWeb is a headless Service with topology keys.
+func headlessWeb() *corev1.Service {
+	service := webService()
+	service.Spec.ClusterIP, service.Spec.ClusterIPs = corev1.ClusterIPNone, []string{corev1.ClusterIPNone}
+	service.Annotations = map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"}
+	return service
+}
+
+func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
+	dns := View{WithHeadless: true}
+	want := &model.Service{
+		Name: webModel().Name, IsHeadless: true, Ports: webModel().Ports,
+		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}},
+	}
+	got, errs := Service(headlessWeb(), dns)
+	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
+		t.Errorf("Service() (-want +got):\n%s%v", diff, errs)
+	}
+	for title, test := range map[string]struct {
+		view   View
+		change func(*corev1.Service)
+		isOurs bool
+		err    string
+	}{
+		"without DNS":              {View{}, func(*corev1.Service) {}, false, ""},
+		"without keys":             {dns, func(s *corev1.Service) { s.Annotations = nil }, false, ""},
+		"with keys that are wrong": {dns, func(s *corev1.Service) { s.Annotations[policy.TopologyKeysAnnotation] = "*, a/b" }, false, ""},
+		"by trafficDistribution": {dns, func(s *corev1.Service) {
+			s.Annotations, s.Spec.TrafficDistribution = nil, new("PreferSameZone")
+		}, false, ""},
+		"of another proxy": {dns, func(s *corev1.Service) {
+			s.Labels = map[string]string{policy.ServiceProxyNameLabel: "other"}
+		}, false, ""},
+		"of ExternalName":           {dns, func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeExternalName }, false, ""},
+		"without ports":             {dns, func(s *corev1.Service) { s.Spec.Ports = nil }, true, ""},
+		"with a bound":              {dns, func(s *corev1.Service) { s.Annotations[policy.MaxLoadAnnotation] = "120%" }, true, ""},
+		"with external IPs":         {dns, func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, true, ""},
+		"with a port that is wrong": {dns, func(s *corev1.Service) { s.Spec.Ports[0].Port = 0 }, false, "spec.ports[0].port"},
+	} {
+		t.Run(title, func(t *testing.T) {
+			service := headlessWeb()
+			test.change(service)
+			got, errs := Service(service, test.view)
+			if (got != nil) != test.isOurs || (len(errs) > 0) != (test.err != "") || len(errs) > 0 && errs[0].Field != test.err {
+				t.Fatalf("Service() = %v, %v; want ours: %t, an error of %q", got, errs, test.isOurs, test.err)
+			}
+			if got != nil && (len(got.ExternalIPs) > 0 || !got.IsHeadless) {
+				t.Errorf("it has frontends: %+v", got)
+			}
+		})
+	}
+}
+
+// TestSlicesOfHeadlessServicesHaveNames, those of others have none: they are many.
+func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
+	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
+		slice := webSlice()
+		maps.Copy(slice.Labels, labels)
+		slice.Endpoints = []discoveryv1.Endpoint{
+			{Addresses: []string{"10.244.0.5"}, Hostname: new("web-0")},
+			{Addresses: []string{"bad"}, Hostname: new("web-1")},
+			{Addresses: []string{"10.244.0.7"}},
+			{Addresses: []string{"10.244.0.8"}, Hostname: new("not a name")},
+		}
+		return slice
+	}
+	headless := map[string]string{corev1.IsHeadlessService: ""}
+	for title, test := range map[string]struct {
+		labels    map[string]string
+		view      View
+		isServed  bool
+		hostnames []string
+	}{
+		"headless, wanted":     {headless, View{WithHeadless: true}, true, []string{"web-0", "", ""}},
+		"headless, not wanted": {headless, View{}, false, nil},
+		"another":              {nil, View{WithHeadless: true}, true, nil},
+	} {
+		t.Run(title, func(t *testing.T) {
+			got, errs := EndpointSlice(named(test.labels), test.view)
+			if len(errs) > 0 || (got != nil) != test.isServed {
+				t.Fatalf("EndpointSlice() = %v, %v", got, errs)
+			}
+			if got == nil {
+				return
+			}
+			if diff := cmp.Diff(test.hostnames, got.Hostnames); diff != "" || len(got.Endpoints) != 3 {
+				t.Errorf("%d endpoints, hostnames (-want +got):\n%s", len(got.Endpoints), diff)
+			}
+		})
+	}
+}

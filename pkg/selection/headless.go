@@ -1,0 +1,35 @@
+package selection
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// decideHeadless decides which endpoints of a headless Service this node's clients are told of, by DNS: among the ready
+// ones, as the specification of Kubernetes' DNS wants. One that terminates may be gone before the answer is forgotten.
+func (n *Nodes) decideHeadless(
+	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,
+) []Decision {
+	hostnames := joined.Hostnames()
+	var decisions []Decision
+	for _, family := range families {
+		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, IsOfAddresses: true, Hostnames: hostnames}
+		addresses.Endpoints, addresses.LeftOut = joined.Addresses(family)
+		decisions = append(decisions, n.chooseReady(addresses))
+		for _, port := range service.Ports {
+			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Hostnames: hostnames}
+			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
+			decisions = append(decisions, n.chooseReady(decision))
+		}
+	}
+	return decisions
+}
+
+func (n *Nodes) chooseReady(decision Decision) Decision {
+	n.cluster.MarkEvacuated(decision.Endpoints)
+	for i := range decision.Endpoints {
+		endpoint := &decision.Endpoints[i]
+		endpoint.Serving = endpoint.Serving && endpoint.Ready
+	}
+	decision.Selection = Select(decision.Service, false, decision.Endpoints, decision.Viewpoint)
+	return decision
+}

@@ -1,0 +1,118 @@
+package selection_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// headlessWorld is a headless Service as node n-a in zone a sees it, with nodes n-b and n-c in zones of their own.
+type headlessWorld struct {
+	topology  policy.Topology
+	endpoints []string // ADDRESS NODE, and "unready" or "terminating"
+	evacuated []string // nodes
+}
+
+func (w headlessWorld) decisions() []selection.Decision {
+	name := model.ObjectName{Namespace: "shop", Name: "db"}
+	slice := &model.EndpointSlice{
+		Name: name, Service: name, Ports: []model.SlicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
+	}
+	for _, text := range w.endpoints {
+		words := strings.Fields(text)
+		endpoint := model.SliceEndpoint{Addr: netip.MustParseAddr(words[0]), Endpoint: model.Endpoint{Node: words[1], Ready: true, Serving: true}}
+		if len(words) > 2 {
+			endpoint.Ready, endpoint.Serving, endpoint.Terminating = false, words[2] == "terminating", words[2] == "terminating"
+		}
+		slice.Endpoints = append(slice.Endpoints, endpoint)
+	}
+	change := model.Change{
+		Services: map[model.ObjectName]*model.Service{name: {
+			Name: name, IsHeadless: true, Topology: w.topology, Ports: []model.ServicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
+		}},
+		Slices: map[model.ObjectName]*model.EndpointSlice{name: slice}, Nodes: map[string]*model.Node{},
+		Evacuations: map[string]*model.Evacuation{}, AllNodes: new(true),
+	}
+	for _, zone := range []string{"a", "b", "c"} {
+		node := "n-" + zone
+		change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
+	}
+	for _, node := range w.evacuated {
+		change.Evacuations[node] = &model.Evacuation{}
+	}
+	cluster := model.NewCluster("n-a")
+	cluster.Apply(change)
+	nodes := selection.NewNodes(cluster)
+	nodes.Note(change)
+	return nodes.Decide(name, []model.Family{model.IPv4})
+}
+
+func TestHeadlessServices(t *testing.T) {
+	zoned, anywhere := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}}, policy.Topology{Keys: []policy.Key{policy.AnyNode}}
+	bounded := policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
+	for title, test := range map[string]struct {
+		world  headlessWorld
+		want   string // last bytes of the addresses, and their slots if they differ
+		reason selection.Code
+	}{
+		"its own zone": {headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, nil}, "1", selection.MatchedTopologyKey},
+		"the next key where nobody is near": {
+			headlessWorld{zoned, []string{"10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "2 3", selection.MatchedAnyNode,
+		},
+		"nobody that is being evacuated": {
+			headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a"}}, "2", selection.MatchedAnyNode,
+		},
+		"those that are, if there is nobody else": {
+			headlessWorld{zoned, []string{"10.0.0.1 n-a", "10.0.0.2 n-b"}, []string{"n-a", "n-b"}}, "1", selection.OnlyEvacuated,
+		},
+		"ready ones alone": {
+			headlessWorld{anywhere, []string{"10.0.0.1 n-a terminating", "10.0.0.2 n-b unready", "10.0.0.3 n-c"}, nil},
+			"3", selection.MatchedAnyNode,
+		},
+		"terminating ones never": {
+			headlessWorld{anywhere, []string{"10.0.0.1 n-a terminating"}, nil}, "", selection.NoUsableEndpoints,
+		},
+		"as much near as the bound allows": {
+			headlessWorld{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-c"}, nil}, "1", selection.KeptNear,
+		},
+		"and the rest elsewhere": {
+			headlessWorld{bounded, []string{"10.0.0.1 n-a", "10.0.0.2 n-b", "10.0.0.3 n-b", "10.0.0.4 n-b"}, nil},
+			"1 more", selection.SpilledOverLoad,
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			decisions := test.world.decisions()
+			if len(decisions) != 2 || !decisions[0].IsOfAddresses || decisions[1].Port.Name != "pg" {
+				t.Fatalf("decisions are about %v", decisions)
+			}
+			for i, decision := range decisions {
+				chosen := decision.Selection.Cluster
+				var got []string
+				for _, endpoint := range chosen.Endpoints {
+					got = append(got, fmt.Sprint(endpoint.Addr.Addr().AsSlice()[3]))
+					if wantPort := uint16(5432 * i); endpoint.Addr.Port() != wantPort {
+						t.Errorf("endpoint %s, want port %d", endpoint.Addr, wantPort)
+					}
+				}
+				if strings.HasSuffix(test.want, " more") && len(got) > 1 {
+					got = append(got[:1], "more")
+				}
+				if strings.Join(got, " ") != test.want || chosen.Reason.Code != test.reason {
+					t.Errorf("chosen are %q by %s, want %q by %s", got, chosen.Reason.Code, test.want, test.reason)
+				}
+				for _, exclusion := range decision.Exclusions() { // it must find a reason for each
+					isChosen := slices.ContainsFunc(chosen.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == exclusion.Endpoint })
+					if exclusion.Reason.Sentence() == "" || isChosen {
+						t.Errorf("left out: %+v", exclusion)
+					}
+				}
+			}
+		})
+	}
+}

@@ -200,6 +200,7 @@ func configOf(t *testing.T, settings *rulecases.Settings, number int) string {
 			defaults[field] = given.Value
 		}
 		file["defaults"], file["strict"], file["proxyName"], file["rules"] = defaults, settings.Strict, settings.ProxyName, settings.Actions
+		file["dnsByTopology"] = settings.DNSByTopology
 	}
 	text, err := yaml.Marshal(file)
 	must.Succeed(t, err)

@@ -57,6 +57,7 @@ type Settings struct {
 	Actions            map[rules.ID]rules.Action `json:"actions,omitempty"`
 	Strict             bool                      `json:"strict,omitempty"`
 	ProxyName          string                    `json:"proxyName,omitempty"`
+	DNSByTopology      bool                      `json:"dnsByTopology,omitempty"`
 	Default            *Setting                  `json:"default,omitempty"`
 	OnUpdate           bool                      `json:"onUpdate,omitempty"`
 	WithAffinity       bool                      `json:"withSessionAffinity,omitempty"`
@@ -181,7 +182,7 @@ func (s *Settings) Admission() *rules.Settings {
 		return &rules.Settings{}
 	}
 	settings := &rules.Settings{
-		Actions: s.Actions, Strict: s.Strict, ProxyName: s.ProxyName,
+		Actions: s.Actions, Strict: s.Strict, ProxyName: s.ProxyName, DNSByTopology: s.DNSByTopology,
 		DefaultOnUpdate: s.OnUpdate, DefaultWithAffinity: s.WithAffinity, ExcludedNamespaces: s.ExcludedNamespaces,
 	}
 	if s.Default != nil {

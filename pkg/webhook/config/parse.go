@@ -55,6 +55,7 @@ func settingFields(r *reader, settings *rules.Settings) []member {
 		{name: "proxyName", read: func(at *field.Path, value *yaml.Node) {
 			settings.ProxyName = r.text(at, value, validation.IsValidLabelValue)
 		}},
+		{name: "dnsByTopology", read: r.boolInto(&settings.DNSByTopology)},
 	}
 }
 

@@ -49,6 +49,7 @@ func TestWhatAFileSays(t *testing.T) {
 		},
 		"other excluded Namespaces": {"excludedNamespaces: [a, b]\n", rules.Settings{ExcludedNamespaces: []string{"a", "b"}}},
 		"no excluded Namespaces":    {"excludedNamespaces: []\n", rules.Settings{}},
+		"DNS by topology":           {"dnsByTopology: true\n", rules.Settings{DNSByTopology: true, ExcludedNamespaces: system}},
 		"a name":                    {"proxyName: vicinity\n", rules.Settings{ProxyName: "vicinity", ExcludedNamespaces: system}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,9 +70,9 @@ func review(kind string, before, now *Service, facts Facts, settings *Settings) 
 	}
 	var old past
 	if before != nil {
-		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings.ProxyName)))
+		old = pastOf(&before.Metadata, examine(kind, subjectOf(before, before, facts, settings)))
 	}
-	return judge(old, examine(kind, subjectOf(before, now, facts, settings.ProxyName)), settings)
+	return judge(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
 }
 
 // isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not

@@ -167,7 +167,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC024", Kind: kindService, Default: Warn,
-			Summary: "A topology setting has no effect on a headless Service, which no proxy serves.",
+			Summary: "A topology setting has no effect on a headless Service, but for topology keys where DNS answers by them.",
 		},
 		find: settingsOfHeadless,
 	},
@@ -290,6 +290,13 @@ var rules = []rule{
 			Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
 		},
 		find: boundBesideAffinity,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC042", Kind: kindService, Default: Warn,
+			Summary: "Topology keys are set on a headless Service with publishNotReadyAddresses, and hide its members from each other.",
+		},
+		find: keysOfMembers,
 	},
 	{
 		Rule: Rule{

@@ -9,6 +9,8 @@ type subject struct {
 	before    *Service
 	facts     Facts
 	proxyName string
+	// dnsByTopology is that of Settings.
+	dnsByTopology bool
 
 	keysText  string // of the annotation
 	hasKeys   bool
@@ -19,9 +21,10 @@ type subject struct {
 	topology policy.Topology
 }
 
-func subjectOf(before, service *Service, facts Facts, proxyName string) *subject {
+func subjectOf(before, service *Service, facts Facts, settings *Settings) *subject {
 	s := &subject{
-		Service: service, before: before, facts: facts, proxyName: proxyName, mode: policy.ModeOf(service.Metadata.Annotations),
+		Service: service, before: before, facts: facts, proxyName: settings.ProxyName, dnsByTopology: settings.DNSByTopology,
+		mode: policy.ModeOf(service.Metadata.Annotations),
 	}
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
 		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())
@@ -51,6 +54,11 @@ func (s *subject) isHeadless() bool { return !s.isExternalName() && s.Spec.Clust
 // isServed reports whether Vicinity's proxy serves the Service.
 func (s *subject) isServed() bool {
 	return !s.isExternalName() && !s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
+}
+
+// isAnswered reports whether Vicinity's proxies answer DNS for the Service by its topology keys.
+func (s *subject) isAnswered() bool {
+	return s.dnsByTopology && s.hasKeys && s.isHeadless() && policy.IsHandledBy(s.Metadata.Labels, s.proxyName)
 }
 
 // distribution is spec.trafficDistribution.

@@ -12,9 +12,9 @@ import (
 
 // The rules here are about lists that the proxy obeys, and that may yet do something else than their author thought.
 
-// obeyed are the topology keys of a Service, if its proxy obeys them.
+// obeyed are the topology keys of a Service, if its proxy obeys them, or DNS does.
 func (s *subject) obeyed() []policy.Key {
-	if !s.isServed() {
+	if !s.isServed() && !s.isAnswered() {
 		return nil
 	}
 	return s.keys
@@ -35,6 +35,9 @@ func keysWithoutAny(s *subject) []Violation {
 	detail, input := `no "*": connections fail where no endpoint matches; append ", *" to fall back to any endpoint`, ""
 	if s.isBounded() {
 		detail, input = `no "*": max-load is of each group's own mean, and connections fail where no endpoint matches; append ", *"`, "bounded"
+	}
+	if s.isAnswered() {
+		detail, input = `no "*": where no endpoint matches, DNS says that there is none; append ", *"`, "headless"
 	}
 	return []Violation{aboutKeys(policy.Key(s.keysText), detail, input)}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -46,8 +47,32 @@ func settingsOfHeadless(s *subject) []Violation {
 	if !s.isHeadless() {
 		return nil
 	}
-	return unused(field.NewPath("spec", "clusterIP"), s.Spec.ClusterIP, s.settings(),
-		" on headless Services (DNS returns every endpoint); remove ")
+	path := field.NewPath("spec", "clusterIP")
+	if s.isAnswered() {
+		return unused(path, s.Spec.ClusterIP, s.settingsBesideKeys(), " on headless Services, for which DNS reads topology keys alone; remove ")
+	}
+	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
+}
+
+// settingsBesideKeys are those that are neither topology keys nor a bound, which counts with them.
+func (s *subject) settingsBesideKeys() []setting {
+	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
+		switch setting.name {
+		case nameIn(policy.TopologyKeysAnnotation), nameIn(policy.MaxLoadAnnotation), nameIn(policy.ClientsAnnotation):
+			return true
+		}
+		return false
+	})
+}
+
+// keysOfMembers: keys on a Service by which members find each other.
+func keysOfMembers(s *subject) []Violation {
+	if !s.isAnswered() || !s.Spec.PublishNotReadyAddresses {
+		return nil
+	}
+	const detail = "members find each other by such a Service, and keys hide some of them; " +
+		"give the keys to a second headless Service, for clients"
+	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
 }
 
 // unused is one violation by all settings that have no effect for the same reason, which ends in what to do about

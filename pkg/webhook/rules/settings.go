@@ -18,6 +18,8 @@ type Settings struct {
 	ExcludedNamespaces []string
 	// ProxyName is the name that Vicinity's proxy has in service.kubernetes.io/service-proxy-name; empty without one.
 	ProxyName string
+	// DNSByTopology: the nodes' DNS caches ask Vicinity's proxies, which answer for headless Services by topology keys.
+	DNSByTopology bool
 }
 
 // Action is what follows from a violation of a rule.

@@ -127,6 +127,9 @@ func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 		"NOERROR, SRV 0 50 8080 10-2-0-3.soft.default.svc.cluster.local., SRV 0 50 8080 soft-0.soft.default.svc.cluster.local.",
 		s.ofCache, "SRV", "_http._tcp."+soft.full())
 	s.await("its own zone", "NOERROR, A 10.2.1.1", s.ofCache, "A", hard.full())
+	if services, err := s.proxy.Metric(metricsAddress, "vicinity_dns_services"); err != nil || services != 2 {
+		t.Errorf("the metrics say that %v Services are answered (%v), want 2", services, err)
+	}
 	s.await("a member of another zone", "NOERROR, A 10.2.0.2", s.ofCache, "A", "soft-1."+soft.full())
 	s.await("who has an address", "NOERROR, PTR soft-1.soft.default.svc.cluster.local.", s.ofCache, "PTR", "2.0.2.10.in-addr.arpa.")
 

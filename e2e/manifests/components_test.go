@@ -131,3 +131,28 @@ func theOnly(t *testing.T, text, kind string, into any) {
 		t.Fatalf("there are %d objects of kind %s, want one", found, kind)
 	}
 }
+
+// TestTheComponentForDNSStartsAServer, and changes nothing else.
+func TestTheComponentForDNSStartsAServer(t *testing.T) {
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Rel(dir, absolute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [%s]\n", manifests)
+	render := func(more string) string {
+		if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return kubectl(t, "kustomize", dir)
+	}
+	const flag = "        - --dns-bind-address=127.0.0.1:10053\n"
+	without, with := render(""), render(fmt.Sprintf("components: [%s/dns]\n", manifests))
+	if strings.Replace(with, flag, "", 1) != without || !strings.Contains(with, flag) {
+		t.Errorf("with the component (-without +with):\n%s", cmp.Diff(without, with))
+	}
+}

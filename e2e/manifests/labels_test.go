@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ func kustomizations(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		component := strings.Contains(path, "/components/") || strings.Contains(path, "/monitoring/")
+		component := regexp.MustCompile("/(components|monitoring|dns)/").MatchString(path)
 		if err == nil && !component && strings.EqualFold(strings.TrimSuffix(entry.Name(), ".yaml"), "kustomization") {
 			found = append(found, filepath.Dir(path))
 		}

@@ -186,6 +186,8 @@ var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
+	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",
+	"vicinity_dns_services":                                "TestAClientIsToldOfItsOwnZone, likewise",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 }

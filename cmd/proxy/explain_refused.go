@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	refusalsTimeout = time.Second
+	refusalsTimeout = 3 * time.Second
 	// maxRefusals bounds what is read of an answer, in bytes: some 40,000 Services.
 	maxRefusals = 16 << 20
 )

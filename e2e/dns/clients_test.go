@@ -1,0 +1,121 @@
+package dns_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// resolvConf is what the kubelet writes for pods of namespace default, where the node has a DNS cache.
+const resolvConf = "search default.svc.cluster.local svc.cluster.local cluster.local\nnameserver 127.0.0.1\noptions ndots:5\n"
+
+// TestResolvers: glibc's and Go's find the endpoints of their own zone, every member by its own name, and all of many.
+func TestResolvers(t *testing.T) {
+	s := newTown(t)
+	near := headless{
+		"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort},
+		[]string{"10.6.0.1 a name=near-0", "10.6.0.2 b name=near-1"},
+	}
+	many := headless{"many", "*", []corev1.ServicePort{httpPort}, nil}
+	var all []string
+	for i := range 200 {
+		addr := fmt.Sprintf("10.6.1.%d", i+1)
+		many.endpoints, all = append(many.endpoints, addr+" a"), append(all, addr)
+	}
+	slices.Sort(all)
+	s.create(near, many)
+	resolvers := map[string]func(name string) ([]string, error){"glibc": s.byGlibc(), "Go": s.byGo}
+	for resolver, lookup := range resolvers {
+		for _, test := range []struct {
+			name string
+			want []string
+		}{
+			{"near", []string{"10.6.0.1"}},
+			{"near.default", []string{"10.6.0.1"}},
+			{"near.default.svc.cluster.local", []string{"10.6.0.1"}},
+			{"near-1.near", []string{"10.6.0.2"}},
+			{"many", all},
+		} {
+			wait.Equal(t, resolver+" looks up "+test.name, strings.Join(test.want, " "), func() string {
+				addrs, err := lookup(test.name)
+				if err != nil {
+					return err.Error()
+				}
+				return strings.Join(addrs, " ")
+			})
+		}
+	}
+	near.endpoints = []string{"10.6.0.2 b name=near-1"}
+	s.point(near)
+	for resolver, lookup := range resolvers {
+		wait.Equal(t, resolver+" looks up near, whose zone is empty", "10.6.0.2", func() string {
+			addrs, err := lookup("near")
+			return strings.Join(addrs, " ") + errorText(err)
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// byGlibc looks up as a program with glibc does that runs on the node with a file of its own in place of
+// /etc/resolv.conf.
+func (s *town) byGlibc() func(name string) ([]string, error) {
+	path := filepath.Join(s.t.TempDir(), "resolv.conf")
+	must.Succeed(s.t, os.WriteFile(path, []byte(resolvConf), 0o644))
+	return func(name string) ([]string, error) {
+		const script = `mount --bind "$0" /etc/resolv.conf && exec getent ahostsv4 "$1"`
+		output, err := s.node.Run(exec.Command("unshare", "--mount", "sh", "-c", script, path, name))
+		if err != nil {
+			return nil, err
+		}
+		var addrs []string
+		for line := range strings.Lines(output) {
+			addr, _, _ := strings.Cut(line, " ")
+			addrs = append(addrs, addr)
+		}
+		slices.Sort(addrs)
+		return slices.Compact(addrs), nil // one line for each type of socket
+	}
+}
+
+// byGo looks up with Go's own resolver, and by the full name: Go would search as the machine's file says.
+func (s *town) byGo(name string) ([]string, error) {
+	resolver := net.Resolver{PreferGo: true, Dial: func(_ context.Context, network, _ string) (net.Conn, error) {
+		return s.node.Dial(network, net.JoinHostPort("127.0.0.1", dnsPort), 5*time.Second)
+	}}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	full := name + ".default.svc.cluster.local."
+	switch strings.Count(name, ".") {
+	case 1:
+		if strings.HasSuffix(name, ".default") {
+			full = name + ".svc.cluster.local."
+		}
+	case 4:
+		full = name + "."
+	}
+	addrs, err := resolver.LookupNetIP(ctx, "ip4", full)
+	texts := make([]string, len(addrs))
+	for i, addr := range addrs {
+		texts[i] = addr.Unmap().String()
+	}
+	slices.Sort(texts)
+	return texts, err
+}

@@ -17,8 +17,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// takenPort is the healthCheckNodePort of a Service on which another program listens on the node.
-const takenPort = 32001
+// takenPort is the healthCheckNodePort of a Service on which another program listens on the node. An API server takes the
+// first 86 of its node ports for what it allocates itself only when all others are taken (KEP-3668).
+const takenPort = 30001
 
 // wantedEvent is what a user finds who asks for the Events of one object, and for one reason.
 type wantedEvent struct {

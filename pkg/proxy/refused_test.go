@@ -268,7 +268,7 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 // picked at random, and two things at once. All other Services are served as if the refused one did not exist, and go
 // on changing; when the kernel takes it, nothing is left of the trouble.
 func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
-	everything := motley(1000)
+	everything := motley(400)
 	complete := &memoryKernel{}
 	p := starting(complete)
 	p.Apply(everything)

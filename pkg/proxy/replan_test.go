@@ -77,7 +77,7 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := starting(kernel)
-	everything := boundedServices(2000)
+	everything := boundedServices(1000)
 	p.Apply(everything)
 	mustSync(t, p)
 	node := nodesIn("zone-b", "new")

@@ -17,6 +17,7 @@ import (
 type dnsFlags struct {
 	bindAddress string
 	zone        dns.Zone
+	podNames    bool
 
 	// address is where, after Validate; not valid for nowhere.
 	address netip.AddrPort
@@ -33,6 +34,9 @@ func (f *dnsFlags) register(flags *pflag.FlagSet) {
 		"`IP:PORT`, such as 127.0.0.1:10053, that answers DNS for headless Services with topology keys, with the endpoints for this node, "+
 			"and refuses all other names; for the node's DNS cache to ask first (default: nowhere)")
 	flags.DurationVar(&f.zone.TTL, "dns-ttl", 5*time.Second, "`TIME` for which an answer may be kept, in whole seconds")
+	flags.BoolVar(&f.podNames, "dns-endpoint-pod-names", false,
+		"SRV records name endpoints without a hostname as their pods are called, and not by their addresses: as the cluster's CoreDNS "+
+			"does where its Corefile says endpoint_pod_names")
 	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
 }
 

@@ -174,6 +174,7 @@ func (f *runFlags) options() *daemon.Options {
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,
 		DNSZone:              f.dns.zone,
+		DNSPodNames:          f.dns.podNames,
 		Build:                thisBuild(),
 	}
 }

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -55,6 +57,48 @@ func BenchmarkAnswers(b *testing.B) {
 	}
 	b.ReportMetric(cost[0]/cost[1], "processor-time/CoreDNS")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkNamesOfOthers: what lookups of names that the proxy refuses cost all servers together, with the proxy as the
+// first that the node's cache asks and without it. In the worst case the cache knows none of them; as a rule it does.
+func BenchmarkNamesOfOthers(b *testing.B) {
+	s := newTown(b)
+	h := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.5.1.1 a"}}
+	s.create(h)
+	readme := cacheCorefile(b, s.other.IPv4)
+	without := strings.ReplaceAll(readme, "forward . "+proxyAddress, "forward .")
+	for _, cached := range []bool{false, true} {
+		var cost [2]float64
+		for i, corefile := range []string{readme, without} {
+			if !cached {
+				corefile = withoutCache(corefile)
+			}
+			must.Succeed(b, s.cache.Stop(10*time.Second))
+			s.cache = s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, corefile)
+			wait.Success(b, "an answer", func() error { return hasAnswer(s.ofCache("A", h.full())) })
+			for range b.N {
+				cost[i] += s.costOfAll(b, h.full())
+			}
+		}
+		b.Logf("%s: %.1f us of processor time a lookup with the proxy, %.1f without",
+			map[bool]string{false: "nothing cached", true: "cached"}[cached], cost[0]/float64(b.N), cost[1]/float64(b.N))
+		b.ReportMetric(cost[0]/cost[1], map[bool]string{false: "uncached/without", true: "cached/without"}[cached])
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// costOfAll is the processor time in us that one of many lookups through the cache takes, of all servers.
+func (s *town) costOfAll(b *testing.B, name string) float64 {
+	b.Helper()
+	sum := func() (sum time.Duration) {
+		for _, process := range []*site.Process{s.cache, s.proxy, s.clusterDNS} {
+			sum += processorTime(b, process.PID())
+		}
+		return sum
+	}
+	before := sum()
+	took := s.askMany(b, net.JoinHostPort("127.0.0.1", dnsPort), name)
+	return float64((sum() - before).Microseconds()) / float64(len(took))
 }
 
 const (
@@ -121,7 +165,8 @@ func BenchmarkManyServices(b *testing.B) {
 		return fmt.Sprint(count, err)[:len(fmt.Sprint(manyHead))]
 	})
 	time.Sleep(5 * time.Second) // it gives back what lists have used
-	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before", manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20)
+	b.Logf("%d Services of ten endpoints: %d MiB resident, %d before, %d at most",
+		manyHead, residentMemory(b, s.proxy.PID())>>20, before>>20, peakMemory(b, s.proxy.PID())>>20)
 	b.ResetTimer()
 	var took []time.Duration
 	for i := range changeTries {
@@ -197,4 +242,15 @@ func residentMemory(b *testing.B, pid int) int {
 	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
 	must.Succeed(b, err)
 	return pages * os.Getpagesize()
+}
+
+// peakMemory is the most that was ever resident.
+func peakMemory(b *testing.B, pid int) int {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must.Succeed(b, err)
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	must.Succeed(b, err)
+	return kilobytes << 10
 }

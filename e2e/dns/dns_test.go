@@ -9,6 +9,7 @@ import (
 	miekg "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -113,6 +114,24 @@ func namesOf(h headless) []string {
 	return names
 }
 
+// TestEndpointsMayBeCalledAsTheirPods: if the cluster's DNS does so, too.
+func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
+	s := newTown(t)
+	must.Succeed(t, s.clusterDNS.Stop(10*time.Second))
+	corefile := strings.Replace(s.clusterCorefile, "ttl 5", "ttl 5\n        endpoint_pod_names", 1)
+	s.clusterDNS = s.startCoreDNS(binaries.CoreDNS, s.other, corefile)
+	must.Succeed(t, s.proxy.Stop(10*time.Second))
+	s.args = append(s.args, "--dns-endpoint-pod-names")
+	s.startProxy()
+	h := headless{"pods", "*", []corev1.ServicePort{httpPort}, []string{"10.7.0.1 a pod=one", "10.7.0.2 b pod=two name=second", "10.7.0.3 b"}}
+	s.create(h)
+	const want = "NOERROR, SRV 0 33 8080 10-7-0-3.pods.default.svc.cluster.local., SRV 0 33 8080 one.pods.default.svc.cluster.local., " +
+		"SRV 0 33 8080 second.pods.default.svc.cluster.local."
+	s.await("the cluster's", want, s.ofCluster, "SRV", "_http._tcp."+h.full())
+	s.await("the proxy's", want, s.ofProxy, "SRV", "_http._tcp."+h.full())
+	s.await("the target's address", "NOERROR, A 10.7.0.1", s.ofCache, "A", "one."+h.full())
+}
+
 // TestAClientIsToldOfItsOwnZone, and of the next one when that is empty; members still find each other.
 func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 	s := newTown(t)
@@ -156,7 +175,7 @@ func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
 	s := newTown(t)
 	must.Succeed(t, s.cache.Stop(10*time.Second))
-	s.startCoreDNS(s.node.Namespace, cacheCorefile(t, s.other.IPv4))
+	s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, cacheCorefile(t, s.other.IPv4))
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.4.0.1 a", "10.4.0.2 b"}}
 	s.create(near)
 	s.await("its own zone", "NOERROR, A 10.4.0.1", s.ofCache, "A", near.full())

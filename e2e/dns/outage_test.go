@@ -1,9 +1,11 @@
 package dns_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -13,6 +15,7 @@ import (
 	miekg "github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -100,7 +103,23 @@ func (l *lookups) end() {
 
 // TestNoLookupFailsWhateverHappensToTheProxy: who asks the node's cache is answered, by the cluster's DNS if not by us.
 func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
-	s := newTown(t)
+	for name, cache := range map[string]binaries.Module{
+		"through the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "through the newest CoreDNS": binaries.CoreDNS,
+	} {
+		t.Run(name, func(t *testing.T) { noLookupFails(t, newTownWith(t, cache)) })
+	}
+}
+
+// apiOutage is how long the API server is away. A person may want to see more.
+func apiOutage(t *testing.T) time.Duration {
+	t.Helper()
+	outage, err := time.ParseDuration(cmp.Or(os.Getenv("VICINITY_API_OUTAGE"), "5s"))
+	must.Succeed(t, err)
+	return outage
+}
+
+func noLookupFails(t *testing.T, s *town) {
+	t.Helper()
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.3.0.1 a", "10.3.0.2 b"}}
 	keyless := headless{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.3.1.1 a", "10.3.1.2 b"}}
 	const own, everybody = "NOERROR, A 10.3.0.1", "NOERROR, A 10.3.0.1, A 10.3.0.2"
@@ -142,7 +161,7 @@ func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
 	})
 	during("without an API server", func() {
 		s.api.Stop()
-		time.Sleep(5 * time.Second)
+		time.Sleep(apiOutage(t))
 		s.await("its own zone", own, s.ofCache, "A", near.full())
 	})
 	l.end()

@@ -1,5 +1,6 @@
 // Package dns_test asks the real proxy for names, by the way that the README describes: a DNS cache on the node asks the
-// proxy first and the cluster's DNS second. Both are CoreDNS, and all follow a real API server.
+// proxy first and the cluster's DNS second. Both are CoreDNS, the cache an older one, which NodeLocal DNSCache has. All
+// follow a real API server.
 package dns_test
 
 import (
@@ -90,10 +91,18 @@ type town struct {
 	// clusterDNS is CoreDNS with the plugin kubernetes.
 	clusterDNS *site.Process
 
-	args []string // of the proxy
+	args            []string // of the proxy
+	clusterCorefile string
 }
 
+// newTown has the cache that NodeLocal DNSCache is made of.
 func newTown(t testing.TB) *town {
+	t.Helper()
+	return newTownWith(t, binaries.NodeDNS)
+}
+
+// newTownWith has another CoreDNS as the node's cache.
+func newTownWith(t testing.TB, cache binaries.Module) *town {
 	t.Helper()
 	network := fabrictest.New(t)
 	node, err := network.AddNode("node-1")
@@ -109,9 +118,10 @@ func newTown(t testing.TB) *town {
 	must.Succeed(t, err)
 	kubeconfig := site.Kubeconfig(t, config)
 	s.args = []string{"run", "--node", "node-1", "--kubeconfig", kubeconfig, "--dns-bind-address", proxyAddress}
-	s.clusterDNS = s.startCoreDNS(s.other, fmt.Sprintf(kubernetesCorefile, kubeconfig))
+	s.clusterCorefile = fmt.Sprintf(kubernetesCorefile, kubeconfig)
+	s.clusterDNS = s.startCoreDNS(binaries.CoreDNS, s.other, s.clusterCorefile)
 	s.startProxy()
-	s.cache = s.startCoreDNS(s.node.Namespace, withoutCache(cacheCorefile(t, s.other.IPv4)))
+	s.cache = s.startCoreDNS(cache, s.node.Namespace, withoutCache(cacheCorefile(t, s.other.IPv4)))
 	return s
 }
 
@@ -126,18 +136,29 @@ func (s *town) startProxy() {
 	})
 }
 
-func (s *town) startCoreDNS(on *fabric.Namespace, corefile string) *site.Process {
+func (s *town) startCoreDNS(module binaries.Module, on *fabric.Namespace, corefile string) *site.Process {
 	s.t.Helper()
-	programs, err := binaries.Build(s.t.Context(), os.Stderr, binaries.CoreDNS)
+	programs, err := binaries.Build(s.t.Context(), os.Stderr, module)
 	must.Succeed(s.t, err)
 	path := filepath.Join(s.t.TempDir(), "Corefile")
 	must.Succeed(s.t, os.WriteFile(path, []byte(corefile), 0o600))
-	process := site.Start(s.t, on, exec.Command(programs.Path(binaries.CoreDNS, "coredns"), "-conf", path))
+	process := site.Start(s.t, on, exec.Command(onlyProgram(s.t, programs.Folder(module)), "-conf", path))
 	process.Await(s.t, "an answer of "+on.Name+"'s DNS", func() error {
 		_, err := s.ask(on, net.JoinHostPort("127.0.0.1", dnsPort), "udp", "A", "nobody.default.svc.cluster.local.")
 		return err
 	})
 	return process
+}
+
+// onlyProgram is the program of a module that has one.
+func onlyProgram(t testing.TB, folder string) string {
+	t.Helper()
+	programs, err := filepath.Glob(filepath.Join(folder, "*"))
+	must.Succeed(t, err)
+	if len(programs) != 1 {
+		t.Fatalf("in %s are %q, want one program", folder, programs)
+	}
+	return programs[0]
 }
 
 // ask asks a DNS server on a machine.
@@ -181,7 +202,7 @@ func (s *town) ofCache(typ, name string) (*miekg.Msg, error) {
 }
 
 // headless is a Service of namespace default. Its endpoints are "ADDRESS ZONE", and what else is so: "unready",
-// "terminating", "name=HOSTNAME".
+// "terminating", "name=HOSTNAME", "pod=NAME".
 type headless struct {
 	name      string
 	keys      string // empty for none
@@ -251,6 +272,10 @@ func endpointOf(words []string) discoveryv1.Endpoint {
 		case "terminating":
 			endpoint.Conditions.Ready, endpoint.Conditions.Terminating = new(false), new(true)
 		default:
+			if pod, isPod := strings.CutPrefix(word, "pod="); isPod {
+				endpoint.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: metav1.NamespaceDefault, Name: pod}
+				continue
+			}
 			endpoint.Hostname = new(strings.TrimPrefix(word, "name="))
 		}
 	}

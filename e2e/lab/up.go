@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,6 +54,8 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 		"`FILES` with images that all nodes have, as docker save makes them: nodes can pull none")
 	flags.BoolVar(&options.KubeProxy, "kube-proxy", false,
 		"also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
+	flags.BoolVar(&options.NodeDNS, "node-dns", false,
+		"also run a DNS cache on every node, as NodeLocal DNSCache is, which asks the node's proxy first")
 	return cmd
 }
 
@@ -80,6 +83,10 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	options.Manifests, options.Proxy, err = part("--install", options.Manifests, "--proxy-binary", options.Proxy)
 	if err != nil {
 		return options, err
+	}
+	if options.NodeDNS && strings.HasSuffix(options.Manifests, ".yaml") {
+		return options, fmt.Errorf("--node-dns: %s is a file, and has no component to add: give --install a folder of manifests",
+			options.Manifests)
 	}
 	options.WebhookManifests, options.Webhook, err = part("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
 	return options, err

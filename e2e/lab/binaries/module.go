@@ -112,10 +112,17 @@ var (
 		packages: []string{"."},
 		patience: "1 minute",
 	}
+	// NodeDNS is the DNS cache of a node: an older CoreDNS, the one that NodeLocal DNSCache has.
+	NodeDNS = Module{
+		name:     "nodedns",
+		of:       "github.com/coredns/coredns",
+		packages: []string{"."},
+		patience: "1 minute",
+	}
 )
 
 // All are the modules of a whole cluster, without tests, the quick ones first: what is wrong with the machine shows soon.
-var All = []Module{Runc, CNI, Etcd, Containerd, CoreDNS, Kubernetes}
+var All = []Module{Runc, CNI, Etcd, Containerd, NodeDNS, CoreDNS, Kubernetes}
 
 // stampKubernetes makes programs say their version, as Kubernetes' own build does (hack/lib/version.sh). Without it
 // they are v0.0.0, and clients that compare versions with the API server's complain.

@@ -22,6 +22,8 @@ type Options struct {
 	Archives []string
 	// KubeProxy also runs Kubernetes' own service proxy on every node.
 	KubeProxy bool
+	// NodeDNS runs a DNS cache on every node, which pods ask. It asks the node's proxy first, which then answers DNS.
+	NodeDNS bool
 }
 
 // served says whether a proxy serves Services. Cluster DNS needs one.
@@ -48,4 +50,5 @@ const (
 	ownTag       = "lab" // of both
 
 	kubeProxyImage = "vicinity-lab-kube-proxy:lab"
+	nodeDNSImage   = "vicinity-lab-node-dns:lab"
 )

@@ -79,6 +79,13 @@ func (c *Cluster) contents() []content {
 			step:    "Vicinity is ready on all nodes",
 		})
 	}
+	if c.config.NodeDNS {
+		all = append(all, content{
+			install: c.deployNodeDNS,
+			await:   func(ctx context.Context) error { return c.awaitDaemonSet(ctx, nodeDNSName) },
+			step:    "a DNS cache is ready on all nodes",
+		})
+	}
 	if c.config.WebhookManifests != "" {
 		all = append(all, content{
 			install: c.installWebhook,

@@ -38,6 +38,9 @@ func (c *Cluster) images() ([]image.Image, error) {
 		{Name: corednsImage, Program: c.config.Programs.Path(binaries.CoreDNS, "coredns"), User: "65532:65532"},
 		{Name: probeImage, Program: filepath.Join(c.config.Folder.Own(), "probe")},
 	}
+	if c.config.NodeDNS {
+		images = append(images, image.Image{Name: nodeDNSImage, Program: c.config.Programs.Path(binaries.NodeDNS, "nodedns")})
+	}
 	if c.config.Proxy != "" {
 		images = append(images, image.Proxy(proxyName+":"+ownTag, c.config.Proxy))
 	}

@@ -22,12 +22,16 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
 	}
-	return c.install(ctx, proxyName, c.config.Manifests, patch)
+	var components []string
+	if c.config.NodeDNS {
+		components = append(components, filepath.Join(c.config.Manifests, dnsComponent))
+	}
+	return c.install(ctx, proxyName, c.config.Manifests, components, patch)
 }
 
 // installWebhook installs the admission webhook. Only the image is the cluster's own.
 func (c *Cluster) installWebhook(ctx context.Context) error {
-	return c.install(ctx, webhookName, c.config.WebhookManifests)
+	return c.install(ctx, webhookName, c.config.WebhookManifests, nil)
 }
 
 // render returns the manifests of a folder, or of a file.
@@ -47,9 +51,9 @@ func isFile(path string) bool {
 	return err == nil && status.Mode().IsRegular()
 }
 
-// install applies a folder of manifests, or a file, by a kustomization of the lab's own, which patches what is given. It
-// says which image the manifests of a folder mean; a file, as a release has it, names its own.
-func (c *Cluster) install(ctx context.Context, name, manifests string, patches ...[]byte) error {
+// install applies a folder of manifests, or a file, by a kustomization of the lab's own, with folders of components and
+// patches. It says which image the manifests of a folder mean; a file, as a release has it, names its own.
+func (c *Cluster) install(ctx context.Context, name, manifests string, components []string, patches ...[]byte) error {
 	folder := filepath.Join(c.config.Folder.Install(), name)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("making a folder: %w", err)
@@ -58,7 +62,12 @@ func (c *Cluster) install(ctx context.Context, name, manifests string, patches .
 	if err != nil {
 		return err
 	}
-	kustomization, err := kustomizationOf(name, base, patches...)
+	for i, component := range components {
+		if components[i], err = baseOf(folder, component); err != nil {
+			return err
+		}
+	}
+	kustomization, err := kustomizationOf(name, base, components, patches...)
 	if err != nil {
 		return err
 	}
@@ -89,13 +98,16 @@ func baseOf(folder, manifests string) (string, error) {
 	return name, nil
 }
 
-// kustomizationOf is the manifests in a folder with the lab's image of that name, and with patches.
-func kustomizationOf(image, base string, patches ...[]byte) ([]byte, error) {
+// kustomizationOf is the manifests in a folder with the lab's image of that name, and with components and patches.
+func kustomizationOf(image, base string, components []string, patches ...[]byte) ([]byte, error) {
 	content := map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
 		"kind":       "Kustomization",
 		"resources":  []string{base},
 		"images":     []map[string]string{{"name": image, "newTag": ownTag}},
+	}
+	if components != nil {
+		content["components"] = components
 	}
 	var written []map[string]string
 	for _, patch := range patches {

@@ -77,19 +77,21 @@ func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
 
 func TestAKustomizationChangesTheImageAndAddsThePatches(t *testing.T) {
 	type kustomization struct {
-		Resources []string
-		Images    []map[string]string
-		Patches   []map[string]string
+		Resources, Components []string
+		Images                []map[string]string
+		Patches               []map[string]string
 	}
 	for name, test := range map[string]struct {
-		patches [][]byte
-		want    []map[string]string
+		components []string
+		patches    [][]byte
+		want       []map[string]string
 	}{
 		"nothing else": {},
+		"a component":  {components: []string{"../manifests/dns"}},
 		"a setting":    {patches: [][]byte{[]byte("kind: ConfigMap\n")}, want: []map[string]string{{"patch": "kind: ConfigMap\n"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text, err := kustomizationOf("some-image", "../manifests", test.patches...)
+			text, err := kustomizationOf("some-image", "../manifests", test.components, test.patches...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,9 +100,10 @@ func TestAKustomizationChangesTheImageAndAddsThePatches(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := kustomization{
-				Resources: []string{"../manifests"},
-				Images:    []map[string]string{{"name": "some-image", "newTag": "lab"}},
-				Patches:   test.want,
+				Resources:  []string{"../manifests"},
+				Components: test.components,
+				Images:     []map[string]string{{"name": "some-image", "newTag": "lab"}},
+				Patches:    test.want,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

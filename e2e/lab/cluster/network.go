@@ -37,6 +37,12 @@ func (c *Cluster) makeNetworks() (err error) {
 				return err
 			}
 		}
+		if !c.config.NodeDNS {
+			continue
+		}
+		if err := node.AddAddr(nodeDNS); err != nil {
+			return err
+		}
 	}
 	if c.host, err = c.network.AddHost("control-plane", nodes[0]); err != nil {
 		return err

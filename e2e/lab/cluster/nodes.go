@@ -68,7 +68,7 @@ func (c *Cluster) nodeConfig(number int, network *fabric.Node) (node.Config, err
 		Labels:     labels(number),
 		Addrs:      []netip.Addr{network.IPv4, network.IPv6},
 		Pods:       []netip.Prefix{ipv4, ipv6},
-		DNS:        controlplane.DNS,
+		DNS:        c.dns(),
 		Place:      network,
 		Root:       filepath.Join(c.config.Folder.Run(), name),
 		Logs:       logs,

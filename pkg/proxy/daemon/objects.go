@@ -34,6 +34,7 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 func (o *Options) view() convert.View {
 	return convert.View{
 		Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad, WithHeadless: o.DNSAddress.IsValid(),
+		WithPodNames: o.DNSPodNames,
 	}
 }
 

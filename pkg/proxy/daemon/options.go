@@ -42,6 +42,8 @@ type Options struct {
 	// of what domain, and for how long.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone
+	// DNSPodNames: SRV records name endpoints as their pods are called, and not by their addresses.
+	DNSPodNames bool
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

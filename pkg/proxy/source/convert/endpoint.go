@@ -12,13 +12,14 @@ import (
 )
 
 // readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent. A
-// large cluster has a million endpoints, so the path of a field is made only where it is refused. Names are read if they
-// are asked for.
+// large cluster has a million endpoints, so the path of a field is made only where it is refused. nameOf returns what an
+// endpoint is called by DNS; it may be nil.
 func readEndpoints(
-	path *field.Path, family model.Family, entries []discoveryv1.Endpoint, named bool, left *leftOut,
+	path *field.Path, family model.Family, entries []discoveryv1.Endpoint,
+	nameOf func(*discoveryv1.Endpoint) *string, left *leftOut,
 ) (endpoints []model.SliceEndpoint, hostnames []string) {
 	endpoints = slices.Grow([]model.SliceEndpoint(nil), len(entries)) // and no more, as for ports
-	named = named && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return entry.Hostname != nil })
+	named := nameOf != nil && slices.ContainsFunc(entries, func(entry discoveryv1.Endpoint) bool { return nameOf(&entry) != nil })
 	for i := range entries {
 		at := func() *field.Path { return path.Index(i) }
 		addr, refused := readEndpointAddress(at, family, entries[i].Addresses)
@@ -28,7 +29,7 @@ func readEndpoints(
 		}
 		endpoints = append(endpoints, model.SliceEndpoint{Addr: addr, Endpoint: readEndpoint(at, &entries[i], left)})
 		if named {
-			hostnames = append(hostnames, readPlace(at, "hostname", entries[i].Hostname, validation.IsDNS1123Label, left))
+			hostnames = append(hostnames, readPlace(at, "hostname", nameOf(&entries[i]), validation.IsDNS1123Label, left))
 		}
 	}
 	return endpoints, hostnames

@@ -63,6 +63,8 @@ type View struct {
 	DefaultMaxLoad uint64
 	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
 	WithHeadless bool
+	// WithPodNames: an endpoint of a headless Service without a hostname is called as its pod is.
+	WithPodNames bool
 }
 
 // Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.

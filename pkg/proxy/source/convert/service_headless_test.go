@@ -75,6 +75,9 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 			{Addresses: []string{"bad"}, Hostname: new("web-1")},
 			{Addresses: []string{"10.244.0.7"}},
 			{Addresses: []string{"10.244.0.8"}, Hostname: new("not a name")},
+			{Addresses: []string{"10.244.0.9"}, Hostname: new("web-4"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-4"}},
+			{Addresses: []string{"10.244.0.10"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-5"}},
+			{Addresses: []string{"10.244.0.11"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod.6"}},
 		}
 		return slice
 	}
@@ -85,7 +88,8 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		isServed  bool
 		hostnames []string
 	}{
-		"headless, wanted":     {headless, View{WithHeadless: true}, true, []string{"web-0", "", ""}},
+		"headless, wanted":     {headless, View{WithHeadless: true}, true, []string{"web-0", "", "", "web-4", "", ""}},
+		"with names of pods":   {headless, View{WithHeadless: true, WithPodNames: true}, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
 		"headless, not wanted": {headless, View{}, false, nil},
 		"another":              {nil, View{WithHeadless: true}, true, nil},
 	} {
@@ -97,7 +101,7 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 			if got == nil {
 				return
 			}
-			if diff := cmp.Diff(test.hostnames, got.Hostnames); diff != "" || len(got.Endpoints) != 3 {
+			if diff := cmp.Diff(test.hostnames, got.Hostnames); diff != "" || len(got.Endpoints) != 6 {
 				t.Errorf("%d endpoints, hostnames (-want +got):\n%s", len(got.Endpoints), diff)
 			}
 		})

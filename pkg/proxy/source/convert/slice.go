@@ -54,7 +54,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 
 		TriggeredAt: readTriggeredAt(slice.Annotations),
 	}
-	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, isHeadless(slice), &left)
+	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &left)
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
 		return nil, left.errs
@@ -87,6 +87,21 @@ func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, se
 func isHeadless(slice *discoveryv1.EndpointSlice) bool {
 	_, headless := slice.Labels[corev1.IsHeadlessService]
 	return headless
+}
+
+// namesOf says how the endpoints of a slice are called by DNS; nil where nobody asks.
+func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endpoint) *string {
+	if !isHeadless(slice) {
+		return nil
+	}
+	return func(endpoint *discoveryv1.Endpoint) *string {
+		// CoreDNS gives a pod's name as it is. One with a dot, or of more than 63 characters, would be several names, or none.
+		pod := endpoint.TargetRef
+		if endpoint.Hostname == nil && view.WithPodNames && pod != nil && len(validation.IsDNS1123Label(pod.Name)) == 0 {
+			return &pod.Name
+		}
+		return endpoint.Hostname
+	}
 }
 
 // readAddressType returns the family of a slice's addresses.

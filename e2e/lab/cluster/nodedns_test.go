@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// TestTheNodesCacheIsConfiguredAsTheREADMESays: what the lab tries is what users are told.
+func TestTheNodesCacheIsConfiguredAsTheREADMESays(t *testing.T) {
+	readme, err := os.ReadFile("../../../manifests/dns/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, told, found := strings.Cut(string(readme), "```\n   cluster.local:53 {")
+	told, _, ended := strings.Cut(told, "```")
+	if !found || !ended {
+		t.Fatal("the README has no block for cluster.local")
+	}
+	told = strings.NewReplacer(
+		"__PILLAR__LOCAL__DNS__ __PILLAR__DNS__SERVER__", "169.254.20.10",
+		"__PILLAR__LOCAL__DNS__:8080", "169.254.20.10:18080", // pods in nodes' networks have 8080
+		"__PILLAR__CLUSTER__DNS__", "10.96.0.10",
+	).Replace(told)
+	config, _, _ := strings.Cut(nodeDNSText(), "\n---\n")
+	var object configMap
+	if err := yaml.Unmarshal([]byte(config), &object); err != nil {
+		t.Fatal(err)
+	}
+	_, done, found := strings.Cut(object.Data["Corefile"], "cluster.local:53 {")
+	done, _, ended = strings.Cut(done, "\n.:53 {")
+	if !found || !ended {
+		t.Fatal("the Corefile has no block for cluster.local")
+	}
+	if want, got := strings.Fields(told), strings.Fields(done); strings.Join(want, " ") != strings.Join(got, " ") {
+		t.Errorf("the lab's block is\n%s\nand the README's\n%s", done, told)
+	}
+}

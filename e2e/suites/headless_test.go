@@ -1,0 +1,157 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodeDNS labels the specs in whose cluster each node has a DNS cache that asks the proxy first, as manifests/dns says.
+const nodeDNS = "node-dns"
+
+var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func() {
+	It("leads clients of a StatefulSet to the member in their zone, and its members to each other", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		all := newService(ctx, namespace, headless, named("db"), publishNotReady)
+		near := newService(ctx, namespace, headless, named("db-near"), topologyKeys(corev1.LabelTopologyZone+", *"))
+		here := newService(ctx, namespace, headless, named("db-here"), topologyKeys(corev1.LabelTopologyZone))
+		members := kube.startStatefulSet(ctx, namespace, all.Name)
+		clients := everyClient()
+
+		expectAddressesByZone(ctx, "every zone has a member", near, members)
+		expectAddressesByZone(ctx, "every zone has a member", here, members)
+		expectAddresses(ctx, "members find each other", slices.Concat(members, clients), hostOf(all), members)
+		expectMembers(ctx, slices.Concat(members, clients), all, members)
+		for _, zone := range kube.zones() {
+			byName := []target{overTCP(hostOf(near), dataPort)}
+			expectAnswers(ctx, "who dials by name", podClients.inZone(zone), byName, members.inZone(zone))
+		}
+
+		empty := kube.zones()[0]
+		members.inZone(empty)[0].setReady(ctx, false)
+		began := time.Now()
+		expectAddresses(ctx, "the zone is empty", clients.inZone(empty), hostOf(near), members.notInZone(empty))
+		AddReportEntry("a zone is empty", fmt.Sprintf("all its clients knew %s after its member was told to be unready", time.Since(began)))
+		expectAddressesByZone(ctx, "the other zones", near, members.notInZone(empty))
+		expectNoAddress(ctx, "the zone is empty, and no other is allowed", clients.inZone(empty), hostOf(here))
+		expectAddresses(ctx, "members find each other, ready or not", slices.Concat(members, clients), hostOf(all), members)
+		expectMembers(ctx, slices.Concat(members, clients), all, members)
+		members.inZone(empty)[0].setReady(ctx, true)
+		expectAddressesByZone(ctx, "the zone is filled again", here, members)
+		expectAddressesByZone(ctx, "the zone is filled again", near, members)
+	})
+
+	It("leads nobody to a zone that is evacuated", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...)
+		near := newService(ctx, namespace, headless, topologyKeys(corev1.LabelTopologyZone+", *"))
+		expectAddressesByZone(ctx, "before", near, servers)
+		leaving := kube.zones()[0]
+		for _, on := range kube.inZone(leaving) {
+			labelNode(ctx, on, evacuateLabel, new("true"))
+		}
+		expectAddresses(ctx, "its own clients", everyClient().inZone(leaving), hostOf(near), servers.notInZone(leaving))
+		expectAddressesByZone(ctx, "the other zones", near, servers.notInZone(leaving))
+		for _, on := range kube.inZone(leaving) {
+			patchLabel(ctx, on, evacuateLabel, nil)
+		}
+		expectAddressesByZone(ctx, "after", near, servers)
+	})
+})
+
+func headless(service *corev1.Service) { service.Spec.ClusterIP = corev1.ClusterIPNone }
+
+// publishNotReady is for members that find each other before they are ready.
+func publishNotReady(service *corev1.Service) { service.Spec.PublishNotReadyAddresses = true }
+
+func hostOf(service *corev1.Service) string {
+	return service.Name + "." + service.Namespace + ".svc.cluster.local"
+}
+
+// startStatefulSet makes one whose members find each other by a Service, one member in each zone, and waits until all are
+// ready.
+func (c cluster) startStatefulSet(ctx context.Context, namespace, service string) probes {
+	GinkgoHelper()
+	labels := map[string]string{app: "web"}
+	spec := podSpec()
+	spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: labels},
+	}}
+	replicas := len(c.zones())
+	_, err := c.AppsV1().StatefulSets(namespace).Create(ctx, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: service},
+		Spec: appsv1.StatefulSetSpec{
+			ServiceName: service,
+			Replicas:    new(int32(replicas)),
+			Selector:    &metav1.LabelSelector{MatchLabels: labels},
+			Template:    corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	members := make(probes, replicas)
+	for i := range members {
+		Eventually(func(g Gomega) {
+			pod, err := c.CoreV1().Pods(namespace).Get(ctx, fmt.Sprintf("%s-%d", service, i), metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(isReady(pod)).To(BeTrue(), "pod %s/%s is ready: %+v", namespace, pod.Name, pod.Status)
+			members[i] = c.probeIn(pod)
+		}).WithContext(ctx).Should(Succeed())
+	}
+	return members
+}
+
+// expectAddresses waits until every client finds the addresses of these servers, and no others.
+func expectAddresses(ctx context.Context, why string, clients probes, host string, servers probes) {
+	GinkgoHelper()
+	var want []string
+	for _, server := range servers {
+		want = append(want, server.addresses...)
+	}
+	Expect(want).NotTo(BeEmpty(), "addresses of servers: %s", why)
+	for _, client := range clients {
+		Eventually(func(g Gomega) {
+			got, err := client.resolve(ctx, host)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(ConsistOf(want), "%s: what %s finds for %s", why, client, host)
+		}).WithContext(ctx).Should(Succeed())
+	}
+}
+
+// expectAddressesByZone waits until the clients in every zone that has servers find those, and no others.
+func expectAddressesByZone(ctx context.Context, why string, service *corev1.Service, servers probes) {
+	GinkgoHelper()
+	for _, zone := range kube.zones() {
+		if there := servers.inZone(zone); len(there) > 0 {
+			expectAddresses(ctx, why+": "+zone, everyClient().inZone(zone), hostOf(service), there)
+		}
+	}
+}
+
+// expectMembers looks each member up by its own name, from everywhere.
+func expectMembers(ctx context.Context, clients probes, service *corev1.Service, members probes) {
+	GinkgoHelper()
+	for _, member := range members {
+		expectAddresses(ctx, "a member by its name", clients, member.name+"."+hostOf(service), probes{member})
+	}
+}
+
+// expectNoAddress waits until every client is told that there is none, which is no time-out.
+func expectNoAddress(ctx context.Context, why string, clients probes, host string) {
+	GinkgoHelper()
+	for _, client := range clients {
+		Eventually(func(g Gomega) {
+			_, err := client.resolve(ctx, host)
+			g.Expect(err).To(MatchError(ContainSubstring("no such host")), "%s: what %s is told of %s", why, client, host)
+		}).WithContext(ctx).Should(Succeed())
+	}
+}

@@ -83,7 +83,7 @@ bench: root ## Measure syncs, whole daemons, the webhook and DNS, and print tabl
 e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
 	$(BUILD) -o bin/lab ./e2e/lab
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
-	bin/lab up --dir bin/e2e --nodes 6 --node-dns && KUBECONFIG=bin/e2e/kubeconfig \
+	bin/lab up --dir bin/e2e --nodes 6 --node-dns --install-webhook manifests/webhook/topology-slices && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
 	e2e/suites/run
 

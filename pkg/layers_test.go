@@ -34,7 +34,7 @@ var rules = []rule{
 			"pkg/webhook/rules",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
-		only:  []string{"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/manifest"},
+		only:  []string{"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/manifest", "pkg/topologyslice"},
 		pure:  true,
 		why:   "a decision depends on nothing but what it is given",
 	},

@@ -191,6 +191,8 @@ func TestTheManifestsNameTheReleasesImages(t *testing.T) {
 		"install-beside-kube-proxy.yaml": "registry.example/vicinity-proxy:v0.1.0",
 		"install-webhook.yaml":           "registry.example/vicinity-webhook:v0.1.0",
 		"install-webhook-enforce.yaml":   "registry.example/vicinity-webhook:v0.1.0",
+
+		"install-webhook-topology-slices.yaml": "registry.example/vicinity-webhook:v0.1.0",
 	}
 	if diff := cmp.Diff(want, images); diff != "" {
 		t.Errorf("images by file (-want +got):\n%s", diff)

@@ -34,6 +34,10 @@ Edit one value in the ConfigMap vicinity-proxy before you apply it: clusterCIDR,
 		"The admission webhook. Without its answer, what it checks is refused.\n" + editNothing,
 	},
 	{
+		"install-webhook-topology-slices.yaml", "manifests/webhook/topology-slices",
+		"The admission webhook, which also says where nodes are, for the proxies of large clusters.\n" + editNothing,
+	},
+	{
 		"install-webhook-cel.yaml", "manifests/webhook-cel",
 		"The webhook's rules as policies of the API server, for clusters that want no webhook.\n" + editNothing,
 	},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
 // runFlags are the flags of the daemon.
@@ -21,6 +22,7 @@ type runFlags struct {
 	ownTables     string
 	secureMetrics string
 	dns           dnsFlags
+	topology      topologyFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
 
@@ -93,6 +95,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
 		"`IP:PORT` that serves /metrics over TLS to tokens that the API server allows to get it (default: nowhere)")
 	f.dns.register(flags)
+	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
@@ -110,6 +113,7 @@ func (f *runFlags) Validate() error {
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
 		f.dns.Validate(),
+		f.topology.Validate(),
 	)
 	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
 	return err
@@ -175,6 +179,8 @@ func (f *runFlags) options() *daemon.Options {
 		DNSAddress:           f.dns.address,
 		DNSZone:              f.dns.zone,
 		DNSPodNames:          f.dns.podNames,
+		NodeTopology:         cluster.NodeTopology(f.topology.source),
+		TopologyNamespace:    f.topology.namespace,
 		Build:                thisBuild(),
 	}
 }

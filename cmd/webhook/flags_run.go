@@ -31,6 +31,7 @@ type runFlags struct {
 	certSource, certFile, keyFile string
 	minTLSVersion                 string
 	shutdownDelay                 time.Duration
+	publishTopology               bool
 	limits                        server.Limits
 
 	logLevel, logFormat string
@@ -68,6 +69,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.minTLSVersion, "tls-min-version", "VersionTLS13", "least `VERSION` of TLS: VersionTLS12 or VersionTLS13")
 	flags.DurationVar(&f.shutdownDelay, "shutdown-delay", server.DefaultShutdownDelay,
 		"`TIME` for which all requests are still answered after SIGTERM, while the cluster's proxies learn that this pod leaves")
+	flags.BoolVar(&f.publishTopology, "publish-topology", false,
+		"also say in TopologySlices where nodes are, which proxies of large clusters read; one replica at a time does. It needs the "+
+			"component topology-slices of the manifests")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
 		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")

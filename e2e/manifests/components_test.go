@@ -23,6 +23,7 @@ var marks = map[string]struct {
 	"enforce":           {"failurePolicy: Fail\n", 0, 2},
 	"default-on-update": {"- UPDATE\n", 2, 3},
 	"certificate-files": {"- --cert-source=files\n", 0, 1},
+	"topology-slices":   {"- --publish-topology\n", 0, 1},
 }
 
 // TestTheWebhooksComponentsGoTogether makes a kustomization of each choice of components, as the README has one.

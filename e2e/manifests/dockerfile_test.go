@@ -30,7 +30,7 @@ var images = map[string]struct {
 func webhookPods(t *testing.T) map[string]corev1.PodSpec {
 	t.Helper()
 	pods := map[string]corev1.PodSpec{}
-	for _, name := range []string{"base", "enforce", "certificate-files", "default-on-update"} {
+	for _, name := range []string{"base", "enforce", "certificate-files", "default-on-update", "topology-slices"} {
 		var deployment appsv1.Deployment
 		theOnly(t, kubectl(t, "kustomize", filepath.Join(folder, "webhook", name)), "Deployment", &deployment)
 		pods[name] = deployment.Spec.Template.Spec

@@ -8,7 +8,8 @@
 // a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
 // zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
 // webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs labelled node-power need commands that stop
-// nodes and start them. Specs labelled node-dns need a DNS cache on each node that asks the proxy first. Specs that
+// nodes and start them. Specs labelled node-dns need a DNS cache on each node that asks the proxy first, and
+// those labelled topology-slices a webhook that publishes TopologySlices. Specs that
 // disturb others, because they restart the proxy or the webhook, label a node's zone
 // anew or evacuate a zone, are Serial.
 package suites

@@ -8,6 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
 // Options are what a daemon is to do.
@@ -44,6 +45,9 @@ type Options struct {
 	DNSZone    dns.Zone
 	// DNSPodNames: SRV records name endpoints as their pods are called, and not by their addresses.
 	DNSPodNames bool
+	// NodeTopology says from where it is known where other nodes are, and TopologyNamespace where its publisher is.
+	NodeTopology      cluster.NodeTopology
+	TopologyNamespace string
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

@@ -51,6 +51,7 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	for _, operation := range certs.Operations() {
 		words.Failures = append(words.Failures, "certificate-"+string(operation))
 	}
+	words.Failures = append(words.Failures, "topology")
 	for _, rule := range rules.Rules() {
 		words.Rules = append(words.Rules, string(rule.ID))
 	}
@@ -68,6 +69,7 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	r.CertificateExpires(time.Unix(1, 0))
 	r.AuthorityExpires(time.Unix(1, 0))
 	r.ConfigurationUpdated(time.Unix(1, 0))
+	r.Published(time.Unix(1, 0), 0, 0, 0, 0)
 	return registry
 }
 

@@ -62,6 +62,37 @@ var (
 		help:  "Changes of the configuration file that could not be used.",
 		start: atZero,
 	})
+	topologySlices = declare(row{
+		kind: gauge, name: "vicinity_webhook_topology_slices",
+		help:  "TopologySlices that this replica publishes; 0 while another one does.",
+		start: atZero,
+	})
+	topologyNodes = declare(row{
+		kind: gauge, name: "vicinity_webhook_topology_nodes",
+		help:  "Nodes that these describe.",
+		start: atZero,
+	})
+	topologyKeysLeftOut = declare(row{
+		kind: gauge, name: "vicinity_webhook_topology_keys_left_out",
+		help:  "Topology keys in use that are not published, because there are too many.",
+		start: atZero,
+	})
+	topologyWrites = declare(row{
+		kind: counter, name: "vicinity_webhook_topology_writes_total", labels: []string{operationLabel},
+		help:  "TopologySlices that were written. Every proxy receives each.",
+		start: func(Words) [][]string { return [][]string{Operations} },
+	})
+	topologyLag = declare(row{
+		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
+		help:  "How long a change of Nodes, or of the keys in use, waited until all was published.",
+		start: atZero,
+		// A change waits for others for a second.
+		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
+	})
+	topologyPublished = declare(row{
+		kind: gauge, name: "vicinity_webhook_topology_published_timestamp_seconds",
+		help: "When this replica saw last that all is published, in seconds since 1970; absent until it has.",
+	})
 )
 
 // The labels.
@@ -73,7 +104,12 @@ const (
 	sourceLabel  = "source"  // who decided about a default, such as namespace
 	settingLabel = "setting" // what was added, such as topology-mode; Nothing
 	reasonLabel  = "reason"
+
+	operationLabel = "operation" // one of Operations
 )
+
+// Operations are the values of the label operation.
+var Operations = []string{"create", "update", "delete"}
 
 // Nothing is the value of the label setting if nothing was added.
 const Nothing = "none"

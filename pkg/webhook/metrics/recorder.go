@@ -100,3 +100,25 @@ func (r *Recorder) ConfigurationFailed() {
 	r.set(configurationValid, 0)
 	r.count(configurationFailures)
 }
+
+// Published records that at some time all TopologySlices say what is: how many there are, of how many nodes, how many keys found no
+// place, and how long the first of the changes has waited; 0 if there was none.
+func (r *Recorder) Published(at time.Time, slices, nodes, leftOut int, lag time.Duration) {
+	r.set(topologySlices, float64(slices))
+	r.set(topologyNodes, float64(nodes))
+	r.set(topologyKeysLeftOut, float64(leftOut))
+	r.setTime(topologyPublished, at)
+	if lag > 0 {
+		r.histograms[topologyLag].WithLabelValues().Observe(lag.Seconds())
+	}
+}
+
+// LeadEnded records that another replica publishes.
+func (r *Recorder) LeadEnded() {
+	r.set(topologySlices, 0)
+	r.set(topologyNodes, 0)
+	r.set(topologyKeysLeftOut, 0)
+}
+
+// SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
+func (r *Recorder) SliceWritten(operation string) { r.count(topologyWrites, operation) }

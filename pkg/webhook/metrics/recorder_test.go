@@ -85,6 +85,13 @@ func atStart() map[string]float64 {
 		"in_flight":                      0,
 		"configuration_valid":            1,
 		"configuration_failures_total":   0,
+		"topology_slices":                0,
+		"topology_nodes":                 0,
+		"topology_keys_left_out":         0,
+		"topology_writes_total create":   0,
+		"topology_writes_total update":   0,
+		"topology_writes_total delete":   0,
+		"topology_lag_seconds":           0,
 	}
 }
 
@@ -133,6 +140,22 @@ var moves = []struct {
 		"a right one after it", func(r *Recorder) { r.ConfigurationFailed(); r.ConfigurationUpdated(time.Unix(1, 0)) },
 		map[string]float64{"configuration_failures_total": 1, "configuration_last_success_timestamp_seconds": 1},
 	},
+	{
+		"a topology", func(r *Recorder) { r.Published(time.Unix(5, 0), 3, 250, 1, time.Second) },
+		map[string]float64{
+			"topology_slices": 3, "topology_nodes": 250, "topology_keys_left_out": 1, "topology_lag_seconds": 1,
+			"topology_published_timestamp_seconds": 5,
+		},
+	},
+	{
+		"a topology that did not change", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 0, 0) },
+		map[string]float64{"topology_slices": 3, "topology_nodes": 250, "topology_published_timestamp_seconds": 6},
+	},
+	{
+		"the end of a lead", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 1, 0); r.LeadEnded() },
+		map[string]float64{"topology_published_timestamp_seconds": 6},
+	},
+	{"a slice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"topology_writes_total delete": 1}},
 }
 
 func TestWhatHappensMovesItsMetricsAndNoOthers(t *testing.T) {
@@ -208,7 +231,7 @@ func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) 
 		slices.Sort(sorted)
 		want[name] = kind + " " + strings.Join(sorted, ", ")
 	}
-	const all = 12
+	const all = 18
 	if len(want) != all {
 		t.Errorf("%d metrics are documented, want %d: is the README's table read rightly?", len(want), all)
 	}

@@ -20,12 +20,16 @@ const optionalPatience = 10 * time.Second
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
+	// NodeTopology says from where it is known where the other nodes are; empty: from Nodes. TopologyNamespace is where
+	// the publisher of TopologySlices keeps its Lease.
+	NodeTopology      NodeTopology
+	TopologyNamespace string
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
-	// others), "nodes/evacuated" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be
-	// nil, and return at once.
+	// others) or "topologyslices" in their place, "nodes/evacuated" or "endpointslices/headless". What was sent last stays
+	// in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 }
@@ -34,6 +38,7 @@ type Options struct {
 type Watcher struct {
 	listWatches listWatches
 	options     Options
+	publication publication
 	outages     *outages
 	streams     []*stream // of convert.Kinds, and of evacuations
 
@@ -57,8 +62,9 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 	w := &Watcher{
 		listWatches: listWatches,
 		options:     options,
+		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace, nodes: listWatches.nodes},
 		outages:     newOutages(options),
-		state:       newState(),
+		state:       newState(options.Node),
 		fresh:       make(chan struct{}, 1),
 		need:        make(chan struct{}, 1),
 
@@ -156,6 +162,12 @@ func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	decide(w.state)
 	if departed := w.state.takeDeparture(); departed != nil {
 		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
+	}
+	if wait := w.state.takeKeyWait(); wait != nil {
+		time.AfterFunc(nodePatience, func() { w.change(func(s *state) { s.endKeyWait(wait) }) })
+	}
+	if orphaned := w.state.takeOrphans(); orphaned != nil {
+		time.AfterFunc(orphanPatience, func() { w.change(func(s *state) { s.endOrphans(orphaned) }) })
 	}
 	if w.state.mayHaveNews() {
 		concerned = append(concerned, w.fresh)

@@ -26,6 +26,10 @@
 // labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
 // held back until they are, or have been waited for long enough, and its last version stays in force.
 //
+// Where somebody publishes TopologySlices, those are followed in their place (topology.go, state_topology.go). What is
+// known stays in force while one is exchanged for the other. A Service that names a label which is not published yet waits
+// until it is, for ten seconds at most, and only that Service.
+//
 // Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
 // sends nothing of the rest, not even their heartbeats.
 //

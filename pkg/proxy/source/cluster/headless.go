@@ -14,7 +14,7 @@ const headlessSlices = "endpointslices/headless"
 // they are listed such a Service has no endpoints, and DNS leaves its name to others.
 func (w *Watcher) watchHeadless(ctx context.Context) {
 	(&onDemand{
-		watcher: w, kind: convert.HeadlessSlices, resource: headlessSlices, listWatch: w.listWatches.headless, need: w.needHeadless,
+		watcher: w, choose: always(source{convert.HeadlessSlices, headlessSlices, w.listWatches.headless}), need: w.needHeadless,
 		isNeeded: (*state).needsHeadless, drop: (*state).dropHeadless,
 	}).watch(ctx)
 }

@@ -57,6 +57,10 @@ func (i *interner) value(value any) any {
 		i.slice(value)
 	case *model.Node:
 		i.node(value)
+	case *model.TopologySlice:
+		for _, node := range value.Nodes {
+			i.node(node)
+		}
 	}
 	return value
 }

@@ -24,7 +24,7 @@ const (
 // Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error
 // names what could not be listed.
 func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
-	s := newState()
+	s := newState(w.options.Node)
 	s.allLabels = nodes == AllNodes
 	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // otherNodes is the resource of the other nodes in messages and outages.
@@ -24,7 +22,7 @@ const nodePatience = 10 * time.Second
 // watchNodes follows the other nodes while a Service needs them, until the context ends.
 func (w *Watcher) watchNodes(ctx context.Context) {
 	(&onDemand{
-		watcher: w, kind: convert.OtherNodes, resource: otherNodes, listWatch: w.listWatches.others, need: w.need,
+		watcher: w, choose: w.chooseSource, need: w.need,
 		isNeeded: (*state).needsOthers, drop: (*state).dropOthers, waitNoLonger: w.waitNoLonger,
 	}).watch(ctx)
 }

@@ -22,7 +22,7 @@ func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "
 // world is a state whose objects a test writes.
 type world struct{ *state }
 
-func newWorld() *world { return &world{newState()} }
+func newWorld() *world { return &world{newState("")} }
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
 func (w *world) service(name string, port uint16, keys ...policy.Key) {

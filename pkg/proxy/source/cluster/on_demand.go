@@ -3,10 +3,6 @@ package cluster
 import (
 	"context"
 	"time"
-
-	"k8s.io/client-go/tools/cache"
-
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // How long what only some Services need is followed after the last of them is gone: a user who may edit a Service decides
@@ -20,10 +16,9 @@ const (
 
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
-	watcher   *Watcher
-	kind      *convert.Kind
-	resource  string
-	listWatch *cache.ListWatch
+	watcher *Watcher
+	// choose returns from where to follow it, given what it is followed from now; nil if that is not known yet.
+	choose func(ctx context.Context, now *source) *source
 	// need holds a token when it may have come into need, or gone out of it.
 	need     <-chan struct{}
 	isNeeded func(*state) bool
@@ -51,21 +46,24 @@ func (d *onDemand) watch(ctx context.Context) {
 
 // follow lists and watches until no Service has needed it for as long as it lingers.
 func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	followed := d.watcher.newStream(d.kind, d.resource, d.listWatch)
-	followed.follow(ctx)
+	var now following
+	defer func() { now.end() }()
 	patience, linger := time.NewTimer(nodePatience), time.NewTimer(lingers)
 	defer patience.Stop()
 	defer linger.Stop()
 	linger.Stop()
-	for listed := followed.listed; ; {
+	choice := time.NewTimer(0)
+	defer choice.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-listed:
+		case <-choice.C:
+			now = d.followFrom(ctx, now)
+			choice.Reset(untilNextChoice(now.source))
+		case <-now.listed:
 			patience.Stop()
-			listed = nil
+			now.listed = nil
 		case <-patience.C:
 			if d.waitNoLonger != nil {
 				d.waitNoLonger()
@@ -75,12 +73,56 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 				linger.Reset(lingers)
 			}
 		case <-linger.C:
-			if d.dropNow(cancel) {
-				d.watcher.outages.forget(d.resource)
+			if d.dropNow(now.end) {
+				now.forget(d.watcher)
 				return
 			}
 		}
 	}
+}
+
+// following is what is followed now. The zero value is nothing.
+type following struct {
+	source *source
+	listed <-chan struct{} // closed when the first list is there; nil after that
+	cancel context.CancelFunc
+}
+
+func (f following) end() {
+	if f.cancel != nil {
+		f.cancel()
+	}
+}
+
+// forget ends an outage of what is no longer followed.
+func (f following) forget(w *Watcher) {
+	if f.source != nil {
+		w.outages.forget(f.source.resource)
+	}
+}
+
+// followFrom goes on from the source that is chosen now. What is known stays in force until that has been listed.
+func (d *onDemand) followFrom(ctx context.Context, now following) following {
+	chosen := d.choose(ctx, now.source)
+	if chosen == nil || now.source != nil && now.source.kind == chosen.kind {
+		return now
+	}
+	now.end()
+	now.forget(d.watcher)
+	if now.source != nil {
+		d.watcher.options.Log.Info("where nodes are is known from another resource from now on", "before", now.source.resource,
+			"now", chosen.resource)
+		d.watcher.change((*state).forgetTopology)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	followed := d.watcher.newStream(chosen.kind, chosen.resource, chosen.listWatch)
+	followed.follow(ctx)
+	return following{chosen, followed.listed, cancel}
+}
+
+// always is a source that is never another.
+func always(one source) func(context.Context, *source) *source {
+	return func(context.Context, *source) *source { return &one }
 }
 
 // dropNow drops what was followed, and ends its stream: what the Reflector hands over from then on is not taken.

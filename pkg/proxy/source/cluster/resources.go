@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,10 @@ type listWatches struct {
 	// others has the metadata of the other nodes, evacuated that of nodes with the label, allNodes all of all nodes;
 	// headless has the slices of headless Services.
 	others, evacuated, allNodes, headless *cache.ListWatch
+	// topology has the TopologySlices; leases and nodes tell whether they are to be believed.
+	topology *cache.ListWatch
+	leases   rest.Interface
+	nodes    metadata.Getter
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
@@ -50,11 +55,20 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 	slices := convert.HeadlessSlices
 	all.headless = listWatch(clients[slices.Group], slices.Resource, selectorOf(slices, view))
 	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
+	described, err := newClient(config, httpClient, convert.TopologySlices.Group, convert.TopologySlices.AddToScheme)
+	if err != nil {
+		return listWatches{}, fmt.Errorf("making a client for %s of %s: %w", convert.TopologySlices.Resource, config.Host, err)
+	}
+	all.topology = listWatch(described, convert.TopologySlices.Resource, convert.Selector{})
+	if all.leases, err = newClient(config, httpClient, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme); err != nil {
+		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
+	}
 	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
 	if err != nil {
 		return listWatches{}, fmt.Errorf("making a client for metadata of %s: %w", config.Host, err)
 	}
 	nodes := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
+	all.nodes = nodes
 	all.others = metadataListWatch(nodes, selectorOf(convert.OtherNodes, view))
 	all.evacuated = metadataListWatch(nodes, selectorOf(convert.Evacuations, view))
 	return all, nil

@@ -36,6 +36,9 @@ type state struct {
 	// nodes are the nodes as they were delivered: with all labels, or those in use.
 	nodes     map[string]*model.Node
 	allLabels bool
+	// own is the name of this node, and topology what TopologySlices say of the others.
+	own      string
+	topology topology
 	// knowsOthers: all other nodes are listed. isOverdue: no Service waits for that any more.
 	knowsOthers, isOverdue bool
 }
@@ -47,7 +50,7 @@ type kept struct {
 	value any
 }
 
-func newState() *state {
+func newState(own string) *state {
 	return &state{
 		objects: map[*convert.Kind]map[model.ObjectName]kept{},
 		leaving: map[convert.ObjectKey]*departure{},
@@ -59,6 +62,8 @@ func newState() *state {
 
 		headless: map[model.ObjectName]bool{},
 		nodes:    map[string]*model.Node{},
+		own:      own,
+		topology: newTopology(),
 	}
 }
 
@@ -132,10 +137,16 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 			s.remove(kind, name)
 		}
 	}
-	if kind == convert.OtherNodes {
-		s.knowOthers(true)
-		s.serveHeld()
+	switch kind {
+	case convert.TopologySlices:
+		s.completeTopology()
+		s.waiveKeys()
+	case convert.OtherNodes:
+	default:
+		return
 	}
+	s.knowOthers(true)
+	s.serveHeld()
 }
 
 // judge takes in the problems of an object, and reports whether it has none.
@@ -163,6 +174,9 @@ func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
 	case convert.Nodes, convert.OtherNodes:
 		node, _ := value.(*model.Node)
 		s.decideNode(kind, name, node)
+	case convert.TopologySlices:
+		slice, _ := value.(*model.TopologySlice)
+		s.decideTopologySlice(name.Name, slice)
 	case convert.EndpointSlices, convert.HeadlessSlices:
 		s.decideSlice(kind, name, value)
 	default:

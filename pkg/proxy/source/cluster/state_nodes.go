@@ -24,6 +24,7 @@ func (s *state) dropOthers() bool {
 	if s.needsOthers() {
 		return false
 	}
+	s.forgetTopology()
 	for name := range s.objects[convert.OtherNodes] {
 		s.remove(convert.OtherNodes, name)
 	}

@@ -35,8 +35,9 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	}
 	keys := nodeKeys(service)
 	s.use(name, keys)
-	if len(keys) > 0 && !s.knowsOthers && !s.isOverdue {
+	if s.awaits(keys) {
 		s.held[name] = service
+		s.beginKeyWait(keys)
 		return
 	}
 	delete(s.held, name)
@@ -68,6 +69,7 @@ func (s *state) use(name model.ObjectName, keys []policy.Key) {
 	for _, key := range before {
 		if s.uses[key]--; s.uses[key] == 0 {
 			delete(s.uses, key)
+			delete(s.topology.inVain, key)
 		}
 	}
 	if isMore {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/publish"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// topologyFailure is the reason of a failed publication among the internal errors.
+const topologyFailure = "topology"
+
+// publishTopology publishes where nodes are until ctx ends, if it is asked to.
+func (s *webhook) publishTopology(ctx context.Context) error {
+	if !s.flags.publishTopology {
+		return nil
+	}
+	identity, err := os.Hostname() // of a pod: its name
+	if err != nil {
+		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
+	}
+	return publish.New(s.manager.GetConfig(), publish.Options{
+		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
+		Log: s.log, Observer: topologyObserver{s.recorder},
+	}).Run(ctx)
+}
+
+// defaultKeys are the topology keys that Services are given that say nothing; empty without.
+func (s *settings) defaultKeys() string {
+	if given := s.current().Default; given != nil && given.Setting == rules.TopologyKeys {
+		return given.Value
+	}
+	return ""
+}
+
+// topologyObserver counts what goes wrong among the internal errors.
+type topologyObserver struct{ *metrics.Recorder }
+
+// PublishFailed is part of publish.Observer.
+func (o topologyObserver) PublishFailed() { o.Failed(topologyFailure) }

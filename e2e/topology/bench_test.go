@@ -1,0 +1,399 @@
+package topology_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// The cluster of the measurement, and its hours. A kubelet writes its node's status every five minutes if nothing changed
+// (nodeStatusReportFrequency).
+const (
+	beatsAnHour = 12
+	comeAndGo   = 100 // nodes an hour
+	labelTries  = 40
+	crowd       = 40 // followers at once
+	// apart is how far from each other nodes come and go: each change is published by itself, as in a real hour.
+	apart = 1200 * time.Millisecond
+)
+
+// measuredNodes may be given, for a quick look.
+func measuredNodes(b *testing.B) int {
+	b.Helper()
+	count, err := strconv.Atoi(cmp.Or(os.Getenv("VICINITY_NODES"), "5000"))
+	must.Succeed(b, err)
+	return count
+}
+
+// counted counts the bytes that a client receives from the API server, TLS and HTTP/2 included.
+type counted struct{ received atomic.Int64 }
+
+type countedConn struct {
+	net.Conn
+	by *counted
+}
+
+func (c countedConn) Read(buffer []byte) (int, error) {
+	n, err := c.Conn.Read(buffer)
+	c.by.received.Add(int64(n))
+	return n, err
+}
+
+func (c *counted) client() *rest.Config {
+	config := asProgram(rest.CopyConfig(api.AdminConfig()))
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return countedConn{conn, c}, nil
+	}
+	return config
+}
+
+// town is a cluster of many nodes.
+type town struct {
+	b     *testing.B
+	admin *kubernetes.Clientset
+	nodes []*corev1.Node
+}
+
+// view is one proxy's.
+type view struct {
+	counted
+	from    cluster.NodeTopology
+	updates atomic.Int64
+	racks   sync.Map // by node
+	end     func()
+}
+
+// look follows as a proxy does.
+func (s *town) look(from cluster.NodeTopology) *view {
+	s.b.Helper()
+	v := &view{from: from}
+	watcher, err := cluster.New(v.client(), cluster.Options{
+		View: convert.View{Node: s.nodes[0].Name}, NodeTopology: from, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
+	})
+	must.Succeed(s.b, err)
+	ctx, cancel := context.WithCancel(s.b.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- watcher.Run(ctx, func(update convert.Update) {
+			v.updates.Add(1)
+			for name, node := range update.Change.Nodes {
+				if node == nil {
+					v.racks.Delete(name)
+					continue
+				}
+				v.racks.Store(name, node.Labels[rack])
+			}
+		})
+	}()
+	v.end = sync.OnceFunc(func() {
+		cancel()
+		must.Succeed(s.b, <-ended)
+	})
+	s.b.Cleanup(v.end)
+	return v
+}
+
+func (v *view) count() int {
+	count := 0
+	v.racks.Range(func(any, any) bool { count++; return true })
+	return count
+}
+
+// all calls do for the nodes of some numbers, several at a time.
+func (s *town) all(from, to int, do func(ctx context.Context, i int) error) {
+	s.b.Helper()
+	var running sync.WaitGroup
+	var next atomic.Int64
+	next.Store(int64(from))
+	for range 16 {
+		running.Go(func() {
+			for i := int(next.Add(1)) - 1; i < to; i = int(next.Add(1)) - 1 {
+				if err := do(context.WithoutCancel(s.b.Context()), i); err != nil {
+					s.b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	running.Wait()
+	if s.b.Failed() {
+		s.b.FailNow()
+	}
+}
+
+func (s *town) create(from, to int) {
+	s.b.Helper()
+	for len(s.nodes) < to {
+		s.nodes = append(s.nodes, nil)
+	}
+	s.all(from, to, func(ctx context.Context, i int) error {
+		node, err := s.admin.CoreV1().Nodes().Create(ctx, largeNode(i), metav1.CreateOptions{FieldManager: "kubelet"})
+		if err != nil {
+			return err
+		}
+		node.Status = statusOf(i, 0)
+		s.nodes[i], err = s.admin.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{FieldManager: "kubelet"})
+		return err
+	})
+}
+
+// beat has every kubelet write its node's status once.
+func (s *town) beat(number, nodes int) {
+	s.b.Helper()
+	s.all(0, nodes, func(ctx context.Context, i int) (err error) {
+		s.nodes[i].Status = statusOf(i, number)
+		s.nodes[i], err = s.admin.CoreV1().Nodes().UpdateStatus(ctx, s.nodes[i], metav1.UpdateOptions{FieldManager: "kubelet"})
+		return err
+	})
+}
+
+func (s *town) label(i int, key, value string) {
+	s.b.Helper()
+	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: %q}}}`, key, value)
+	_, err := s.admin.CoreV1().Nodes().Patch(s.b.Context(), s.nodes[i].Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must.Succeed(s.b, err)
+	s.nodes[i], err = s.admin.CoreV1().Nodes().Get(s.b.Context(), s.nodes[i].Name, metav1.GetOptions{})
+	must.Succeed(s.b, err)
+}
+
+// apiServerTime is the processor time that the API server has used.
+func (s *town) apiServerTime() float64 {
+	s.b.Helper()
+	page, err := s.admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.b.Context())
+	must.Succeed(s.b, err)
+	seconds, err := site.Metric(string(page), "process_cpu_seconds_total")
+	must.Succeed(s.b, err)
+	return seconds
+}
+
+// BenchmarkAnHour: what one proxy receives in an hour, by Nodes and by TopologySlices, and how soon it knows.
+func BenchmarkAnHour(b *testing.B) {
+	install(b)
+	config := rest.CopyConfig(api.AdminConfig())
+	config.QPS, config.Burst = -1, 0
+	admin, err := kubernetes.NewForConfig(config)
+	must.Succeed(b, err)
+	s := &town{b: b, admin: admin}
+	count := measuredNodes(b)
+	s.create(0, count)
+	createRacked(b, "racked", rack+", *")
+	start(b, asProgram(api.Account(b, namespace, "vicinity-webhook")), "publisher")
+	wait.Until(b, "the Lease", func() bool {
+		_, err := api.Admin.CoordinationV1().Leases(namespace).Get(b.Context(), "vicinity-topology", metav1.GetOptions{})
+		return err == nil
+	})
+	b.ResetTimer()
+	views := s.both(count)
+	quiet := s.hour(views, "quiet", count, func(int) {})
+	number := count
+	busy := s.hour(views, "busy", count, func(beat int) {
+		// Nodes come and go all the time, and once in that hour a third of all get another zone.
+		for range comeAndGo / beatsAnHour {
+			s.create(number, number+1)
+			time.Sleep(apart)
+			must.Succeed(b, s.admin.CoreV1().Nodes().Delete(b.Context(), s.nodes[number].Name, metav1.DeleteOptions{}))
+			time.Sleep(apart)
+			number++
+		}
+		if beat == beatsAnHour/2 {
+			for i := 1; i < count; i += 3 {
+				s.label(i, corev1.LabelTopologyZone, "zone-new")
+			}
+		}
+	})
+	b.ReportMetric(quiet, "quiet-bytes/slices")
+	b.ReportMetric(busy, "busy-bytes/slices")
+	s.lag(views)
+	for _, v := range views {
+		v.end()
+	}
+	s.crowds(count)
+	b.ReportMetric(0, "ns/op")
+}
+
+// both follow by Nodes, and by slices.
+func (s *town) both(count int) []*view {
+	s.b.Helper()
+	var views []*view
+	for _, from := range []cluster.NodeTopology{cluster.NodesTopology, cluster.AutoTopology} {
+		before := heap()
+		v := s.look(from)
+		wait.Until(s.b, "all nodes", func() bool { return v.count() == count })
+		s.b.Logf("%s: %d nodes take %d KiB of the heap, and %d bytes to list", from, count, (heap()-before)>>10, v.received.Load())
+		views = append(views, v)
+	}
+	return views
+}
+
+// hour lets an hour pass, and returns how many times the bytes of slices Nodes cost.
+func (s *town) hour(views []*view, name string, count int, meanwhile func(beat int)) float64 {
+	s.b.Helper()
+	var before [2][2]int64
+	for i, v := range views {
+		before[i] = [2]int64{v.received.Load(), v.updates.Load()}
+	}
+	began := time.Now()
+	for beat := range beatsAnHour {
+		s.beat(beat+1, count)
+		meanwhile(beat)
+	}
+	time.Sleep(3 * time.Second) // what was written last arrives
+	passed := time.Since(began)
+	var bytes [2]float64
+	for i, v := range views {
+		bytes[i] = float64(v.received.Load() - before[i][0])
+		// The Lease is read as often as time passes: an hour has more of it than this benchmark.
+		if v.from == cluster.AutoTopology {
+			const every = 22.5 // seconds, on average
+			bytes[i] += s.leaseBytes() * (time.Hour - passed).Seconds() / every
+		}
+		s.b.Logf("a %s hour, %s: %.0f kB, %d updates", name, v.from, bytes[i]/1000, v.updates.Load()-before[i][1])
+	}
+	s.b.Logf("a %s hour: %.0f times the bytes by Nodes (it took %s)", name, bytes[0]/bytes[1], passed.Round(time.Second))
+	return bytes[0] / bytes[1]
+}
+
+// leaseBytes is what one look at the publisher's Lease costs.
+func (s *town) leaseBytes() float64 {
+	s.b.Helper()
+	var c counted
+	client, err := kubernetes.NewForConfig(c.client())
+	must.Succeed(s.b, err)
+	read := func() {
+		_, err := client.CoordinationV1().Leases(namespace).Get(s.b.Context(), "vicinity-topology", metav1.GetOptions{})
+		must.Succeed(s.b, err)
+	}
+	read() // connects
+	before := c.received.Load()
+	const times = 20
+	for range times {
+		read()
+		time.Sleep(50 * time.Millisecond) // below the client's own limit
+	}
+	return float64(c.received.Load()-before) / times
+}
+
+// lag measures from a label's change until a proxy knows.
+func (s *town) lag(views []*view) {
+	s.b.Helper()
+	for _, v := range views {
+		var took []time.Duration
+		for try := range labelTries {
+			value := fmt.Sprintf("rack-%s-%d", v.from, try)
+			began := time.Now()
+			s.label(7, rack, value)
+			for {
+				if known, _ := v.racks.Load(s.nodes[7].Name); known == value {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		s.b.Logf("%s: from a label's change until a proxy knows: p50 %s, the slowest of %d %s",
+			v.from, took[len(took)/2].Round(time.Millisecond), len(took), took[len(took)-1].Round(time.Millisecond))
+	}
+}
+
+// crowds measure what heartbeats cost the API server with many proxies.
+func (s *town) crowds(count int) {
+	s.b.Helper()
+	for _, from := range []cluster.NodeTopology{"", cluster.NodesTopology, cluster.SlicesTopology} {
+		var views []*view
+		if from != "" {
+			for range crowd {
+				views = append(views, s.look(from))
+			}
+			for _, v := range views {
+				wait.Until(s.b, "all nodes", func() bool { return v.count() == count })
+			}
+		}
+		time.Sleep(2 * time.Second)
+		before := s.apiServerTime()
+		s.beat(100, count)
+		time.Sleep(5 * time.Second)
+		s.b.Logf("every node's heartbeat once, %d proxies follow %q: %.1f s of the API server's processor time",
+			len(views), from, s.apiServerTime()-before)
+		for _, v := range views {
+			v.end()
+		}
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// largeNode has as many labels as nodes of real clusters.
+func largeNode(i int) *corev1.Node {
+	node := nodeOf(fmt.Sprintf("node-%04d", i), "zone-"+string(rune('a'+i%3)), map[string]string{
+		rack:                               fmt.Sprint("rack-", i/20),
+		corev1.LabelTopologyRegion:         "region-1",
+		corev1.LabelHostname:               fmt.Sprintf("node-%04d.compute.internal", i),
+		corev1.LabelOSStable:               "linux",
+		corev1.LabelArchStable:             "amd64",
+		corev1.LabelInstanceTypeStable:     "m7.2xlarge",
+		"node.example.com/pool":            "general-purpose",
+		"topology.k8s.example.com/zone-id": fmt.Sprintf("r1-az%d", i%3),
+	})
+	for n := range 16 {
+		node.Labels[fmt.Sprintf("feature.node.example.com/cpu-feature-%02d", n)] = "true"
+	}
+	return node
+}
+
+func statusOf(i, beat int) corev1.NodeStatus {
+	capacity := corev1.ResourceList{
+		"cpu": resource.MustParse("8"), "memory": resource.MustParse("32505856Ki"), "pods": resource.MustParse("110"),
+		"ephemeral-storage": resource.MustParse("104845292Ki"),
+	}
+	status := corev1.NodeStatus{
+		Capacity: capacity, Allocatable: capacity,
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)},
+			{Type: corev1.NodeHostName, Address: fmt.Sprintf("node-%04d.compute.internal", i)},
+		},
+		NodeInfo: corev1.NodeSystemInfo{
+			MachineID: fmt.Sprintf("%032x", i), KubeletVersion: "v1.37.1", OperatingSystem: "linux", Architecture: "amd64",
+		},
+	}
+	at := metav1.NewTime(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).Add(time.Duration(beat) * 5 * time.Minute))
+	for _, name := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "Ready"} {
+		status.Conditions = append(status.Conditions, corev1.NodeCondition{
+			Type: name, Status: "False", Reason: "KubeletHasSufficient", Message: "kubelet has sufficient of it available", LastHeartbeatTime: at,
+		})
+	}
+	return status
+}

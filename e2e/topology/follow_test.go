@@ -1,0 +1,217 @@
+package topology_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// fewNodes are those of these tests.
+const fewNodes = 30
+
+// follower is a proxy's view of the cluster, with the rights of the proxy's manifests.
+type follower struct {
+	t   testing.TB
+	log *logs.Log
+
+	mutex    sync.Mutex
+	nodes    map[string]*model.Node
+	services map[string]bool
+	// lost are nodes that were taken away, in the order of the updates.
+	lost []string
+}
+
+func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follower {
+	t.Helper()
+	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
+	watcher, err := cluster.New(config, cluster.Options{
+		View: convert.View{Node: "node-0000"}, NodeTopology: from, TopologyNamespace: namespace,
+		Log: slog.New(slog.NewTextHandler(f.log, nil)),
+	})
+	must.Succeed(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- watcher.Run(ctx, f.take) }()
+	t.Cleanup(func() {
+		cancel()
+		must.Succeed(t, <-ended)
+	})
+	return f
+}
+
+func (f *follower) take(update convert.Update) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	for name, node := range update.Change.Nodes {
+		if node == nil {
+			delete(f.nodes, name)
+			f.lost = append(f.lost, name)
+			continue
+		}
+		f.nodes[name] = node
+	}
+	for name, service := range update.Change.Services {
+		f.services[name.Name] = service != nil
+	}
+}
+
+// racks are the racks of the other nodes.
+func (f *follower) racks() string {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		if name != "node-0000" {
+			all = append(all, strings.TrimPrefix(name, "node-")+"="+f.nodes[name].Labels[rack])
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// lostNodes returns the nodes that were taken away since the last call.
+func (f *follower) lostNodes() []string {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	lost := f.lost
+	f.lost = nil
+	return lost
+}
+
+// racksOfAll are the racks of all nodes but this one.
+func racksOfAll() map[string]string {
+	racks := map[string]string{}
+	for i := 1; i < fewNodes; i++ {
+		racks[fmt.Sprintf("%04d", i)] = fmt.Sprint("rack-", i/10)
+	}
+	return racks
+}
+
+func racksText(racks map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(racks)) {
+		all = append(all, name+"="+racks[name])
+	}
+	return strings.Join(all, " ")
+}
+
+func createRacked(t testing.TB, name, keys string) {
+	t.Helper()
+	api.Create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Annotations: map[string]string{policy.TopologyKeysAnnotation: keys}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+}
+
+// TestAProxyChangesOverBetweenNodesAndSlices: when a publisher comes, and when it is gone while nodes change; and loses
+// no node meanwhile.
+func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	createRacked(t, "racked", rack+", *")
+	want := racksOfAll()
+	f := follow(t, proxy, cluster.AutoTopology)
+	wait.Equal(t, "racks, by Nodes", racksText(want), f.racks)
+
+	one := start(t, config, "one")
+	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(want), f.racks)
+	api.Kubectl(t, "label", "node", "node-0007", rack+"=rack-x", "--overwrite")
+	want["0007"] = "rack-x"
+	wait.Equal(t, "a rack that changed", racksText(want), f.racks)
+	if lost := f.lostNodes(); len(lost) > 0 {
+		t.Errorf("nodes are lost: %q", lost)
+	}
+
+	// Without a publisher the slices stay in force, until nodes come.
+	one.end()
+	expire(t)
+	createNodes(t, fewNodes, fewNodes+1)
+	want["0030"] = "rack-3"
+	wait.Equal(t, "a node that came while nobody publishes", racksText(want), f.racks)
+	if !strings.Contains(f.log.String(), "before=topologyslices") {
+		t.Error("it does not say that it follows Nodes again")
+	}
+	if lost := f.lostNodes(); len(lost) > 0 {
+		t.Errorf("nodes are lost: %q", lost)
+	}
+}
+
+// TestTheResourceMayBeRemoved: with all slices, while proxies follow them.
+func TestTheResourceMayBeRemoved(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	createRacked(t, "racked", rack+", *")
+	one := start(t, config, "one")
+	f := follow(t, proxy, cluster.AutoTopology)
+	wait.Until(t, "it follows slices", func() bool { return strings.Contains(f.log.String(), "now=topologyslices") })
+	wait.Equal(t, "racks, by slices", racksText(racksOfAll()), f.racks)
+	api.Kubectl(t, "delete", "customresourcedefinition", "topologyslices.vicinity.dev")
+	t.Cleanup(func() { apply(t) }) // before the clean-up of all
+	expire(t)
+	wait.Until(t, "it follows Nodes", func() bool { return strings.Contains(f.log.String(), "before=topologyslices") })
+	wait.Equal(t, "racks, by Nodes", racksText(racksOfAll()), f.racks)
+	if lost := f.lostNodes(); len(lost) > 0 {
+		t.Errorf("nodes are lost: %q", lost)
+	}
+	one.end()
+}
+
+// TestAServiceWaitsForItsLabel, and the others do not.
+func TestAServiceWaitsForItsLabel(t *testing.T) {
+	config := install(t)
+	proxy := asProxy(t)
+	want := createNodes(t, 0, fewNodes)
+	start(t, config, "one")
+	awaitNodes(t, "all nodes", want)
+	createRacked(t, "demanding", "topology.kubernetes.io/region, *")
+	f := follow(t, proxy, cluster.SlicesTopology)
+	wait.Until(t, "a Service whose labels are published", func() bool { return f.serves("demanding") })
+	createRacked(t, "racked", rack+", *")
+	wait.Until(t, "a Service whose label is published now", func() bool {
+		isServed, racks := f.serves("racked"), f.racks()
+		if isServed && racks != racksText(racksOfAll()) {
+			t.Fatalf("it is served while racks are not known: %s", racks)
+		}
+		return isServed
+	})
+}
+
+func (f *follower) serves(name string) bool {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.services[name]
+}
+
+// asProxy is the configuration of a proxy, as its manifests and the component's allow.
+func asProxy(t testing.TB) *rest.Config {
+	t.Helper()
+	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/access.yaml")
+	must.Succeed(t, err)
+	return asProgram(api.Account(t, "kube-system", "vicinity-proxy"))
+}
+
+// expire makes the Lease one that ended long ago, so that nobody has to wait for that.
+func expire(t testing.TB) {
+	t.Helper()
+	api.Kubectl(t, "--namespace", namespace, "patch", "lease", "vicinity-topology", "--type", "merge",
+		"--patch", `{"spec": {"leaseDurationSeconds": 1}}`)
+}

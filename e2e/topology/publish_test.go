@@ -1,0 +1,89 @@
+package topology_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+// TestAllNodesArePublishedAndWhatChangesIsWrittenOnce: and no more than that.
+func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
+	config := install(t)
+	want := createNodes(t, 0, 250)
+	first := start(t, config, "one")
+	awaitNodes(t, "all nodes", want)
+	if got := first.seen.taken(); got != "map[create:3]" {
+		t.Errorf("for 250 nodes: %s", got)
+	}
+	wait.Success(t, "the Lease", func() error {
+		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
+		if err == nil && (lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity != "one") {
+			err = fmt.Errorf("it says %+v", lease.Spec)
+		}
+		return err
+	})
+
+	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-z", "--overwrite")
+	api.Kubectl(t, "label", "node", "node-0008", "example.com/unused=1")
+	want["node-0007"] = corev1.LabelTopologyZone + "=zone-z"
+	awaitNodes(t, "another zone", want)
+	if got := first.seen.taken(); got != "map[update:1]" {
+		t.Errorf("for another zone, and a label that nobody uses: %s", got)
+	}
+	maps.Copy(want, createNodes(t, 250, 252))
+	awaitNodes(t, "two more", want)
+	api.Kubectl(t, "delete", "node", "node-0100")
+	delete(want, "node-0100")
+	awaitNodes(t, "one less", want)
+	if got := first.seen.taken(); strings.Contains(got, "create") || strings.Contains(got, "delete") {
+		t.Errorf("for two nodes more, and one less: %s", got)
+	}
+
+	// A Service that names a label has it published, of all nodes.
+	createRacked(t, "racked", rack+", *")
+	for name := range want {
+		var number int
+		_, err := fmt.Sscanf(name, "node-%d", &number)
+		must.Succeed(t, err)
+		want[name] = fmt.Sprintf("%s=rack-%d %s", rack, number/10, want[name])
+	}
+	awaitNodes(t, "with racks", want)
+	if got := first.seen.taken(); got != "map[update:3]" {
+		t.Errorf("for another key: %s", got)
+	}
+
+	// What somebody deletes comes back.
+	_, versions := published(t)
+	for name := range versions {
+		api.Kubectl(t, "delete", "topologyslice", name)
+		break
+	}
+	awaitNodes(t, "after a slice was deleted by hand", want)
+
+	// Another one takes over, and writes nothing, for nothing changed.
+	second := start(t, config, "two")
+	_, before := published(t)
+	first.end()
+	wait.Equal(t, "who holds the Lease", "two", func() string {
+		lease, err := api.Admin.CoordinationV1().Leases(namespace).Get(t.Context(), topologyslice.LeaseName, metav1.GetOptions{})
+		must.Succeed(t, err)
+		return *lease.Spec.HolderIdentity
+	})
+	if _, after := published(t); !maps.Equal(before, after) || second.seen.taken() != "map[]" {
+		t.Errorf("the next leader writes: versions %v, before %v", after, before)
+	}
+	api.Kubectl(t, "label", "node", "node-0007", "topology.kubernetes.io/zone=zone-a", "--overwrite")
+	want["node-0007"] = strings.Replace(want["node-0007"], "zone-z", "zone-a", 1)
+	awaitNodes(t, "by the next leader", want)
+	if first.seen.failures+second.seen.failures > 0 {
+		t.Errorf("%d and %d rounds failed", first.seen.failures, second.seen.failures)
+	}
+}

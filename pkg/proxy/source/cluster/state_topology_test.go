@@ -1,0 +1,208 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// topologySlice describes nodes by their racks.
+func topologySlice(name string, keys []policy.Key, racks map[string]string) *object {
+	described := &model.TopologySlice{Keys: keys, Nodes: map[string]*model.Node{}}
+	for node, value := range racks {
+		described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(rack): value}}
+	}
+	return &object{name: model.ObjectName{Name: name}, value: described}
+}
+
+func serviceOf(name string, keys ...policy.Key) *object {
+	full := model.ObjectName{Namespace: "default", Name: name}
+	return &object{name: full, value: &model.Service{Name: full, Topology: policy.Topology{Keys: append(keys, policy.AnyNode)}}}
+}
+
+// delivered returns the Services that a state hands over, by name.
+func delivered(s *state) string {
+	update, _ := s.take()
+	var names []string
+	for name := range update.Change.Services {
+		names = append(names, name.Name)
+	}
+	slices.Sort(names)
+	return fmt.Sprint(names)
+}
+
+// racksOf are the nodes as they were delivered.
+func racksOf(s *state) map[string]string {
+	racks := map[string]string{}
+	for name, node := range s.nodes {
+		racks[name] = node.Labels[string(rack)]
+	}
+	return racks
+}
+
+// TestNodesAreWhatAllSlicesSay: after any history of slices, also of those that contradict each other.
+func TestNodesAreWhatAllSlicesSay(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := newState("node-0")
+		s.put(convert.Services, serviceOf("racked", rack))
+		now := map[string]map[string]string{}
+		for step := range 30 {
+			name := fmt.Sprint("slice-", random.IntN(4))
+			switch random.IntN(6) {
+			case 0:
+				delete(now, name)
+				s.remove(convert.TopologySlices, model.ObjectName{Name: name})
+			case 1: // a complete list
+				var all []*object
+				now = map[string]map[string]string{}
+				for range random.IntN(4) {
+					name := fmt.Sprint("slice-", random.IntN(4))
+					if now[name] == nil {
+						now[name] = someRacks(random)
+						all = append(all, topologySlice(name, []policy.Key{rack}, now[name]))
+					}
+				}
+				s.replace(convert.TopologySlices, all)
+			default:
+				now[name] = someRacks(random)
+				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, now[name]))
+			}
+			if orphaned := s.takeOrphans(); orphaned != nil {
+				s.endOrphans(orphaned)
+			}
+			want := map[string]string{}
+			for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) {
+				maps.Copy(want, now[name])
+			}
+			if s.described() != len(want) {
+				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.described(), len(want))
+			}
+			delete(want, "node-0") // speaks for itself
+			if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
+			}
+		}
+	}
+}
+
+func someRacks(random *rand.Rand) map[string]string {
+	racks := map[string]string{}
+	for range random.IntN(5) {
+		racks[fmt.Sprint("node-", random.IntN(8))] = fmt.Sprint("rack-", random.IntN(3))
+	}
+	return racks
+}
+
+// TestNodesOutliveTheirSlicesForAWhile: but for those that a slice leaves out.
+func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
+	s := newState("node-0")
+	s.put(convert.Services, serviceOf("racked", rack))
+	keys := []policy.Key{rack}
+	s.replace(convert.TopologySlices, []*object{
+		topologySlice("a", keys, map[string]string{"node-1": "r1", "node-2": "r2"}), topologySlice("b", keys, map[string]string{"node-3": "r3"}),
+	})
+	check := func(what string, want map[string]string) {
+		t.Helper()
+		if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
+		}
+	}
+	s.put(convert.TopologySlices, topologySlice("a", keys, map[string]string{"node-1": "r1"}))
+	check("a slice leaves one out", map[string]string{"node-1": "r1", "node-3": "r3"})
+	s.remove(convert.TopologySlices, model.ObjectName{Name: "a"})
+	s.remove(convert.TopologySlices, model.ObjectName{Name: "b"})
+	orphaned := s.takeOrphans()
+	check("all slices are gone", map[string]string{"node-1": "r1", "node-3": "r3"})
+	s.put(convert.TopologySlices, topologySlice("c", keys, map[string]string{"node-3": "r4"}))
+	check("one is published again", map[string]string{"node-1": "r1", "node-3": "r4"})
+	s.endOrphans(orphaned)
+	check("some time later", map[string]string{"node-3": "r4"})
+	s.replace(convert.TopologySlices, nil)
+	check("a complete list without any", map[string]string{"node-3": "r4"})
+}
+
+// TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes: and nobody else does; and not for ever.
+func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
+	s := newState("node-0")
+	s.put(convert.Services, serviceOf("racked", rack))
+	s.put(convert.Services, serviceOf("nonsense", row))
+	s.put(convert.Services, serviceOf("plain"))
+	step := func(what, want string) {
+		t.Helper()
+		if got := delivered(s); got != want {
+			t.Errorf("%s: %s is delivered, want %s", what, got, want)
+		}
+	}
+	step("no node is known", "[plain]")
+	one, two := map[string]string{"node-1": "r1"}, map[string]string{"node-2": "r2"}
+	none := []policy.Key{policy.Zone}
+	s.replace(convert.TopologySlices, []*object{topologySlice("a", none, one), topologySlice("b", none, two)})
+	step("what was in use before is not waited for", "[nonsense racked]")
+
+	s.remove(convert.Services, model.ObjectName{Namespace: "default", Name: "racked"})
+	step("a Service that is gone", "[racked]")
+	s.put(convert.Services, serviceOf("racked", rack))
+	wait := s.takeKeyWait()
+	step("a label that came into use", "[]")
+	if wait == nil || !slices.Equal(wait.keys, []policy.Key{rack}) {
+		t.Fatalf("it waits for %+v, want for %s", wait, rack)
+	}
+	s.put(convert.Services, serviceOf("other"))
+	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack, policy.Zone}, one))
+	step("one of two slices has it", "[other]")
+	s.put(convert.TopologySlices, topologySlice("b", []policy.Key{rack, policy.Zone}, two))
+	step("both have it", "[racked]")
+	s.endKeyWait(wait)
+	step("the end of the wait", "[]")
+
+	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
+	wait = s.takeKeyWait()
+	step("a label that nobody publishes", "[]")
+	s.endKeyWait(wait)
+	step("it was waited for", "[vain]")
+	s.put(convert.Services, serviceOf("vain-too", "example.com/nobody"))
+	step("it is not waited for again", "[vain-too]")
+}
+
+// TestAnotherSourceOfNodesChangesNothingByItself: until all is listed, what was known stays.
+func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
+	s := newState("node-0")
+	s.put(convert.Services, serviceOf("racked", rack))
+	node := func(name, value string) *object {
+		labels := map[string]string{rack: value, "other": "x"}
+		return &object{name: model.ObjectName{Name: name}, value: &model.Node{Name: name, Labels: labels}}
+	}
+	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
+	want := map[string]string{"node-1": "r1", "node-2": "r2"}
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
+		}
+	}
+	check("by Nodes")
+	s.take()
+	s.forgetTopology()
+	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
+	check("by slices that say the same")
+	if update, isNew := s.take(); isNew {
+		t.Errorf("that delivers %+v", update)
+	}
+	want = map[string]string{"node-2": "r3"}
+	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
+	check("by slices alone")
+	s.forgetTopology()
+	check("while Nodes are listed")
+	want = map[string]string{"node-1": "r1", "node-2": "r2"}
+	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
+	check("by Nodes again")
+}

@@ -1,0 +1,43 @@
+package convert
+
+import (
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+// TopologySlices describe all nodes, where somebody publishes them: they stand for OtherNodes, and reach a change as
+// such. What they say wrongly leads to a farther endpoint, and never to one that is not ready or not the Service's.
+var TopologySlices = &Kind{
+	Name: topologyslice.Kind, Group: topologyslice.Group, Resource: topologyslice.Resource, AddToScheme: topologyslice.AddToScheme,
+	IsClusterScoped: true,
+	New:             func() Object { return &topologyslice.TopologySlice{} },
+	Convert: func(object Object, _ View) (any, field.ErrorList) {
+		return TopologySlice(object.(*topologyslice.TopologySlice)), nil
+	},
+	IsSame: reflect.DeepEqual,
+	Note:   func(*model.Change, model.ObjectName, any) {},
+}
+
+// TopologySlice turns a TopologySlice into a value of the model. Its schema has checked it. Labels that its keys do not
+// name mean nothing.
+func TopologySlice(slice *topologyslice.TopologySlice) *model.TopologySlice {
+	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Nodes))}
+	for _, key := range slice.Keys {
+		described.Keys = append(described.Keys, policy.Key(key))
+	}
+	for _, node := range slice.Nodes {
+		labels := map[string]string{}
+		for _, key := range slice.Keys {
+			if value, has := node.Labels[key]; has {
+				labels[key] = value
+			}
+		}
+		described.Nodes[node.Name] = &model.Node{Name: node.Name, Labels: labels}
+	}
+	return described
+}

@@ -1,0 +1,17 @@
+// Package publish keeps the TopologySlices of a cluster: what proxies read about nodes, instead of following all of them.
+//
+//	Nodes        ┐ metadata,                        ┌ TopologySlices
+//	Services     ├ by a cache  ──► keys, plan ──►   ┤                    package topologyslice
+//	Namespaces   ┘                 (pure)           └ the Lease
+//
+// Any number of replicas may run. One of them leads, by a Lease, and works; what another wrote meanwhile it takes over. A
+// replica that loses the lead goes on answering reviews, and waits for its next turn.
+//
+// What came together is written together: a change is written a second after the first of those that it waits for. A
+// slice is written only if something in it changes, and no node moves without need.
+//
+// # Cost
+//
+// The leader follows the metadata of all Nodes, Services and Namespaces, and keeps names, labels and our own annotations.
+// A write is a slice: at most NodesPerSlice nodes, some 150 bytes each with three labels. Proxies receive each write.
+package publish

@@ -1,0 +1,176 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+)
+
+const (
+	// NodesPerSlice is how many nodes a slice has at most. EndpointSlices have as many: one change writes, and sends to
+	// every proxy, one slice.
+	NodesPerSlice = 100
+	// gather is how long changes wait for others.
+	gather = time.Second
+	// renewEvery is how often the Lease is renewed, and leaseDuration how long what it says may be taken for new.
+	renewEvery    = 20 * time.Second
+	leaseDuration = time.Minute
+)
+
+// The Lease of the election, and its times: those of Kubernetes' own controllers.
+const (
+	electionLease = "vicinity-topology-publisher"
+	electionTerm  = 15 * time.Second
+	electionRenew = 10 * time.Second
+	electionRetry = 2 * time.Second
+)
+
+// Options say what to publish, and for whom.
+type Options struct {
+	// Namespace is where both Leases are, and Identity who this replica is among the others.
+	Namespace, Identity string
+	// DefaultKeys is the list of topology keys that Services are given by the configuration, as an annotation writes it;
+	// empty for none.
+	DefaultKeys func() string
+	Log         *slog.Logger
+	Observer    Observer
+}
+
+// Observer learns what is published. Its methods return at once.
+type Observer interface {
+	// Published is called each time that all is written: how many slices and nodes there are, how many keys in use found
+	// no place, and how long the first of the changes has waited; 0 if there was none.
+	Published(at time.Time, slices, nodes, leftOut int, lag time.Duration)
+	// LeadEnded is called when another replica may publish.
+	LeadEnded()
+	// SliceWritten counts a write: create, update or delete.
+	SliceWritten(operation string)
+	// PublishFailed counts a round that failed. It is tried again.
+	PublishFailed()
+}
+
+// Publisher publishes while it leads.
+type Publisher struct {
+	config  *rest.Config
+	options Options
+	leading sync.Mutex // one term ends before the next one begins
+}
+
+// New returns a publisher that has not begun.
+func New(config *rest.Config, options Options) *Publisher {
+	return &Publisher{config: config, options: options}
+}
+
+// Run stands for election until ctx ends, and publishes while elected. It returns an error only if it cannot begin.
+func (p *Publisher) Run(ctx context.Context) error {
+	leases, err := coordinationclient.NewForConfig(p.config)
+	if err != nil {
+		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
+	}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: p.options.Namespace, Name: electionLease},
+			Client:     leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: p.options.Identity},
+		},
+		Name:          electionLease,
+		LeaseDuration: electionTerm, RenewDeadline: electionRenew, RetryPeriod: electionRetry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { p.lead(ctx, leases) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("stand for election as the topology's publisher: %w", err)
+	}
+	for ctx.Err() == nil {
+		elector.Run(ctx) // until the lead is lost
+	}
+	return nil
+}
+
+// lead publishes until ctx ends.
+func (p *Publisher) lead(ctx context.Context, leases coordinationclient.LeasesGetter) {
+	p.leading.Lock()
+	defer p.leading.Unlock()
+	p.options.Log.Info("publishing the topology of nodes: elected", "identity", p.options.Identity)
+	if err := p.publish(ctx, leases); err != nil && ctx.Err() == nil {
+		p.options.Log.Error("publishing the topology of nodes", "error", err)
+		p.options.Observer.PublishFailed()
+		<-ctx.Done()
+	}
+	p.options.Observer.LeadEnded()
+	p.options.Log.Info("publishing the topology of nodes: no longer the leader")
+}
+
+// round is what is asked of the reconciler: there is one thing to do.
+type round struct{}
+
+// publish runs a controller with a cache of its own, which ends with it.
+func (p *Publisher) publish(ctx context.Context, leases coordinationclient.LeasesGetter) error {
+	scheme := runtime.NewScheme()
+	if err := topologyslice.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("describe the types: %w", err)
+	}
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return fmt.Errorf("describe metadata: %w", err)
+	}
+	httpClient, err := rest.HTTPClientFor(p.config)
+	if err != nil {
+		return fmt.Errorf("make an HTTP client: %w", err)
+	}
+	objects, err := cache.New(p.config, cache.Options{
+		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: kept(),
+	})
+	if err != nil {
+		return fmt.Errorf("make a cache: %w", err)
+	}
+	inJSON := rest.CopyConfig(p.config) // custom resources know no protobuf
+	inJSON.ContentType = runtime.ContentTypeJSON
+	writer, err := client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()})
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	working := &reconciler{
+		options: p.options, objects: objects, writer: writer, leases: leases.Leases(p.options.Namespace), changes: &changes{},
+	}
+	made, err := controller.NewTypedUnmanaged("topology", controller.TypedOptions[round]{
+		Reconciler: working,
+		// Without the resource, or the rights, it waits: the webhook is no worse for it.
+		CacheSyncTimeout:   math.MaxInt64,
+		SkipNameValidation: new(true), // each time that it leads
+		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[round](gather, time.Minute),
+	})
+	if err != nil {
+		return fmt.Errorf("make a controller: %w", err)
+	}
+	for object := range kept() {
+		if err := made.Watch(source.TypedKind(objects, object, working.changes)); err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- objects.Start(ctx) }()
+	if err := made.Start(ctx); err != nil {
+		return fmt.Errorf("run the controller: %w", err)
+	}
+	return <-ended
+}

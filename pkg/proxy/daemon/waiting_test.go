@@ -6,7 +6,7 @@ import (
 )
 
 // patience is how long something may take that happens at once on an idle machine.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {

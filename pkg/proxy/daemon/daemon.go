@@ -92,7 +92,9 @@ func (d *daemon) connect() error {
 		return nil
 	}
 	d.recorder.CountAPIRequests()
-	c, err := d.options.connect(cluster.Options{Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed})
+	c, err := d.options.connect(cluster.Options{
+		Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed, TopologyFrom: d.recorder.TopologyFrom,
+	})
 	if err != nil {
 		return err
 	}

@@ -333,6 +333,12 @@ func stepsThatMove() []moved {
 		{"a manifest does not parse", func(o *observed) { o.feed.report(convert.Update{Refused: problemsOf(o.t, "{broken")}) }, []string{
 			`vicinity_objects_refused{kind="File"} 1` + "\n",
 		}},
+		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
+			`vicinity_node_topology{resource="topologyslices"} 1` + "\n",
+		}},
+		{"and from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
+			`vicinity_node_topology{resource="topologyslices"} 0` + "\n", `vicinity_node_topology{resource="nodes"} 1` + "\n",
+		}},
 		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
 			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
 		}},

@@ -96,6 +96,17 @@ func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }
 
+// TopologyFrom records from which resource it is known where other nodes are; empty for none.
+func (r *Recorder) TopologyFrom(resource string) {
+	for _, each := range topologyResources {
+		isThis := 0
+		if each == resource {
+			isThis = 1
+		}
+		r.Set(nodeTopology, isThis, each)
+	}
+}
+
 // EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none
 // were.
 func (r *Recorder) EventsDropped(count func() int) { eventsDropped.collector(r).ask.Store(&count) }

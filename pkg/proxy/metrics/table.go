@@ -41,6 +41,9 @@ const (
 	EndNone = "none"
 )
 
+// topologyResources are the values of the label resource from which it may be known where nodes are.
+var topologyResources = []string{"nodes", "topologyslices"}
+
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
 
@@ -246,6 +249,11 @@ var (
 	DNSServices = gauge(row{
 		name: "vicinity_dns_services",
 		help: "Headless Services that DNS is answered for at present.",
+	})
+	nodeTopology = gauge(row{
+		name:   "vicinity_node_topology",
+		help:   "1 for the resource from which it is known where other nodes are; 0 for all while no Service asks for it.",
+		labels: []string{resourceLabel}, start: [][]string{topologyResources},
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",

@@ -16,17 +16,19 @@ import (
 var always = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, policy.DemandLabels[:]...)
 
 // keyLinger is how long a key is published after it went out of use. A key that comes or goes changes every slice, and
-// whoever may edit a Service chooses keys: so each can come once a day, and topologyslice.MaxKeys bounds how many.
+// whoever may edit a Service chooses keys. So each comes once a day at most, and one that has a place keeps it, but for a
+// key that nodes carry: no tenant chooses those.
 const keyLinger = 24 * time.Hour
 
 // keyring chooses the keys to publish. The zero value has none.
 type keyring struct {
-	// lastUsed is when a key was last seen in use.
+	// lastUsed is when a published key was last seen in use. There are never more than topologyslice.MaxKeys.
 	lastUsed map[policy.Key]time.Time
 }
 
-// choose returns the keys to publish now, sorted, and how many found no place: first those that always are, then those
-// that some node carries, then others. Keys that EndpointSlices answer themselves, and `*`, are none.
+// choose returns the keys to publish now, sorted, and how many in use found no place: first those that always are, then
+// those that some node carries, and of either sort first those that are published. Keys that EndpointSlices answer
+// themselves, and `*`, are none.
 //
 // published are those that slices have already: a new leader keeps them as though they had just gone out of use.
 func (k *keyring) choose(
@@ -38,31 +40,49 @@ func (k *keyring) choose(
 			k.lastUsed[policy.Key(key)] = now
 		}
 	}
-	for key := range used {
-		if key != policy.Hostname && key != policy.AnyNode {
-			k.lastUsed[key] = now
-		}
-	}
-	maps.DeleteFunc(k.lastUsed, func(_ policy.Key, at time.Time) bool { return now.Sub(at) > keyLinger })
+	maps.DeleteFunc(k.lastUsed, func(key policy.Key, at time.Time) bool { return !used[key] && now.Sub(at) > keyLinger })
 	for _, key := range always {
 		delete(k.lastUsed, key)
 		keys = append(keys, string(key))
 	}
-	others := slices.SortedFunc(maps.Keys(k.lastUsed), func(a, b policy.Key) int {
-		if carried[string(a)] != carried[string(b)] {
-			if carried[string(a)] {
-				return -1
+	before := k.lastUsed
+	k.lastUsed = map[policy.Key]time.Time{}
+	for _, key := range wanted(before, used, carried) {
+		switch {
+		case len(keys) < topologyslice.MaxKeys:
+			keys = append(keys, string(key))
+			if k.lastUsed[key] = before[key]; used[key] {
+				k.lastUsed[key] = now
 			}
-			return 1
+		case used[key]:
+			leftOut++
 		}
-		return cmp.Compare(a, b)
-	})
-	room := topologyslice.MaxKeys - len(keys)
-	for _, key := range others[:min(room, len(others))] {
-		keys = append(keys, string(key))
 	}
 	slices.Sort(keys)
-	return keys, max(len(others)-room, 0)
+	return keys, leftOut
+}
+
+// wanted are the keys that want a place, beyond those that always have one, in the order in which they get one.
+func wanted(published map[policy.Key]time.Time, used map[policy.Key]bool, carried map[string]bool) []policy.Key {
+	all := slices.Collect(maps.Keys(published))
+	for key := range used {
+		_, isPublished := published[key]
+		if !isPublished && key != policy.Hostname && key != policy.AnyNode && !slices.Contains(always, key) {
+			all = append(all, key)
+		}
+	}
+	rank := func(key policy.Key) int {
+		rank := 0
+		if !carried[string(key)] {
+			rank += 2
+		}
+		if _, isPublished := published[key]; !isPublished {
+			rank++
+		}
+		return rank
+	}
+	slices.SortFunc(all, func(a, b policy.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	return all
 }
 
 // describe returns what is published of a node: those of its labels that are.

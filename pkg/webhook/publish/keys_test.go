@@ -80,6 +80,32 @@ func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
 	}
 }
 
+// TestNobodyMovesKeysAround: whatever keys users name that no node carries, the others stay, and nothing piles up.
+func TestNobodyMovesKeysAround(t *testing.T) {
+	var k keyring
+	carried := map[string]bool{"example.com/z-carried": true}
+	at := time.Unix(0, 0)
+	full := map[policy.Key]bool{}
+	for i := range topologyslice.MaxKeys {
+		full[policy.Key(fmt.Sprintf("example.com/m-%02d", i))] = true
+	}
+	first, _ := k.choose(at, full, nil, carried)
+	for i := range 1000 {
+		at = at.Add(time.Second)
+		keys, leftOut := k.choose(at, used(policy.Key(fmt.Sprintf("example.com/a-%d", i))), nil, carried)
+		if diff := cmp.Diff(first, keys); diff != "" || leftOut != 1 {
+			t.Fatalf("keys (-want +got):\n%s%d left out", diff, leftOut)
+		}
+	}
+	if len(k.lastUsed) > topologyslice.MaxKeys {
+		t.Errorf("%d keys are remembered", len(k.lastUsed))
+	}
+	keys, _ := k.choose(at, used("example.com/z-carried"), nil, carried)
+	if !strings.Contains(beyondAlways(keys), "z-carried") {
+		t.Errorf("a key that nodes carry finds no place among %q", keys)
+	}
+}
+
 func TestANodeIsDescribedByPublishedKeysAlone(t *testing.T) {
 	labels := map[string]string{"zone": "a", "rack": "r1", "secret": "x"}
 	if diff := cmp.Diff(map[string]string{"zone": "a", "rack": "r1"}, describe(labels, []string{"rack", "row", "zone"})); diff != "" {

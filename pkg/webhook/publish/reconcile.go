@@ -143,9 +143,9 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 	return seen, nil
 }
 
-// use takes in a list of keys. One that is wrong is obeyed by nobody.
+// use takes in a list of keys. One that is wrong is obeyed by nobody, and a Namespace may say that it has none.
 func (s sight) use(list string) {
-	if list == "" {
+	if list == "" || list == policy.None {
 		return
 	}
 	keys, err := policy.ParseKeys(list)

@@ -32,6 +32,9 @@ type Options struct {
 	// in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
+	// TopologyFrom is called when it is known from another resource where the other nodes are: "nodes", "topologyslices",
+	// or an empty one while no Service asks for it. It may be nil, and returns at once.
+	TopologyFrom func(resource string)
 }
 
 // Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.

@@ -24,6 +24,7 @@ func (w *Watcher) watchNodes(ctx context.Context) {
 	(&onDemand{
 		watcher: w, choose: w.chooseSource, need: w.need,
 		isNeeded: (*state).needsOthers, drop: (*state).dropOthers, waitNoLonger: w.waitNoLonger,
+		tell: w.options.TopologyFrom,
 	}).watch(ctx)
 }
 

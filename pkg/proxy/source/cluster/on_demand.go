@@ -24,6 +24,8 @@ type onDemand struct {
 	isNeeded func(*state) bool
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
 	drop func(*state) bool
+	// tell is called with the resource that is followed from now on, or an empty one; it may be nil.
+	tell func(resource string)
 	// waitNoLonger is called if the first list does not come within nodePatience; nil if nothing waits for it.
 	waitNoLonger func()
 }
@@ -75,6 +77,7 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 		case <-linger.C:
 			if d.dropNow(now.end) {
 				now.forget(d.watcher)
+				d.told("")
 				return
 			}
 		}
@@ -117,7 +120,14 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	ctx, cancel := context.WithCancel(ctx)
 	followed := d.watcher.newStream(chosen.kind, chosen.resource, chosen.listWatch)
 	followed.follow(ctx)
+	d.told(chosen.resource)
 	return following{chosen, followed.listed, cancel}
+}
+
+func (d *onDemand) told(resource string) {
+	if d.tell != nil {
+		d.tell(resource)
+	}
 }
 
 // always is a source that is never another.

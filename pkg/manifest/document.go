@@ -21,8 +21,10 @@ type document struct {
 	// duplicates are the paths of fields that the document sets twice. JSON text keeps such fields and the strict
 	// decoder finds them; YAML has lost them by now.
 	duplicates []string
-	fault      *Fault
-	lines      *lines
+	// items are those of a list of which they are not in the JSON; nil if they are, or it is none.
+	items []chunk
+	fault *Fault
+	lines *lines
 }
 
 // yamlDocuments yields the documents of a YAML file, without empty ones.
@@ -34,7 +36,11 @@ func yamlDocuments(text []byte) iter.Seq[document] {
 			}
 			doc := document{line: chunk.line, lines: &lines{first: chunk.line, text: chunk.text}}
 			var err error
-			if doc.json, doc.duplicates, err = yamlToJSON(chunk.text); err != nil {
+			isSplit := false
+			if doc.json, doc.items, isSplit = splitItems(chunk); !isSplit {
+				doc.json, doc.duplicates, err = yamlToJSON(chunk.text)
+			}
+			if err != nil {
 				doc.fault = yamlFault(err, chunk.line)
 			}
 			if bytes.Equal(doc.json, []byte("null")) {

@@ -38,6 +38,7 @@ type Part struct {
 	Fault *Fault
 
 	duplicates []string // paths in the document
+	items      []chunk  // that are not in JSON; nil but for a list
 	lines      *lines
 	depth      int
 	implied    Type // what the list around it says its items are
@@ -84,7 +85,7 @@ type walk struct {
 }
 
 func (w *walk) document(doc document) bool {
-	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines}
+	part := Part{Line: doc.line, JSON: doc.json, Fault: doc.fault, duplicates: doc.duplicates, lines: doc.lines, items: doc.items}
 	if doc.fault != nil {
 		return w.yield(part)
 	}
@@ -172,10 +173,24 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 			return false
 		}
 	}
+	part := p
+	part.depth, part.implied, part.items = p.depth+1, itemType, nil
 	for i, item := range items {
-		part := p
 		part.JSON, part.Path = item, p.Field(fmt.Sprintf("items[%d]", i))
-		part.depth, part.implied = p.depth+1, itemType
+		if !w.part(part) {
+			return false
+		}
+	}
+	for i, item := range p.items {
+		var err error
+		part.Path = p.Field(fmt.Sprintf("items[%d]", i))
+		if part.JSON, part.duplicates, err = item.read(part.Path); err != nil {
+			broken := Part{Line: p.Line, Path: part.Path, Fault: yamlFault(err, item.line)}
+			if !w.yield(broken) {
+				return false
+			}
+			continue
+		}
 		if !w.part(part) {
 			return false
 		}

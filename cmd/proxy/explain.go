@@ -19,8 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
-func newExplain() *cobra.Command {
-	var flags explainFlags
+func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [NAMESPACE/NAME[:PORT]] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
@@ -51,6 +50,9 @@ PORT is a port's name or its number.`,
   # which nodes have no endpoint for a Service
   proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
 
+  # why does node-a1 not use this endpoint, pod or node? What would have to be different?
+  proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
+
   # what would the evacuation of a zone do, to all Services and nodes? And on one node, to one Service?
   proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --all-nodes
   proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --node node-a1 shop/web
@@ -65,13 +67,18 @@ PORT is a port's name or its number.`,
 				return err
 			}
 			query, malformed := queryOf(args)
+			if flags.why != "" && len(args) == 0 {
+				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
+			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query)
+			return runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query)
 		},
 	}
 	flags.register(command.Flags())
+	cli.Complete(command, "output", "text", "json", "yaml")
+	must(command.MarkFlagDirname("manifests"))
 	return command
 }
 
@@ -80,6 +87,7 @@ type explainFlags struct {
 	stateFlags
 	allNodes bool
 	evacuate string
+	why      string
 	output   string
 }
 
@@ -90,14 +98,21 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; "+
 		"with --all-nodes: compare that with now")
+	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
+		"which share it has, and the smallest change after which it would")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
 // Validate checks all flags and reports every mistake at once.
 func (f *explainFlags) Validate() error {
 	var conflict error
-	if _, isGiven := f.givenText("hostnameOverride"); isGiven && f.allNodes {
+	switch _, isGiven := f.givenText("hostnameOverride"); {
+	case isGiven && f.allNodes:
 		conflict = errors.New("--all-nodes and --node exclude each other")
+	case f.why != "" && (f.allNodes || f.evacuate != ""):
+		conflict = errors.New("--why is about one node as it is; it excludes --all-nodes and --evacuate")
+	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is mostly no node
+		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
 	_, malformed := labels.Parse(f.evacuate)
 	if malformed != nil {
@@ -116,6 +131,9 @@ func queryOf(args []string) (explain.Query, error) {
 
 func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
 	flags.withHeadless = true
+	if flags.why != "" {
+		return runWhy(ctx, stdout, stderr, flags, query)
+	}
 	nodesToRead := cluster.OwnNode
 	if flags.allNodes || flags.evacuate != "" {
 		nodesToRead = cluster.AllNodes

@@ -22,6 +22,9 @@ type stateFlags struct {
 	serviceProxyName string
 	defaultMaxLoad   string
 
+	// asKubectl: the cluster is found as kubectl finds it, in context if that is not empty.
+	asKubectl bool
+	context   string
 	// withHeadless: what DNS answers for headless Services is wanted too.
 	withHeadless bool
 	// node is the name of the node to act for, after Validate.
@@ -47,6 +50,9 @@ func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
 	flags.StringVar(&f.manifests, "manifests", "",
 		"`DIR` with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints "+
 			"them. No API server is contacted then")
+	if f.asKubectl {
+		flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
+	}
 	flags.StringVar(&f.master, "master", "", "`URL` of the API server, instead of the one in the kubeconfig")
 	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "",
 		"`NAME` that Services must carry in the label service.kubernetes.io/service-proxy-name. Without it those that carry the label are "+
@@ -96,7 +102,9 @@ func (f *stateFlags) checkOrigin() error {
 		return errors.New("--manifests and --kubeconfig exclude each other")
 	case f.manifests != "" && f.master != "":
 		return errors.New("--manifests and --master exclude each other")
-	case f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(inCluster) == "":
+	case f.manifests != "" && f.context != "":
+		return errors.New("--manifests and --context exclude each other")
+	case !f.asKubectl && f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(inCluster) == "":
 		return errors.New("--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from")
 	}
 	return nil

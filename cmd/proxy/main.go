@@ -4,8 +4,16 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 )
 
-func main() { cli.Main(context.Background(), newRoot()) }
+func main() {
+	root := newRoot()
+	if filepath.Base(os.Args[0]) == pluginName {
+		root = newPlugin()
+	}
+	cli.Main(context.Background(), root)
+}

@@ -24,6 +24,8 @@ func (f *stateFlags) connection() kube.Connection {
 	return kube.Connection{
 		Kubeconfig:         from.Kubeconfig,
 		Server:             f.master,
+		AsKubectl:          f.asKubectl,
+		Context:            f.context,
 		QPS:                from.QPS,
 		Burst:              from.Burst,
 		ContentType:        from.ContentType,

@@ -16,8 +16,15 @@ and ServiceCIDRs as 'kubectl get -o yaml' prints them:
 
   kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > state/all.yaml
   proxy explain --manifests state --node node-a1`,
-		newRun(), newRender(), newExplain(), newCleanup(), cli.NewVersion("proxy", thisBuild()),
+		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newCleanup(), cli.NewVersion("proxy", thisBuild()),
 	)
+}
+
+// must is for what can only fail if the program is wrong.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // version is set when a release is built: -ldflags "-X main.version=v1.2.3".

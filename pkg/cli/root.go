@@ -28,7 +28,7 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(commands...)
+	root.AddCommand(append(commands, newCompletion(name))...)
 	return root
 }
 

@@ -51,6 +51,7 @@ func NewVersion(program string, made Build) *cobra.Command {
 		},
 	}
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text or json")
+	Complete(command, "output", "text", "json")
 	return command
 }
 

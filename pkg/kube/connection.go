@@ -21,6 +21,10 @@ type Connection struct {
 	Kubeconfig string
 	// Server is the API server's address, and overrides that of the kubeconfig.
 	Server string
+	// AsKubectl: without a Kubeconfig the user's is taken, as kubectl does: $KUBECONFIG, else ~/.kube/config, else that of
+	// the pod. Context is the one to use in it; empty: the current one.
+	AsKubectl bool
+	Context   string
 	// QPS and Burst bound the requests of each client; zero means client-go's own bounds. Watches are one request each.
 	QPS   float32
 	Burst int
@@ -52,6 +56,9 @@ func (c Connection) Config() (*rest.Config, error) {
 
 // address finds out where the API server is, and as which user we ask.
 func (c Connection) address() (*rest.Config, error) {
+	if c.AsKubectl {
+		return c.asKubectl()
+	}
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
@@ -65,6 +72,21 @@ func (c Connection) address() (*rest.Config, error) {
 	config, err := c.loadKubeconfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
+	}
+	return config, nil
+}
+
+// asKubectl finds the cluster as kubectl does.
+func (c Connection) asKubectl() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}, CurrentContext: c.Context}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no cluster is named: give a kubeconfig, set KUBECONFIG, or write ~/.kube/config")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return config, nil
 }

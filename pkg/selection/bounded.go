@@ -25,7 +25,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		}
 		return choice
 	}
-	part := planned{places: balance.NewPlaces(keys, endpoints, viewpoint.valueOf), hashes: balance.Hashes(endpoints)}
+	part := planned{places: balance.NewPlaces(keys, endpoints, viewpoint.ValueOf), hashes: balance.Hashes(endpoints)}
 	share := part.plan(service, demand, viewpoint.Node)
 	part.slots, part.kept = share.Slots(service.Name, part.hashes), share.Kept()
 	if share.Outcome == balance.Nobody {

@@ -90,7 +90,7 @@ func hintedElsewhere(kind string, places []string) Reason {
 
 // whyNoMatch is why an endpoint does not have this node's value of a key.
 func (v Viewpoint) whyNoMatch(endpoint *model.PortEndpoint, key policy.Key) Reason {
-	if value, known := v.valueOf(endpoint, key); known {
+	if value, known := v.ValueOf(endpoint, key); known {
 		return Reason{Code: OtherTopologyValue, Key: string(key), Value: value}
 	}
 	if endpoint.Node == "" {

@@ -74,13 +74,13 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 	if key == policy.AnyNode {
 		return true
 	}
-	value, known := v.valueOf(endpoint, key)
+	value, known := v.ValueOf(endpoint, key)
 	return known && value == own
 }
 
-// valueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
+// ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
 // no Node (policy.Key.NeedsNode); where it does not name the zone, a Node that is known anyway does.
-func (v Viewpoint) valueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
+func (v Viewpoint) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:
 		return endpoint.Node, endpoint.Node != ""

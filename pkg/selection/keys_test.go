@@ -254,7 +254,7 @@ func TestANodeThatIsNotKnownYet(t *testing.T) {
 func TestAnEndpointSliceAnswersTheKeysThatNeedNoNode(t *testing.T) {
 	endpoint, ignorant := parseEndpoints(t, "1@node-2/a")[0], Viewpoint{Node: model.Node{Name: "node-1"}}
 	for _, key := range []policy.Key{policy.AnyNode, policy.Hostname, policy.Zone, policy.Region, policy.Key(rack)} {
-		value, _ := ignorant.valueOf(&endpoint, key)
+		value, _ := ignorant.ValueOf(&endpoint, key)
 		if got := ignorant.matches(&endpoint, key, value); got == key.NeedsNode() {
 			t.Errorf("%s: the EndpointSlice answers it: %v; it needs a Node: %v", key, got, key.NeedsNode())
 		}

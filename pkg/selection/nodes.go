@@ -262,10 +262,15 @@ func (n *Nodes) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 	return byNode
 }
 
-// readyEndpointsOf counts those of one Service. One that has addresses in both families counts once.
 func (n *Nodes) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
+	return ReadyEndpoints(n.cluster.SlicesOf(service))
+}
+
+// ReadyEndpoints counts the ready endpoints in a Service's slices, by node. One that has addresses in both families
+// counts once.
+func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 	byFamily := map[model.Family]map[string]uint32{model.IPv4: {}, model.IPv6: {}}
-	for _, slice := range n.cluster.SlicesOf(service) {
+	for _, slice := range endpointSlices {
 		for i := range slice.Endpoints {
 			if endpoint := &slice.Endpoints[i]; endpoint.Ready && endpoint.Node != "" {
 				byFamily[slice.Family][endpoint.Node]++

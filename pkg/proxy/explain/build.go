@@ -40,7 +40,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 func choice(chosen selection.Choice) Choice {
 	endpoints := make([]string, 0, len(chosen.Endpoints))
 	for _, endpoint := range chosen.Endpoints {
-		endpoints = append(endpoints, endpointName(endpoint.Addr))
+		endpoints = append(endpoints, EndpointName(endpoint.Addr))
 	}
 	return Choice{
 		Endpoints: endpoints,
@@ -74,7 +74,7 @@ func shares(chosen selection.Choice) []Share {
 func slots(chosen selection.Choice) map[string]int {
 	byEndpoint := make(map[string]int, len(chosen.Endpoints))
 	for i, endpoint := range chosen.Endpoints {
-		name := endpointName(endpoint.Addr)
+		name := EndpointName(endpoint.Addr)
 		byEndpoint[name] = 1
 		if chosen.Slots != nil {
 			byEndpoint[name] = chosen.Slots[i]
@@ -87,7 +87,7 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	list := make([]Excluded, 0, len(exclusions))
 	for _, exclusion := range exclusions {
 		list = append(list, Excluded{
-			Endpoint: endpointName(exclusion.Endpoint),
+			Endpoint: EndpointName(exclusion.Endpoint),
 			Reason:   string(exclusion.Reason.Code),
 			Message:  exclusion.Reason.Sentence(),
 		})

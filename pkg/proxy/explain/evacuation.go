@@ -111,14 +111,14 @@ func EvacuationText(w io.Writer, nodes []string, list []Evacuation) error {
 	slices.SortStableFunc(list, func(a, b Evacuation) int {
 		return cmp.Or(cmp.Compare(len(b.OnlyEvacuated), len(a.OnlyEvacuated)), cmp.Compare(b.Then.Load-b.Now.Load, a.Then.Load-a.Now.Load))
 	})
-	fmt.Fprintf(w, "If %s were being evacuated, with each Node asking alike:\n\n", counted(nodes))
+	fmt.Fprintf(w, "If %s were being evacuated, with each Node asking alike:\n\n", Counted(nodes))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SERVICE PORT\tENDPOINTS\tBUSIEST NOW\t\tBUSIEST THEN\t\tNOTHING ELSE ON")
 	for _, one := range list {
 		name := strings.Join(strings.Fields(fmt.Sprintf("%s %s %d/%s %s", one.Service, one.Port, one.Number, one.Protocol, one.Family)), " ")
 		stuck := "-"
 		if len(one.OnlyEvacuated) > 0 {
-			stuck = counted(one.OnlyEvacuated)
+			stuck = Counted(one.OnlyEvacuated)
 		}
 		fmt.Fprintf(table, "%s\t%d → %d\t%s\t%.2f\t%s\t%.2f\t%s\n", name, one.Now.Endpoints, one.Then.Endpoints,
 			cmp.Or(one.Now.Busiest, "-"), one.Now.Load, cmp.Or(one.Then.Busiest, "-"), one.Then.Load, stuck)
@@ -136,8 +136,8 @@ topology keys or a Local policy allows no other endpoint, those on evacuated nod
 	return nil
 }
 
-// counted names a few things, and counts many.
-func counted(names []string) string {
+// Counted names a few things, and counts many.
+func Counted(names []string) string {
 	const few = 4
 	if len(names) <= few {
 		return strings.Join(names, ", ")

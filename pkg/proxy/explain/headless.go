@@ -18,8 +18,8 @@ const (
 // toDNS is the label of names.
 const toDNS = "DNS"
 
-// endpointName is address:port, or the address alone where no port is meant.
-func endpointName(endpoint netip.AddrPort) string {
+// EndpointName is address:port, or the address alone where no port is meant.
+func EndpointName(endpoint netip.AddrPort) string {
 	if endpoint.Port() == 0 {
 		return endpoint.Addr().String()
 	}

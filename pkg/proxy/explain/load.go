@@ -20,7 +20,7 @@ func loadOf(nodes *selection.Nodes, decision selection.Decision) *Load {
 	}
 	for i, expected := range loads.Endpoints {
 		if expected != (balance.Load{}) {
-			load.Endpoints[endpointName(decision.Endpoints[i].Addr)] = EndpointLoad{
+			load.Endpoints[EndpointName(decision.Endpoints[i].Addr)] = EndpointLoad{
 				Bounded: float64(expected.Bounded) / 1000, Unbounded: float64(expected.Unbounded) / 1000,
 			}
 		}
@@ -43,7 +43,7 @@ func whatItPrevents(decision selection.Decision, loads []balance.Load) string {
 		}
 		bounded = max(bounded, load.Bounded)
 	}
-	busiest, unbounded := endpointName(decision.Endpoints[most].Addr), times(loads[most].Unbounded)
+	busiest, unbounded := EndpointName(decision.Endpoints[most].Addr), times(loads[most].Unbounded)
 	with := fmt.Sprintf("; with it no endpoint expects more than %s times.", times(bounded))
 	switch over {
 	case 0:

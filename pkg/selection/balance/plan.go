@@ -405,27 +405,34 @@ func (s *split) last(groups []int32) int {
 	return k
 }
 
-// weigh writes how much one endpoint of each place gets of what a group's nodes place at its key, in proportion, and
-// returns the sum over all endpoints: as they were raised; else as they had room; else all alike.
+// weigh writes how much one endpoint of each place gets of what a group's nodes place at its key, and returns the sum
+// over all endpoints.
 func (s *split) weigh(k int, g int32, weights []uint64) (sum uint64) {
-	group, keys := &s.groups[g], len(s.places.keys)
 	for place, count := range s.counts {
 		weights[place] = 0
-		if count == 0 || s.places.groups[place*keys+k] != g {
-			continue
+		if count > 0 {
+			weights[place] = s.weightOf(k, g, place)
+			sum += count * weights[place]
 		}
-		switch {
-		case group.placed > 0:
-			weights[place] = s.raised[k*len(s.counts)+place]
-		case group.room > 0:
-			weights[place] = s.components[group.component].full
-			for before := range k {
-				weights[place] -= s.raised[before*len(s.counts)+place]
-			}
-		default:
-			weights[place] = 1
-		}
-		sum += count * weights[place]
 	}
 	return sum
+}
+
+// weightOf returns how much one endpoint of a place with endpoints gets of what a group's nodes place at its key, in
+// proportion: as they were raised; else as they had room; else all alike.
+func (s *split) weightOf(k int, g int32, place int) uint64 {
+	group := &s.groups[g]
+	switch {
+	case s.places.groups[place*len(s.places.keys)+k] != g:
+		return 0
+	case group.placed > 0:
+		return s.raised[k*len(s.counts)+place]
+	case group.room > 0:
+		weight := s.components[group.component].full
+		for before := range k {
+			weight -= s.raised[before*len(s.counts)+place]
+		}
+		return weight
+	}
+	return 1
 }

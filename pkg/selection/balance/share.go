@@ -75,21 +75,11 @@ const (
 // need not be among those of the plan; then it uses the shares of those who have the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
 	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
-	groups := make([]int32, len(p.places.keys))
 	for k, key := range p.places.keys {
-		step := Step{Key: key, Known: true}
-		switch key {
-		case policy.AnyNode:
-		case policy.Hostname:
-			step.Value, step.Known = name, name != ""
-		default:
-			step.Value, step.Known = labels[string(key)]
-		}
-		share.Steps[k], groups[k] = step, none
-		if step.Known {
-			groups[k] = p.places.group(k, step.Value)
-		}
+		value, known := valueOf(key, name, labels)
+		share.Steps[k] = Step{Key: key, Value: value, Known: known}
 	}
+	groups := p.groupsOf(name, labels)
 	for rank := range p.splits {
 		s := &p.splits[rank]
 		if slices.ContainsFunc(groups, s.has) {
@@ -106,6 +96,35 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 // walk spreads ONE over the node's groups, key by key.
 func (h *Share) walk(s *split, groups []int32) {
 	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
+	for _, leg := range s.legs(groups) {
+		h.describe(leg.Key, s, leg.group, leg.Part)
+		if leg.Part == 0 {
+			continue
+		}
+		sum := s.weigh(leg.Key, leg.group, weights)
+		for place, weight := range weights {
+			byPlace[place] += part(leg.Part, weight, sum)
+		}
+	}
+	for i, place := range s.places.of {
+		if place != nowhere {
+			h.Parts[i] = byPlace[place]
+		}
+	}
+}
+
+// Leg is a part of a node's connections: what goes to the endpoints that one key matches.
+type Leg struct {
+	Key  int    // the index of the key
+	Part uint64 // of ONE
+
+	group int32
+	rank  model.Rank
+}
+
+// legs returns what of ONE goes to each of a node's groups that have endpoints, key by key.
+func (s *split) legs(groups []int32) []Leg {
+	var legs []Leg
 	rest, last := uint64(ONE), s.last(groups)
 	for k, g := range groups {
 		if !s.has(g) {
@@ -123,20 +142,63 @@ func (h *Share) walk(s *split, groups []int32) {
 			here = rest
 		}
 		rest -= here
-		h.describe(k, s, g, here)
-		if here == 0 {
-			continue
-		}
-		sum := s.weigh(k, g, weights)
-		for place, weight := range weights {
-			byPlace[place] += part(here, weight, sum)
+		legs = append(legs, Leg{Key: k, Part: here, group: g})
+	}
+	return legs
+}
+
+// Legs returns where a node sends its connections, as Share does, without what it means for each endpoint: nil if it
+// refuses. Its cost does not grow with the endpoints.
+func (p *Plan) Legs(name string, labels map[string]string) []Leg {
+	groups := p.groupsOf(name, labels)
+	for rank := range p.splits {
+		if s := &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
+			legs := s.legs(groups)
+			for i := range legs {
+				legs[i].rank = model.Rank(rank)
+			}
+			return legs
 		}
 	}
-	for i, place := range s.places.of {
-		if place != nowhere {
-			h.Parts[i] = byPlace[place]
+	return nil
+}
+
+// Rank is which endpoints a leg goes to.
+func (l Leg) Rank() model.Rank { return l.rank }
+
+// Weight returns how much of a leg an endpoint gets, by the order in which the endpoints were given, beside the others of
+// the leg's rank that have the node's value of its key.
+func (p *Plan) Weight(leg Leg, endpoint int) uint64 {
+	s := &p.splits[leg.rank]
+	place := p.places.of[endpoint]
+	if place == nowhere || s.counts[place] == 0 {
+		return 0
+	}
+	return s.weightOf(leg.Key, leg.group, int(place))
+}
+
+// groupsOf returns a node's groups, key by key; none where it has no value, or no endpoint has it.
+func (p *Plan) groupsOf(name string, labels map[string]string) []int32 {
+	groups := make([]int32, len(p.places.keys))
+	for k, key := range p.places.keys {
+		groups[k] = none
+		if value, known := valueOf(key, name, labels); known {
+			groups[k] = p.places.group(k, value)
 		}
 	}
+	return groups
+}
+
+// valueOf returns a node's value of a key, and whether it has one.
+func valueOf(key policy.Key, name string, labels map[string]string) (value string, known bool) {
+	switch key {
+	case policy.AnyNode:
+		return "", true
+	case policy.Hostname:
+		return name, name != ""
+	}
+	value, known = labels[string(key)]
+	return value, known
 }
 
 // describe writes what a key means for the node, given what goes there.

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+)
+
+// kubectlFlags say which cluster is asked, as kubectl's do. Commands for people have them, which no node runs.
+type kubectlFlags struct{ manifests, kubeconfig, context string }
+
+func (f *kubectlFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.manifests, "manifests", "",
+		"`DIR` with Services, EndpointSlices and Nodes in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints them. No API "+
+			"server is contacted then")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server (default: as kubectl finds it)")
+	flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
+}
+
+// Validate checks that the state comes from one place.
+func (f *kubectlFlags) Validate() error {
+	if f.manifests != "" && (f.kubeconfig != "" || f.context != "") {
+		return errors.New("--manifests excludes --kubeconfig and --context")
+	}
+	return nil
+}
+
+func (f *kubectlFlags) connection() kube.Connection {
+	return kube.Connection{
+		AsKubectl: true, Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "vicinity-proxy/" + thisBuild().Version,
+	}
+}

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+)
+
+func newForecast() *cobra.Command {
+	var flags forecastFlags
+	command := &cobra.Command{
+		Use:   "forecast [NAMESPACE/NAME] [flags]",
+		Short: "Print where new connections go, over all nodes, and what other settings would make of that",
+		Long: `Print for each Service, and for all together, which share of new connections stays on the client's node, in its zone
+and in its region, how much the busiest endpoint expects beside the mean, and what is refused: as the cluster is now, and
+side by side without any preference, with trafficDistribution, with topology-mode Auto, and with a bound on the load.
+Where another setting is better, one sentence says why, and what to write.
+
+Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices and
+Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are reckoned by the EndpointSlice
+controller's own packages.
+
+It is about connections inside the cluster, to ClusterIPs and to headless Services. Those follow topology keys where the
+node's DNS cache asks the proxy. Nobody knows bytes, and nobody knows who asks: each Node counts as one client, or as its
+label ` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
+
+What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after.
+
+Exit status: 1 if a Service misses --max-load or --min-near, 2 if something cannot be read.`,
+		Example: `  # what would a cluster gain? Nothing has to be installed in it
+  kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
+  proxy forecast --manifests state
+
+  # the same, of the cluster that kubectl talks to, as one file to look at
+  proxy forecast -o html > forecast.html
+
+  # what if a zone is evacuated while a Service is scaled up in another one?
+  proxy forecast --evacuate zone-b --scale shop/web=zone-a:6
+
+  # what if its load is bounded?
+  proxy forecast --annotate 'shop/web ` + policy.MaxLoadAnnotation + `=120%'
+
+  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, or less than 80 % stays in the zone
+  proxy forecast --manifests state --max-load 1.5 --min-near 0.8
+
+  # by what was measured
+  promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
+  proxy forecast --demand demand.json`,
+		Args:                  cli.AtMost(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, args []string) error {
+			query, malformed := queryOf(args)
+			if query.Port != "" {
+				malformed = errors.New("a forecast is of whole Services; leave the port out")
+			}
+			if err := errors.Join(malformed, flags.Validate()); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			return toldUnreadable(command, runForecast(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, query))
+		},
+	}
+	flags.register(command.Flags())
+	cli.Complete(command, "output", "text", "json", "yaml", "html")
+	must(command.MarkFlagDirname("manifests"))
+	return command
+}
+
+// toldUnreadable prints what could not be read, and ends with the status for that.
+func toldUnreadable(command *cobra.Command, err error) error {
+	if unreadable, is := errors.AsType[unreadableError](err); is {
+		fmt.Fprintf(command.ErrOrStderr(), "%s: %s\n", command.Root().Name(), strings.ReplaceAll(unreadable.Error(), "\n", "; "))
+		return cli.Exit(cli.Usage)
+	}
+	return err
+}
+
+// unreadableError is why what a forecast is about could not be read.
+type unreadableError struct{ error }
+
+func (e unreadableError) Unwrap() error { return e.error }
+
+// forecastFlags are the flags of forecast.
+type forecastFlags struct {
+	kubectlFlags
+	serviceProxyName, defaultMaxLoad string
+	bounds                           []string
+	demand, output                   string
+	top                              int
+	maxLoad, minNear                 float64
+
+	withoutNodes, evacuate, annotate, scale []string
+
+	// After Validate:
+	limits       []uint64
+	usualMaxLoad uint64
+	changes      []forecast.Change
+}
+
+func (f *forecastFlags) register(flags *pflag.FlagSet) {
+	f.kubectlFlags.register(flags)
+	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", "`NAME` that Services must carry, as with 'run'")
+	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", "`PERCENT`, as with 'run': the bound of Services that have none")
+	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
+		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
+	flags.StringVar(&f.demand, "demand", "",
+		"`FILE` with what is asked where, instead of one client a Node: names of nodes or zones and a number each, in YAML or JSON, or the "+
+			"result of a Prometheus instant query in JSON, by node or zone. Bounds are still planned as the proxies plan them")
+	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
+	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
+	flags.Float64Var(&f.maxLoad, "max-load", 0, "exit with status 1 if an endpoint expects more than so many `TIMES` the mean, such as 1.5")
+	flags.Float64Var(&f.minNear, "min-near", 0,
+		"exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8")
+	flags.StringArrayVar(&f.withoutNodes, "without-nodes", nil,
+		"what if the Nodes that a label `SELECTOR` chooses were gone, with what runs there?")
+	flags.StringArrayVar(&f.evacuate, "evacuate", nil, "what if a `ZONE`, or the Nodes that a label selector chooses, were being evacuated?")
+	flags.StringArrayVar(&f.annotate, "annotate", nil,
+		"what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key trafficDistribution is the field; no "+
+			"value takes it away")
+	flags.StringArrayVar(&f.scale, "scale", nil, "what if a Service had so many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?")
+}
+
+// Validate checks all flags and reports every mistake at once.
+func (f *forecastFlags) Validate() error {
+	errs := []error{f.kubectlFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html")}
+	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
+		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
+	}
+	var err error
+	if f.usualMaxLoad, err = readMaxLoad(f.defaultMaxLoad); err != nil {
+		errs = append(errs, err)
+	}
+	f.limits = nil
+	for _, text := range f.bounds {
+		limit, err := policy.ParseMaxLoad(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--bound: %w", err))
+		}
+		if !slices.Contains(f.limits, limit) {
+			f.limits = append(f.limits, limit)
+		}
+	}
+	if f.maxLoad < 0 {
+		errs = append(errs, fmt.Errorf("--max-load %v must be 0 or more", f.maxLoad))
+	}
+	if f.minNear < 0 || f.minNear > 1 {
+		errs = append(errs, fmt.Errorf("--min-near %v must be from 0 to 1", f.minNear))
+	}
+	if f.top < 0 {
+		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
+	}
+	if f.output == "html" && len(f.withoutNodes)+len(f.evacuate)+len(f.annotate)+len(f.scale) > 0 {
+		errs = append(errs, errors.New("-o html shows one state, and no before and after; leave the what-ifs out"))
+	}
+	return errors.Join(append(errs, f.parseChanges())...)
+}
+
+// parseChanges reads what if.
+func (f *forecastFlags) parseChanges() error {
+	var errs []error
+	f.changes = nil
+	add := func(flag string, change forecast.Change, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
+		}
+		f.changes = append(f.changes, change)
+	}
+	for _, text := range f.withoutNodes {
+		selector, err := labels.Parse(text)
+		add("without-nodes", forecast.WithoutNodes{Selector: selector}, err)
+	}
+	for _, text := range f.evacuate {
+		evacuate := forecast.Evacuate{Zone: text}
+		var err error
+		if strings.ContainsAny(text, "=!,()") {
+			evacuate.Selector, err = labels.Parse(text)
+		}
+		add("evacuate", evacuate, err)
+	}
+	for _, text := range f.annotate {
+		annotate, err := forecast.ParseAnnotate(text)
+		add("annotate", annotate, err)
+	}
+	for _, text := range f.scale {
+		scale, err := forecast.ParseScale(text)
+		add("scale", scale, err)
+	}
+	return errors.Join(errs...)
+}
+
+// words are the what-ifs as they were written.
+func (f *forecastFlags) words() string {
+	var words []string
+	for _, flag := range []struct {
+		name   string
+		values []string
+	}{{"without-nodes", f.withoutNodes}, {"evacuate", f.evacuate}, {"annotate", f.annotate}, {"scale", f.scale}} {
+		for _, value := range flag.values {
+			words = append(words, "--"+flag.name+" "+value)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
+	progress := newProgress(stderr)
+	objects, err := flags.objects(ctx, stderr, progress)
+	if err != nil {
+		return unreadableError{err}
+	}
+	state := forecast.NewCluster(objects, convert.View{ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad})
+	if len(objects.Nodes) == 0 {
+		return unreadableError{errors.New("there is no Node, so that nobody is there to connect; 'kubectl get nodes -o yaml' prints them")}
+	}
+	if query != (explain.Query{}) && state.Service(query.Service) == nil {
+		return unreadableError{state.NotFound(query.Service)}
+	}
+	options := forecast.Options{
+		Now: time.Now(), Bounds: flags.limits, Only: query.Service, Progress: progress.services,
+		DemandFrom: "Each Node counts as one client, unless its labels or the Service say otherwise.",
+	}
+	if flags.demand != "" {
+		if err := flags.readDemand(state, &options); err != nil {
+			return unreadableError{err}
+		}
+	}
+	after, err := state.After(flags.changes)
+	if err != nil {
+		return unreadableError{err}
+	}
+	options.OnlyNow = len(flags.changes) > 0
+	var before forecast.Report
+	if options.OnlyNow {
+		before, _ = forecast.Make(state, options)
+	}
+	report, refused := forecast.Make(after, options)
+	progress.end()
+	for _, problem := range refused {
+		fmt.Fprintf(stderr, "warning: %s\n", problem)
+	}
+	if options.OnlyNow {
+		err = flags.printComparison(stdout, &before, &report)
+	} else {
+		err = flags.print(stdout, &report)
+	}
+	if err != nil {
+		return err
+	}
+	return flags.judge(stderr, &report)
+}
+
+// objects reads everything once.
+func (f *forecastFlags) objects(ctx context.Context, stderr io.Writer, progress *progress) (convert.Objects, error) {
+	if f.manifests != "" {
+		objects, problems, err := folder.Objects(f.manifests, progress.read)
+		if err != nil {
+			return convert.Objects{}, fmt.Errorf("load manifests: %w", err)
+		}
+		for _, problem := range problems {
+			fmt.Fprintf(stderr, "warning: %s\n", problem)
+		}
+		return objects, nil
+	}
+	kube.LogTo(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	config, err := f.connection().Config()
+	if err != nil {
+		return convert.Objects{}, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return cluster.Objects(ctx, config, progress.read)
+}
+
+func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
+	text, err := os.ReadFile(f.demand)
+	if err != nil {
+		return fmt.Errorf("--demand: %w", err)
+	}
+	weights, err := forecast.ParseWeights(text)
+	if err != nil {
+		return fmt.Errorf("--demand %s: %w", f.demand, err)
+	}
+	if options.Demand, err = weights.Demand(state); err != nil {
+		return fmt.Errorf("--demand %s: %w", f.demand, err)
+	}
+	options.DemandFrom = "Nodes ask as " + f.demand + " says."
+	return nil
+}
+
+func (f *forecastFlags) print(stdout io.Writer, report *forecast.Report) error {
+	switch f.output {
+	case "text":
+		return forecast.Text(stdout, report, f.top)
+	case "html":
+		return forecast.HTML(stdout, report)
+	}
+	return explain.Print(stdout, f.output, report)
+}
+
+func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecast.Report) error {
+	if f.output == "text" {
+		return forecast.Comparison(stdout, f.words(), before, after, f.top)
+	}
+	return explain.Print(stdout, f.output, map[string]any{"before": before, "after": after})
+}
+
+// judge ends with status 1 if a Service misses what was demanded.
+func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report) error {
+	missed := report.Missed(f.maxLoad, f.minNear)
+	for _, sentence := range missed {
+		fmt.Fprintf(stderr, "proxy: %s\n", sentence)
+	}
+	if len(missed) > 0 {
+		return cli.Exit(cli.Failure)
+	}
+	return nil
+}
+
+// progress tells a person at a terminal how far it is.
+type progress struct {
+	to   io.Writer // nil if nobody looks
+	last time.Time
+}
+
+func newProgress(stderr io.Writer) *progress {
+	file, isFile := stderr.(*os.File)
+	if !isFile {
+		return &progress{}
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return &progress{}
+	}
+	return &progress{to: file}
+}
+
+func (p *progress) read(what string, objects int) { p.tell("%s: %d objects read", what, objects) }
+
+func (p *progress) services(done, all int) { p.tell("%d of %d Services forecast", done, all) }
+
+// tell replaces the line, ten times a second at most.
+func (p *progress) tell(format string, args ...any) {
+	if p.to != nil && time.Since(p.last) > time.Second/10 {
+		fmt.Fprintf(p.to, "\r\x1b[K"+format, args...)
+		p.last = time.Now()
+	}
+}
+
+func (p *progress) end() {
+	if p.to != nil {
+		fmt.Fprint(p.to, "\r\x1b[K")
+	}
+}

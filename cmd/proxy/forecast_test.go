@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+)
+
+// shop is a cluster whose Services show what a forecast is for.
+const shop = "../../e2e/forecast/shop"
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+func TestForecastPrintsWhatASettingMakesOfEachService(t *testing.T) {
+	got := proxyCommand(t, "forecast", "--manifests", shop, "--bound", "120%,140%")
+	if got.status != 0 || got.stderr != "" {
+		t.Fatalf("status %d, %s", got.status, got.stderr)
+	}
+	golden(t, "forecast.txt", got.stdout)
+}
+
+func TestForecastComparesBeforeAndAfter(t *testing.T) {
+	got := proxyCommand(t, "forecast", "--manifests", shop, "--evacuate", "zone-b", "--scale", "shop/cart=zone-c:4",
+		"--annotate", "shop/images vicinity.dev/max-load=", "--annotate", "shop/web trafficDistribution=PreferSameZone",
+		"--without-nodes", "kubernetes.io/hostname in (node-c3)")
+	if got.status != 0 || got.stderr != "" {
+		t.Fatalf("status %d, %s", got.status, got.stderr)
+	}
+	golden(t, "forecast-changed.txt", got.stdout)
+}
+
+// forecastOf runs a forecast for machines.
+func forecastOf(t *testing.T, args ...string) forecast.Report {
+	t.Helper()
+	got := proxyCommand(t, append([]string{"forecast", "--manifests", shop, "-o", "json"}, args...)...)
+	var report forecast.Report
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 {
+		t.Fatalf("status %d, %v: %s", got.status, err, got.stderr)
+	}
+	return report
+}
+
+// TestForecastKnowsTheTableOfShapes: near share and busiest endpoint of shapes, as they are computed by hand.
+func TestForecastKnowsTheTableOfShapes(t *testing.T) {
+	type cell struct{ near, busiest float64 }
+	want := map[string]map[string]cell{
+		"shop/web":    {"none": {1. / 3, 1}, "PreferSameZone": {1, 1}, "Auto": {1, 1}, "120%": {1, 1}},
+		"shop/api":    {"none": {1. / 3, 1}, "PreferSameZone": {1, 11. / 9}, "Auto": {1. / 3, 1}, "120%": {0.99394, 1.2}},
+		"shop/search": {"none": {1. / 3, 1}, "PreferSameZone": {2. / 3, 4. / 3}, "120%": {2. / 3, 1}},
+		"shop/cart":   {"none": {1. / 3, 1}, "PreferSameZone": {1, 8. / 3}, "Auto": {1. / 3, 1}, "120%": {0.63333, 1.2}},
+	}
+	got := map[string]map[string]cell{}
+	for _, service := range forecastOf(t).Services {
+		if want[service.Service] == nil {
+			continue
+		}
+		got[service.Service] = map[string]cell{}
+		for _, outlook := range service.Outlooks {
+			if _, asked := want[service.Service][outlook.Setting]; asked {
+				got[service.Service][outlook.Setting] = cell{outlook.Zone, outlook.Busiest.Load}
+			}
+		}
+	}
+	isNear := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-4 && b-a < 1e-4 })
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(cell{}), isNear); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestForecastJudgesInAPipeline(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   string
+		status int
+		stderr string
+	}{
+		"nothing is demanded": {"", 0, `^$`},
+		"it is kept":          {"--max-load 3 --min-near 0.3", 0, `^$`},
+		"a load": {
+			"--max-load 1.5", 1,
+			`^proxy: shop/cart: 10.244.0.17:8080 expects 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
+		},
+		"a share": {
+			"--min-near 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-near is 0.8\n$`,
+		},
+		"after a change":     {"--min-near 0.8 shop/api --annotate shop/api_trafficDistribution=PreferSameZone", 0, `^$`},
+		"an unknown Service": {"shop/wep", 2, `^proxy: service shop/wep not found; did you mean shop/web\?\n$`},
+		"an unknown zone": {
+			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; there are zone-a, zone-b, zone-c\n$`,
+		},
+		"no such Nodes":       {"--without-nodes a=b", 2, `chooses none of the 9 Nodes`},
+		"all Nodes":           {"--without-nodes kubernetes.io/hostname", 2, `chooses all 9 Nodes`},
+		"a Service to scale":  {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
+		"a zone to scale in":  {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; there are zone-a`},
+		"no endpoints":        {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
+		"a missing folder":    {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
+		"a missing demand":    {"--demand missing", 2, `^proxy: --demand: open missing`},
+		"a wrong bound":       {"--bound 99%", 2, `--bound: "99%" is no whole number from 100 to 1000`},
+		"a wrong scale":       {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
+		"a wrong number":      {"--scale shop/web=zone-a:x", 2, `"x" is no number of replicas`},
+		"a wrong annotation":  {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
+		"a wrong selector":    {"--without-nodes a==(", 2, `--without-nodes: `},
+		"a port":              {"shop/web:http", 2, `a forecast is of whole Services`},
+		"two origins":         {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
+		"a page of changes":   {"-o html --evacuate zone-a", 2, `-o html shows one state`},
+		"an impossible share": {"--min-near 80", 2, `--min-near 80 must be from 0 to 1`},
+	} {
+		args := []string{"forecast"}
+		for _, word := range words("--manifests " + shop + " --top 1 " + test.args) {
+			args = append(args, strings.Replace(word, "_", " ", 1))
+		}
+		got := proxyCommand(t, args...)
+		if got.status != test.status || !regexp.MustCompile(test.stderr).MatchString(got.stderr) {
+			t.Errorf("%s: status %d, want %d; stderr %q, want %s", name, got.status, test.status, got.stderr, test.stderr)
+		}
+	}
+}
+
+// TestForecastTakesAMeasuredDemand: who is known to ask is not protected by a bound that is planned without that.
+func TestForecastTakesAMeasuredDemand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "demand.yaml")
+	if err := os.WriteFile(file, []byte("zone-b: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, service := range forecastOf(t, "--demand", file, "shop/cart").Services {
+		for _, outlook := range service.Outlooks {
+			want := map[string]float64{"now": 8, "none": 1, "120%": 3.6}[outlook.Setting]
+			if load := outlook.Busiest.Load; want > 0 && (load < want-1e-6 || load > want+1e-6) {
+				t.Errorf("%s: %v times the mean, want %v", outlook.Setting, load, want)
+			}
+		}
+	}
+}
+
+func TestForecastWarnsOfWhatItCannotRead(t *testing.T) {
+	folder := writeState(t, `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-1}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-1}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: web}
+  spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: bad}
+  spec: {clusterIP: nonsense, ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: worse}
+  spec: {clusterIPP: 10.96.0.1}
+`)
+	got := proxyCommand(t, "forecast", "--manifests", folder)
+	for _, want := range []string{
+		"the same object is in state.yaml already", "Service shop/bad: spec.clusterIP", "Service shop/worse: spec.clusterIPP: unknown field",
+	} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, got.stderr)
+		}
+	}
+	if got.status != 0 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is refused") {
+		t.Errorf("status %d:\n%s", got.status, got.stdout)
+	}
+	if got := proxyCommand(t, "forecast", "--manifests", t.TempDir()); got.status != 2 || !strings.Contains(got.stderr, "there is no Node") {
+		t.Errorf("an empty folder: status %d, %s", got.status, got.stderr)
+	}
+}
+
+func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
+	var all strings.Builder
+	for _, line := range []string{
+		"node-c1 shop/login node-a1", "node-a1 shop/cart 10.244.0.17", "node-a1 shop/mail 10.244.0.45:8080", "node-a1 shop/mail 10.244.0.46",
+		"node-a1 shop/images node-b1", "node-a1 ops/metrics node-b2", "node-a1 ops/logs 10.244.0.67", "node-a1 shop/db:http node-b1",
+	} {
+		args := words(line)
+		got := proxyCommand(t, "explain", "--manifests", shop, "--node", args[0], args[1], "--why", args[2])
+		if got.status != 0 || got.stderr != "" {
+			t.Fatalf("%s: status %d, %s", line, got.status, got.stderr)
+		}
+		all.WriteString("$ proxy explain --node " + args[0] + " " + args[1] + " --why " + args[2] + "\n" + got.stdout + "\n")
+	}
+	golden(t, "why.txt", all.String())
+
+	var answers []forecast.Why
+	got := proxyCommand(t, "explain", "--manifests", shop, "--node", "node-c1", "shop/login", "--why", "node-a1", "-o", "json")
+	if err := json.Unmarshal([]byte(got.stdout), &answers); err != nil || len(answers) != 1 || len(answers[0].Suggestions) != 2 {
+		t.Errorf("%v: %s", err, got.stdout)
+	}
+	for _, test := range []struct {
+		args   string
+		status int
+		want   string
+	}{
+		{"--node node-a1 --why node-b1", 2, "--why needs a Service"},
+		{"--all-nodes shop/web --why node-b1", 2, "--why is about one node as it is"},
+		{"--node node-x shop/web --why node-b1", 1, `there is no Node "node-x"`},
+		{"--node node-a1 shop/wep --why node-b1", 1, "did you mean shop/web?"},
+		{"--node node-a1 shop/web:x --why node-b1", 1, "service shop/web has no port x"},
+		{"--node node-a1 shop/web --why web-1", 1, "web-1 is no endpoint of shop/web, no pod of one, and no node with one"},
+		{"--node node-a1 shop/web --why 10.9.9.9", 1, "it has 10.244.0.2:8080 on node-a1"},
+		{"--node node-a1 ops/billing --why node-b1", 1, "it is of type ExternalName"},
+	} {
+		got := proxyCommand(t, append([]string{"explain", "--manifests", shop}, words(test.args)...)...)
+		if got.status != test.status || !strings.Contains(got.stderr, test.want) {
+			t.Errorf("%s: status %d, %s; want %d, %s", test.args, got.status, got.stderr, test.status, test.want)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+)
+
+// pluginName is the file name by which the program is a plugin of kubectl, with the commands for people.
+const pluginName = "kubectl-vicinity"
+
+func newPlugin() *cobra.Command {
+	root := cli.Root(pluginName, "Say where connections to Kubernetes Services go, why, and what if",
+		`Vicinity's commands for people, as a plugin of kubectl. They ask the cluster that kubectl talks to, with the user's own
+permissions, and change nothing. 'forecast' works with any proxy in the cluster.`,
+		newExplain(&explainFlags{stateFlags: stateFlags{asKubectl: true}}), newForecast(), cli.NewVersion("proxy", thisBuild()),
+	)
+	const shown = "kubectl vicinity"
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shown}
+	for _, command := range root.Commands() {
+		command.Example = strings.ReplaceAll(command.Example, "proxy "+command.Name(), shown+" "+command.Name())
+	}
+	return root
+}

@@ -1,0 +1,110 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	apiserver "github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+var _ = Describe("A forecast", func() {
+	It("says beforehand what each setting makes of an uneven Service", func(ctx SpecContext) {
+		expectForecast(ctx, unevenServers())
+	})
+
+	// The controller gives hints if each zone can have its share of the CPUs in endpoints.
+	It("says beforehand what each setting makes of a Service on every node", func(ctx SpecContext) {
+		expectForecast(ctx, serversOn(kube.nodes))
+	})
+})
+
+// expectForecast forecasts a Service under all settings, gives it one after the other, and compares: what the real
+// controllers write, by another forecast, and what real connections do.
+func expectForecast(ctx context.Context, pods []*corev1.Pod) {
+	GinkgoHelper()
+	namespace := newNamespace(ctx)
+	servers := kube.startPods(ctx, namespace, pods...)
+	service := newService(ctx, namespace)
+	expectAnswers(ctx, "no setting", podClients, clusterIPs(service), servers)
+	for _, setting := range []struct {
+		name string
+		set  serviceOption
+	}{
+		{forecast.None, func(*corev1.Service) {}},
+		{corev1.ServiceTrafficDistributionPreferSameZone, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameZone)},
+		{corev1.ServiceTrafficDistributionPreferSameNode, trafficDistribution(corev1.ServiceTrafficDistributionPreferSameNode)},
+		{"Auto", topologyMode("Auto")},
+		{"120%", topologyMode(balanced)},
+	} {
+		beforehand := forecastOf(ctx, service)
+		changeService(ctx, service, func(service *corev1.Service) {
+			service.Annotations, service.Spec.TrafficDistribution = nil, nil
+			setting.set(service)
+		})
+		wanted := outlookOf(beforehand, setting.name)
+		Eventually(func(g Gomega) {
+			got := outlookOf(forecastOf(ctx, service), forecast.Now)
+			g.Expect(got.Zone).To(BeNumerically("~", wanted.Zone, 1e-6), "what stays in the zone with %s", setting.name)
+			g.Expect(got.Node).To(BeNumerically("~", wanted.Node, 1e-6), "what stays on the node with %s", setting.name)
+			g.Expect(got.Busiest.Load).To(BeNumerically("~", wanted.Busiest.Load, 1e-6), "the busiest with %s", setting.name)
+		}).WithContext(ctx).Should(Succeed())
+		var measured load
+		Eventually(func(g Gomega) { // a proxy may not have heard of it yet
+			measured = loadOf(ctx, service, servers)
+			expectLoads(ctx, g, service, measured, beforehand, setting.name)
+		}).WithContext(ctx).Should(Succeed())
+		AddReportEntry(setting.name, measured)
+	}
+}
+
+// expectLoads compares what servers got with what they were forecast to get, in times the mean. The forecast is of the
+// first family; the connections are of both, which are alike.
+func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measured load, beforehand forecast.Service, setting string) {
+	GinkgoHelper()
+	wanted := map[string]float64{}
+	for i, endpoint := range beforehand.Endpoints {
+		wanted[endpoint.Address] = outlookOf(beforehand, setting).Loads[i]
+	}
+	isFirst6 := isIPv6(beforehand.Endpoints[0].Address)
+	for _, endpoint := range endpointsOf(ctx, service, isFirst6) {
+		expected, known := wanted[net.JoinHostPort(endpoint.Addresses[0], strconv.Itoa(dataPort))]
+		g.Expect(known).To(BeTrue(), "%s is in the forecast", endpoint.Addresses[0])
+		server := measured.servers.where(func(p probe) bool { return p.name == endpoint.TargetRef.Name })[0]
+		noise := expected*rounding + deviations*math.Sqrt(expected/measured.mean())
+		g.Expect(measured.times(server)).To(BeNumerically("~", expected, noise), "%s with %s: %s", server, setting, measured)
+	}
+}
+
+// forecastOf forecasts a Service as the API server has it.
+func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
+	GinkgoHelper()
+	objects, err := apiserver.Objects(ctx, kube.config, nil)
+	Expect(err).NotTo(HaveOccurred())
+	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}), forecast.Options{
+		Now: time.Now(), Bounds: []uint64{120}, Only: model.ObjectName{Namespace: service.Namespace, Name: service.Name},
+	})
+	Expect(refused).To(BeEmpty())
+	Expect(report.Services).To(HaveLen(1))
+	return report.Services[0]
+}
+
+// outlookOf is what a forecast says of a setting.
+func outlookOf(service forecast.Service, setting string) forecast.Outlook {
+	GinkgoHelper()
+	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == setting })
+	Expect(at).To(BeNumerically(">=", 0), "the outlook of %s", setting)
+	return service.Outlooks[at]
+}

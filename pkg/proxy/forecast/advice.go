@@ -1,0 +1,114 @@
+package forecast
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// What is worth a change: so much more in the zone, or so much less on the busiest endpoint.
+const (
+	worthZone = 0.05
+	worthLoad = 0.25
+)
+
+// advise recommends a setting, if anything would be gained by one. What protects the endpoints as well as the bound and
+// needs no proxy of ours comes first.
+func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
+	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
+	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 {
+		return nil
+	}
+	limit := float64(f.boundOf(bounded.Setting)) / 100
+	hasOwnKeys := len(read.Topology.Keys) > 0
+	isGain := func(o *Outlook) bool { return o.Note == "" && o.Zone-now.Zone >= worthZone && o.Refused <= now.Refused }
+	switch {
+	case !hasOwnKeys && isGain(field) && field.Busiest.Load <= max(limit, now.Busiest.Load):
+		return &Advice{
+			Setting: field.Setting,
+			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
+				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
+			Set: "spec:\n  trafficDistribution: " + field.Setting + "\n",
+		}
+	case isGain(bounded) && bounded.Busiest.Load <= max(limit, now.Busiest.Load)+worthLoad:
+		sentence := fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
+			bounded.Setting, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
+		if field.Note == "" && field.Busiest.Load > limit {
+			sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
+		}
+		return &Advice{bounded.Setting, sentence + ".", f.setBound(bounded.Setting, object)}
+	case bounded.Note == "" && now.Busiest.Load-bounded.Busiest.Load >= worthLoad && bounded.Refused <= now.Refused:
+		return &Advice{
+			bounded.Setting,
+			fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
+				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bounded.Setting, times(bounded.Busiest.Load),
+				percent(bounded.Zone), percent(now.Zone)),
+			f.setBound(bounded.Setting, object),
+		}
+	}
+	return nil
+}
+
+// setBound is what to write for a bound.
+func (f *forecaster) setBound(bound string, object *corev1.Service) string {
+	changed := Setting{Name: bound, bound: f.boundOf(bound)}.apply(object)
+	var set strings.Builder
+	set.WriteString("metadata:\n  annotations:\n")
+	for _, annotation := range annotations {
+		if value, has := changed.Annotations[annotation]; has && object.Annotations[annotation] != value {
+			fmt.Fprintf(&set, "    %s: %q\n", annotation, value)
+		}
+	}
+	return set.String()
+}
+
+func (f *forecaster) boundOf(name string) uint64 {
+	for _, setting := range f.settings {
+		if setting.Name == name {
+			return setting.bound
+		}
+	}
+	return 0
+}
+
+// outlook returns the outlook under a setting; nil if it was not asked for.
+func (s *Service) outlook(setting string) *Outlook {
+	for i := range s.Outlooks {
+		if s.Outlooks[i].Setting == setting {
+			return &s.Outlooks[i]
+		}
+	}
+	return nil
+}
+
+// bounded returns the outlook under the first bound; nil if none was asked for.
+func (s *Service) bounded() *Outlook {
+	for i := range s.Outlooks {
+		if strings.HasSuffix(s.Outlooks[i].Setting, "%") {
+			return &s.Outlooks[i]
+		}
+	}
+	return nil
+}
+
+// percent writes a part of 1. What is not all, or not nothing, does not look like it.
+func percent(part float64) string {
+	switch {
+	case part == 0, part == 1:
+		return fmt.Sprintf("%.0f %%", part*100)
+	case part < 0.001:
+		return "< 0.1 %"
+	case part > 0.999:
+		return "> 99.9 %"
+	case part >= 0.1 && part <= 0.9:
+		return fmt.Sprintf("%.0f %%", part*100)
+	}
+	return fmt.Sprintf("%.1f %%", part*100)
+}
+
+// times writes a multiple.
+func times(load float64) string { return fmt.Sprintf("%.2f", load) }

@@ -1,0 +1,324 @@
+package forecast
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// Change is something that nobody has done yet.
+type Change interface {
+	// apply does it to a cluster, of which it may change lists and maps, and no object. It marks the Services whose hints
+	// the controller would write anew.
+	apply(c *Cluster, rehinted map[model.ObjectName]bool) error
+}
+
+// After returns the cluster as it would be after some changes, one after the other. The hints are those that the
+// EndpointSlice controller would have written by then.
+func (c Cluster) After(changes []Change) (Cluster, error) {
+	after := Cluster{nodes: slices.Clone(c.nodes), services: slices.Clone(c.services), slicesOf: maps.Clone(c.slicesOf), view: c.view}
+	rehinted := map[model.ObjectName]bool{}
+	for _, change := range changes {
+		if err := change.apply(&after, rehinted); err != nil {
+			return Cluster{}, err
+		}
+	}
+	controllers := newControllers(after.nodes)
+	for name := range rehinted {
+		after.slicesOf[name] = controllers.hint(after.Service(name), after.slicesOf[name])
+	}
+	return after, nil
+}
+
+// WithoutNodes takes nodes away, with the endpoints on them.
+type WithoutNodes struct{ Selector labels.Selector }
+
+func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	gone := map[string]bool{}
+	for _, node := range c.nodes {
+		if w.Selector.Matches(labels.Set(node.Labels)) {
+			gone[node.Name] = true
+		}
+	}
+	if len(gone) == 0 {
+		return fmt.Errorf("--without-nodes %s chooses none of the %d Nodes", w.Selector, len(c.nodes))
+	}
+	if len(gone) == len(c.nodes) {
+		return fmt.Errorf("--without-nodes %s chooses all %d Nodes", w.Selector, len(c.nodes))
+	}
+	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return gone[node.Name] })
+	for _, service := range c.services {
+		name := nameOf(service)
+		kept, removed := withoutEndpoints(c.slicesOf[name], func(e *discoveryv1.Endpoint) bool { return e.NodeName != nil && gone[*e.NodeName] })
+		if removed {
+			c.slicesOf[name] = kept
+		}
+		if removed || policy.ModeOf(service.Annotations).IsAuto() {
+			rehinted[name] = true
+		}
+	}
+	return nil
+}
+
+// withoutEndpoints returns slices without some of their endpoints, and whether there were any of those.
+func withoutEndpoints(
+	written []*discoveryv1.EndpointSlice, isGone func(*discoveryv1.Endpoint) bool,
+) (kept []*discoveryv1.EndpointSlice, removed bool) {
+	for _, slice := range written {
+		changed := *slice
+		changed.Endpoints = nil
+		for i := range slice.Endpoints {
+			if !isGone(&slice.Endpoints[i]) {
+				changed.Endpoints = append(changed.Endpoints, slice.Endpoints[i])
+			}
+		}
+		removed = removed || len(changed.Endpoints) < len(slice.Endpoints)
+		kept = append(kept, &changed)
+	}
+	return kept, removed
+}
+
+// Evacuate evacuates nodes: those of a zone, or those that a selector chooses.
+type Evacuate struct {
+	Zone     string
+	Selector labels.Selector // nil if it is a zone
+}
+
+func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
+	chosen := 0
+	for i, node := range c.nodes {
+		if e.Selector != nil && e.Selector.Matches(labels.Set(node.Labels)) ||
+			e.Selector == nil && node.Labels[string(policy.Zone)] == e.Zone {
+			changed := *node
+			changed.Labels = maps.Clone(node.Labels)
+			if changed.Labels == nil {
+				changed.Labels = map[string]string{}
+			}
+			changed.Labels[policy.EvacuateLabel] = "true"
+			c.nodes[i] = &changed
+			chosen++
+		}
+	}
+	switch {
+	case chosen > 0:
+		return nil
+	case e.Selector != nil:
+		return fmt.Errorf("--evacuate %s chooses none of the %d Nodes", e.Selector, len(c.nodes))
+	}
+	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesInWords())
+}
+
+// zonesInWords says which zones there are.
+func (c *Cluster) zonesInWords() string {
+	zones := map[string]bool{}
+	for _, node := range c.nodes {
+		if zone := node.Labels[string(policy.Zone)]; zone != "" {
+			zones[zone] = true
+		}
+	}
+	if len(zones) == 0 {
+		return "no Node has the label " + string(policy.Zone)
+	}
+	return "there are " + strings.Join(slices.Sorted(maps.Keys(zones)), ", ")
+}
+
+// TrafficDistribution is the key of an Annotate that sets the field spec.trafficDistribution.
+const TrafficDistribution = "trafficDistribution"
+
+// Annotate sets an annotation of a Service, or its field trafficDistribution; an empty value takes it away.
+type Annotate struct {
+	Service    model.ObjectName
+	Key, Value string
+}
+
+// ParseAnnotate reads "NAMESPACE/NAME KEY=VALUE".
+func ParseAnnotate(text string) (Annotate, error) {
+	name, setting, found := strings.Cut(strings.TrimSpace(text), " ")
+	key, value, assigned := strings.Cut(strings.TrimSpace(setting), "=")
+	query, err := explain.ParseQuery(name)
+	switch {
+	case !found, !assigned, key == "":
+		return Annotate{}, fmt.Errorf(`%q is not "NAMESPACE/NAME KEY=VALUE", as in "shop/web %s=120%%"`, text, policy.MaxLoadAnnotation)
+	case err != nil:
+		return Annotate{}, err
+	case query.Port != "":
+		return Annotate{}, fmt.Errorf("%q names a port; annotations are of the whole Service", text)
+	}
+	return Annotate{query.Service, strings.TrimSpace(key), strings.TrimSpace(value)}, nil
+}
+
+func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	service, at, err := c.find(a.Service)
+	if err != nil {
+		return err
+	}
+	changed := *service
+	if a.Key == TrafficDistribution {
+		changed.Spec.TrafficDistribution = &a.Value
+		if a.Value == "" {
+			changed.Spec.TrafficDistribution = nil
+		}
+	} else {
+		changed.Annotations = maps.Clone(service.Annotations)
+		if changed.Annotations == nil {
+			changed.Annotations = map[string]string{}
+		}
+		if changed.Annotations[a.Key] = a.Value; a.Value == "" {
+			delete(changed.Annotations, a.Key)
+		}
+	}
+	c.services[at] = &changed
+	rehinted[a.Service] = true
+	return nil
+}
+
+// find finds a Service, or says which one was probably meant.
+func (c *Cluster) find(name model.ObjectName) (*corev1.Service, int, error) {
+	for i, service := range c.services {
+		if nameOf(service) == name {
+			return service, i, nil
+		}
+	}
+	return nil, 0, c.NotFound(name)
+}
+
+// NotFound says that there is no Service of a name, and which one was probably meant.
+func (c Cluster) NotFound(name model.ObjectName) error {
+	if near, ok := explain.Nearest(name, c.ServiceNames()); ok {
+		return fmt.Errorf("service %s not found; did you mean %s?", name, near)
+	}
+	return fmt.Errorf("service %s not found", name)
+}
+
+// Scale gives a Service so many ready endpoints in a zone.
+type Scale struct {
+	Service  model.ObjectName
+	Zone     string
+	Replicas int
+}
+
+// maxReplicas is how many endpoints a Scale can ask for.
+const maxReplicas = 10_000
+
+// ParseScale reads "NAMESPACE/NAME=ZONE:REPLICAS".
+func ParseScale(text string) (Scale, error) {
+	name, rest, assigned := strings.Cut(text, "=")
+	colon := strings.LastIndex(rest, ":")
+	if !assigned || colon <= 0 {
+		return Scale{}, fmt.Errorf("%q is not NAMESPACE/NAME=ZONE:REPLICAS, as in shop/web=zone-b:3", text)
+	}
+	query, err := explain.ParseQuery(name)
+	if err != nil {
+		return Scale{}, err
+	}
+	replicas, err := strconv.Atoi(rest[colon+1:])
+	if err != nil || replicas < 0 || replicas > maxReplicas {
+		return Scale{}, fmt.Errorf("%q: %q is no number of replicas from 0 to %d", text, rest[colon+1:], maxReplicas)
+	}
+	return Scale{query.Service, rest[:colon], replicas}, nil
+}
+
+func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	if _, _, err := c.find(s.Service); err != nil {
+		return err
+	}
+	var nodes []string
+	zoneOf := map[string]string{}
+	for _, node := range c.nodes {
+		zone := node.Labels[string(policy.Zone)]
+		if zoneOf[node.Name] = zone; zone == s.Zone {
+			nodes = append(nodes, node.Name)
+		}
+	}
+	if len(nodes) == 0 {
+		return fmt.Errorf("--scale %s=%s:%d: no Node is in that zone; %s", s.Service, s.Zone, s.Replicas, c.zonesInWords())
+	}
+	slices.Sort(nodes)
+	byType := map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}
+	for _, slice := range c.slicesOf[s.Service] {
+		byType[slice.AddressType] = append(byType[slice.AddressType], slice)
+	}
+	if len(byType) == 0 {
+		return fmt.Errorf("--scale %s=%s:%d: the Service has no EndpointSlice, so that its ports are not known", s.Service, s.Zone, s.Replicas)
+	}
+	c.slicesOf[s.Service] = nil
+	for _, addressType := range slices.Sorted(maps.Keys(byType)) {
+		scaled, err := s.scale(byType[addressType], nodes, zoneOf)
+		if err != nil {
+			return err
+		}
+		c.slicesOf[s.Service] = append(c.slicesOf[s.Service], scaled...)
+	}
+	rehinted[s.Service] = true
+	return nil
+}
+
+// scale takes the last endpoints of the zone away, or adds some where the fewest are.
+func (s Scale) scale(
+	written []*discoveryv1.EndpointSlice, nodes []string, zoneOf map[string]string,
+) ([]*discoveryv1.EndpointSlice, error) {
+	kept, ready, onNode := 0, true, map[string]int{}
+	scaled, _ := withoutEndpoints(written, func(e *discoveryv1.Endpoint) bool {
+		node := ""
+		if e.NodeName != nil {
+			node = *e.NodeName
+		}
+		zone := zoneOf[node]
+		if e.Zone != nil {
+			zone = *e.Zone
+		}
+		if zone != s.Zone || e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			return false
+		}
+		kept++
+		if kept <= s.Replicas {
+			onNode[node]++
+		}
+		return kept > s.Replicas
+	})
+	const most = 1000 // endpoints of a slice
+	for kept < s.Replicas {
+		template := written[0]
+		fresh := *template
+		fresh.Name, fresh.Endpoints = fmt.Sprintf("%s-forecast-%d", template.Name, kept), nil
+		for ; kept < s.Replicas && len(fresh.Endpoints) < most; kept++ {
+			node := slices.MinFunc(nodes, func(a, b string) int { return cmp.Compare(onNode[a], onNode[b]) })
+			onNode[node]++
+			addr, err := freshAddr(template.AddressType, kept)
+			if err != nil {
+				return nil, err
+			}
+			fresh.Endpoints = append(fresh.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{addr}, NodeName: &node, Zone: &s.Zone, Conditions: discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready},
+			})
+		}
+		scaled = append(scaled, &fresh)
+	}
+	return scaled, nil
+}
+
+// freshAddr is an address that no pod has: of the ranges for benchmarks and for documentation.
+func freshAddr(addressType discoveryv1.AddressType, number int) (string, error) {
+	switch addressType {
+	case discoveryv1.AddressTypeIPv4:
+		return netip.AddrFrom4([4]byte{198, 18, byte(number >> 8), byte(number)}).String(), nil
+	case discoveryv1.AddressTypeIPv6:
+		addr := netip.MustParseAddr("2001:db8::").As16()
+		addr[14], addr[15] = byte(number>>8), byte(number)
+		return netip.AddrFrom16(addr).String(), nil
+	}
+	return "", errors.New("endpoints with names instead of addresses cannot be scaled")
+}

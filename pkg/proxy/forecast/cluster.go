@@ -1,0 +1,130 @@
+package forecast
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Cluster is objects in the order of a forecast.
+type Cluster struct {
+	nodes    []*corev1.Node
+	services []*corev1.Service                                 // by name
+	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
+	view     convert.View
+}
+
+// NewCluster arranges objects. The view says what Services without settings of their own have.
+func NewCluster(objects convert.Objects, view convert.View) Cluster {
+	view.WithHeadless = true
+	c := Cluster{nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view}
+	c.services = slices.SortedFunc(slices.Values(objects.Services), func(a, b *corev1.Service) int {
+		return nameOf(a).Compare(nameOf(b))
+	})
+	for _, slice := range objects.Slices {
+		service := model.ObjectName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+		c.slicesOf[service] = append(c.slicesOf[service], slice)
+	}
+	for _, list := range c.slicesOf {
+		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	}
+	return c
+}
+
+func nameOf(object convert.Object) model.ObjectName {
+	return model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
+// Service returns a Service; nil if there is none of this name.
+func (c Cluster) Service(name model.ObjectName) *corev1.Service {
+	at, found := slices.BinarySearchFunc(c.services, name, func(s *corev1.Service, name model.ObjectName) int {
+		return nameOf(s).Compare(name)
+	})
+	if !found {
+		return nil
+	}
+	return c.services[at]
+}
+
+// ServiceNames returns the names of all Services, sorted.
+func (c Cluster) ServiceNames() []model.ObjectName {
+	names := make([]model.ObjectName, len(c.services))
+	for i, service := range c.services {
+		names[i] = nameOf(service)
+	}
+	return names
+}
+
+// knownNodes returns the nodes that the proxies would know, which of them are evacuated at a time, and what is refused.
+func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[string]*model.Evacuation, refused []convert.Problem) {
+	evacuated = map[string]*model.Evacuation{}
+	for _, object := range c.nodes {
+		node, errs := convert.Node(object)
+		if len(errs) > 0 {
+			refused = append(refused, problems(convert.Nodes, object, errs)...)
+			continue
+		}
+		nodes = append(nodes, *node)
+		evacuation, errs := convert.Evacuation(node.Labels)
+		refused = append(refused, problems(convert.Nodes, object, errs)...)
+		if evacuation != nil {
+			evacuated[node.Name] = evacuation
+		}
+	}
+	return nodes, model.Change{Evacuations: evacuated}.WithoutEnded(now).Evacuations, refused
+}
+
+func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []convert.Problem {
+	if len(errs) == 0 {
+		return nil
+	}
+	return convert.Refused(kind, nameOf(object), string(object.GetUID()), errs)
+}
+
+// slicesIn converts some slices. Those that are refused are missing.
+func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, refused []convert.Problem) {
+	for _, object := range objects {
+		slice, errs := convert.EndpointSlice(object, c.view)
+		refused = append(refused, problems(convert.EndpointSlices, object, errs)...)
+		if slice != nil {
+			converted = append(converted, slice)
+		}
+	}
+	return converted, refused
+}
+
+// readyEndpoints counts the ready endpoints of some Services, by node; nil if there are none of those Services.
+func (c Cluster) readyEndpoints(services []model.ObjectName) map[string]uint32 {
+	if len(services) == 0 {
+		return nil
+	}
+	byNode := map[string]uint32{}
+	for _, service := range services {
+		converted, _ := c.slicesIn(c.slicesOf[service])
+		for node, count := range selection.ReadyEndpoints(converted) {
+			byNode[node] += count
+		}
+	}
+	return byNode
+}
+
+// topologyOf reads what a Service says of its topology, as convert.Service does.
+func (c Cluster) topologyOf(service *corev1.Service, externalLocal bool) policy.Topology {
+	words := policy.Words{
+		Namespace: service.Namespace, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
+		DefaultMaxLoad: c.view.DefaultMaxLoad,
+	}
+	if service.Spec.TrafficDistribution != nil {
+		words.TrafficDistribution = *service.Spec.TrafficDistribution
+	}
+	return policy.Parse(words)
+}

@@ -1,0 +1,77 @@
+package forecast
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want Weights
+		err  string
+	}{
+		"YAML": {"node-1: 3\nzone-b: 0.5\n", Weights{"node-1": 3, "zone-b": 0.5}, ""},
+		"JSON": {`{"node-1": 3}`, Weights{"node-1": 3}, ""},
+		"the API of Prometheus": {
+			`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"node-1"},"value":[1763900000.1,"2.5"]},` +
+				`{"metric":{"zone":"zone-b"},"value":[1763900000.1,"4"]}]}}`,
+			Weights{"node-1": 2.5, "zone-b": 4}, "",
+		},
+		"promtool": {
+			`[{"metric":{"topology_kubernetes_io_zone":"zone-b"},"value":[1763900000,"1"]},` +
+				`{"metric":{"topology_kubernetes_io_zone":"zone-b"},"value":[1763900000,"2"]}]`,
+			Weights{"zone-b": 3}, "",
+		},
+		"a matrix":           {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, nil, "ask an instant query"},
+		"a query that fails": {`{"status":"error","error":"parse error"}`, nil, "the query failed: parse error"},
+		"nothing found":      {`[]`, nil, "the query found nothing"},
+		"no label":           {`[{"metric":{"pod":"a"},"value":[1,"2"]}]`, nil, "sample 1 has none of the labels node, zone"},
+		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is no number"},
+		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is no weight"},
+		"negative":           {"node-1: -1\n", nil, "node-1: -1 is no weight"},
+		"a text":             {"hello\n", nil, "neither a mapping"},
+		"nested":             {"node-1: {a: 1}\n", nil, "neither a mapping"},
+		"empty":              {"", nil, "it has no weight"},
+		"no YAML":            {"{", nil, "yaml"},
+	} {
+		got, err := ParseWeights([]byte(test.text))
+		isMeant := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
+		if diff := cmp.Diff(test.want, got); diff != "" || !isMeant {
+			t.Errorf("%s: error %v, want %q (-want +got):\n%s", name, err, test.err, diff)
+		}
+	}
+}
+
+func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
+	var objects convert.Objects
+	for name, zone := range map[string]string{"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": ""} {
+		labels := map[string]string{string(policy.Zone): zone}
+		objects.Nodes = append(objects.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	cluster := NewCluster(objects, convert.View{})
+	demand, err := Weights{"a": 4, "b": 3, "b2": 5}.Demand(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, object := range objects.Nodes {
+		got[object.Name] = demand(&model.Node{Name: object.Name, Labels: object.Labels})
+	}
+	if diff := cmp.Diff(map[string]float64{"a1": 2, "a2": 2, "b1": 3, "b2": 5, "c1": 0}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []Weights{{"a": 1, "x": 1}, {"": 1}, {"a": 0}} {
+		if _, err := bad.Demand(cluster); err == nil {
+			t.Errorf("%v is a demand", bad)
+		}
+	}
+}

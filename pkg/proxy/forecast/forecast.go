@@ -1,0 +1,369 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
+)
+
+// Options say what is asked.
+type Options struct {
+	// Now is when: evacuations may have an end.
+	Now time.Time
+	// Bounds are the load bounds to compare, in percent. OnlyNow: no setting is compared but the one that is.
+	Bounds  []uint64
+	OnlyNow bool
+	// Only is the one Service that is asked about; empty: all.
+	Only model.ObjectName
+	// Demand is what each node asks; nil: as its labels say, or the Service's clients. DemandFrom says where it is from.
+	Demand     fleet.Demand
+	DemandFrom string
+	// Progress is called after each Service; it may be nil.
+	Progress func(done, all int)
+}
+
+// Make makes a forecast. What could not be read is refused, as a proxy would.
+func Make(cluster Cluster, options Options) (Report, []convert.Problem) {
+	nodes, evacuated, refused := cluster.knownNodes(options.Now)
+	f := forecaster{
+		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), evacuated: evacuated, refused: refused,
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds),
+	}
+	if options.OnlyNow {
+		f.settings = f.settings[:1]
+	}
+	services := cluster.services
+	if options.Only != (model.ObjectName{}) {
+		services = nil
+		if only := cluster.Service(options.Only); only != nil {
+			services = []*corev1.Service{only}
+		}
+	}
+	report := Report{
+		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), Demand: options.DemandFrom,
+		Services: []Service{}, NotServed: []NotServed{},
+	}
+	for i, object := range services {
+		service, why := f.service(object)
+		if why != "" {
+			report.NotServed = append(report.NotServed, NotServed{nameOf(object).String(), why})
+		} else {
+			report.Services = append(report.Services, service)
+		}
+		if options.Progress != nil {
+			options.Progress(i+1, len(services))
+		}
+	}
+	report.Settings = f.totals(report.Services)
+	return report, convert.SortProblems(f.refused)
+}
+
+// forecaster is a forecast that is being made.
+type forecaster struct {
+	Cluster
+	fleet       *fleet.Fleet
+	evacuated   map[string]*model.Evacuation
+	controllers controllers
+	settings    []Setting
+	refused     []convert.Problem
+}
+
+// service forecasts one Service, or says why there is nothing to forecast.
+func (f *forecaster) service(object *corev1.Service) (Service, string) {
+	read, why := f.read(object)
+	if why != "" {
+		return Service{}, why
+	}
+	written := f.slicesOf[nameOf(object)]
+	current, refused := f.slicesIn(written)
+	f.refused = append(f.refused, refused...)
+	s := Service{
+		Service: nameOf(object).String(), name: nameOf(object), Headless: read.IsHeadless,
+		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{},
+	}
+	clients := f.readyEndpoints(read.Clients())
+	for i, setting := range f.settings {
+		if note, like := f.meansNothing(setting, read, object, written); note != "" {
+			outlook := s.Outlooks[slices.IndexFunc(s.Outlooks, func(o Outlook) bool { return o.Setting == like })]
+			outlook.Setting, outlook.Note = setting.Name, note
+			s.Outlooks = append(s.Outlooks, outlook)
+			continue
+		}
+		changed := setting.apply(object)
+		topology := read.Topology
+		if setting.Name != Now {
+			topology = f.topologyUnder(changed, read)
+		}
+		seen := current
+		if setting.Name != Now && len(topology.Keys) == 0 {
+			seen, _ = f.slicesIn(f.controllers.hint(changed, written))
+		}
+		portions := f.portions(read, seen)
+		if i == 0 {
+			f.list(&s, portions)
+		}
+		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
+	}
+	s.Advice = f.advise(&s, object, read)
+	return s, ""
+}
+
+// read reads a Service as the proxy does, and a headless one without topology keys too: its clients find all of its
+// ready endpoints, and choose at random.
+func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
+	read, errs := convert.Service(object, f.view)
+	f.refused = append(f.refused, problems(convert.Services, object, errs)...)
+	switch {
+	case len(errs) > 0:
+		return nil, "it is refused"
+	case read != nil:
+		return read, ""
+	case object.Spec.Type == corev1.ServiceTypeExternalName:
+		return nil, "ExternalName: its clients are sent elsewhere by DNS"
+	case !policy.IsHandledBy(object.Labels, f.view.ServiceProxyName):
+		return nil, "another proxy serves it"
+	case object.Spec.ClusterIP != corev1.ClusterIPNone:
+		return nil, "it has no ClusterIP yet"
+	}
+	withKeys := Setting{Name: None}.apply(object)
+	withKeys.Annotations[policy.TopologyKeysAnnotation] = string(policy.AnyNode)
+	read, errs = convert.Service(withKeys, f.view)
+	f.refused = append(f.refused, problems(convert.Services, object, errs)...)
+	if read == nil {
+		return nil, "it is refused"
+	}
+	read.Topology = policy.Topology{}
+	return read, ""
+}
+
+// topologyUnder is what a Service says of its topology under another setting.
+func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service) policy.Topology {
+	if !read.IsHeadless {
+		return f.topologyOf(changed, read.ExternalTrafficLocal)
+	}
+	if changed.Annotations[policy.TopologyKeysAnnotation] == "" {
+		return policy.Topology{}
+	}
+	withoutField := *changed
+	withoutField.Spec.TrafficDistribution = nil // DNS follows keys alone
+	return f.topologyOf(&withoutField, false)
+}
+
+// meansNothing says why a setting means nothing to a Service, and like which other setting it is then.
+func (f *forecaster) meansNothing(
+	setting Setting, read *model.Service, object *corev1.Service, written []*discoveryv1.EndpointSlice,
+) (note, like string) {
+	switch {
+	case setting.Name == Now:
+		return "", ""
+	case read.InternalTrafficLocal:
+		return "internalTrafficPolicy: Local keeps connections on the node, whatever else is set", Now
+	case setting.needsHints() && read.IsHeadless:
+		return "DNS follows topology keys, and no hints", None
+	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(written, isWrittenByController)):
+		return "nobody writes hints into the EndpointSlices of this Service", None
+	case setting.bound > 0 && read.ExternalTrafficLocal:
+		return "a bound has no effect beside externalTrafficPolicy: Local", Now
+	}
+	return "", ""
+}
+
+// portion is endpoints that several ports or families have alike, but for the addresses.
+type portion struct {
+	endpoints []model.PortEndpoint
+	times     int
+}
+
+// portions returns the endpoints of a Service's ports.
+func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []portion {
+	joined := model.Join(endpointSlices, len(service.Ports))
+	var portions []portion
+	take := func(endpoints []model.PortEndpoint) {
+		for i := range endpoints {
+			endpoint := &endpoints[i]
+			endpoint.Evacuation = f.evacuated[endpoint.Node]
+			if service.IsHeadless { // as selection does: DNS tells of ready ones alone
+				endpoint.Serving = endpoint.Serving && endpoint.Ready
+			}
+		}
+		for i := range portions {
+			if slices.EqualFunc(portions[i].endpoints, endpoints, isAlike) {
+				portions[i].times++
+				return
+			}
+		}
+		portions = append(portions, portion{endpoints, 1})
+	}
+	for _, family := range model.Families {
+		if service.IsHeadless {
+			if endpoints, _ := joined.Addresses(family); len(endpoints) > 0 {
+				take(endpoints)
+			}
+			continue
+		}
+		if _, has := service.ClusterIP(family); !has {
+			continue
+		}
+		for _, port := range service.Ports {
+			endpoints, _ := joined.Endpoints(port, family)
+			take(endpoints)
+		}
+	}
+	if len(portions) == 0 {
+		portions = []portion{{nil, 1}}
+	}
+	return portions
+}
+
+// isAlike reports whether two endpoints differ in nothing that decides.
+func isAlike(a, b model.PortEndpoint) bool {
+	return a.Node == b.Node && a.Zone == b.Zone && a.Phase() == b.Phase() &&
+		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
+}
+
+// list lists the endpoints of the first port.
+func (f *forecaster) list(s *Service, portions []portion) {
+	for i, endpoint := range portions[0].endpoints {
+		zone := f.fleet.ZoneOf(&endpoint)
+		if endpoint.Phase() != model.PhaseNever {
+			s.EndpointsByZone[zone]++
+		}
+		if i < MaxListed {
+			s.Endpoints = append(s.Endpoints, Endpoint{explain.EndpointName(endpoint.Addr), endpoint.Node, zone, stateOf(&endpoint)})
+		}
+	}
+}
+
+func stateOf(endpoint *model.PortEndpoint) string {
+	switch phase := endpoint.Phase(); {
+	case phase == model.PhaseNever:
+		return "unready"
+	case endpoint.Evacuation != nil:
+		return "evacuated"
+	case phase == model.PhaseTerminating:
+		return "terminating"
+	}
+	return "ready"
+}
+
+// outlook forecasts one Service under one setting.
+func (f *forecaster) outlook(
+	setting Setting, topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
+) Outlook {
+	out := Outlook{Setting: setting.Name, Loads: []float64{}}
+	asked, answered := 0.0, 0.0
+	keys := make([]float64, len(topology.Keys))
+	for i, portion := range portions {
+		spread := f.fleet.Spread(fleet.Question{
+			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
+		})
+		times := float64(portion.times)
+		asked += times * spread.Asked
+		answered += times * (spread.Asked - spread.Refused)
+		out.Node += times * spread.Node
+		out.Zone += times * spread.Zone
+		out.Region += times * spread.Region
+		for k := range spread.Keys {
+			keys[k] += times * spread.Keys[k]
+		}
+		if out.zones == nil {
+			out.zones = make([]float64, len(spread.Zones))
+		}
+		for z, amount := range spread.Zones {
+			out.zones[z] += times * amount
+		}
+		out.noteLoads(&portion, &spread, i == 0)
+	}
+	part := func(amount, of float64) float64 {
+		if of == 0 {
+			return 0
+		}
+		return rounded(amount / of)
+	}
+	out.Refused = part(asked-answered, asked)
+	out.Node, out.Zone, out.Region = part(out.Node, answered), part(out.Zone, answered), part(out.Region, answered)
+	out.Busiest.Load = rounded(out.Busiest.Load)
+	for k, key := range topology.Keys {
+		if !service.InternalTrafficLocal {
+			out.Keys = append(out.Keys, KeyShare{string(key), part(keys[k], answered)})
+		}
+	}
+	for z := range out.zones {
+		out.zones[z] = notNaN(out.zones[z] / answered)
+	}
+	return out
+}
+
+// noteLoads takes in what the endpoints of a portion expect. Those of the first one are listed.
+func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, isFirst bool) {
+	for i, load := range spread.Loads {
+		if load /= spread.Mean; load > o.Busiest.Load+1e-9 {
+			endpoint := &portion.endpoints[i]
+			o.Busiest = Busiest{explain.EndpointName(endpoint.Addr), endpoint.Node, load}
+		}
+		if isFirst && load > 0 {
+			o.Used++
+		}
+		if isFirst && i < MaxListed {
+			o.Loads = append(o.Loads, rounded(notNaN(load)))
+		}
+	}
+}
+
+// rounded leaves away what only rounding made.
+func rounded(x float64) float64 { return math.Round(x*1e9) / 1e9 }
+
+func notNaN(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+// totals sums up all Services, under each setting.
+func (f *forecaster) totals(services []Service) []Total {
+	totals, size := make([]Total, len(f.settings)), len(f.fleet.Zones())+1
+	for i, setting := range f.settings {
+		total := Total{Setting: setting.Name, Matrix: make([][]float64, size)}
+		for row := range total.Matrix {
+			total.Matrix[row] = make([]float64, size)
+		}
+		answered := 0.0
+		for s := range services {
+			one := &services[s].Outlooks[i]
+			total.Refused += one.Refused / float64(len(services))
+			if one.Busiest.Endpoint == "" {
+				continue
+			}
+			answered++
+			total.Node += one.Node
+			total.Zone += one.Zone
+			total.Region += one.Region
+			if one.Busiest.Load > total.Busiest.Load+1e-9 {
+				total.Busiest, total.BusiestService = one.Busiest, services[s].Service
+			}
+			for z, amount := range one.zones {
+				total.Matrix[z/size][z%size] += amount
+			}
+		}
+		answered = max(1, answered)
+		total.Node, total.Zone, total.Region = rounded(total.Node/answered), rounded(total.Zone/answered), rounded(total.Region/answered)
+		total.Refused = rounded(total.Refused)
+		for row := range total.Matrix {
+			for column := range total.Matrix[row] {
+				total.Matrix[row][column] = rounded(total.Matrix[row][column] / answered)
+			}
+		}
+		totals[i] = total
+	}
+	return totals
+}

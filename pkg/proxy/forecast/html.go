@@ -1,0 +1,32 @@
+package forecast
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// page is the page without the report: it loads nothing from elsewhere.
+//
+//go:embed page.html
+var page []byte
+
+// reportMark is where the report goes.
+var reportMark = []byte("{{report}}")
+
+// HTML writes a report as one page.
+func HTML(w io.Writer, report *Report) error {
+	text, err := json.Marshal(report) // which escapes "<", so that no name ends the script that holds it
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	before, after, _ := bytes.Cut(page, reportMark)
+	for _, part := range [][]byte{before, text, after} {
+		if _, err := w.Write(part); err != nil {
+			return fmt.Errorf("write the page: %w", err)
+		}
+	}
+	return nil
+}

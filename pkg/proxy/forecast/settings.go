@@ -1,0 +1,140 @@
+package forecast
+
+import (
+	"maps"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/endpointslice/topologycache"
+	"k8s.io/endpointslice/trafficdist"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Setting is what a Service's owner could set.
+type Setting struct {
+	// Name is how it is called in the output: that of a value of the API, a bound as "120%", Now or None.
+	Name string
+	// bound is the load bound in percent; 0 for none.
+	bound uint64
+}
+
+// The settings by name, beside bounds.
+const (
+	Now  = "now"  // as the Service is
+	None = "none" // no preference
+)
+
+// settingsOf returns the settings to compare, in the order of the output.
+func settingsOf(bounds []uint64) []Setting {
+	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
+	for _, bound := range bounds {
+		settings = append(settings, Setting{policy.FormatMaxLoad(bound), bound})
+	}
+	return settings
+}
+
+// needsHints reports whether hints are how the setting works, so that it means nothing to a headless Service, and to one
+// whose slices its owner writes.
+func (s Setting) needsHints() bool {
+	return s.Name == policy.PreferSameZone || s.Name == policy.PreferSameNode || s.Name == policy.ModeAuto
+}
+
+// annotations are those that a setting takes away.
+var annotations = [...]string{
+	policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
+	policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation,
+}
+
+// apply returns the Service as it is with the setting. A bound keeps what the Service prefers, if it prefers anything.
+func (s Setting) apply(service *corev1.Service) *corev1.Service {
+	if s.Name == Now {
+		return service
+	}
+	changed := *service
+	changed.Annotations = maps.Clone(service.Annotations)
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	if s.bound > 0 {
+		changed.Annotations[policy.MaxLoadAnnotation] = s.Name
+		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
+		delete(changed.Annotations, policy.TopologyModeAnnotation)
+		switch {
+		case prefers(&changed):
+		case changed.Spec.ClusterIP == corev1.ClusterIPNone:
+			changed.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
+		default:
+			changed.Annotations[policy.TopologyModeAnnotation] = policy.ModeBalanced
+		}
+		return &changed
+	}
+	for _, annotation := range annotations {
+		delete(changed.Annotations, annotation)
+	}
+	changed.Spec.TrafficDistribution = nil
+	switch s.Name {
+	case policy.PreferSameZone, policy.PreferSameNode:
+		changed.Spec.TrafficDistribution = &s.Name
+	case policy.ModeAuto:
+		changed.Annotations[policy.TopologyModeAnnotation] = policy.ModeAuto
+	}
+	return &changed
+}
+
+// prefers reports whether a Service, beside its mode, prefers some endpoints.
+func prefers(service *corev1.Service) bool {
+	if _, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
+		return true
+	}
+	return service.Spec.ClusterIP != corev1.ClusterIPNone &&
+		service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil
+}
+
+// controllers writes hints as the EndpointSlice controller does.
+type controllers struct{ cache *topologycache.TopologyCache }
+
+// newControllers returns the controller as it knows some nodes.
+func newControllers(nodes []*corev1.Node) controllers {
+	cache := topologycache.NewTopologyCache()
+	cache.SetNodes(logr.Discard(), nodes)
+	return controllers{cache}
+}
+
+// managedByController is what the EndpointSlice controller of Kubernetes calls itself in LabelManagedBy.
+const managedByController = "endpointslice-controller.k8s.io"
+
+// isWrittenByController reports whether the controller writes a slice, and its hints.
+func isWrittenByController(slice *discoveryv1.EndpointSlice) bool {
+	return slice.Labels[discoveryv1.LabelManagedBy] == managedByController
+}
+
+// hint returns a Service's slices with the hints that the controller gives them when the Service's settings change, as
+// reconcileByAddressType in k8s.io/endpointslice does it. Those that it does not write stay as they are, and it keeps hints
+// that it takes for good: from PreferSameNode to Auto those for nodes stay.
+func (c controllers) hint(service *corev1.Service, written []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	var hinted []*discoveryv1.EndpointSlice
+	byType := map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}
+	for _, slice := range written {
+		if isWrittenByController(slice) {
+			byType[slice.AddressType] = append(byType[slice.AddressType], slice)
+		} else {
+			hinted = append(hinted, slice)
+		}
+	}
+	for addressType, unchanged := range byType {
+		var updated []*discoveryv1.EndpointSlice
+		if policy.ModeOf(service.Annotations).IsAuto() {
+			all := &topologycache.SliceInfo{
+				ServiceKey: service.Namespace + "/" + service.Name, AddressType: addressType, Unchanged: unchanged,
+			}
+			_, updated, _ = c.cache.AddHints(logr.Discard(), all)
+			unchanged = all.Unchanged
+		} else {
+			_, updated, unchanged = trafficdist.ReconcileHints(service.Spec.TrafficDistribution, nil, nil, unchanged)
+		}
+		hinted = append(append(hinted, updated...), unchanged...)
+	}
+	return hinted
+}

@@ -1,0 +1,201 @@
+package forecast
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
+)
+
+// step is one thing that could be different.
+type step struct {
+	sentence string // what to do, as "label node-7 example.com/rack=r1"
+	change   Change
+	objects  int // how many are changed
+	// isNeeded: without it the endpoint could not be used, or only if there were no other.
+	isNeeded bool
+}
+
+// steps are what stands between a node and an endpoint: each alone may be enough. All of them together always are.
+func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint) []step {
+	var steps []step
+	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {
+		steps = append(steps, step{fmt.Sprintf(format, args...), change, objects, isNeeded})
+	}
+	name := explain.EndpointName(endpoint.Addr)
+	if !endpoint.Ready {
+		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
+	}
+	if endpoint.Evacuation != nil {
+		add(relabel{endpoint.Node, policy.EvacuateLabel, ""}, 1, true, "take the label %s from %s", policy.EvacuateLabel, endpoint.Node)
+	}
+	w.labelSteps(decision, endpoint, add)
+	w.settingSteps(decision, add)
+	w.hintStep(add)
+	choice, _ := decision.Selection.ClusterIP()
+	if used := len(choice.Endpoints); used > 0 {
+		nearer, names := map[netip.Addr]bool{}, []string(nil)
+		for _, chosen := range choice.Endpoints {
+			nearer[chosen.Addr.Addr()] = true
+			names = append(names, explain.EndpointName(chosen.Addr))
+		}
+		what := "the endpoint that is used"
+		if used > 1 {
+			what = fmt.Sprintf("the %d endpoints that are used", used)
+		}
+		add(setReady{w.service, nearer, false}, used, false, "make %s unready: %s", what, explain.Counted(names))
+	}
+	return steps
+}
+
+type adder = func(change Change, objects int, isNeeded bool, format string, args ...any)
+
+// labelSteps give the node the endpoint's values of topology keys, or the endpoint's node this one's. Nobody moves a node
+// to another zone or region, so that such a label is only added.
+func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add adder) {
+	own := decision.Viewpoint.Node
+	keys := decision.Service.Topology.Keys
+	if len(keys) == 0 { // hints are for zones
+		keys = []policy.Key{policy.Zone}
+	}
+	for _, key := range keys {
+		if key == policy.AnyNode || key == policy.Hostname {
+			continue
+		}
+		mine, carried := own.Labels[string(key)]
+		value, known := decision.Viewpoint.ValueOf(endpoint, key)
+		if isPlace := key == policy.Zone || key == fleet.Region; isPlace && carried && known {
+			continue
+		}
+		if known && (!carried || mine != value) && own.Labels != nil {
+			add(relabel{own.Name, string(key), value}, 1, false, "label %s %s=%s", own.Name, key, value)
+		}
+		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label says nothing
+		if carried && endpoint.Node != "" && !isOfSlice && (!known || mine != value) {
+			add(relabel{endpoint.Node, string(key), mine}, 1, false, "label %s %s=%s", endpoint.Node, key, mine)
+		}
+	}
+}
+
+// settingSteps change what the Service says.
+func (w *asking) settingSteps(decision selection.Decision, add adder) {
+	service := w.Service(w.service)
+	if decision.Service.InternalTrafficLocal {
+		add(setInternalPolicy{w.service}, 1, false, "set spec.internalTrafficPolicy to Cluster")
+	}
+	if text, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
+		if keys := decision.Service.Topology.Keys; len(keys) > 0 && !slices.Contains(keys, policy.AnyNode) {
+			wider := text + ", *"
+			add(Annotate{w.service, policy.TopologyKeysAnnotation, wider}, 1, false, "set %s to %q", policy.TopologyKeysAnnotation, wider)
+		}
+		if !decision.Service.IsHeadless {
+			add(Annotate{w.service, policy.TopologyKeysAnnotation, ""}, 1, false, "remove the annotation %s", policy.TopologyKeysAnnotation)
+		} else {
+			add(Annotate{w.service, policy.TopologyKeysAnnotation, "*"}, 1, false, "set %s to \"*\"", policy.TopologyKeysAnnotation)
+		}
+	}
+	if mode := policy.ModeOf(service.Annotations); mode.Annotation != "" {
+		add(Annotate{w.service, mode.Annotation, ""}, 1, false, "remove the annotation %s", mode.Annotation)
+	}
+	if decision.Service.Topology.MaxLoad > 0 {
+		if _, has := service.Annotations[policy.MaxLoadAnnotation]; has {
+			add(Annotate{w.service, policy.MaxLoadAnnotation, ""}, 1, false, "remove the annotation %s", policy.MaxLoadAnnotation)
+		}
+	} else if decision.Service.Topology.Keys != nil || service.Spec.TrafficDistribution != nil {
+		usual := policy.FormatMaxLoad(policy.UsualMaxLoad)
+		add(Annotate{w.service, policy.MaxLoadAnnotation, usual}, 1, false, "add the annotation %s: %q", policy.MaxLoadAnnotation, usual)
+	}
+	if distribution := service.Spec.TrafficDistribution; distribution != nil {
+		add(Annotate{w.service, TrafficDistribution, ""}, 1, false, "remove spec.trafficDistribution, which is %s", *distribution)
+	}
+}
+
+// hintStep takes hints away that the controller does not write.
+func (w *asking) hintStep(add adder) {
+	var names []string
+	for _, slice := range w.slicesOf[w.service] {
+		isHinted := slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
+		if isHinted && !isWrittenByController(slice) {
+			names = append(names, slice.Name)
+		}
+	}
+	if len(names) > 0 {
+		add(withoutHints{w.service}, len(names), false, "take the hints out of EndpointSlice %s", strings.Join(names, ", "))
+	}
+}
+
+// setReady makes endpoints ready or unready.
+type setReady struct {
+	service model.ObjectName
+	addrs   map[netip.Addr]bool
+	ready   bool
+}
+
+func (s setReady) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	c.slicesOf[s.service] = endpointsIn(c.slicesOf[s.service], func(e *discoveryv1.Endpoint) {
+		if len(e.Addresses) == 0 {
+			return
+		}
+		if addr, err := netip.ParseAddr(e.Addresses[0]); err == nil && s.addrs[addr] {
+			no := false
+			e.Conditions = discoveryv1.EndpointConditions{Ready: &s.ready, Serving: &s.ready, Terminating: &no}
+		}
+	})
+	rehinted[s.service] = true
+	return nil
+}
+
+// relabel sets a label of a node; an empty value takes it away.
+type relabel struct{ node, key, value string }
+
+func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
+	for i, node := range c.nodes {
+		if node.Name != r.node {
+			continue
+		}
+		changed := *node
+		changed.Labels = maps.Clone(node.Labels)
+		if changed.Labels == nil {
+			changed.Labels = map[string]string{}
+		}
+		if changed.Labels[r.key] = r.value; r.value == "" {
+			delete(changed.Labels, r.key)
+		}
+		c.nodes[i] = &changed
+		return nil
+	}
+	return fmt.Errorf("node %s not found", r.node)
+}
+
+// setInternalPolicy sets internalTrafficPolicy: Cluster.
+type setInternalPolicy struct{ service model.ObjectName }
+
+func (s setInternalPolicy) apply(c *Cluster, _ map[model.ObjectName]bool) error {
+	service, at, err := c.find(s.service)
+	if err != nil {
+		return err
+	}
+	changed := *service
+	everywhere := corev1.ServiceInternalTrafficPolicyCluster
+	changed.Spec.InternalTrafficPolicy = &everywhere
+	c.services[at] = &changed
+	return nil
+}
+
+// withoutHints takes hints away.
+type withoutHints struct{ service model.ObjectName }
+
+func (w withoutHints) apply(c *Cluster, _ map[model.ObjectName]bool) error {
+	c.slicesOf[w.service] = endpointsIn(c.slicesOf[w.service], func(e *discoveryv1.Endpoint) { e.Hints = nil })
+	return nil
+}

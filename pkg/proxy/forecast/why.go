@@ -1,0 +1,343 @@
+package forecast
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// Why is what a node's connections have to do with one endpoint of a Service port, and what would have to be different.
+//
+// Its JSON names are an interface: scripts read them.
+type Why struct {
+	Node         string `json:"node"`    // whose connections
+	Service      string `json:"service"` // namespace/name
+	Port         string `json:"port"`    // the port's name, often empty
+	Number       int    `json:"number"`
+	Protocol     string `json:"protocol"`
+	Family       string `json:"family"`
+	Endpoint     string `json:"endpoint"`     // address:port
+	Pod          string `json:"pod"`          // where the EndpointSlice names it
+	EndpointNode string `json:"endpointNode"` // where it is
+	// Share is the part of the node's connections to the ClusterIP, or of the answers of DNS, that the endpoint has: 0 if
+	// it is not used.
+	Share float64 `json:"share"`
+	// Reason is a stable code, of the choice if it is used, and why it is left out otherwise; Message the same as a sentence.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Suggestions are the smallest changes after which it would be used, each proven by deciding again; never null, and
+	// empty if it is used.
+	Suggestions []Suggestion `json:"suggestions"`
+}
+
+// Suggestion is what would have to be different.
+type Suggestion struct {
+	// Changes have to be made together; mostly it is one.
+	Changes []string `json:"changes"`
+	// Share is what the endpoint would have then.
+	Share float64 `json:"share"`
+	// Objects is how many objects are changed.
+	Objects int `json:"objects"`
+
+	steps []step
+}
+
+// Reasons answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
+// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was meant.
+func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, error) {
+	service := c.Service(query.Service)
+	if service == nil {
+		return nil, c.NotFound(query.Service)
+	}
+	if _, errs := convert.Service(service, c.view); len(errs) > 0 {
+		return nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
+	}
+	w := asking{Cluster: c, node: node, service: query.Service, now: now}
+	w.pods = c.podsOf(query.Service)
+	decisions := w.decide(c)
+	if len(decisions) == 0 {
+		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, w.whyNothing())
+	}
+	answers, ports := []Why{}, 0
+	for _, decision := range decisions {
+		id := model.PortID{Service: query.Service, Port: decision.Port.Name, Protocol: decision.Port.Protocol, Family: decision.Family}
+		if !query.Match(id, decision.Port.Port) {
+			continue
+		}
+		ports++
+		for i := range decision.Endpoints {
+			if w.isMeant(&decision.Endpoints[i], target) {
+				answers = append(answers, w.answer(decision, i))
+			}
+		}
+	}
+	switch {
+	case ports == 0:
+		return nil, fmt.Errorf("service %s has no port %s", query.Service, query.Port)
+	case len(answers) == 0:
+		return nil, fmt.Errorf("%s is no endpoint of %s, no pod of one, and no node with one; it has %s",
+			target, query.Service, w.names(decisions))
+	}
+	return answers, nil
+}
+
+// asking is a question that is being answered.
+type asking struct {
+	Cluster
+	node    string
+	service model.ObjectName
+	now     time.Time
+	pods    map[netip.Addr]string
+}
+
+// podsOf returns the names of the pods behind a Service's endpoints.
+func (c Cluster) podsOf(service model.ObjectName) map[netip.Addr]string {
+	pods := map[netip.Addr]string{}
+	for _, slice := range c.slicesOf[service] {
+		for i := range slice.Endpoints {
+			endpoint := &slice.Endpoints[i]
+			if endpoint.TargetRef == nil || endpoint.TargetRef.Kind != "Pod" || len(endpoint.Addresses) == 0 {
+				continue
+			}
+			if addr, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil {
+				pods[addr] = endpoint.TargetRef.Name
+			}
+		}
+	}
+	return pods
+}
+
+func (w *asking) isMeant(endpoint *model.PortEndpoint, target string) bool {
+	if addr, err := netip.ParseAddr(target); err == nil {
+		return endpoint.Addr.Addr() == addr
+	}
+	if addr, err := netip.ParseAddrPort(target); err == nil {
+		return endpoint.Addr == addr
+	}
+	return target != "" && (w.pods[endpoint.Addr.Addr()] == target || endpoint.Node == target)
+}
+
+// names lists some endpoints.
+func (w *asking) names(decisions []selection.Decision) string {
+	var names []string
+	for i := range decisions[0].Endpoints {
+		endpoint := &decisions[0].Endpoints[i]
+		names = append(names, fmt.Sprintf("%s on %s", explain.EndpointName(endpoint.Addr), cmp.Or(endpoint.Node, "no node")))
+	}
+	if len(names) == 0 {
+		return "no endpoints"
+	}
+	return explain.Counted(names)
+}
+
+func (w *asking) whyNothing() string {
+	service := w.Service(w.service)
+	switch {
+	case service.Spec.ExternalName != "":
+		return "it is of type ExternalName"
+	case service.Spec.ClusterIP == "None":
+		return "it is headless and has no topology keys, so that DNS tells of all ready endpoints alike"
+	}
+	return "it has no ClusterIP, or is another proxy's"
+}
+
+// decide decides about the Service on the node, with the objects of a cluster.
+func (w *asking) decide(c Cluster) []selection.Decision {
+	object := c.Service(w.service)
+	read, errs := convert.Service(object, c.view)
+	if read == nil || len(errs) > 0 {
+		return nil
+	}
+	nodes, evacuated, _ := c.knownNodes(w.now)
+	change := model.Change{
+		Services: map[model.ObjectName]*model.Service{read.Name: read}, Slices: map[model.ObjectName]*model.EndpointSlice{},
+		Nodes: map[string]*model.Node{}, Evacuations: evacuated, AllNodes: new(true),
+	}
+	for i := range nodes {
+		change.Nodes[nodes[i].Name] = &nodes[i]
+	}
+	for _, service := range append(read.Clients(), read.Name) {
+		converted, _ := c.slicesIn(c.slicesOf[service])
+		for _, slice := range converted {
+			change.Slices[slice.Name] = slice
+		}
+	}
+	cluster := model.NewCluster(w.node)
+	cluster.Apply(change)
+	return selection.NewNodes(cluster).Decide(read.Name, model.Families)
+}
+
+// answer answers for one endpoint of one decision.
+func (w *asking) answer(decision selection.Decision, i int) Why {
+	endpoint := &decision.Endpoints[i]
+	why := Why{
+		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
+		Family: decision.Family.String(), Endpoint: explain.EndpointName(endpoint.Addr), Pod: w.pods[endpoint.Addr.Addr()],
+		EndpointNode: endpoint.Node, Suggestions: []Suggestion{},
+	}
+	if !decision.IsOfAddresses {
+		why.Protocol = decision.Port.Protocol.String()
+	}
+	choice, _ := decision.Selection.ClusterIP()
+	if why.Share = shareOf(decision, endpoint.Addr); why.Share > 0 {
+		why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
+		return why
+	}
+	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
+	for _, exclusion := range decision.Exclusions() {
+		if exclusion.Endpoint == endpoint.Addr {
+			why.Reason, why.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()
+		}
+	}
+	why.Suggestions = w.suggest(decision, endpoint)
+	return why
+}
+
+// shareOf is the part of the node's connections to the ClusterIP that an endpoint gets.
+func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
+	choice, outcome := decision.Selection.ClusterIP()
+	at := slices.IndexFunc(choice.Endpoints, func(chosen model.PortEndpoint) bool { return chosen.Addr == endpoint })
+	switch {
+	case outcome != selection.Balance || at < 0:
+		return 0
+	case choice.Share != nil:
+		place := slices.IndexFunc(decision.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == endpoint })
+		return float64(choice.Share.Parts[place]) / balance.ONE
+	}
+	return 1 / float64(len(choice.Endpoints))
+}
+
+// mostSuggestions is how many are told.
+const mostSuggestions = 5
+
+// suggest looks for the smallest changes: one that is enough, beside those without which nothing is; else all that stands
+// in the way, without what can be left out.
+func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
+	all := w.steps(decision, endpoint)
+	needed := slices.DeleteFunc(slices.Clone(all), func(s step) bool { return !s.isNeeded })
+	bases := [][]step{nil}
+	for i := range needed {
+		bases = append(bases, needed[i:i+1])
+	}
+	if len(needed) > 1 {
+		bases = append(bases, needed)
+	}
+	for _, base := range bases {
+		var found []Suggestion
+		if share := w.shareAfter(base, decision, endpoint.Addr); share > 0 {
+			found = append(found, suggestionOf(base, share))
+		}
+		for _, one := range all {
+			if len(found) > 0 && len(found[0].Changes) == len(base) || one.isNeeded {
+				continue
+			}
+			together := append(slices.Clone(base), one)
+			if share := w.shareAfter(together, decision, endpoint.Addr); share > 0 {
+				found = append(found, suggestionOf(together, share))
+			}
+		}
+		if len(found) > 0 {
+			slices.SortStableFunc(found, func(a, b Suggestion) int { return cmp.Compare(a.Objects, b.Objects) })
+			return found[:min(len(found), mostSuggestions)]
+		}
+	}
+	for i := 0; i < len(all); {
+		without := slices.Delete(slices.Clone(all), i, i+1)
+		if w.shareAfter(without, decision, endpoint.Addr) > 0 {
+			all = without
+		} else {
+			i++
+		}
+	}
+	if share := w.shareAfter(all, decision, endpoint.Addr); share > 0 {
+		return []Suggestion{suggestionOf(all, share)}
+	}
+	return []Suggestion{}
+}
+
+func suggestionOf(steps []step, share float64) Suggestion {
+	suggestion := Suggestion{Share: share, steps: steps}
+	for i := range steps {
+		suggestion.Changes = append(suggestion.Changes, steps[i].sentence)
+		suggestion.Objects += steps[i].objects
+	}
+	return suggestion
+}
+
+// shareAfter decides again after some steps, and returns the endpoint's share of the same port.
+func (w *asking) shareAfter(steps []step, like selection.Decision, endpoint netip.AddrPort) float64 {
+	changes := make([]Change, len(steps))
+	for i := range steps {
+		changes[i] = steps[i].change
+	}
+	after, err := w.After(changes)
+	if err != nil {
+		return 0
+	}
+	for _, decision := range w.decide(after) {
+		if decision.Port == like.Port && decision.Family == like.Family && decision.IsOfAddresses == like.IsOfAddresses {
+			return shareOf(decision, endpoint)
+		}
+	}
+	return 0
+}
+
+// WhyText writes answers for a person.
+func WhyText(w io.Writer, answers []Why) error {
+	p := printer{w: w}
+	for i, why := range answers {
+		if i > 0 {
+			p.f("\n")
+		}
+		port := strings.TrimSpace(why.Port + " " + fmt.Sprintf("%d/%s", why.Number, why.Protocol))
+		if why.Protocol == "" {
+			port = "its addresses"
+		}
+		where := cmp.Or(why.EndpointNode, "no known node")
+		if why.Pod != "" {
+			where = "pod " + why.Pod + " on " + where
+		}
+		p.f("%s %s %s, connections of %s to %s (%s)\n", why.Service, port, why.Family, why.Node, why.Endpoint, where)
+		if why.Share > 0 {
+			p.f("  It gets %s of them. %s [%s]\n", percent(why.Share), why.Message, why.Reason)
+			continue
+		}
+		p.f("  It gets none. %s [%s]\n", why.Message, why.Reason)
+		for j, suggestion := range why.Suggestions {
+			if j == 0 {
+				p.f("  It would get some, if anybody were to:\n")
+			}
+			p.f("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
+		}
+		if len(why.Suggestions) == 0 {
+			p.f("  No change was found after which it would get some.\n")
+		}
+	}
+	return p.err
+}
+
+// endpointsIn calls what is to be done with each endpoint in slices that are copied first.
+func endpointsIn(written []*discoveryv1.EndpointSlice, do func(*discoveryv1.Endpoint)) []*discoveryv1.EndpointSlice {
+	var changed []*discoveryv1.EndpointSlice
+	for _, slice := range written {
+		fresh := *slice
+		fresh.Endpoints = slices.Clone(slice.Endpoints)
+		for i := range fresh.Endpoints {
+			do(&fresh.Endpoints[i])
+		}
+		changed = append(changed, &fresh)
+	}
+	return changed
+}

@@ -1,0 +1,41 @@
+package convert
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Objects are objects of a cluster as its API server has them, for those who ask what would be if some were different.
+type Objects struct {
+	Nodes    []*corev1.Node
+	Services []*corev1.Service
+	Slices   []*discoveryv1.EndpointSlice
+}
+
+// WholeKinds are the kinds of Objects.
+var WholeKinds = []*Kind{Nodes, Services, EndpointSlices}
+
+// Add adds an object, without the parts that nobody asks for: a Node of a real cluster is mostly the images that it has.
+func (o *Objects) Add(object Object) {
+	object.SetManagedFields(nil)
+	switch object := object.(type) {
+	case *corev1.Node:
+		allocatable := corev1.ResourceList{}
+		if cpu, known := object.Status.Allocatable[corev1.ResourceCPU]; known {
+			allocatable[corev1.ResourceCPU] = cpu
+		}
+		o.Nodes = append(o.Nodes, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: object.Name, Labels: object.Labels, UID: object.UID},
+			Spec:       corev1.NodeSpec{PodCIDR: object.Spec.PodCIDR, PodCIDRs: object.Spec.PodCIDRs},
+			Status:     corev1.NodeStatus{Allocatable: allocatable, Conditions: object.Status.Conditions, Addresses: object.Status.Addresses},
+		})
+	case *corev1.Service:
+		o.Services = append(o.Services, object)
+	case *discoveryv1.EndpointSlice:
+		o.Slices = append(o.Slices, object)
+	}
+}
+
+// Len returns how many objects there are.
+func (o *Objects) Len() int { return len(o.Nodes) + len(o.Services) + len(o.Slices) }

@@ -1,0 +1,93 @@
+package folder
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// wholeTypes are the types of convert.Objects.
+var wholeTypes, _ = typesOf(convert.WholeKinds)
+
+// Objects reads the objects of a folder as they are written there. Of an object that stands there twice, the first one
+// counts, by file name, then by place. What cannot be read is a Problem. It fails if the folder cannot be read.
+//
+// read is called after each file, with how many objects there are; it may be nil.
+func Objects(dir string, read func(file string, objects int)) (convert.Objects, []convert.Problem, error) {
+	found, err := manifest.Scan(dir)
+	if err != nil {
+		return convert.Objects{}, nil, err
+	}
+	d := objectDecoder{seen: map[convert.ObjectKey]string{}}
+	for name, failure := range found.Unreadable {
+		d.problems = append(d.problems, unreadableProblem(name, failure))
+	}
+	for _, name := range found.Files {
+		if err := d.file(dir, name); err != nil {
+			d.problems = append(d.problems, unreadableProblem(name, err))
+		}
+		if read != nil {
+			read(name, d.objects.Len())
+		}
+	}
+	return d.objects, convert.SortProblems(d.problems), nil
+}
+
+type objectDecoder struct {
+	objects  convert.Objects
+	problems []convert.Problem
+	seen     map[convert.ObjectKey]string // the file
+}
+
+func (d *objectDecoder) file(dir, name string) error {
+	file, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }() // nothing was written that closing could lose
+	text, err := manifest.Read(name, file)
+	if err != nil {
+		return err
+	}
+	one := decoder{file: name}
+	format, _ := manifest.FormatOf(name)
+	for part := range manifest.Parts(format, text, wholeTypes...) {
+		switch {
+		case part.Fault != nil:
+			one.unreadable(&part, part.Fault)
+		case kindOf[part.Type] == nil:
+		case part.Name == "":
+			one.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
+		default:
+			d.object(name, &part)
+		}
+	}
+	d.problems = append(d.problems, one.out.problems...)
+	return nil
+}
+
+func (d *objectDecoder) object(file string, part *manifest.Part) {
+	key := keyOf(part)
+	object := key.Kind.New()
+	faults := part.Decode(object)
+	for _, fault := range faults {
+		d.problems = append(d.problems, key.Problem(file, fault.Field, fault.Reason))
+	}
+	if len(faults) > 0 {
+		return
+	}
+	if first, seen := d.seen[key]; seen {
+		d.problems = append(d.problems, key.Problem(file, "", "the same object is in "+first+" already; that one counts"))
+		return
+	}
+	d.seen[key] = file
+	if !key.Kind.IsClusterScoped {
+		object.SetNamespace(key.Name.Namespace)
+	}
+	if key.Kind.Complete != nil {
+		key.Kind.Complete(object)
+	}
+	d.objects.Add(object)
+}

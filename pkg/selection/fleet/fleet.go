@@ -1,0 +1,214 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// Region is the label of a Node that says its region.
+const Region policy.Key = "topology.kubernetes.io/region"
+
+// Demand says how much a node asks, beside other nodes.
+type Demand func(node *model.Node) float64
+
+// Fleet is the nodes of a cluster as clients. It is not safe for use by several goroutines.
+type Fleet struct {
+	nodes  []model.Node // by name
+	byName map[string]int32
+	asks   []float64 // by node
+	// isGiven: what the nodes ask is known, whoever a Service names as its clients.
+	isGiven bool
+
+	zones, regions vocabulary
+	zoneOf         []int32 // by node
+	regionOf       []int32
+	view           selection.Viewpoint
+	rows           []int32 // of each zone in a matrix
+
+	censuses map[string]*census
+}
+
+// MaxZones is how many zones a matrix has by name: those that ask most. All others, and nodes and endpoints of which no
+// zone is known, share one row and one column.
+const MaxZones = 16
+
+// New returns the fleet of some nodes. Without a demand each asks as its labels say (balance.DemandOf), and a Service's
+// own clients replace that. If nobody asks anything, all ask alike.
+func New(nodes []model.Node, demand Demand) *Fleet {
+	f := &Fleet{
+		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
+		byName: make(map[string]int32, len(nodes)), asks: make([]float64, len(nodes)), isGiven: demand != nil,
+		zoneOf: make([]int32, len(nodes)), regionOf: make([]int32, len(nodes)), censuses: map[string]*census{},
+	}
+	all := 0.0
+	for i := range f.nodes {
+		node := &f.nodes[i]
+		f.byName[node.Name] = int32(i)
+		f.zoneOf[i], f.regionOf[i] = f.zones.number(node.Labels[string(policy.Zone)]), f.regions.number(node.Labels[string(Region)])
+		if demand != nil {
+			f.asks[i] = demand(node)
+		} else {
+			asks, _ := balance.DemandOf(node.Labels)
+			f.asks[i] = float64(asks)
+		}
+		all += f.asks[i]
+	}
+	if all == 0 {
+		for i := range f.asks {
+			f.asks[i] = 1
+		}
+	}
+	f.view = selection.Viewpoint{Labels: f.labels}
+	f.arrange()
+	return f
+}
+
+// arrange gives the zones that ask most a row of their own in a matrix, by name.
+func (f *Fleet) arrange() {
+	asks := make([]float64, len(f.zones.list)+1)
+	for i, zone := range f.zoneOf {
+		asks[zone] += f.asks[i]
+	}
+	named := make([]int32, len(f.zones.list))
+	for i := range named {
+		named[i] = int32(i + 1)
+	}
+	slices.SortStableFunc(named, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(asks[b], asks[a]), strings.Compare(f.zones.word(a), f.zones.word(b)))
+	})
+	named = named[:min(len(named), MaxZones)]
+	slices.SortFunc(named, func(a, b int32) int { return strings.Compare(f.zones.word(a), f.zones.word(b)) })
+	f.rows = make([]int32, len(f.zones.list)+1)
+	for i := range f.rows {
+		f.rows[i] = int32(len(named))
+	}
+	for row, zone := range named {
+		f.rows[zone] = int32(row)
+	}
+}
+
+// Zones returns the names of a matrix' rows and columns, in their order, but for the last ones: those of all others.
+func (f *Fleet) Zones() []string {
+	var names []string
+	for zone, row := range f.rows {
+		if row < f.rows[0] {
+			names = append(names, f.zones.word(int32(zone)))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *Fleet) row(zone int32) int {
+	if int(zone) < len(f.rows) {
+		return int(f.rows[zone])
+	}
+	return int(f.rows[0]) // of an endpoint, and of no node
+}
+
+// Nodes returns how many nodes there are.
+func (f *Fleet) Nodes() int { return len(f.nodes) }
+
+// ZoneOf returns the zone of an endpoint; empty if it is not known.
+func (f *Fleet) ZoneOf(endpoint *model.PortEndpoint) string {
+	zone, _ := f.view.ValueOf(endpoint, policy.Zone)
+	return zone
+}
+
+func (f *Fleet) labels(node string) (labels map[string]string, known bool) {
+	i, known := f.byName[node]
+	if !known {
+		return nil, false
+	}
+	return f.nodes[i].Labels, true
+}
+
+// census is the nodes as one list of keys distinguishes them.
+type census struct {
+	crowds []crowd
+	of     []int32 // the crowd of each node
+	cells  *balance.Cells
+}
+
+// crowd is nodes with the same values of all keys but the hostname, in one zone and one region.
+type crowd struct {
+	node         int32 // one of them
+	nodes        int
+	asks         float64
+	zone, region int32
+}
+
+// mostCensuses is how many lists of keys are remembered. Anybody may write another one.
+const mostCensuses = 64
+
+// censusOf returns the nodes by a list of keys.
+func (f *Fleet) censusOf(keys []policy.Key) *census {
+	words := make([]string, len(keys))
+	for i, key := range keys {
+		words[i] = string(key)
+	}
+	name := strings.Join(words, ",")
+	if known := f.censuses[name]; known != nil {
+		return known
+	}
+	if len(f.censuses) == mostCensuses {
+		clear(f.censuses)
+	}
+	c := &census{of: make([]int32, len(f.nodes)), cells: balance.NewCells(keys, "")}
+	index, values := map[[policy.MaxKeys + 2]int32]int32{}, make([]vocabulary, len(keys))
+	for i := range f.nodes {
+		node := &f.nodes[i]
+		c.cells.Set(node.Name, node.Labels)
+		tuple := [policy.MaxKeys + 2]int32{f.zoneOf[i], f.regionOf[i]}
+		for k, key := range keys {
+			if value, carried := node.Labels[string(key)]; carried && key != policy.Hostname {
+				tuple[2+k] = values[k].numberOf(value)
+			}
+		}
+		at, known := index[tuple]
+		if !known {
+			at = int32(len(c.crowds))
+			index[tuple] = at
+			c.crowds = append(c.crowds, crowd{node: int32(i), zone: f.zoneOf[i], region: f.regionOf[i]})
+		}
+		c.of[i] = at
+		c.crowds[at].nodes++
+		c.crowds[at].asks += f.asks[i]
+	}
+	f.censuses[name] = c
+	return c
+}
+
+// vocabulary numbers words from 1 on; 0 is none.
+type vocabulary struct {
+	numbers map[string]int32
+	list    []string
+}
+
+// number returns the number of a word, a new one if need be; 0 for the empty one.
+func (v *vocabulary) number(word string) int32 {
+	if word == "" {
+		return 0
+	}
+	return v.numberOf(word)
+}
+
+func (v *vocabulary) numberOf(word string) int32 {
+	if number, known := v.numbers[word]; known {
+		return number
+	}
+	if v.numbers == nil {
+		v.numbers = map[string]int32{}
+	}
+	v.list = append(v.list, word)
+	v.numbers[word] = int32(len(v.list))
+	return int32(len(v.list))
+}
+
+func (v *vocabulary) word(number int32) string { return v.list[number-1] }

@@ -1,0 +1,278 @@
+package fleet
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// Question is what is asked about one Service port in one family.
+type Question struct {
+	Topology policy.Topology
+	// IsLocal: internalTrafficPolicy keeps connections to the ClusterIP on the node.
+	IsLocal   bool
+	Endpoints []model.PortEndpoint
+	// Clients is how many ready endpoints the Services that are named as clients have on each node; nil if none is named.
+	Clients map[string]uint32
+}
+
+// Spread is where the connections of all nodes go. Amounts are in the unit of the demand.
+type Spread struct {
+	// Asked is what all nodes ask, and Refused what of it no endpoint answers.
+	Asked, Refused float64
+	// Node, Zone and Region are what stays on the client's own node, in its zone and in its region.
+	Node, Zone, Region float64
+	// Keys is what goes to the endpoints that each of the topology keys matches and none before it.
+	Keys []float64
+	// Loads is what each endpoint gets, and Mean what each would get if all got the same: those that are ready and stay,
+	// or else the best that there are, and whoever gets anything beside them.
+	Loads []float64
+	Mean  float64
+	// Zones is what goes from the zone of a row to that of a column, row by row: see Fleet.Zones.
+	Zones []float64
+}
+
+// Spread decides for all nodes where connections to the ClusterIP of a Service port go, or, of a headless Service, to
+// what its name stands for.
+func (f *Fleet) Spread(q Question) Spread {
+	keys := q.Topology.Keys
+	if q.IsLocal {
+		keys = nil
+	}
+	census := f.censusOf(keys)
+	crowds, asks := slices.Clone(census.crowds), func(node int32) float64 { return f.asks[node] }
+	if named := f.named(q.Clients); named != nil {
+		asks = func(node int32) float64 { return named[node] }
+		for i := range crowds {
+			crowds[i].asks = 0
+		}
+		for node, asked := range named { // whole numbers: their order does not matter
+			crowds[census.of[node]].asks += asked
+		}
+	}
+	s := spreading{
+		fleet: f, routes: f.routesOf(q, census), places: f.placesOf(q.Endpoints),
+		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints))},
+	}
+	for _, host := range f.hostsOf(q.Endpoints) {
+		crowd := &crowds[census.of[host]]
+		crowd.nodes--
+		crowd.asks -= asks(host)
+		s.send(&f.nodes[host], host, crowd, asks(host))
+	}
+	for i := range crowds {
+		if crowd := &crowds[i]; crowd.nodes > 0 { // else what is left is what rounding left
+			s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
+		}
+	}
+	s.finish(q.Endpoints)
+	return s.out
+}
+
+// named returns what nodes ask that have clients, by node; nil if all ask as their labels say. Clients on nodes that
+// nobody knows are nowhere.
+func (f *Fleet) named(clients map[string]uint32) map[int32]float64 {
+	if f.isGiven {
+		return nil
+	}
+	var named map[int32]float64
+	for name, count := range clients {
+		if node, known := f.byName[name]; known && count > 0 {
+			if named == nil {
+				named = map[int32]float64{}
+			}
+			named[node] = float64(min(count, balance.MaxDemand))
+		}
+	}
+	return named
+}
+
+func (f *Fleet) routesOf(q Question, census *census) routes {
+	switch {
+	case q.IsLocal:
+		return newLocal(q.Endpoints)
+	case len(q.Topology.Keys) == 0:
+		return newByHints(q.Endpoints)
+	}
+	r := newByKeys(q.Topology.Keys, q.Endpoints, f.view.ValueOf)
+	if q.Topology.MaxLoad > 0 {
+		places := balance.NewPlaces(q.Topology.Keys, q.Endpoints, f.view.ValueOf)
+		places.Index()
+		demand := census.cells.ByLabels()
+		if len(q.Topology.Clients) > 0 {
+			demand = census.cells.Named(q.Clients)
+		}
+		r.plan = balance.NewPlan(demand, places, int(q.Topology.MaxLoad))
+	}
+	return r
+}
+
+// place is where an endpoint is: 0 or nowhere if that is not known.
+type place struct{ node, zone, region int32 }
+
+const nowhere = -1
+
+func (f *Fleet) placesOf(endpoints []model.PortEndpoint) []place {
+	places := make([]place, len(endpoints))
+	for i := range endpoints {
+		endpoint := &endpoints[i]
+		zone, _ := f.view.ValueOf(endpoint, policy.Zone)
+		region, _ := f.view.ValueOf(endpoint, Region)
+		places[i] = place{nowhere, f.zones.number(zone), f.regions.number(region)}
+		if node, known := f.byName[endpoint.Node]; known {
+			places[i].node = node
+		}
+	}
+	return places
+}
+
+// hostsOf returns the nodes whose name matters: those that endpoints run on, or are hinted for.
+func (f *Fleet) hostsOf(endpoints []model.PortEndpoint) []int32 {
+	var hosts []int32
+	for i := range endpoints {
+		if node, known := f.byName[endpoints[i].Node]; known {
+			hosts = append(hosts, node)
+		}
+		for _, hint := range endpoints[i].HintNodes {
+			if node, known := f.byName[hint]; known {
+				hosts = append(hosts, node)
+			}
+		}
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// spreading sums up what goes where.
+type spreading struct {
+	fleet  *Fleet
+	routes routes
+	places []place
+	asked  []*target // those that get something, in order
+	out    Spread
+}
+
+// send sends what a node asks, or all those of a crowd that are no hosts.
+func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) {
+	if asks <= 0 {
+		return
+	}
+	s.out.Asked += asks
+	legs := s.routes.of(node)
+	if len(legs) == 0 {
+		s.out.Refused += asks
+	}
+	for _, leg := range legs {
+		to, amount := leg.to, asks*leg.part
+		if leg.key != noKey {
+			s.out.Keys[leg.key] += amount
+		}
+		if to.asked == 0 {
+			s.asked = append(s.asked, to)
+		}
+		to.asked += amount
+		to.fromZones.add(of.zone, amount)
+		to.fromRegions.add(of.region, amount)
+		to.fromHosts.add(host, amount)
+	}
+}
+
+// finish divides what goes to each target among its endpoints.
+func (s *spreading) finish(endpoints []model.PortEndpoint) {
+	size := int(s.fleet.rows[0]) + 1
+	s.out.Zones = make([]float64, size*size)
+	for _, to := range s.asked {
+		var nodes, zones, regions amounts
+		columns := make([]float64, size)
+		for m, i := range to.members {
+			part := 1 / to.sum
+			if to.weights != nil {
+				part = to.weights[m] / to.sum
+			}
+			at := s.places[i]
+			s.out.Loads[i] += to.asked * part
+			nodes.add(at.node, part)
+			zones.add(at.zone, part)
+			regions.add(at.region, part)
+			columns[s.fleet.row(at.zone)] += part
+		}
+		s.out.Node += meeting(&to.fromHosts, &nodes, nowhere)
+		s.out.Zone += meeting(&to.fromZones, &zones, 0)
+		s.out.Region += meeting(&to.fromRegions, &regions, 0)
+		for f, zone := range to.fromZones.names {
+			row := s.fleet.row(zone) * size
+			for column, part := range columns {
+				s.out.Zones[row+column] += to.fromZones.values[f] * part
+			}
+		}
+	}
+	best := model.Rank(model.Ranks)
+	for i := range endpoints {
+		if rank, usable := endpoints[i].Rank(); usable {
+			best = min(best, rank)
+		}
+	}
+	for i := range endpoints {
+		rank, usable := endpoints[i].Rank()
+		if usable && rank == best || s.out.Loads[i] > 0 {
+			s.out.Mean++ // the number of them, so far
+		}
+	}
+	if s.out.Mean > 0 {
+		s.out.Mean = (s.out.Asked - s.out.Refused) / s.out.Mean
+	}
+}
+
+// meeting is what goes from places to the same places, but for one that is no place.
+func meeting(from, to *amounts, no int32) (sum float64) {
+	for i, name := range from.names {
+		if name != no {
+			sum += from.values[i] * to.of(name)
+		}
+	}
+	return sum
+}
+
+// amounts are numbers by name, in the order in which they came.
+type amounts struct {
+	names  []int32
+	values []float64
+	index  map[int32]int // nil while there are few
+}
+
+const few = 16
+
+func (a *amounts) add(name int32, value float64) {
+	if at := a.at(name); at >= 0 {
+		a.values[at] += value
+		return
+	}
+	a.names, a.values = append(a.names, name), append(a.values, value)
+	if a.index != nil {
+		a.index[name] = len(a.names) - 1
+	} else if len(a.names) > few {
+		a.index = make(map[int32]int, 2*few)
+		for i, name := range a.names {
+			a.index[name] = i
+		}
+	}
+}
+
+func (a *amounts) of(name int32) float64 {
+	if at := a.at(name); at >= 0 {
+		return a.values[at]
+	}
+	return 0
+}
+
+func (a *amounts) at(name int32) int {
+	if a.index == nil {
+		return slices.Index(a.names, name)
+	}
+	if at, known := a.index[name]; known {
+		return at
+	}
+	return -1
+}

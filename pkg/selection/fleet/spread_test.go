@@ -1,0 +1,222 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+const rack policy.Key = "example.com/rack"
+
+// world is a small cluster with one Service port.
+type world struct {
+	nodes    []model.Node
+	question Question
+}
+
+func newWorld(random *rand.Rand) world {
+	var w world
+	oneIn := func(chances int) bool { return random.IntN(chances) == 0 }
+	word := func(prefix string, count int) string { return prefix + fmt.Sprint(random.IntN(count)) }
+	for i := range 1 + random.IntN(12) {
+		node := model.Node{Name: fmt.Sprint("node-", i), Labels: map[string]string{}}
+		for key, value := range map[policy.Key]string{policy.Zone: word("z", 3), Region: word("r", 2), rack: word("k", 4)} {
+			if !oneIn(8) {
+				node.Labels[string(key)] = value
+			}
+		}
+		if oneIn(4) {
+			node.Labels[policy.DemandLabel] = fmt.Sprint(random.IntN(4))
+		}
+		w.nodes = append(w.nodes, node)
+	}
+	anyNode := func() string {
+		if oneIn(10) {
+			return "" // or one that is gone
+		}
+		return word("node-", len(w.nodes)+1)
+	}
+	evacuated := map[string]*model.Evacuation{anyNode(): {}, anyNode(): {}}
+	if oneIn(2) {
+		evacuated = nil
+	}
+	hintsZones, hintsNodes, mostlyReady := oneIn(2), oneIn(2), 1+random.IntN(8)
+	for i := range random.IntN(9) {
+		endpoint := model.PortEndpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 80)}
+		endpoint.Node, endpoint.Ready, endpoint.Serving, endpoint.Terminating = anyNode(), !oneIn(mostlyReady), !oneIn(3), oneIn(2)
+		if at := slices.IndexFunc(w.nodes, func(n model.Node) bool { return n.Name == endpoint.Node }); at >= 0 && !oneIn(3) {
+			endpoint.Zone = w.nodes[at].Labels[string(policy.Zone)]
+		}
+		if hintsZones && !oneIn(20) {
+			endpoint.HintZones = slices.Compact([]string{word("z", 3), word("z", 4)}) // each once, as convert has them
+		}
+		if hintsNodes && !oneIn(20) {
+			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), cmp.Or(endpoint.Node, "node-0")})
+		}
+		endpoint.Evacuation = evacuated[endpoint.Node]
+		w.question.Endpoints = append(w.question.Endpoints, endpoint)
+	}
+	w.question.IsLocal = oneIn(6)
+	keys := []policy.Key{policy.Hostname, rack, policy.Zone, Region}
+	if oneIn(3) {
+		return w
+	}
+	random.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	keys = keys[:1+random.IntN(4)]
+	if oneIn(2) {
+		keys = append(keys, policy.AnyNode)
+	}
+	w.question.Topology.Keys = keys
+	if oneIn(2) {
+		w.question.Topology.MaxLoad = uint64(100 + random.IntN(200))
+	}
+	if w.question.Topology.MaxLoad > 0 && oneIn(2) {
+		w.question.Topology.Clients, w.question.Clients = []string{"shop/web"}, map[string]uint32{}
+		for range random.IntN(4) {
+			w.question.Clients[anyNode()] = uint32(random.IntN(3))
+		}
+	}
+	return w
+}
+
+// nodeByNode decides for each node, as the proxy there does, and sums up.
+func nodeByNode(w world, asks func(*model.Node) float64) Spread {
+	q, byName := w.question, map[string]map[string]string{}
+	for _, node := range w.nodes {
+		byName[node.Name] = node.Labels
+	}
+	out := Spread{Loads: make([]float64, len(q.Endpoints)), Keys: make([]float64, len(q.Topology.Keys))}
+	service := model.Service{Topology: q.Topology, InternalTrafficLocal: q.IsLocal, Name: model.ObjectName{Namespace: "shop", Name: "web"}}
+	for i := range w.nodes {
+		node := &w.nodes[i]
+		viewpoint := selection.Viewpoint{
+			Node: *node,
+			Labels: func(node string) (map[string]string, bool) {
+				labels, known := byName[node]
+				return labels, known
+			},
+			Demand: func(*model.Service) (balance.Demand, bool) {
+				cells := balance.NewCells(q.Topology.Keys, node.Name)
+				for _, other := range w.nodes {
+					cells.Set(other.Name, other.Labels)
+				}
+				if len(q.Topology.Clients) > 0 {
+					return cells.Named(q.Clients), true
+				}
+				return cells.ByLabels(), true
+			},
+		}
+		choice, outcome := selection.Select(&service, false, q.Endpoints, viewpoint).ClusterIP()
+		asked := asks(node)
+		out.Asked += asked
+		if outcome != selection.Balance {
+			out.Refused += asked
+			continue
+		}
+		for e := range q.Endpoints {
+			endpoint, part := &q.Endpoints[e], 0.0
+			at := slices.IndexFunc(choice.Endpoints, func(c model.PortEndpoint) bool { return c.Addr == endpoint.Addr })
+			switch {
+			case choice.Share != nil:
+				part = float64(choice.Share.Parts[e]) / balance.ONE
+			case at >= 0:
+				part = 1 / float64(len(choice.Endpoints))
+			}
+			part *= asked
+			out.Loads[e] += part
+			zone, _ := viewpoint.ValueOf(endpoint, policy.Zone)
+			region, _ := viewpoint.ValueOf(endpoint, Region)
+			if endpoint.Node == node.Name {
+				out.Node += part
+			}
+			if own := node.Labels[string(policy.Zone)]; own != "" && own == zone {
+				out.Zone += part
+			}
+			if own := node.Labels[string(Region)]; own != "" && own == region {
+				out.Region += part
+			}
+		}
+		if choice.Share != nil {
+			for k, step := range choice.Share.Steps {
+				out.Keys[k] += asked * float64(step.Part) / balance.ONE
+			}
+		} else if k := slices.Index(q.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
+			out.Keys[k] += asked
+		}
+	}
+	return out
+}
+
+func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
+	random := rand.New(rand.NewPCG(18, 1))
+	seen := map[string]int{}
+	for round := range 60_000 {
+		w := newWorld(random)
+		var demand Demand
+		if round%5 == 0 {
+			given := map[string]float64{}
+			for _, node := range w.nodes {
+				given[node.Name] = float64(random.IntN(3)) / 2
+			}
+			given[w.nodes[0].Name] += 1
+			demand = func(node *model.Node) float64 { return given[node.Name] }
+		}
+		fleet := New(w.nodes, demand)
+		got := fleet.Spread(w.question)
+		named := fleet.named(w.question.Clients)
+		want := nodeByNode(w, func(node *model.Node) float64 {
+			if named != nil {
+				return named[fleet.byName[node.Name]]
+			}
+			return fleet.asks[fleet.byName[node.Name]]
+		})
+		compare := func(what string, got, want []float64) {
+			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
+				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)
+			}
+		}
+		compare("sums", []float64{got.Asked, got.Refused, got.Node, got.Zone, got.Region},
+			[]float64{want.Asked, want.Refused, want.Node, want.Zone, want.Region})
+		compare("loads", got.Loads, want.Loads)
+		if !w.question.IsLocal {
+			compare("keys", got.Keys, want.Keys)
+		}
+		all := 0.0
+		for _, amount := range got.Zones {
+			all += amount
+		}
+		compare("the matrix", []float64{all}, []float64{got.Asked - got.Refused})
+		if t.Failed() {
+			return
+		}
+		seen[kindOf(w)]++
+	}
+	for _, kind := range []string{"local", "hints", "keys", "bound", "clients"} {
+		if seen[kind] < 1000 {
+			t.Errorf("only %d worlds of %s", seen[kind], kind)
+		}
+	}
+}
+
+func kindOf(w world) string {
+	switch topology := w.question.Topology; {
+	case w.question.IsLocal:
+		return "local"
+	case len(topology.Keys) == 0:
+		return "hints"
+	case topology.MaxLoad == 0:
+		return "keys"
+	case len(topology.Clients) == 0:
+		return "bound"
+	}
+	return "clients"
+}

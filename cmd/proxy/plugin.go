@@ -15,7 +15,7 @@ func newPlugin() *cobra.Command {
 	root := cli.Root(pluginName, "Say where connections to Kubernetes Services go, why, and what if",
 		`Vicinity's commands for people, as a plugin of kubectl. They ask the cluster that kubectl talks to, with the user's own
 permissions, and change nothing. 'forecast' works with any proxy in the cluster.`,
-		newExplain(&explainFlags{stateFlags: stateFlags{asKubectl: true}}), newForecast(), cli.NewVersion("proxy", thisBuild()),
+		newExplain(&explainFlags{stateFlags: stateFlags{asKubectl: true}}), newForecast(), newStatus(true), cli.NewVersion("proxy", thisBuild()),
 	)
 	const shown = "kubectl vicinity"
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shown}

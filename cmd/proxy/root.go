@@ -16,7 +16,7 @@ and ServiceCIDRs as 'kubectl get -o yaml' prints them:
 
   kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > state/all.yaml
   proxy explain --manifests state --node node-a1`,
-		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newCleanup(), cli.NewVersion("proxy", thisBuild()),
+		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newStatus(false), newCleanup(), cli.NewVersion("proxy", thisBuild()),
 	)
 }
 

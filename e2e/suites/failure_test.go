@@ -88,10 +88,15 @@ func (c cluster) explain(ctx context.Context, proxy *corev1.Pod, service string)
 			command = append(command, arg)
 		}
 	}
-	request := c.CoreV1().RESTClient().Post().Namespace(proxy.Namespace).Resource("pods").Name(proxy.Name).SubResource("exec").
+	return c.exec(ctx, proxy, append(command, service)...)
+}
+
+// exec runs a command in a pod, and returns what it printed.
+func (c cluster) exec(ctx context.Context, pod *corev1.Pod, command ...string) (string, error) {
+	request := c.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
-			Container: container.Name,
-			Command:   append(command, service),
+			Container: pod.Spec.Containers[0].Name,
+			Command:   command,
 			Stdout:    true, Stderr: true,
 		}, scheme.ParameterCodec)
 	executor, err := remotecommand.NewWebSocketExecutor(c.config, "GET", request.URL().String())

@@ -121,7 +121,26 @@ func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *
 		if diff := cmp.Diff(stateOf(t, fresh, family), stateOf(t, kernel, family), opts); diff != "" {
 			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
 		}
+		if differences := fresh.Differences(family, heldIn(t, kernel, family)); len(differences) > 0 {
+			t.Fatalf("what `proxy status` would say after the history: %v", differences)
+		}
 	}
+}
+
+// heldIn is what `proxy status` reads of a table.
+func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Held {
+	t.Helper()
+	there := kernel.Tables.Objects(family)
+	held := ruleset.Held{Table: there.Table, Chains: there.Chains, Sets: map[string][]ruleset.Element{}}
+	sets, _ := kernel.Sets(family)
+	for _, set := range sets {
+		elements, err := kernel.Tables.Elements(family, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held.Sets[set.Name] = elements
+	}
+	return held
 }
 
 // thenAs is Change.Then as a node sees it, which stays what it was when its own object goes.

@@ -93,7 +93,7 @@ func (d *daemon) connect() error {
 	}
 	d.recorder.CountAPIRequests()
 	c, err := d.options.connect(cluster.Options{
-		Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed, TopologyFrom: d.recorder.TopologyFrom,
+		Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed, TopologyFrom: d.topologyFrom,
 	})
 	if err != nil {
 		return err
@@ -116,6 +116,12 @@ func (d *daemon) interrupted(resource string, since time.Time, err error) {
 func (d *daemon) resumed(resource string) {
 	d.status.WatchResumed(resource)
 	d.recorder.WatchResumed(resource)
+}
+
+// topologyFrom reports from which resource it is known where other nodes are.
+func (d *daemon) topologyFrom(resource string) {
+	d.recorder.TopologyFrom(resource)
+	d.observer.syncs.TopologyFrom(resource)
 }
 
 func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy }

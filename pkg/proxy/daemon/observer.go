@@ -32,6 +32,7 @@ type observer struct {
 	names    *dns.Table // nil if DNS is not answered
 
 	refused refusals
+	syncs   status.Syncs
 
 	synced bool // at least once
 	levels levels
@@ -52,6 +53,9 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
+	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, status.Numbers{
+		Services: report.Total, Waiting: report.Waiting, RefusedByKernel: report.RefusedTotal, Contested: report.Contested,
+	})
 	o.checks.follow(report)
 	o.reporter.conflicts(report.Conflicts)
 	o.reporter.crowded(report.Crowded)
@@ -84,6 +88,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 // Failed is called after each sync that failed, with the time until the next try.
 func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
+	o.syncs.Failed()
 	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }

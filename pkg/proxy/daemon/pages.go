@@ -68,12 +68,15 @@ func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 // pages are what the address of metrics serves.
 func (d *daemon) pages() http.Handler {
 	return status.Pages{
-		Metrics:   d.recorder.Handler(),
-		Mode:      string(d.options.Configuration.Mode),
-		Config:    func() map[string]any { return config.Configz(d.options.Configuration) },
-		Flags:     d.options.Flags,
-		Refused:   func() any { return d.observer.refused.list(d.options.Node) },
-		Problems:  func() any { return d.feed.problems.list() },
+		Metrics:  d.recorder.Handler(),
+		Mode:     string(d.options.Configuration.Mode),
+		Config:   func() map[string]any { return config.Configz(d.options.Configuration) },
+		Flags:    d.options.Flags,
+		Refused:  func() any { return d.observer.refused.list(d.options.Node) },
+		Problems: func() any { return d.feed.problems.list() },
+		Summary: func() status.Summary {
+			return d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
+		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,
 		Now:       time.Now,

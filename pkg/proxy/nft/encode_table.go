@@ -87,6 +87,16 @@ func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) 
 	e.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
 	e.text(unix.NFTA_RULE_CHAIN, chain)
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
+	if err := e.expressions(family, rule); err != nil {
+		return err
+	}
+	e.endNest(list)
+	e.end()
+	return nil
+}
+
+// expressions appends the expressions of a rule.
+func (m *messages) expressions(family model.Family, rule ruleset.Rule) error {
 	for _, statement := range rule {
 		expressions, err := expressionsOf(family, statement)
 		if err != nil {
@@ -97,10 +107,8 @@ func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) 
 			if err != nil {
 				return fmt.Errorf("%T: %w", statement, err)
 			}
-			e.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, encoded)
+			m.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, encoded)
 		}
 	}
-	e.endNest(list)
-	e.end()
 	return nil
 }

@@ -176,10 +176,14 @@ func Recalled(name string) (set Set, ok bool) {
 	if id, isList := strings.CutPrefix(name, sourcesPrefix); isList {
 		return SourceList(id), true
 	}
-	for _, set := range recalledSets {
-		if set.Name == name {
-			return set, true
-		}
+	at := slices.IndexFunc(recalledSets, func(set Set) bool { return set.Name == name })
+	if at < 0 {
+		return Set{}, false
 	}
-	return Set{}, false
+	return recalledSets[at], true
+}
+
+// HoldsNumbers reports whether a set holds numbers of session affinity that depend on what was there before.
+func HoldsNumbers(name string) bool {
+	return slices.ContainsFunc(recalledSets, func(set Set) bool { return set.Name == name })
 }

@@ -163,6 +163,18 @@ func staticRank(name string) int {
 	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
 }
 
+// SetNamed returns the set of a name, as far as the name alone says it: what packets fill has no elements worth reading.
+func SetNamed(name string) (set Set, ok bool) {
+	if set, ok = Recalled(name); ok {
+		return set, true
+	}
+	switch {
+	case staticRank(name) >= 0, strings.HasPrefix(name, endpointsPrefix), strings.HasPrefix(name, stickyPrefix+endpointsPrefix):
+		return setOf(name), true
+	}
+	return Set{}, false
+}
+
 // setOf returns a static set, or the map of a wide port, by its name.
 func setOf(name string) Set {
 	if rank := staticRank(name); rank >= 0 {

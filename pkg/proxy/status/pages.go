@@ -17,6 +17,8 @@ type Pages struct {
 	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
 	// ask too, says only how many there are.
 	Problems func() any
+	// Summary returns what is in force and what is not, for /summary.
+	Summary func() Summary
 	// Flags are the command line's flags with their values, for /flagz.
 	Flags  map[string]string
 	Build  Build
@@ -41,6 +43,7 @@ func (p Pages) Handler() http.Handler {
 		"/configz":      p.configz,
 		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
 		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
+		"/summary":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
 		"/flagz":        func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) },
 		"/statusz":      func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) },
 	}

@@ -53,7 +53,7 @@ Started: Sun Mar  1 12:00:00 UTC 2026
 Up: 26 hr 03 min 09 sec
 Go version: go1.26.0
 Binary version: v1.2.3
-Paths: /configz /flagz /healthz /metrics /problems /proxyMode /refused /statusz
+Paths: /configz /flagz /healthz /metrics /problems /proxyMode /refused /statusz /summary
 `
 	plain = "text/plain; charset=utf-8"
 )

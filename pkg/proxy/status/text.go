@@ -56,7 +56,7 @@ func (p Pages) statusz() string {
 
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
-	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz"}
+	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
 	if p.Profiling {
 		return append([]string{"/configz", "/debug/pprof"}, paths[1:]...)
 	}

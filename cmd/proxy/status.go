@@ -1,0 +1,397 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// newStatus returns the command; from everywhere it asks all nodes.
+func newStatus(everywhere bool) *cobra.Command {
+	var output string
+	nodes := rollcallFlags{allNodes: everywhere}
+	command := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "Print whether the kernel of this node holds what it should, and what the proxy says of its work",
+		Long: `Ask the proxy that runs on this node, at --metrics-bind-address: since when the kernel agrees with the cluster, what changed
+last and how long it took, what waits, is refused or contested, and whether the API server is heard.
+
+Then compare what the kernel holds with what it should hold, element by element, chain by chain and rule by rule. Both are
+found anew: the Services are read where the proxy reads them, with the flags that it says it has, and the kernel is asked by
+another connection. What the proxy believes is in the kernel is not asked. In which slot of a port an endpoint is depends
+on history and means nothing; only the number of its slots is compared. A difference counts if it is there twice, a second
+apart: a change on its way is none.
+
+All flags of 'proxy run' may be given; they replace what the proxy says, and are needed if none answers.
+
+With --all-nodes the proxies of all Nodes are asked instead, through the API server, and their kernels are not compared:
+that needs to list Nodes, and in the proxy's namespace to list pods and to get pods/proxy.
+
+Exit status: 0 if everything agrees, 1 if not. Root (CAP_NET_ADMIN) is needed, but for --all-nodes.`,
+		Example: `  # on a node
+  sudo proxy status
+
+  # in the pod of a node
+  kubectl -n kube-system exec vicinity-proxy-x7k2p -- proxy status
+
+  # a line for each node
+  proxy status --all-nodes
+
+  # where the kernel differs, for scripts
+  proxy status -o json | jq -r '.kernel.differences[] | [.table, .in, .what, .kind] | @tsv'`,
+		Args:                  cli.AtMost(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			given, ofRun := map[string]string{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
+			new(runFlags).register(ofRun)
+			command.Flags().Visit(func(flag *pflag.Flag) {
+				if ofRun.Lookup(flag.Name) != nil {
+					given[flag.Name] = valueOf(flag)
+				}
+			})
+			if nodes.allNodes {
+				return runRollcall(command.Context(), command.OutOrStdout(), given["kubeconfig"], &nodes, output)
+			}
+			return runStatus(command.Context(), command.OutOrStdout(), given, output)
+		},
+	}
+	new(runFlags).register(command.Flags())
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
+	})
+	nodes.register(command.Flags())
+	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
+	cli.Complete(command, "output", "text", "json", "yaml")
+	return command
+}
+
+// valueOf is a flag's value as it is written on a command line.
+func valueOf(flag *pflag.Flag) string {
+	if list, isList := flag.Value.(pflag.SliceValue); isList {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return flag.Value.String()
+}
+
+// nodeStatus is what is known of a node.
+//
+// Its JSON names are an interface: scripts read them.
+type nodeStatus struct {
+	// Agrees: the proxy is well, and the kernel holds what it should.
+	Agrees bool `json:"agrees"`
+	// Proxy is what the proxy says; null if none answers.
+	Proxy  *status.Summary `json:"proxy"`
+	Kernel kernelStatus    `json:"kernel"`
+}
+
+// kernelStatus is how the kernel compares with what it should hold.
+type kernelStatus struct {
+	Agrees      bool                 `json:"agrees"`
+	Elements    int                  `json:"elements"` // that were read
+	Seconds     float64              `json:"seconds"`  // that the comparison took
+	Differences []ruleset.Difference `json:"differences"`
+}
+
+func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, output string) error {
+	flags, err := parsedRun(given)
+	if err != nil {
+		return cli.UsageError{Err: err}
+	}
+	address := flags.settings.MetricsBindAddress
+	var node nodeStatus
+	var summary status.Summary
+	said := map[string]string{}
+	if ask(ctx, address, "/summary", func(body io.Reader) error { return json.NewDecoder(body).Decode(&summary) }) == nil {
+		node.Proxy = &summary
+		if err := ask(ctx, address, "/flagz", func(body io.Reader) error { return readFlags(body, said) }); err != nil {
+			return fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
+		}
+	}
+	maps.Copy(said, given)
+	if flags, err = parsedRun(said); err != nil {
+		return err
+	}
+	if err := flags.Validate(); err != nil {
+		if node.Proxy == nil {
+			return fmt.Errorf("no proxy answers at %s, and without it the flags of 'proxy run' must be given: %w", address, err)
+		}
+		return err
+	}
+	if node.Kernel, err = compareKernel(ctx, flags); err != nil {
+		return err
+	}
+	node.Agrees = node.Kernel.Agrees && node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
+	if output == "text" {
+		err = node.print(stdout, address)
+	} else {
+		err = explain.Print(stdout, output, node)
+	}
+	if err == nil && !node.Agrees {
+		err = cli.Exit(cli.Failure)
+	}
+	return err
+}
+
+// parsedRun returns the flags of 'proxy run' with some values, and the configuration read.
+func parsedRun(values map[string]string) (*runFlags, error) {
+	set, flags := pflag.NewFlagSet("run", pflag.ContinueOnError), &runFlags{}
+	flags.register(set)
+	for name, value := range values {
+		if err := set.Set(name, value); err != nil {
+			return nil, fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	if err := flags.read(); err != nil {
+		return nil, err
+	}
+	return flags, flags.resolve()
+}
+
+const (
+	pageTimeout = 3 * time.Second
+	// maxPage bounds what is read of a page, in bytes: some 40,000 refused Services.
+	maxPage = 16 << 20
+)
+
+// ask reads a page of the proxy that runs on this machine. There may be none, or another program.
+func ask(ctx context.Context, address, page string, read func(io.Reader) error) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+page, nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment's
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", page, answer.Status)
+	}
+	return read(io.LimitReader(answer.Body, maxPage))
+}
+
+// readFlags reads the page /flagz: those flags that have another value than by default.
+func readFlags(body io.Reader, into map[string]string) error {
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	defaults := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	new(runFlags).register(defaults)
+	for line := range strings.Lines(string(text)) {
+		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		flag := defaults.Lookup(name)
+		if !found || flag == nil || value == flag.DefValue || value == flag.Value.String() {
+			continue
+		}
+		if _, isList := flag.Value.(pflag.SliceValue); isList {
+			value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
+		}
+		into[name] = value
+	}
+	return nil
+}
+
+// looks is how often the kernel is compared before a difference counts, a second apart.
+const looks = 2
+
+func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
+	reader, err := nft.OpenReader()
+	if err != nil {
+		return kernelStatus{}, err
+	}
+	defer func() { _ = reader.Close() }()
+	began := time.Now()
+	compared := kernelStatus{Differences: []ruleset.Difference{}}
+	var before []ruleset.Difference
+	for look := range looks {
+		found, elements, err := differencesNow(ctx, flags, reader)
+		if err != nil {
+			return kernelStatus{}, err
+		}
+		compared.Elements = elements
+		if look == 0 {
+			compared.Seconds = time.Since(began).Seconds()
+		} else {
+			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(before, d) })
+		}
+		if before = found; len(found) == 0 {
+			break
+		}
+		if look < looks-1 {
+			select {
+			case <-ctx.Done():
+				return kernelStatus{}, ctx.Err()
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	compared.Differences = append(compared.Differences, before...)
+	compared.Agrees = len(before) == 0
+	return compared, nil
+}
+
+// differencesNow compares once. The kernel is read while the Services are; the longer of the two is what it takes.
+func differencesNow(ctx context.Context, flags *runFlags, reader *nft.Reader) ([]ruleset.Difference, int, error) {
+	var change model.Change
+	tables := map[model.Family]*nft.Table{}
+	err := cli.Together(ctx, func(ctx context.Context) (err error) {
+		if change, err = flags.load(ctx, io.Discard, cluster.OwnNode); err != nil {
+			return err
+		}
+		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+		return err
+	}, func(ctx context.Context) (err error) {
+		for _, family := range model.Families {
+			if tables[family], err = reader.Table(ctx, family); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	kernel := &numberedKernel{reader, tables, ruleset.Tables{}}
+	p := proxy.New(flags.node, flags.settings.Tables(model.Families), kernel, noFlows{})
+	p.Apply(change)
+	if _, err := p.Sync(ctx); err != nil {
+		return nil, 0, fmt.Errorf("find out what the tables of node %s should hold: %w", flags.node, err)
+	}
+	var found []ruleset.Difference
+	elements := 0
+	for _, family := range model.Families {
+		differences, err := tables[family].Differences(&kernel.wanted)
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, differences...)
+		elements += tables[family].Read
+	}
+	return found, elements, nil
+}
+
+// numberedKernel is tables in memory that begin empty, but for the numbers of session affinity in the kernel: those
+// depend on what was there before. So what a starting proxy writes is what the kernel should hold.
+type numberedKernel struct {
+	*nft.Reader
+	held   map[model.Family]*nft.Table
+	wanted ruleset.Tables
+}
+
+// Commit does what the batch says to the tables in memory.
+func (k *numberedKernel) Commit(_ context.Context, batch ruleset.Batch) error {
+	return k.wanted.Apply(batch)
+}
+
+// Objects returns the numbers, and nothing else: so nothing has to be removed.
+func (k *numberedKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
+	var numbers ruleset.Objects
+	for name, contents := range k.held[family].Found.Contents {
+		if ruleset.HoldsNumbers(name) {
+			numbers.Add(name, contents)
+		}
+	}
+	return numbers, nil
+}
+
+// shownDifferences is how many the text shows.
+const shownDifferences = 20
+
+// print writes the status for a person.
+func (n *nodeStatus) print(stdout io.Writer, address string) error {
+	table := tabwriter.NewWriter(stdout, 0, 0, 3, ' ', 0)
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", label, fmt.Sprintf(format, args...))
+	}
+	ago := func(at time.Time) string {
+		return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
+	}
+	if p := n.Proxy; p == nil {
+		line("proxy", "none answers at %s", address)
+	} else {
+		line("proxy", "node %s, version %s, since %s", p.Node, p.Version, ago(p.Began))
+		switch {
+		case p.AgreesSince != nil:
+			line("in agreement", "since %s, as far as the proxy knows", ago(*p.AgreesSince))
+		case p.LastError != "":
+			line("in agreement", "no: %s", p.LastError)
+		default:
+			line("in agreement", "no: %d Services wait for their turn", p.Waiting)
+		}
+		if p.Newest != nil {
+			line("newest change", "%s; %d of %d Services, in %s", ago(p.Newest.At), p.Newest.Services, p.Services,
+				time.Duration(p.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
+		}
+		line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
+			p.RefusedObjects, p.RefusedByKernel, p.Contested, p.Waiting)
+		line("API server", "%s", heard(p.Interruptions, ago))
+		line("other nodes", "%s", map[string]string{
+			"": "no Service asks where they are", "nodes": "where they are is known from Nodes",
+			"topologyslices": "where they are is known from TopologySlices",
+		}[p.NodeTopology])
+	}
+	k := &n.Kernel
+	if k.Agrees {
+		line("kernel", "holds what it should: %d elements, compared in %.2f s", k.Elements, k.Seconds)
+	} else {
+		line("kernel", "does not hold what it should: %d differences, %d elements", len(k.Differences), k.Elements)
+	}
+	for i, difference := range k.Differences {
+		if i == shownDifferences {
+			line("", "and %d more; -o json has all", len(k.Differences)-i)
+			break
+		}
+		line("", "%s", difference)
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
+
+func heard(interruptions []status.Interruption, ago func(time.Time) string) string {
+	if len(interruptions) == 0 {
+		return "is heard"
+	}
+	var words []string
+	for _, one := range interruptions {
+		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, ago(one.Since), one.Reason))
+	}
+	return "is not heard about " + strings.Join(words, "; ")
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+)
+
+// rollcallFlags say whom 'status --all-nodes' asks.
+type rollcallFlags struct {
+	allNodes bool
+	context  string
+	rollcall.Options
+}
+
+func (f *rollcallFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.allNodes, "all-nodes", f.allNodes,
+		"ask the proxies of all Nodes through the API server, a line each, without comparing their kernels")
+	flags.StringVar(&f.context, "context", "", "with --all-nodes: `NAME` of the context in the kubeconfig (default: the current one)")
+	flags.StringVar(&f.Namespace, "proxy-namespace", "kube-system", "with --all-nodes: `NAMESPACE` of the proxy's pods")
+	flags.StringVar(&f.Selector, "proxy-selector", "app.kubernetes.io/name=vicinity-proxy", "with --all-nodes: `LABELS` of the proxy's pods")
+	flags.IntVar(&f.Port, "proxy-healthz-port", 10256, "with --all-nodes: `PORT` at which the proxies serve /livez")
+}
+
+// runRollcall prints a line for each node.
+func runRollcall(ctx context.Context, stdout io.Writer, kubeconfig string, flags *rollcallFlags, output string) error {
+	from := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
+	config, err := from.connection().Config()
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	nodes, err := rollcall.Call(ctx, config, flags.Options)
+	if err != nil {
+		return err
+	}
+	if output == "text" {
+		err = printNodes(stdout, nodes)
+	} else {
+		err = explain.Print(stdout, output, nodes)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if !nodes[i].Agrees {
+			return cli.Exit(cli.Failure)
+		}
+	}
+	return nil
+}
+
+func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM")
+	agree := 0
+	for i := range nodes {
+		node := &nodes[i]
+		agrees, synced, heard := "no", "-", "heard"
+		if node.Agrees {
+			agrees = "yes"
+			agree++
+		}
+		if !node.Synced.IsZero() {
+			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
+		}
+		if len(node.Interruptions) > 0 {
+			var resources []string
+			for _, one := range node.Interruptions {
+				resources = append(resources, one.Resource)
+			}
+			heard = "not about " + strings.Join(resources, ", ")
+		}
+		if node.Pod == "" {
+			heard = "-"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.RefusedObjects, heard, cmp.Or(node.Problem, "-"))
+	}
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	if _, err := fmt.Fprintf(stdout, "\n%d of %d nodes agree.\n", agree, len(nodes)); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// statusIn runs `proxy status` in a namespace.
+func statusIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := namespace.Command(program, append([]string{"status"}, args...)...)
+	command.Env = append(os.Environ(), asProxy+"=1")
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
+	namespace.Do(func() { err = command.Run() })
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (nodeStatus, int) {
+	t.Helper()
+	got := statusIn(t, namespace, append(args, "-o", "json")...)
+	var node nodeStatus
+	if err := json.Unmarshal([]byte(got.stdout), &node); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	return node, got.status
+}
+
+func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
+	namespace, folder := netns.New(t), manifestsCopy(t)
+	args := []string{
+		"--manifests", folder, "--own-tables", "never", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/56",
+		"--nodeport-addresses", "127.0.0.0/8", "--metrics-bind-address", "127.0.0.1:10549",
+	}
+	daemon := startDaemon(t, namespace, args...)
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+
+	node, exit := nodeStatusIn(t, namespace, at)
+	if exit != 0 || !node.Agrees || !node.Kernel.Agrees || node.Kernel.Elements == 0 || node.Proxy == nil ||
+		node.Proxy.Node != "node-a" || node.Proxy.Services != 1 || node.Proxy.AgreesSince == nil || node.Proxy.Newest == nil {
+		t.Errorf("exit status %d, %+v, %+v", exit, node, node.Proxy)
+	}
+	text := statusIn(t, namespace, at).stdout
+	for _, want := range []string{"node node-a", "in agreement", "newest change", "left out", "is heard", "holds what it should"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+	// The proxy repairs what another process does. By the second look it has.
+	namespace.NFT("flush", "map", "ip", "vicinity", "services")
+	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Kernel.Agrees {
+		t.Errorf("after a repair: exit status %d, %+v", exit, node.Kernel)
+	}
+
+	if ended := daemon.end(t); ended.status != 0 && ended.status != -1 {
+		t.Fatalf("%+v", ended)
+	}
+	got := statusIn(t, namespace, at)
+	if got.status != 1 || !strings.Contains(got.stderr, "no proxy answers at 127.0.0.1:10549, and without it") {
+		t.Errorf("without a proxy: %+v", got)
+	}
+	alone := append([]string{"--node", "node-a"}, args...)
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || node.Agrees || node.Proxy != nil || !node.Kernel.Agrees {
+		t.Errorf("without a proxy, with its flags: exit status %d, %+v", exit, node)
+	}
+	namespace.NFT("flush", "map", "ip", "vicinity", "endpoints")
+	namespace.NFT("add", "chain", "ip6", "vicinity", "stranger")
+	node, exit = nodeStatusIn(t, namespace, alone...)
+	if exit != 1 || node.Kernel.Agrees || len(node.Kernel.Differences) < 2 {
+		t.Errorf("after sabotage: exit status %d, %+v", exit, node.Kernel)
+	}
+	text = statusIn(t, namespace, alone...).stdout
+	for _, want := range []string{
+		"none answers", "does not hold what it should", "ip vicinity map endpoints:", "ip6 vicinity chain stranger is stray",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+package nft
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Reader reads our tables in the network namespace in which it was opened, and changes nothing. It is another
+// connection than the one that writes, whoever owns the tables.
+type Reader struct{ conn Conn }
+
+// OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
+func OpenReader() (*Reader, error) {
+	reader, err := openReader()
+	if err != nil {
+		return nil, err
+	}
+	return &Reader{Conn{reader: reader}}, nil
+}
+
+// Close closes the connection.
+func (r *Reader) Close() error {
+	if err := r.conn.reader.socket.conn.Close(); err != nil {
+		return fmt.Errorf("closing the connection to nf_tables: %w", err)
+	}
+	return nil
+}
+
+// Elements returns the elements of a set, as Conn.Elements does.
+func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	return r.conn.Elements(ctx, family, set)
+}
+
+// Table is what the kernel holds of our table of a family.
+type Table struct {
+	Found ruleset.Objects
+	// Read is how many elements were read.
+	Read int
+
+	family model.Family
+	sets   map[string][]ruleset.Element
+	rules  map[string][][]byte // by chain
+}
+
+// Table reads all of our table of a family, but for what packets put into it.
+func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error) {
+	found, err := r.conn.Objects(ctx, family)
+	if err != nil || !found.Table {
+		return &Table{family: family}, err
+	}
+	t := &Table{Found: found, family: family, sets: map[string][]ruleset.Element{}}
+	for _, name := range found.Sets {
+		t.sets[name] = nil
+		set, known := ruleset.SetNamed(name)
+		if !known {
+			continue
+		}
+		elements, err := r.Elements(ctx, family, set)
+		if errors.Is(err, errUnreadable) || errors.Is(err, unix.ENOENT) {
+			delete(t.sets, name) // it is another set of the name, or went meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.sets[name] = elements
+		t.Read += len(elements)
+	}
+	t.rules, err = r.rules(ctx, family)
+	return t, err
+}
+
+// Differences compares the table with what it should hold: sets, elements, chains and rules.
+func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error) {
+	differences := wanted.Differences(t.family, ruleset.Held{Table: t.Found.Table, Chains: t.Found.Chains, Sets: t.sets})
+	if !t.Found.Table {
+		return differences, nil
+	}
+	for _, chain := range wanted.Chains(t.family) {
+		text, err := compareRules(t.family, chain, t.rules[chain.Name])
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			differences = append(differences, ruleset.Difference{
+				Table: tableText(t.family), In: "chain " + chain.Name, What: text, Kind: ruleset.Changed,
+			})
+		}
+	}
+	return differences, nil
+}
+
+// rules returns the expressions of the rules in our table of a family, by chain, as the kernel dumps them.
+func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][]byte, error) {
+	rules, err := retried(func() (map[string][][]byte, error) {
+		byChain := map[string][][]byte{}
+		err := r.conn.reader.ask(ctx, func(m *messages) {
+			m.table(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, number(family))
+			m.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
+			m.end()
+		}, func(m message) error {
+			dumped, body := m.family()
+			if dumped == number(family) && textOf(body, unix.NFTA_RULE_TABLE) == ruleset.TableName {
+				chain := textOf(body, unix.NFTA_RULE_CHAIN)
+				byChain[chain] = append(byChain[chain], bytes.Clone(attribute(body, unix.NFTA_RULE_EXPRESSIONS)))
+			}
+			return nil
+		})
+		return byChain, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the rules of table %s: %w", tableText(family), err)
+	}
+	return rules, nil
+}
+
+// compareRules says what is different about the rules of a chain; nothing if nothing is.
+func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (string, error) {
+	if len(held) != len(chain.Rules) {
+		return fmt.Sprintf("the number of rules, %d instead of %d,", len(held), len(chain.Rules)), nil
+	}
+	for i, rule := range chain.Rules {
+		var wanted messages
+		if err := wanted.expressions(family, rule); err != nil {
+			return "", fmt.Errorf("rule %d of chain %s: %w", i+1, chain.Name, err)
+		}
+		if !isSame(wanted.b, held[i]) {
+			return fmt.Sprintf("rule %d", i+1), nil
+		}
+	}
+	return "", nil
+}
+
+// isSame reports whether two lists of attributes have the same ones in the same order, but for those that the kernel
+// adds, and those of ours that it takes for the length of a transaction.
+func isSame(ours, theirs []byte) bool {
+	type one struct {
+		kind  uint16
+		value []byte
+	}
+	var rest []one
+	for kind, value := range attributes(theirs) {
+		rest = append(rest, one{kind, value})
+	}
+	isList := len(rest) > 0 && rest[0].kind == unix.NFTA_LIST_ELEM && attribute(rest[0].value, unix.NFTA_EXPR_NAME) != nil
+	at, count := 0, 0
+	for kind, value := range attributes(ours) {
+		count++
+		if !isList {
+			at = slices.IndexFunc(rest, func(there one) bool { return there.kind == kind })
+		}
+		switch {
+		case at < 0 && isZero(value): // the number of a set in a transaction, of which there is none
+			continue
+		case at < 0, at == len(rest):
+			return false
+		}
+		there := rest[at].value
+		isEqual := bytes.Equal(value, there) || isSameRegister(value, there) || isNested(value) && isNested(there) && isSame(value, there)
+		if !isEqual {
+			return false
+		}
+		if isList {
+			at++
+		}
+	}
+	return !isList || count == len(rest)
+}
+
+func isZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// isSameRegister reports whether two numbers may be the same register: the kernel dumps every fourth of those of 32 bits
+// as the register of 128 bits that begins there (nft_dump_register).
+func isSameRegister(ours, theirs []byte) bool {
+	if len(ours) != 4 || len(theirs) != 4 {
+		return false
+	}
+	small, large := binary.BigEndian.Uint32(ours), binary.BigEndian.Uint32(theirs)
+	return small >= unix.NFT_REG32_00 && small <= unix.NFT_REG32_15 && (small-unix.NFT_REG32_00)%4 == 0 &&
+		large == unix.NFT_REG_1+(small-unix.NFT_REG32_00)/4
+}
+
+// isNested reports whether a value is made of attributes alone.
+func isNested(b []byte) bool {
+	size := 0
+	for _, value := range attributes(b) {
+		size += align(attributeSize + len(value))
+	}
+	return size > 0 && size == align(len(b))
+}

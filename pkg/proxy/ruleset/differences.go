@@ -1,0 +1,165 @@
+package ruleset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// Held is what a table of the kernel holds.
+type Held struct {
+	Table  bool // it is there
+	Chains []string
+	// Sets are the contents of sets by name.
+	Sets map[string][]Element
+}
+
+// Difference is what a table should hold and does not, or the other way round.
+//
+// Its JSON names are an interface: scripts read them.
+type Difference struct {
+	Table string `json:"table"` // as nft calls it: "ip vicinity"
+	// In is the set, map or chain, as nft calls it: "map endpoints"; empty if it is the table.
+	In string `json:"in"`
+	// What is an element, or says what is different of the rest.
+	What string `json:"what"`
+	// Kind is missing, stray or changed.
+	Kind string `json:"kind"`
+}
+
+// The kinds of differences.
+const (
+	Missing = "missing" // it should be there
+	Stray   = "stray"   // it should not
+	Changed = "changed"
+)
+
+// String says the difference in a line.
+func (d Difference) String() string {
+	where := strings.TrimSpace(d.Table + " " + d.In)
+	if d.What == "" {
+		return where + " is " + d.Kind
+	}
+	return fmt.Sprintf("%s: %s is %s", where, d.What, d.Kind)
+}
+
+// Sets returns the sets that a family's table has, sorted by name, and how many elements they have together.
+func (t *Tables) Sets(family model.Family) (sets []Set, elements int) {
+	if table, exists := t.tables[family]; exists {
+		for _, filled := range table.sortedSets() {
+			sets = append(sets, filled.Set)
+			elements += len(filled.elements)
+		}
+	}
+	return sets, elements
+}
+
+// Chains returns the chains of a family's table, with their rules.
+func (t *Tables) Chains(family model.Family) []Chain {
+	var chains []Chain
+	if table, exists := t.tables[family]; exists {
+		for _, chain := range table.sortedChains() {
+			chains = append(chains, *chain)
+		}
+	}
+	return chains
+}
+
+// Differences compares a family's table with what the kernel holds, but for the rules. In which slots of a port an
+// endpoint is depends on what was there before, and means nothing: only their number is compared. What packets put into a
+// set is no difference.
+func (t *Tables) Differences(family model.Family, held Held) []Difference {
+	name := Keyword(family) + " " + TableName
+	wanted, exists := t.tables[family]
+	switch {
+	case exists && !held.Table:
+		return []Difference{{Table: name, Kind: Missing}}
+	case !exists && held.Table:
+		return []Difference{{Table: name, Kind: Stray}}
+	case !exists:
+		return nil
+	}
+	var differences []Difference
+	for _, filled := range wanted.sortedSets() {
+		in := kindOfSet(filled.Set) + " " + filled.Name
+		elements, isThere := held.Sets[filled.Name]
+		if !isThere {
+			differences = append(differences, Difference{Table: name, In: in, Kind: Missing})
+			continue
+		}
+		if filled.Dynamic {
+			continue
+		}
+		for _, one := range filled.compare(elements) {
+			one.Table, one.In = name, in
+			differences = append(differences, one)
+		}
+	}
+	for set := range held.Sets {
+		if wanted.sets[set] == nil {
+			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Stray})
+		}
+	}
+	for chain := range wanted.chains {
+		if !slices.Contains(held.Chains, chain) {
+			differences = append(differences, Difference{Table: name, In: "chain " + chain, Kind: Missing})
+		}
+	}
+	for _, chain := range held.Chains {
+		if wanted.chains[chain] == nil {
+			differences = append(differences, Difference{Table: name, In: "chain " + chain, Kind: Stray})
+		}
+	}
+	slices.SortStableFunc(differences, func(a, b Difference) int {
+		return cmp.Or(strings.Compare(a.In, b.In), strings.Compare(a.What, b.What), strings.Compare(a.Kind, b.Kind))
+	})
+	return differences
+}
+
+func kindOfSet(set Set) string {
+	if set.IsMap() {
+		return "map"
+	}
+	return "set"
+}
+
+// slotsOnly leaves of a slot's number which of the load-balancing tables it is in.
+const slotsOnly = 0xff000000
+
+// compare compares the elements of a set.
+func (s *filledSet) compare(held []Element) []Difference {
+	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !mapsVerdicts(s.Set)
+	counts := map[Element]int{}
+	count := func(element Element, by int) {
+		if number := element.Key.Number & slotsOnly; hasSlots && (number == ClusterSlot || number == LocalSlot) {
+			element.Key.Number = number
+		}
+		counts[element] += by
+	}
+	for _, element := range s.elements {
+		count(element, 1)
+	}
+	for _, element := range held {
+		count(element, -1)
+	}
+	var differences []Difference
+	for element, more := range counts {
+		kind, n := Missing, more
+		if more < 0 {
+			kind, n = Stray, -more
+		}
+		if n > 0 {
+			text := elementText(s.Set, element)
+			if n > 1 {
+				text = fmt.Sprintf("%s, in %d slots,", text, n)
+			}
+			differences = append(differences, Difference{What: text, Kind: kind})
+		}
+	}
+	return differences
+}
+
+func mapsVerdicts(set Set) bool { return set.IsMap() && set.Value[0] == TypeVerdict }

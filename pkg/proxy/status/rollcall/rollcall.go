@@ -1,0 +1,156 @@
+// Package rollcall asks the proxies of all nodes how they are, through the API server.
+//
+// It uses the proxy subresource of pods, and the address that serves /livez: that one is open to the node's neighbours
+// anyway, while the metrics are mostly served on loopback. exec would need more: who may exec may run any command in the
+// pod, with its privileges.
+package rollcall
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// Options say whom to ask.
+type Options struct {
+	// Namespace and Selector choose the pods of the proxy, and Port is where they serve /livez.
+	Namespace, Selector string
+	Port                int
+}
+
+// Node is how the proxy of one node is.
+//
+// Its JSON names are an interface: scripts read them.
+type Node struct {
+	Node string `json:"node"`
+	Pod  string `json:"pod"` // empty if no proxy runs there
+	// Agrees: the proxy answers, is healthy, and no change has failed or waits.
+	Agrees bool `json:"agrees"`
+	// Problem says why not; empty if it agrees.
+	Problem string `json:"problem"`
+	// Synced is when the newest sync began that the kernel accepted; zero if it is not known.
+	Synced time.Time `json:"synced"`
+	// RefusedObjects is how many objects are left out, and Interruptions are the resources about which the API server is
+	// not heard; never null.
+	RefusedObjects int                   `json:"refusedObjects"`
+	Interruptions  []status.Interruption `json:"interruptions"`
+}
+
+// atOnce is how many proxies are asked at a time.
+const atOnce = 32
+
+// timeout is how long one may take to answer.
+const timeout = 5 * time.Second
+
+// Call asks the proxies of all Nodes, in the order of their names. It needs to list Nodes, to list pods in the namespace,
+// and to get pods/proxy there. An error says what could not be listed; a proxy that does not answer is no error.
+func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
+	client, err := clientOf(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	var nodes corev1.NodeList
+	if err := client.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	var pods corev1.PodList
+	list := &metav1.ListOptions{LabelSelector: options.Selector}
+	err = client.Get().Namespace(options.Namespace).Resource("pods").VersionedParams(list, metav1.ParameterCodec).Do(ctx).Into(&pods)
+	if err != nil {
+		return nil, fmt.Errorf("listing pods in namespace %s: %w", options.Namespace, err)
+	}
+	podOn := map[string]string{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp == nil {
+			podOn[pod.Spec.NodeName] = pod.Name
+		}
+	}
+	answers := make([]Node, len(nodes.Items))
+	var asking sync.WaitGroup
+	free := make(chan struct{}, atOnce)
+	for i := range nodes.Items {
+		name := nodes.Items[i].Name
+		answers[i] = Node{Node: name, Pod: podOn[name], Problem: "no proxy runs there", Interruptions: []status.Interruption{}}
+		if answers[i].Pod == "" {
+			continue
+		}
+		free <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-free }()
+			answers[i].ask(ctx, client, options)
+		})
+	}
+	asking.Wait()
+	slices.SortFunc(answers, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+	return answers, ctx.Err()
+}
+
+func clientOf(config *rest.Config) (*rest.RESTClient, error) {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	config.QPS = -1 // atOnce bounds it
+	return rest.RESTClientFor(config)
+}
+
+// live is what is read of the page /livez.
+type live struct {
+	Healthy bool `json:"healthy"`
+	Status  map[string]struct {
+		LastUpdated time.Time `json:"lastUpdated"`
+	} `json:"status"`
+	PendingSince  time.Time             `json:"pendingSince"`
+	LastError     string                `json:"lastError"`
+	Interruptions []status.Interruption `json:"interruptions"`
+	RefusedTotal  int                   `json:"refusedTotal"`
+}
+
+// ask asks the proxy of the node.
+func (n *Node) ask(ctx context.Context, client *rest.RESTClient, options Options) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	// An unhealthy proxy answers 503, with the same page.
+	body, err := client.Get().Namespace(options.Namespace).Resource("pods").
+		Name(fmt.Sprintf("%s:%d", n.Pod, options.Port)).SubResource("proxy").Suffix("livez").Do(ctx).Raw()
+	var said live
+	if wrong := json.Unmarshal(body, &said); wrong != nil || said.Status == nil {
+		switch {
+		case apierrors.IsForbidden(err):
+			n.Problem = "you may not get pods/proxy in this namespace"
+		case err != nil:
+			n.Problem = "it does not answer: " + err.Error()
+		default:
+			n.Problem = "it answers something else than a proxy does"
+		}
+		return
+	}
+	n.RefusedObjects, n.Interruptions = said.RefusedTotal, append(n.Interruptions, said.Interruptions...)
+	for _, family := range said.Status {
+		n.Synced = family.LastUpdated
+	}
+	switch {
+	case said.LastError != "":
+		n.Problem = "the last sync failed: " + said.LastError
+	case !said.Healthy:
+		n.Problem = "a change waits since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
+	default:
+		n.Agrees, n.Problem = true, ""
+	}
+}

@@ -1,0 +1,102 @@
+package status
+
+import (
+	"sync"
+	"time"
+)
+
+// Summary is what the page /summary says of the proxy: whether the kernel agrees with the cluster, as far as the proxy
+// knows, and what is left out.
+//
+// Its JSON names are an interface: `proxy status` and scripts read them.
+type Summary struct {
+	Node    string    `json:"node"`
+	Version string    `json:"version"`
+	Began   time.Time `json:"began"` // when the process did
+	// AgreesSince is since when every change is in the kernel soon after it is known; null while one waits or fails.
+	AgreesSince *time.Time `json:"agreesSince"`
+	// Newest is the newest sync that the kernel accepted; null before the first.
+	Newest *Sync `json:"newest"`
+	// Services is how many there are. Waiting is how many of them wait for their turn, RefusedByKernel how many the kernel
+	// refuses; Contested is how many frontends two of them want; RefusedObjects is how many objects are left out.
+	Services        int `json:"services"`
+	Waiting         int `json:"waiting"`
+	RefusedByKernel int `json:"refusedByKernel"`
+	Contested       int `json:"contested"`
+	RefusedObjects  int `json:"refusedObjects"`
+	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
+	PendingSince *time.Time `json:"pendingSince"`
+	LastError    string     `json:"lastError"`
+	// NodeTopology is the resource from which it is known where other nodes are: "nodes" or "topologyslices"; empty while no
+	// Service asks for it, and without an API server.
+	NodeTopology string `json:"nodeTopology"`
+	// Interruptions are the resources about which the API server is not heard; never null.
+	Interruptions []Interruption `json:"interruptions"`
+}
+
+// Sync is one sync.
+type Sync struct {
+	At       time.Time `json:"at"` // when the kernel had it
+	Seconds  float64   `json:"seconds"`
+	Services int       `json:"services"` // that it wrote
+	Complete bool      `json:"complete"`
+}
+
+// Syncs is what syncs have come to. A page reads it while the proxy works.
+type Syncs struct {
+	mutex   sync.Mutex
+	newest  *Sync
+	since   time.Time // zero while the kernel does not agree
+	numbers Numbers
+	nodes   string // the resource from which it is known where they are
+}
+
+// Numbers are those of a Summary.
+type Numbers struct{ Services, Waiting, RefusedByKernel, Contested int }
+
+// Done takes in a sync that the kernel accepted.
+func (s *Syncs) Done(sync Sync, numbers Numbers) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.newest, s.numbers = &sync, numbers
+	switch {
+	case numbers.Waiting > 0:
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = sync.At
+	}
+}
+
+// Failed takes in one that it did not.
+func (s *Syncs) Failed() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.since = time.Time{}
+}
+
+// TopologyFrom takes in from which resource it is known where other nodes are.
+func (s *Syncs) TopologyFrom(resource string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.nodes = resource
+}
+
+// Summary says it together with a verdict.
+func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) Summary {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	summary := Summary{
+		Node: node, Version: version, Began: began, Newest: s.newest,
+		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
+		Contested: s.numbers.Contested, NodeTopology: s.nodes, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
+		Interruptions: append([]Interruption{}, verdict.Interruptions...),
+	}
+	if !s.since.IsZero() {
+		since := s.since
+		summary.AgreesSince = &since
+	}
+	if !verdict.PendingSince.IsZero() {
+		summary.PendingSince = &verdict.PendingSince
+	}
+	return summary
+}

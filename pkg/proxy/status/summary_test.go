@@ -1,0 +1,55 @@
+package status
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
+	var syncs Syncs
+	var status Status
+	summary := func(at int) Summary { return syncs.Summary("node-a", "v1", second(0), status.Verdict(second(at))) }
+	agrees := func(at int) (since int) {
+		t.Helper()
+		if got := summary(at).AgreesSince; got != nil {
+			return int(got.Sub(second(0)) / time.Second)
+		}
+		return -1
+	}
+	done := func(at, waiting int) {
+		status.SyncSucceeded(second(at))
+		syncs.Done(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{Services: 5, Waiting: waiting, RefusedByKernel: 1, Contested: 3})
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want int
+	}{
+		{"at first", func() {}, -1},
+		{"after the first sync", func() { done(1, 0) }, 1},
+		{"after another", func() { done(5, 0) }, 1},
+		{"while some wait", func() { done(6, 2) }, -1},
+		{"when none does", func() { done(7, 0) }, 7},
+		{"after a failure", func() { status.SyncFailed(second(8), errors.New("busy")); syncs.Failed() }, -1},
+		{"after it is mended", func() { done(9, 0) }, 9},
+	} {
+		step.do()
+		if got := agrees(20); got != step.want {
+			t.Errorf("%s: since second %d, want %d", step.what, got, step.want)
+		}
+	}
+	status.Refused(4)
+	syncs.TopologyFrom("topologyslices")
+	status.WatchInterrupted("services", second(10), "connection refused")
+	want := Summary{
+		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
+		Services: 5, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
+		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
+	}
+	if diff := cmp.Diff(want, summary(20)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

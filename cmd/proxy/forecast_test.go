@@ -232,3 +232,37 @@ func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 		}
 	}
 }
+
+func TestExplainWhyKnowsPodsByName(t *testing.T) {
+	folder := writeState(t, `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-1, labels: {topology.kubernetes.io/zone: a}}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-2, labels: {topology.kubernetes.io/zone: b}}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: web, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"}}
+  spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  ports: [{name: http, port: 8080}]
+  endpoints:
+  - {addresses: [10.244.1.1], nodeName: node-1, zone: a, targetRef: {kind: Pod, namespace: shop, name: web-a}}
+  - {addresses: [10.244.2.1], nodeName: node-2, zone: b, targetRef: {kind: Pod, namespace: shop, name: web-b}}
+`)
+	got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-1", "shop/web", "--why", "web-b")
+	for _, want := range []string{
+		"connections of node-1 to 10.244.2.1:8080 (pod web-b on node-2)", "[OtherTopologyValue]",
+		"remove the annotation vicinity.dev/topology-keys (50 %)", "make the endpoint that is used unready: 10.244.1.1:8080 (100 %)",
+	} {
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("status %d, lacks %q:\n%s%s", got.status, want, got.stdout, got.stderr)
+		}
+	}
+}

@@ -4,6 +4,9 @@ package suites
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -44,5 +47,31 @@ var _ = Describe("TopologySlices", Label(topologySlices), func() {
 			}
 			g.Expect(described[labelled.name]).To(HaveKeyWithValue(row, "one"), "what is published of %s", labelled.name)
 		}).WithContext(ctx).Should(Succeed())
+	})
+
+	It("bring a label's change to the kernel of another node in seconds", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		row := "rows.vicinity.dev/" + namespace
+		here, there, elsewhere := kube.nodes[0], kube.nodes[1], kube.nodes[2]
+		servers := kube.startPods(ctx, namespace, serversOn([]node{there, elsewhere})...)
+		service := newService(ctx, namespace, topologyKeys(row+", *"))
+		client, to := podClients.on(here), clusterIPs(service)[:1]
+		labelNode(ctx, here, row, new("one"))
+		labelNode(ctx, there, row, nil) // which takes it away at the end
+		expectAnswers(ctx, "no other node of the row", client, to, servers)
+		var took []time.Duration
+		for range 10 {
+			patchLabel(ctx, there, row, new("one"))
+			began := time.Now()
+			expectAnswers(ctx, "one node of the row", client, to, servers.on(there))
+			took = append(took, time.Since(began))
+			patchLabel(ctx, there, row, nil)
+			began = time.Now()
+			expectAnswers(ctx, "none again", client, to, servers)
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		AddReportEntry("from a label's change to connections elsewhere", fmt.Sprintf("median %s, slowest %s of %d, dialling included",
+			took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond), len(took)))
 	})
 })

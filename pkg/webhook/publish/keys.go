@@ -3,6 +3,7 @@ package publish
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -17,44 +18,57 @@ var always = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, polic
 
 // keyLinger is how long a key is published after it went out of use. A key that comes or goes changes every slice, and
 // whoever may edit a Service chooses keys. So each comes once a day at most, and one that has a place keeps it, but for a
-// key that nodes carry: no tenant chooses those.
+// key that nodes carry, whose Namespace has fewer places: no tenant chooses what nodes carry.
 const keyLinger = 24 * time.Hour
+
+// usage says in which Namespaces each key is used; "" is the configuration.
+type usage map[policy.Key]map[string]bool
+
+func (u usage) add(key policy.Key, namespace string) {
+	if u[key] == nil {
+		u[key] = map[string]bool{}
+	}
+	u[key][namespace] = true
+}
 
 // keyring chooses the keys to publish. The zero value has none.
 type keyring struct {
-	// lastUsed is when a published key was last seen in use. There are never more than topologyslice.MaxKeys.
-	lastUsed map[policy.Key]time.Time
+	// published are the keys that have a place. There are never more than topologyslice.MaxKeys.
+	published map[policy.Key]tenure
+}
+
+// tenure is when a published key was last seen in use, and where.
+type tenure struct {
+	at time.Time
+	by map[string]bool
 }
 
 // choose returns the keys to publish now, sorted, and how many in use found no place: first those that always are, then
-// those that some node carries, and of either sort first those that are published. Keys that EndpointSlices answer
-// themselves, and `*`, are none.
+// those that some node carries, and at last others. Keys that EndpointSlices answer themselves, and `*`, are none.
 //
 // published are those that slices have already: a new leader keeps them as though they had just gone out of use.
-func (k *keyring) choose(
-	now time.Time, used map[policy.Key]bool, published []string, carried map[string]bool,
-) (keys []string, leftOut int) {
-	if k.lastUsed == nil {
-		k.lastUsed = map[policy.Key]time.Time{}
+func (k *keyring) choose(now time.Time, used usage, published []string, carried map[string]bool) (keys []string, leftOut int) {
+	if k.published == nil {
+		k.published = map[policy.Key]tenure{}
 		for _, key := range published {
-			k.lastUsed[policy.Key(key)] = now
+			k.published[policy.Key(key)] = tenure{at: now}
 		}
 	}
-	maps.DeleteFunc(k.lastUsed, func(key policy.Key, at time.Time) bool { return !used[key] && now.Sub(at) > keyLinger })
+	maps.DeleteFunc(k.published, func(key policy.Key, of tenure) bool { return used[key] == nil && now.Sub(of.at) > keyLinger })
 	for _, key := range always {
-		delete(k.lastUsed, key)
+		delete(k.published, key)
 		keys = append(keys, string(key))
 	}
-	before := k.lastUsed
-	k.lastUsed = map[policy.Key]time.Time{}
+	before := k.published
+	k.published = map[policy.Key]tenure{}
 	for _, key := range wanted(before, used, carried) {
 		switch {
 		case len(keys) < topologyslice.MaxKeys:
 			keys = append(keys, string(key))
-			if k.lastUsed[key] = before[key]; used[key] {
-				k.lastUsed[key] = now
+			if k.published[key] = before[key]; used[key] != nil {
+				k.published[key] = tenure{now, used[key]}
 			}
-		case used[key]:
+		case used[key] != nil:
 			leftOut++
 		}
 	}
@@ -62,8 +76,10 @@ func (k *keyring) choose(
 	return keys, leftOut
 }
 
-// wanted are the keys that want a place, beyond those that always have one, in the order in which they get one.
-func wanted(published map[policy.Key]time.Time, used map[policy.Key]bool, carried map[string]bool) []policy.Key {
+// wanted are the keys that want a place, beyond those that always have one, in the order in which they get one: those that
+// nodes carry in turns, one of each Namespace after the other, and then the rest. Among equals those that are published
+// come first.
+func wanted(published map[policy.Key]tenure, used usage, carried map[string]bool) []policy.Key {
 	all := slices.Collect(maps.Keys(published))
 	for key := range used {
 		_, isPublished := published[key]
@@ -71,17 +87,32 @@ func wanted(published map[policy.Key]time.Time, used map[policy.Key]bool, carrie
 			all = append(all, key)
 		}
 	}
-	rank := func(key policy.Key) int {
-		rank := 0
-		if !carried[string(key)] {
-			rank += 2
+	newcomer := func(key policy.Key) int {
+		if _, isPublished := published[key]; isPublished {
+			return 0
 		}
-		if _, isPublished := published[key]; !isPublished {
-			rank++
-		}
-		return rank
+		return 1
 	}
-	slices.SortFunc(all, func(a, b policy.Key) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
+	slices.SortFunc(all, func(a, b policy.Key) int { return cmp.Or(cmp.Compare(newcomer(a), newcomer(b)), cmp.Compare(a, b)) })
+	turns, taken := map[policy.Key]int{}, map[string]int{}
+	for _, key := range all {
+		turns[key] = math.MaxInt // nobody carries it
+		if !carried[string(key)] {
+			continue
+		}
+		by := used[key]
+		if by == nil {
+			by = published[key].by
+		}
+		if len(by) == 0 { // of an earlier leader
+			by = map[string]bool{"": true}
+		}
+		for namespace := range by {
+			turns[key] = min(turns[key], taken[namespace])
+			taken[namespace]++
+		}
+	}
+	slices.SortStableFunc(all, func(a, b policy.Key) int { return cmp.Compare(turns[a], turns[b]) })
 	return all
 }
 

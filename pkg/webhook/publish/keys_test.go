@@ -2,6 +2,8 @@ package publish
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,10 +14,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-func used(keys ...policy.Key) map[policy.Key]bool {
-	all := map[policy.Key]bool{}
+func used(keys ...policy.Key) usage {
+	all := usage{}
 	for _, key := range keys {
-		all[key] = true
+		all.add(key, "shop")
 	}
 	return all
 }
@@ -46,7 +48,7 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
 		after time.Duration
-		used  map[policy.Key]bool
+		used  usage
 		want  string
 	}{
 		{0, nil, row}, // an earlier leader published it
@@ -67,9 +69,9 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 
 func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
 	var k keyring
-	wanted := map[policy.Key]bool{"example.com/z-carried": true}
+	wanted := used("example.com/z-carried")
 	for i := range topologyslice.MaxKeys {
-		wanted[policy.Key(fmt.Sprintf("example.com/nobody-%02d", i))] = true
+		wanted.add(policy.Key(fmt.Sprintf("example.com/nobody-%02d", i)), "shop")
 	}
 	keys, leftOut := k.choose(time.Unix(0, 0), wanted, nil, map[string]bool{"example.com/z-carried": true})
 	if len(keys) != topologyslice.MaxKeys || leftOut != 1+len(always) {
@@ -85,9 +87,9 @@ func TestNobodyMovesKeysAround(t *testing.T) {
 	var k keyring
 	carried := map[string]bool{"example.com/z-carried": true}
 	at := time.Unix(0, 0)
-	full := map[policy.Key]bool{}
+	full := usage{}
 	for i := range topologyslice.MaxKeys {
-		full[policy.Key(fmt.Sprintf("example.com/m-%02d", i))] = true
+		full.add(policy.Key(fmt.Sprintf("example.com/m-%02d", i)), "shop")
 	}
 	first, _ := k.choose(at, full, nil, carried)
 	for i := range 1000 {
@@ -97,12 +99,55 @@ func TestNobodyMovesKeysAround(t *testing.T) {
 			t.Fatalf("keys (-want +got):\n%s%d left out", diff, leftOut)
 		}
 	}
-	if len(k.lastUsed) > topologyslice.MaxKeys {
-		t.Errorf("%d keys are remembered", len(k.lastUsed))
+	if len(k.published) > topologyslice.MaxKeys {
+		t.Errorf("%d keys are remembered", len(k.published))
 	}
 	keys, _ := k.choose(at, used("example.com/z-carried"), nil, carried)
 	if !strings.Contains(beyondAlways(keys), "z-carried") {
 		t.Errorf("a key that nodes carry finds no place among %q", keys)
+	}
+}
+
+// TestNobodyKeepsOthersKeysOut: of keys that nodes carry, each Namespace has its share, and one that names another key each
+// second moves no more than its share in a day.
+func TestNobodyKeepsOthersKeysOut(t *testing.T) {
+	places := topologyslice.MaxKeys - len(always)
+	carried := map[string]bool{"example.com/rack": true}
+	wanted, greedy := usage{}, func(i int) policy.Key { return policy.Key(fmt.Sprintf("example.com/greedy-%03d", i)) }
+	for i := range 200 {
+		carried[string(greedy(i))] = true
+		wanted.add(greedy(i), "greedy")
+	}
+	var k keyring
+	at := time.Unix(0, 0)
+	k.choose(at, wanted, nil, carried)
+	wanted.add("example.com/rack", "shop")
+	wanted.add("example.com/rack", "blog")
+	keys, leftOut := k.choose(at, wanted, nil, carried)
+	if !slices.Contains(keys, "example.com/rack") || leftOut != 200-places+1 {
+		t.Errorf("one key of another Namespace: %d are left out of %q", leftOut, beyondAlways(keys))
+	}
+
+	// Another one that never rests.
+	for i := range 300 {
+		carried[fmt.Sprintf("example.com/restless-%03d", i)] = true
+	}
+	changes := 0
+	for i := range 300 {
+		at = at.Add(time.Second)
+		now := maps.Clone(wanted)
+		now.add(policy.Key(fmt.Sprintf("example.com/restless-%03d", i)), "restless")
+		after, _ := k.choose(at, now, nil, carried)
+		if !slices.Contains(after, "example.com/rack") {
+			t.Fatalf("after %d keys of another Namespace the rack is left out", i+1)
+		}
+		if !slices.Equal(keys, after) {
+			changes++
+		}
+		keys = after
+	}
+	if changes == 0 || changes > places/2+1 {
+		t.Errorf("300 keys of a Namespace, one after the other, changed the slices %d times, want at most %d", changes, places/2+1)
 	}
 }
 

@@ -106,13 +106,13 @@ func countAfter(count int, writes []write) int {
 // sight is what the cache has.
 type sight struct {
 	nodes   map[string]map[string]string // labels by name
-	used    map[policy.Key]bool
+	used    usage
 	carried map[string]bool // labels that some node has
 	slices  []topologyslice.TopologySlice
 }
 
 func (r *reconciler) read(ctx context.Context) (sight, error) {
-	seen := sight{nodes: map[string]map[string]string{}, used: map[policy.Key]bool{}, carried: map[string]bool{}}
+	seen := sight{nodes: map[string]map[string]string{}, used: usage{}, carried: map[string]bool{}}
 	var all topologyslice.List
 	if err := r.objects.List(ctx, &all); err != nil {
 		return sight{}, fmt.Errorf("list TopologySlices: %w", err)
@@ -136,15 +136,19 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 			return sight{}, err
 		}
 		for i := range objects {
-			seen.use(objects[i].Annotations[annotation])
+			namespace := objects[i].Namespace
+			if kind == namespaceKind {
+				namespace = objects[i].Name
+			}
+			seen.use(objects[i].Annotations[annotation], namespace)
 		}
 	}
-	seen.use(r.options.DefaultKeys())
+	seen.use(r.options.DefaultKeys(), "")
 	return seen, nil
 }
 
-// use takes in a list of keys. One that is wrong is obeyed by nobody, and a Namespace may say that it has none.
-func (s sight) use(list string) {
+// use takes in a list of keys that is used in a Namespace. One that is wrong is obeyed by nobody, and a Namespace may say that it has none.
+func (s sight) use(list, namespace string) {
 	if list == "" || list == policy.None {
 		return
 	}
@@ -153,7 +157,7 @@ func (s sight) use(list string) {
 		return
 	}
 	for _, key := range keys {
-		s.used[key] = true
+		s.used.add(key, namespace)
 	}
 }
 

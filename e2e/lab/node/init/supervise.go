@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -14,8 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/node"
 )
 
+// logs is where the programs' logs are; a test has others.
+var logs = "/var/log"
+
 const (
-	logs           = "/var/log"
 	socketPatience = time.Minute
 	pollInterval   = 20 * time.Millisecond
 )
@@ -58,16 +61,26 @@ func supervise(programs []node.Program) error {
 	return errors.New("there are no processes left")
 }
 
-// judge says whether the end of a process is the end of the node.
+// judge says whether the end of a process is the end of the node, and what it logged last: the logs go with the lab.
 func judge(running map[int]string, child ended) error {
 	name, ours := running[child.pid]
 	if !ours {
 		return nil // of some container
 	}
+	how := fmt.Sprintf("exit status %d", child.status.ExitStatus())
 	if child.status.Signaled() {
-		return fmt.Errorf("%s ended: signal: %s", name, child.status.Signal())
+		how = fmt.Sprintf("signal: %s", child.status.Signal())
 	}
-	return fmt.Errorf("%s ended: exit status %d", name, child.status.ExitStatus())
+	return fmt.Errorf("%s ended: %s; its log ends with:\n%s", name, how, lastLines(filepath.Join(logs, name+".log")))
+}
+
+// lastLines returns the last 2 KiB of a log.
+func lastLines(path string) []byte {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return bytes.TrimSpace(text[max(0, len(text)-2048):])
 }
 
 // reap collects all processes that end: ours, and those whose parents are gone.

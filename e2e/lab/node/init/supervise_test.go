@@ -1,20 +1,29 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
 func TestTheEndOfAProgramIsTheEndOfTheNode(t *testing.T) {
+	logs = t.TempDir()
+	log := "it begins\n" + strings.Repeat("x", 2037) + "\nthe reason\n"
+	if err := os.WriteFile(filepath.Join(logs, "kubelet.log"), []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end := "; its log ends with:\n" + strings.Repeat("x", 2036) + "\nthe reason"
 	running := map[int]string{7: "kubelet"}
 	for name, test := range map[string]struct {
 		child ended
 		want  string
 	}{
 		"a container's process": {child: ended{pid: 8}},
-		"an exit":               {child: ended{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet ended: exit status 3"},
-		"a signal":              {child: ended{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet ended: signal: killed"},
+		"an exit":               {child: ended{pid: 7, status: unix.WaitStatus(3 << 8)}, want: "kubelet ended: exit status 3" + end},
+		"a signal":              {child: ended{pid: 7, status: unix.WaitStatus(unix.SIGKILL)}, want: "kubelet ended: signal: killed" + end},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""

@@ -63,14 +63,20 @@ func (s *webhook) live(t testing.TB) (least int64) {
 
 func TestReviewsLeaveNothingInTheProcess(t *testing.T) {
 	// A map with an entry for each review, or a list, would grow more than that: 13 bytes a review. Without a leak the
-	// heap differs by up to 0.7 MiB from one look to another (and after 200,000 reviews is 3.9 MB).
-	const first, last, mayGrow = 20_000, 100_000, 1 << 20
+	// heap differs by up to 0.7 MiB from one look to another (and after 200,000 reviews is 3.9 MB), and on a busy machine
+	// by 1.3. What leaks stays, so that a few more looks are fair.
+	const first, last, mayGrow, looks = 20_000, 100_000, 1 << 20, 5
 	s := newCluster(t)
 	s.webhook = s.startWebhook(t)
 	s.webhook.ask(t, mix(t), first)
 	before := s.webhook.live(t)
 	s.webhook.ask(t, mix(t), last-first)
 	after := s.webhook.live(t)
+	for range looks {
+		if after > before+mayGrow {
+			after = min(after, s.webhook.live(t))
+		}
+	}
 	if after > before+mayGrow {
 		t.Errorf("%d bytes are live after %d reviews, and %d after %d", before, first, after, last)
 	}

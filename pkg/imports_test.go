@@ -1,7 +1,6 @@
 package pkg_test
 
 import (
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -16,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
 const module = "github.com/vicinity-proxy/vicinity/"
@@ -81,30 +80,9 @@ func TestEveryRuleNamesPackagesThatExist(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite the table of rules in README.md")
-
 // TestTheTableOfRules holds README.md to the rules.
 func TestTheTableOfRules(t *testing.T) {
-	const file, begin, end = "README.md", "<!-- begin: import rules -->\n", "<!-- end: import rules -->"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, hasBegin := strings.Cut(string(text), begin)
-	_, after, hasEnd := strings.Cut(rest, end)
-	if !hasBegin || !hasEnd {
-		t.Fatalf("%s lacks %q or %q", file, begin, end)
-	}
-	want := before + begin + table() + end + after
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("run 'go test ./pkg -run TheTableOfRules -update' (-want +got):\n%s", diff)
-	}
+	golden.Tables(t, "README.md", map[string]string{"import rules": table()})
 }
 
 // table is the rules as Markdown.

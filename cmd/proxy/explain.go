@@ -38,7 +38,7 @@ the proxy: first about the Service's addresses, and then about each port.
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
 If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
-its kernel refuses.
+its kernel refuses. Where labels of other nodes decide, each port says from where it has them (--node-topology).
 
 PORT is a port's name or its number.`,
 		Example: `  # every Service, as node-a1 sees it
@@ -95,6 +95,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, clientSettings, []settingFlag{
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
+	f.topology.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; "+
 		"with --all-nodes: compare that with now")
@@ -118,7 +119,9 @@ func (f *explainFlags) Validate() error {
 	if malformed != nil {
 		malformed = fmt.Errorf("--evacuate: %w; write a label selector, such as topology.kubernetes.io/zone=zone-b", malformed)
 	}
-	return errors.Join(conflict, malformed, f.stateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"))
+	return errors.Join(
+		conflict, malformed, f.stateFlags.Validate(), f.topology.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"),
+	)
 }
 
 // queryOf reads the argument, if there is one.

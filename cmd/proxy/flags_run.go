@@ -22,7 +22,6 @@ type runFlags struct {
 	ownTables     string
 	secureMetrics string
 	dns           dnsFlags
-	topology      topologyFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
 
@@ -181,6 +180,7 @@ func (f *runFlags) options() *daemon.Options {
 		DNSPodNames:          f.dns.podNames,
 		NodeTopology:         cluster.NodeTopology(f.topology.source),
 		TopologyNamespace:    f.topology.namespace,
+		ProxyService:         f.topology.proxyService(),
 		Build:                thisBuild(),
 	}
 }

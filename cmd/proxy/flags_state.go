@@ -27,6 +27,10 @@ type stateFlags struct {
 	context   string
 	// withHeadless: what DNS answers for headless Services is wanted too.
 	withHeadless bool
+	// topology says from where it is known where other nodes are: from Nodes, unless the command has its flags. nodesFrom is
+	// from where it is known, after load.
+	topology  topologyFlags
+	nodesFrom string
 	// node is the name of the node to act for, after Validate.
 	node string
 	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.
@@ -60,7 +64,7 @@ func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "",
 		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
-			"bound; with it all Nodes are followed. Give it to the proxies of all nodes alike")
+			"bound; with it it must be known where all nodes are. Give it to the proxies of all nodes alike")
 }
 
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.

@@ -1,52 +1,19 @@
 package main
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the tables in README.md")
 
 // TestTheFlagTable holds README.md to the flags and settings that there are.
 func TestTheFlagTable(t *testing.T) {
-	const file = "README.md"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(text)
-	for name, table := range map[string]string{"flags": flagTable(), "settings without meaning": meaninglessTable()} {
-		want = between(t, want, name, table)
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("run 'go test ./cmd/proxy -run TheFlagTable -update' (-want +got):\n%s", diff)
-	}
-}
-
-// between puts a table between the two markers of its name.
-func between(t *testing.T, text, name, table string) string {
-	t.Helper()
-	begin, end := fmt.Sprintf("<!-- begin: %s -->\n", name), fmt.Sprintf("<!-- end: %s -->", name)
-	before, rest, hasBegin := strings.Cut(text, begin)
-	_, after, hasEnd := strings.Cut(rest, end)
-	if !hasBegin || !hasEnd {
-		t.Fatalf("README.md lacks %q or %q", begin, end)
-	}
-	return before + begin + table + end + after
+	golden.Tables(t, "README.md", map[string]string{"flags": flagTable(), "settings without meaning": meaninglessTable()})
 }
 
 // flagTable lists the flags of `proxy run` that --help shows.

@@ -1,28 +1,50 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
 // topologyFlags say from where it is known where other nodes are.
-type topologyFlags struct{ source, namespace string }
+type topologyFlags struct{ source, namespace, proxies string }
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.source, "node-topology", string(cluster.AutoTopology),
-		"`SOURCE` of where other nodes are, if a Service's topology keys ask for it: nodes, the metadata of every Node; slices, the "+
-			"TopologySlices that a webhook publishes; auto, those while one does, and Nodes otherwise")
+		"`SOURCE` of where other nodes are, if a Service asks for it: nodes, the metadata of every Node; slices, the TopologySlices that a "+
+			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
+			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
 	flags.StringVar(&f.namespace, "topology-namespace", "vicinity-system", "`NAMESPACE` of the webhook that publishes TopologySlices")
+	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
+		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
 }
 
 func (f *topologyFlags) Validate() error {
-	sources := []string{string(cluster.AutoTopology), string(cluster.SlicesTopology), string(cluster.NodesTopology)}
-	if !slices.Contains(sources, f.source) {
-		return fmt.Errorf("--node-topology %q is none of %q", f.source, sources)
+	var errs []error
+	sources := []string{
+		string(cluster.AutoTopology), string(cluster.SlicesTopology), string(cluster.ProxiesTopology), string(cluster.NodesTopology),
 	}
-	return nil
+	if !slices.Contains(sources, f.source) {
+		errs = append(errs, fmt.Errorf("--node-topology %q is none of %q", f.source, sources))
+	}
+	service := f.proxyService()
+	if f.proxies != "" && (service.Namespace == "" || service.Name == "" || strings.Contains(service.Name, "/")) {
+		errs = append(errs, fmt.Errorf("--proxy-service %q is not NAMESPACE/NAME, such as kube-system/vicinity-proxy", f.proxies))
+	}
+	if f.proxies == "" && f.source == string(cluster.ProxiesTopology) {
+		errs = append(errs, errors.New("--node-topology proxies needs --proxy-service"))
+	}
+	return errors.Join(errs...)
+}
+
+// proxyService is the Service over the proxies' pods; its zero value is none.
+func (f *topologyFlags) proxyService() model.ObjectName {
+	namespace, name, _ := strings.Cut(f.proxies, "/")
+	return model.ObjectName{Namespace: namespace, Name: name}
 }

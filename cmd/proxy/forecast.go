@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -16,14 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 func newForecast() *cobra.Command {
@@ -223,7 +219,7 @@ func (f *forecastFlags) words() string {
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := newProgress(stderr)
-	objects, err := flags.objects(ctx, stderr, progress)
+	objects, err := readObjects(ctx, stderr, flags.manifests, flags.connection(), progress.read)
 	if err != nil {
 		return unreadableError{err}
 	}
@@ -266,26 +262,6 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return err
 	}
 	return flags.judge(stderr, &report)
-}
-
-// objects reads everything once.
-func (f *forecastFlags) objects(ctx context.Context, stderr io.Writer, progress *progress) (convert.Objects, error) {
-	if f.manifests != "" {
-		objects, problems, err := folder.Objects(f.manifests, progress.read)
-		if err != nil {
-			return convert.Objects{}, fmt.Errorf("load manifests: %w", err)
-		}
-		for _, problem := range problems {
-			fmt.Fprintf(stderr, "warning: %s\n", problem)
-		}
-		return objects, nil
-	}
-	kube.LogTo(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	config, err := f.connection().Config()
-	if err != nil {
-		return convert.Objects{}, fmt.Errorf("connect to the API server: %w", err)
-	}
-	return cluster.Objects(ctx, config, progress.read)
 }
 
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {

@@ -11,34 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
 // shop is a cluster whose Services show what a forecast is for.
 const shop = "../../e2e/forecast/shop"
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
 
 func TestForecastPrintsWhatASettingMakesOfEachService(t *testing.T) {
 	got := proxyCommand(t, "forecast", "--manifests", shop, "--bound", "120%,140%")
 	if got.status != 0 || got.stderr != "" {
 		t.Fatalf("status %d, %s", got.status, got.stderr)
 	}
-	golden(t, "forecast.txt", got.stdout)
+	golden.File(t, "testdata/forecast.txt", got.stdout)
 }
 
 func TestForecastComparesBeforeAndAfter(t *testing.T) {
@@ -48,7 +32,7 @@ func TestForecastComparesBeforeAndAfter(t *testing.T) {
 	if got.status != 0 || got.stderr != "" {
 		t.Fatalf("status %d, %s", got.status, got.stderr)
 	}
-	golden(t, "forecast-changed.txt", got.stdout)
+	golden.File(t, "testdata/forecast-changed.txt", got.stdout)
 }
 
 // forecastOf runs a forecast for machines.
@@ -205,7 +189,7 @@ func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 		}
 		all.WriteString("$ proxy explain --node " + args[0] + " " + args[1] + " --why " + args[2] + "\n" + got.stdout + "\n")
 	}
-	golden(t, "why.txt", all.String())
+	golden.File(t, "testdata/why.txt", all.String())
 
 	var answers []forecast.Why
 	got := proxyCommand(t, "explain", "--manifests", shop, "--node", "node-c1", "shop/login", "--why", "node-a1", "-o", "json")

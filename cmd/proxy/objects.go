@@ -41,7 +41,10 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 		return nil, nil, err
 	}
 	dialled := kube.NewDialled(config)
-	watcher, err := cluster.New(config, cluster.Options{View: f.view(), Log: log})
+	watcher, err := cluster.New(config, cluster.Options{
+		View: f.view(), Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
+		Proxies: f.topology.proxyService(), TopologyFrom: func(resource string) { f.nodesFrom = resource },
+	})
 	return watcher, dialled, err
 }
 
@@ -70,6 +73,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		return update, err
 	}
 	folder := folder.Folder{View: f.view()}
+	f.nodesFrom = model.FromNodes
 	update, err := folder.Load(f.manifests)
 	if err != nil {
 		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
@@ -87,4 +91,27 @@ func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model
 	if nodes[f.node] == nil {
 		fmt.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n", f.node, f.origin())
 	}
+}
+
+// readObjects reads everything once, as it is written: from a folder, or without one from the cluster. What had to be left
+// out is a warning. read is told of progress; it may be nil.
+func readObjects(
+	ctx context.Context, stderr io.Writer, manifests string, connection kube.Connection, read func(what string, objects int),
+) (convert.Objects, error) {
+	if manifests == "" {
+		kube.LogTo(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		config, err := connection.Config()
+		if err != nil {
+			return convert.Objects{}, fmt.Errorf("connect to the API server: %w", err)
+		}
+		return cluster.Objects(ctx, config, read)
+	}
+	objects, problems, err := folder.Objects(manifests, read)
+	if err != nil {
+		return convert.Objects{}, fmt.Errorf("load manifests: %w", err)
+	}
+	for _, problem := range problems {
+		fmt.Fprintf(stderr, "warning: %s\n", problem)
+	}
+	return objects, nil
 }

@@ -361,10 +361,11 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 		line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
 			p.RefusedObjects, p.RefusedByKernel, p.Contested, p.Waiting)
 		line("API server", "%s", heard(p.Interruptions, ago))
-		line("other nodes", "%s", map[string]string{
-			"": "no Service asks where they are", "nodes": "where they are is known from Nodes",
-			"topologyslices": "where they are is known from TopologySlices",
-		}[p.NodeTopology])
+		if p.NodeTopology == "" {
+			line("other nodes", "no Service asks where they are")
+		} else {
+			line("other nodes", "where they are is known from %s", explain.SourceInWords(p.NodeTopology))
+		}
 	}
 	k := &n.Kernel
 	if k.Agrees {

@@ -3,7 +3,6 @@ package apiserver_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/received"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -35,33 +35,6 @@ const (
 	metadataShareOfFull = 2
 )
 
-// counted counts the bytes that a client receives from the API server, TLS and HTTP/2 included.
-type counted struct{ received atomic.Int64 }
-
-type countedConn struct {
-	net.Conn
-	by *counted
-}
-
-func (c countedConn) Read(buffer []byte) (int, error) {
-	n, err := c.Conn.Read(buffer)
-	c.by.received.Add(int64(n))
-	return n, err
-}
-
-// client returns a configuration whose connections are counted.
-func (c *counted) client() *rest.Config {
-	config := admin()
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return countedConn{conn, c}, nil
-	}
-	return config
-}
-
 func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	w := newWriter(t)
 	nodes := measuredCluster(w)
@@ -69,9 +42,9 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	for i, node := range nodes {
 		names[i] = node.Name
 	}
-	var own, metadata, full counted
-	ownOnly := follow(t, own.client(), names[0], "").started()
-	withRacks := follow(t, metadata.client(), names[0], "racks").started()
+	var own, metadata, full received.Bytes
+	ownOnly := follow(t, own.Of(admin()), names[0], "").started()
+	withRacks := follow(t, metadata.Of(admin()), names[0], "racks").started()
 	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
 	withRacks.until("all nodes are known", func(state *model.Cluster) bool {
 		for _, name := range names {
@@ -81,9 +54,9 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 		}
 		return true
 	})
-	beats := followFullNodes(t, full.client())
+	beats := followFullNodes(t, full.Of(admin()))
 
-	before := [3]int64{own.received.Load(), metadata.received.Load(), full.received.Load()}
+	before := [3]int64{own.Load(), metadata.Load(), full.Load()}
 	updates := ownOnly.count() + withRacks.count()
 	begin := time.Now()
 	anHour(t, w, nodes)
@@ -95,7 +68,7 @@ func TestAnHourOfHeartbeatsCostsNextToNothing(t *testing.T) {
 	ownOnly.until("the own node's last change", labelsAre(names[0], zoneLabel+"=end"))
 	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end"))
 
-	ownBytes, metadataBytes, fullBytes := own.received.Load()-before[0], metadata.received.Load()-before[1], full.received.Load()-before[2]
+	ownBytes, metadataBytes, fullBytes := own.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
 	t.Logf("%d nodes, %d heartbeats each, sent in %s", measuredNodes, beatsAnHour, duration.Round(time.Second))
 	t.Logf("received: own node only %d bytes, metadata of all nodes %d, full nodes %d (%d a heartbeat)",
 		ownBytes, metadataBytes, fullBytes, fullBytes/(measuredNodes*beatsAnHour))

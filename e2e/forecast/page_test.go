@@ -4,7 +4,6 @@ package forecast
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/url"
@@ -26,11 +25,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
-
-var update = flag.Bool("update", false, "take the picture in README.md anew")
 
 // picture is what README.md shows.
 const picture = "forecast.png"
@@ -195,7 +193,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.do("all again", chromedp.Click("#better"))
 
 	image := b.screenshot("forecast.png")
-	if *update {
+	if *golden.Update {
 		must.Succeed(t, os.WriteFile(picture, image, 0o600))
 	}
 	light := get[string](b, `getComputedStyle(document.body).backgroundColor`)

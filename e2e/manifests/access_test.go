@@ -65,11 +65,11 @@ func TestARealAPIServerTakesTheManifests(t *testing.T) {
 			how  []string
 			want map[string]int
 		}{
-			{[]string{"apply", "-f", folder + "/"}, map[string]int{"created": 5}},
-			{[]string{"apply", "-f", folder + "/"}, map[string]int{"unchanged": 5}},
-			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 5}},
-			{[]string{"apply", "-k", beside}, map[string]int{"unchanged": 3, "configured": 2}},
-			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 3, "configured": 2}},
+			{[]string{"apply", "-f", folder + "/"}, map[string]int{"created": 6}},
+			{[]string{"apply", "-f", folder + "/"}, map[string]int{"unchanged": 6}},
+			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 6}},
+			{[]string{"apply", "-k", beside}, map[string]int{"unchanged": 4, "configured": 2}},
+			{[]string{"apply", "-k", folder}, map[string]int{"unchanged": 4, "configured": 2}},
 		} {
 			if diff := cmp.Diff(test.want, outcomes(api.Kubectl(t, test.how...))); diff != "" {
 				t.Errorf("kubectl %v (-want +got):\n%s", test.how, diff)

@@ -42,6 +42,7 @@ type documents struct {
 	ConfigMaps          map[string]*corev1.ConfigMap
 	DaemonSets          map[string]*appsv1.DaemonSet
 	Jobs                map[string]*batchv1.Job
+	Services            map[string]*corev1.Service
 }
 
 // parse reads each document strictly into its type: a field that Kubernetes does not know fails the test.
@@ -50,6 +51,7 @@ func parse(t *testing.T, text []byte) documents {
 	all := documents{
 		map[string]*corev1.ServiceAccount{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.ClusterRoleBinding{},
 		map[string]*corev1.ConfigMap{}, map[string]*appsv1.DaemonSet{}, map[string]*batchv1.Job{},
+		map[string]*corev1.Service{},
 	}
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	for {
@@ -75,6 +77,8 @@ func parse(t *testing.T, text []byte) documents {
 			put(t, all.ConfigMaps, document)
 		case "apps/v1 DaemonSet":
 			put(t, all.DaemonSets, document)
+		case "v1 Service":
+			put(t, all.Services, document)
 		case "batch/v1 Job":
 			put(t, all.Jobs, document)
 		default:

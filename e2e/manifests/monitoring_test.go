@@ -1,18 +1,16 @@
 package manifests_test
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-)
 
-var update = flag.Bool("update", false, "write prometheusrule.yaml of manifests/monitoring from prometheus-rules.yaml beside it")
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
+)
 
 // watched are the programs, and the folders that they are installed from.
 var watched = map[string]struct{ name, namespace, folder string }{
@@ -52,19 +50,7 @@ func TestAPrometheusRuleHasTheRulesOfTheFileForPrometheus(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		file, want := filepath.Join(beside, "prometheusrule.yaml"), prometheusRule(of.name, of.namespace, string(rules))
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("%s (-want +got; go test ./e2e/manifests -run PrometheusRule -update):\n%s", file, diff)
-		}
+		golden.File(t, filepath.Join(beside, "prometheusrule.yaml"), prometheusRule(of.name, of.namespace, string(rules)))
 	}
 }
 

@@ -91,3 +91,19 @@ func TestDescribingAPodShowsWhyItDidNotStart(t *testing.T) {
 		}
 	}
 }
+
+// TestTheServiceIsOverTheProxiesAlone, as --proxy-service names it, and nobody can dial it.
+func TestTheServiceIsOverTheProxiesAlone(t *testing.T) {
+	for name, all := range map[string]documents{"plain": plain(t, folder), "beside kube-proxy": kustomized(t, beside)} {
+		service, proxies := only(t, all.Services), only(t, all.DaemonSets)
+		if service.Namespace+"/"+service.Name != "kube-system/vicinity-proxy" {
+			t.Errorf("%s: it is %s/%s", name, service.Namespace, service.Name)
+		}
+		if diff := cmp.Diff(proxies.Spec.Selector.MatchLabels, service.Spec.Selector); diff != "" {
+			t.Errorf("%s: what it selects (-the DaemonSet +the Service):\n%s", name, diff)
+		}
+		if service.Spec.ClusterIP != corev1.ClusterIPNone || len(service.Spec.Ports) > 0 || !service.Spec.PublishNotReadyAddresses {
+			t.Errorf("%s: %+v", name, service.Spec)
+		}
+	}
+}

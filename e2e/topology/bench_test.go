@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/received"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -48,32 +48,6 @@ func measuredNodes(b *testing.B) int {
 	return count
 }
 
-// counted counts the bytes that a client receives from the API server, TLS and HTTP/2 included.
-type counted struct{ received atomic.Int64 }
-
-type countedConn struct {
-	net.Conn
-	by *counted
-}
-
-func (c countedConn) Read(buffer []byte) (int, error) {
-	n, err := c.Conn.Read(buffer)
-	c.by.received.Add(int64(n))
-	return n, err
-}
-
-func (c *counted) client() *rest.Config {
-	config := asProgram(rest.CopyConfig(api.AdminConfig()))
-	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return countedConn{conn, c}, nil
-	}
-	return config
-}
-
 // town is a cluster of many nodes.
 type town struct {
 	b     *testing.B
@@ -83,18 +57,18 @@ type town struct {
 
 // view is one proxy's.
 type view struct {
-	counted
-	from    cluster.NodeTopology
-	updates atomic.Int64
-	racks   sync.Map // by node
-	end     func()
+	received received.Bytes
+	from     cluster.NodeTopology
+	updates  atomic.Int64
+	racks    sync.Map // by node
+	end      func()
 }
 
 // look follows as a proxy does.
 func (s *town) look(from cluster.NodeTopology) *view {
 	s.b.Helper()
 	v := &view{from: from}
-	watcher, err := cluster.New(v.client(), cluster.Options{
+	watcher, err := cluster.New(v.received.Of(asAdmin()), cluster.Options{
 		View: convert.View{Node: s.nodes[0].Name}, NodeTopology: from, TopologyNamespace: namespace, Log: slog.New(slog.DiscardHandler),
 	})
 	must.Succeed(s.b, err)
@@ -285,21 +259,21 @@ func (s *town) hour(views []*view, name string, count int, meanwhile func(beat i
 // leaseBytes is what one look at the publisher's Lease costs.
 func (s *town) leaseBytes() float64 {
 	s.b.Helper()
-	var c counted
-	client, err := kubernetes.NewForConfig(c.client())
+	var gotten received.Bytes
+	client, err := kubernetes.NewForConfig(gotten.Of(asAdmin()))
 	must.Succeed(s.b, err)
 	read := func() {
 		_, err := client.CoordinationV1().Leases(namespace).Get(s.b.Context(), "vicinity-topology", metav1.GetOptions{})
 		must.Succeed(s.b, err)
 	}
 	read() // connects
-	before := c.received.Load()
+	before := gotten.Load()
 	const times = 20
 	for range times {
 		read()
 		time.Sleep(50 * time.Millisecond) // below the client's own limit
 	}
-	return float64(c.received.Load()-before) / times
+	return float64(gotten.Load()-before) / times
 }
 
 // lag measures from a label's change until a proxy knows.

@@ -36,6 +36,8 @@ type follower struct {
 	services map[string]bool
 	// lost are nodes that were taken away, in the order of the updates.
 	lost []string
+	// from is the resource that it follows.
+	from string
 }
 
 func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follower {
@@ -43,7 +45,7 @@ func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follo
 	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
 	watcher, err := cluster.New(config, cluster.Options{
 		View: convert.View{Node: "node-0000"}, NodeTopology: from, TopologyNamespace: namespace,
-		Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Proxies: proxyService, Log: slog.New(slog.NewTextHandler(f.log, nil)), TopologyFrom: f.takeSource,
 	})
 	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -70,6 +72,19 @@ func (f *follower) take(update convert.Update) {
 	for name, service := range update.Change.Services {
 		f.services[name.Name] = service != nil
 	}
+}
+
+func (f *follower) takeSource(resource string) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.from = resource
+}
+
+// source is the resource that it follows.
+func (f *follower) source() string {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.from
 }
 
 // racks are the racks of the other nodes.

@@ -53,6 +53,9 @@ func install(t testing.TB) *rest.Config {
 	return asProgram(api.Account(t, namespace, "vicinity-webhook"))
 }
 
+// asAdmin is a configuration that may do anything, with what our programs send.
+func asAdmin() *rest.Config { return asProgram(rest.CopyConfig(api.AdminConfig())) }
+
 // asProgram has objects sent as our programs have it (pkg/kube).
 func asProgram(config *rest.Config) *rest.Config {
 	const protobuf = "application/vnd.kubernetes.protobuf"

@@ -2,8 +2,18 @@ package model
 
 import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
+// The resources from which it is known where other nodes are, as metrics, outages and `explain` call them.
+const (
+	FromNodes       = "nodes"
+	FromSlices      = "topologyslices"
+	FromProxySlices = "endpointslices/proxies" // those over the proxies' own pods
+)
+
+// TopologyResources are all of them.
+var TopologyResources = []string{FromNodes, FromSlices, FromProxySlices}
+
 // TopologySlice says where some nodes are. It is written by a publisher, instead of which every proxy would follow every
-// Node.
+// Node, or found in an EndpointSlice over the proxies themselves.
 type TopologySlice struct {
 	// Keys are the labels that it knows of: a node without a value for one of them has no such label.
 	Keys []policy.Key

@@ -31,6 +31,22 @@ func (t Topology) WhyIgnored(annotation string) string {
 	return strings.Join(reasons, "; ")
 }
 
+// NodeKeys returns the labels of other nodes that decide. To bound a load, all nodes and their zones must be known, and how
+// much each asks.
+func (t Topology) NodeKeys() []Key {
+	var keys []Key
+	isBounded := t.MaxLoad > 0
+	if isBounded {
+		keys = append(keys, DemandLabels[:]...)
+	}
+	for _, key := range t.Keys {
+		if key.NeedsNode() || isBounded && key == Zone {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Key is a node label's key, or AnyNode.
 type Key string
 

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"flag"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,9 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write what the scenarios print into their files")
 
 // The scenarios in testdata are stories: manifests in, tables and explanations out. Their commands, besides those of
 // testscript (cp, rm, cmp, stdout, …):
@@ -80,7 +78,7 @@ func runScenarios(t *testing.T, newKernel func(testing.TB) scenarioKernel) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/scenarios",
-		UpdateScripts: *update,
+		UpdateScripts: *golden.Update,
 		Setup: func(env *testscript.Env) error {
 			tb, ok := env.T().(testing.TB)
 			if !ok {

@@ -3,6 +3,7 @@ package selection
 import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // selectByKeys tries the topology keys in their order among the ready endpoints, then in the same order among those
@@ -56,17 +57,9 @@ func (v Viewpoint) mismatch(last policy.Key) Reason {
 	return Reason{Code: NoTopologyMatch, Key: string(last), Value: value}
 }
 
-// ownValue returns this node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key
-// matches where both labels are present and equal.
+// ownValue returns this node's value of a key, and whether it has one.
 func (v Viewpoint) ownValue(key policy.Key) (value string, carried bool) {
-	switch key {
-	case policy.AnyNode:
-		return "", true
-	case policy.Hostname:
-		return v.Node.Name, v.Node.Name != ""
-	}
-	value, carried = v.Node.Labels[string(key)]
-	return value, carried
+	return balance.NodeValue(key, v.Node.Name, v.Node.Labels)
 }
 
 // matches reports whether an endpoint has this node's value of a key.

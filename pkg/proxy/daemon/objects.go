@@ -54,7 +54,7 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	}
 	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
 	options.View = o.view()
-	options.NodeTopology, options.TopologyNamespace = o.NodeTopology, o.TopologyNamespace
+	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
 	var errs [2]error
 	c.cluster, errs[0] = cluster.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)

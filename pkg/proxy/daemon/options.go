@@ -6,6 +6,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
@@ -45,9 +46,11 @@ type Options struct {
 	DNSZone    dns.Zone
 	// DNSPodNames: SRV records name endpoints as their pods are called, and not by their addresses.
 	DNSPodNames bool
-	// NodeTopology says from where it is known where other nodes are, and TopologyNamespace where its publisher is.
+	// NodeTopology says from where it is known where other nodes are, TopologyNamespace where its publisher is, and
+	// ProxyService which headless Service is over the proxies' own pods; its zero value is none.
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
+	ProxyService      model.ObjectName
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

@@ -28,6 +28,9 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		HealthCheck:     healthCheck(cluster, decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
 	}
+	if len(service.Topology.NodeKeys()) > 0 {
+		port.NodesFrom = c.NodesFrom
+	}
 	port.Warnings = warnings(cluster, decision, port.Lost)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
 	if decision.Selection.Local != nil {

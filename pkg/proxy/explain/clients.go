@@ -14,6 +14,8 @@ type Clients struct {
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
+	// NodesFrom is the resource from which the labels of other nodes are known; empty if nobody says.
+	NodesFrom string
 }
 
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in

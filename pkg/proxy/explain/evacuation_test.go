@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
 // portOn is what a node does with a port: so many slots to each endpoint.
@@ -48,5 +49,5 @@ func TestAnEvacuationIsComparedWithNow(t *testing.T) {
 	if err := explain.EvacuationText(&text, []string{"n1", "n2", "n3", "n4", "n5"}, got); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "testdata/evacuation.txt", text.String())
+	golden.File(t, "testdata/evacuation.txt", text.String())
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -150,3 +151,14 @@ func excludedLines(excluded []Excluded) []string {
 
 // reasoned puts the stable code behind the sentence: the one is for reading, the other for looking up.
 func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }
+
+// SourceInWords calls a resource from which it is known where other nodes are as people do.
+func SourceInWords(resource string) string {
+	switch resource {
+	case model.FromSlices:
+		return "TopologySlices"
+	case model.FromProxySlices:
+		return "the EndpointSlices of the proxies"
+	}
+	return "Nodes"
+}

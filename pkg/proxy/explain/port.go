@@ -31,6 +31,9 @@ type Port struct {
 	Cluster Choice  `json:"cluster"`
 	Local   *Choice `json:"local,omitempty"`
 
+	// NodesFrom is the resource from which the labels of other nodes are known, one of model.TopologyResources, if any of them
+	// decides about the Service; empty if none does.
+	NodesFrom string `json:"nodesFrom,omitempty"`
 	// Load is what a load bound makes of all nodes' connections; nil without one, and while not all Nodes are known.
 	Load *Load `json:"load,omitempty"`
 

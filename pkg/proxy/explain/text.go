@@ -49,6 +49,9 @@ func writePort(page *bytes.Buffer, port Port) {
 	if port.Load != nil && port.Load.Message != "" {
 		writeLines(page, "load", []string{port.Load.Message, port.Load.Demand})
 	}
+	if port.NodesFrom != "" {
+		writeLines(page, "nodes", []string{"where other nodes are is known from " + SourceInWords(port.NodesFrom)})
+	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	writeLines(page, "warning", port.Warnings)
 }

@@ -2,18 +2,13 @@ package explain_test
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write what Text prints to the files in testdata")
 
 // topologyPort is a port with everything a block can hold.
 func topologyPort() explain.Port {
@@ -115,25 +110,8 @@ func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
 			if err := explain.Text(&got, ports); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", name+".txt"), got.String())
+			golden.File(t, filepath.Join("testdata", name+".txt"), got.String())
 		})
-	}
-}
-
-// golden compares text with a file, or writes the file when the tests run with -update.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
 }
 

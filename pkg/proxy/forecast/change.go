@@ -103,11 +103,7 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 		if e.Selector != nil && e.Selector.Matches(labels.Set(node.Labels)) ||
 			e.Selector == nil && node.Labels[string(policy.Zone)] == e.Zone {
 			changed := *node
-			changed.Labels = maps.Clone(node.Labels)
-			if changed.Labels == nil {
-				changed.Labels = map[string]string{}
-			}
-			changed.Labels[policy.EvacuateLabel] = "true"
+			changed.Labels = with(node.Labels, policy.EvacuateLabel, "true")
 			c.nodes[i] = &changed
 			chosen++
 		}
@@ -172,13 +168,7 @@ func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 			changed.Spec.TrafficDistribution = nil
 		}
 	} else {
-		changed.Annotations = maps.Clone(service.Annotations)
-		if changed.Annotations == nil {
-			changed.Annotations = map[string]string{}
-		}
-		if changed.Annotations[a.Key] = a.Value; a.Value == "" {
-			delete(changed.Annotations, a.Key)
-		}
+		changed.Annotations = with(service.Annotations, a.Key, a.Value)
 	}
 	c.services[at] = &changed
 	rehinted[a.Service] = true
@@ -187,12 +177,23 @@ func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 
 // find finds a Service, or says which one was probably meant.
 func (c *Cluster) find(name model.ObjectName) (*corev1.Service, int, error) {
-	for i, service := range c.services {
-		if nameOf(service) == name {
-			return service, i, nil
-		}
+	at, found := c.index(name)
+	if !found {
+		return nil, 0, c.NotFound(name)
 	}
-	return nil, 0, c.NotFound(name)
+	return c.services[at], at, nil
+}
+
+// with returns a copy of labels or annotations with one set; an empty value takes it away.
+func with(all map[string]string, key, value string) map[string]string {
+	changed := maps.Clone(all)
+	if changed == nil {
+		changed = map[string]string{}
+	}
+	if changed[key] = value; value == "" {
+		delete(changed, key)
+	}
+	return changed
 }
 
 // NotFound says that there is no Service of a name, and which one was probably meant.

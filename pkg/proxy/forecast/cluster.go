@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -46,13 +45,17 @@ func nameOf(object convert.Object) model.ObjectName {
 
 // Service returns a Service; nil if there is none of this name.
 func (c Cluster) Service(name model.ObjectName) *corev1.Service {
-	at, found := slices.BinarySearchFunc(c.services, name, func(s *corev1.Service, name model.ObjectName) int {
-		return nameOf(s).Compare(name)
-	})
+	at, found := c.index(name)
 	if !found {
 		return nil
 	}
 	return c.services[at]
+}
+
+func (c Cluster) index(name model.ObjectName) (at int, found bool) {
+	return slices.BinarySearchFunc(c.services, name, func(s *corev1.Service, name model.ObjectName) int {
+		return nameOf(s).Compare(name)
+	})
 }
 
 // ServiceNames returns the names of all Services, sorted.
@@ -115,16 +118,4 @@ func (c Cluster) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 		}
 	}
 	return byNode
-}
-
-// topologyOf reads what a Service says of its topology, as convert.Service does.
-func (c Cluster) topologyOf(service *corev1.Service, externalLocal bool) policy.Topology {
-	words := policy.Words{
-		Namespace: service.Namespace, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
-		DefaultMaxLoad: c.view.DefaultMaxLoad,
-	}
-	if service.Spec.TrafficDistribution != nil {
-		words.TrafficDistribution = *service.Spec.TrafficDistribution
-	}
-	return policy.Parse(words)
 }

@@ -87,7 +87,7 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 	current, refused := f.slicesIn(written)
 	f.refused = append(f.refused, refused...)
 	s := Service{
-		Service: nameOf(object).String(), name: nameOf(object), Headless: read.IsHeadless,
+		Service: nameOf(object).String(), Headless: read.IsHeadless,
 		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{},
 	}
 	clients := f.readyEndpoints(read.Clients())
@@ -147,15 +147,10 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 
 // topologyUnder is what a Service says of its topology under another setting.
 func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service) policy.Topology {
-	if !read.IsHeadless {
-		return f.topologyOf(changed, read.ExternalTrafficLocal)
-	}
-	if changed.Annotations[policy.TopologyKeysAnnotation] == "" {
+	if read.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return policy.Topology{}
 	}
-	withoutField := *changed
-	withoutField.Spec.TrafficDistribution = nil // DNS follows keys alone
-	return f.topologyOf(&withoutField, false)
+	return convert.TopologyOf(changed, f.view)
 }
 
 // meansNothing says why a setting means nothing to a Service, and like which other setting it is then.

@@ -1,10 +1,6 @@
 package forecast
 
-import (
-	"fmt"
-
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-)
+import "fmt"
 
 // Report is where new connections go. All shares are parts of 1 of the connections that some endpoint answers, but for
 // Refused, which is a part of all.
@@ -61,8 +57,6 @@ type Service struct {
 	Endpoints []Endpoint `json:"endpoints"`
 	Outlooks  []Outlook  `json:"outlooks"`
 	Advice    *Advice    `json:"advice"` // null where nothing would be gained
-
-	name model.ObjectName
 }
 
 // MaxListed is how many endpoints of a Service are listed with their loads. All of them are reckoned with.

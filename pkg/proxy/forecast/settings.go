@@ -1,8 +1,6 @@
 package forecast
 
 import (
-	"maps"
-
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -53,12 +51,8 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		return service
 	}
 	changed := *service
-	changed.Annotations = maps.Clone(service.Annotations)
-	if changed.Annotations == nil {
-		changed.Annotations = map[string]string{}
-	}
 	if s.bound > 0 {
-		changed.Annotations[policy.MaxLoadAnnotation] = s.Name
+		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, s.Name)
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
 		switch {
@@ -71,7 +65,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		return &changed
 	}
 	for _, annotation := range annotations {
-		delete(changed.Annotations, annotation)
+		changed.Annotations = with(changed.Annotations, annotation, "")
 	}
 	changed.Spec.TrafficDistribution = nil
 	switch s.Name {

@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -164,13 +163,7 @@ func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 			continue
 		}
 		changed := *node
-		changed.Labels = maps.Clone(node.Labels)
-		if changed.Labels == nil {
-			changed.Labels = map[string]string{}
-		}
-		if changed.Labels[r.key] = r.value; r.value == "" {
-			delete(changed.Labels, r.key)
-		}
+		changed.Labels = with(node.Labels, r.key, r.value)
 		c.nodes[i] = &changed
 		return nil
 	}

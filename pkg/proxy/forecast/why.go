@@ -191,11 +191,10 @@ func (w *asking) answer(decision selection.Decision, i int) Why {
 		why.Protocol = decision.Port.Protocol.String()
 	}
 	choice, _ := decision.Selection.ClusterIP()
+	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 	if why.Share = shareOf(decision, endpoint.Addr); why.Share > 0 {
-		why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 		return why
 	}
-	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 	for _, exclusion := range decision.Exclusions() {
 		if exclusion.Endpoint == endpoint.Addr {
 			why.Reason, why.Message = string(exclusion.Reason.Code), exclusion.Reason.Sentence()

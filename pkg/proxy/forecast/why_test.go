@@ -15,28 +15,12 @@ import (
 // slotsOn are the slots that explain has for a Service's ports on a node, by family and endpoint, in parts of all.
 func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
 	t.Helper()
-	var change model.Change
-	put := func(kind *convert.Kind, object convert.Object) {
-		value, errs := kind.Convert(object, convert.View{WithHeadless: true})
-		if len(errs) > 0 {
-			t.Fatal(errs)
-		}
-		kind.Note(&change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
+	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
+	for _, service := range c.services {
+		objects.Slices = append(objects.Slices, c.slicesOf[nameOf(service)]...)
 	}
-	change.Evacuations = map[string]*model.Evacuation{}
-	for _, object := range c.nodes {
-		put(convert.Nodes, object)
-		change.Evacuations[object.Name], _ = convert.Evacuation(object.Labels)
-	}
-	for _, object := range c.services {
-		put(convert.Services, object)
-		for _, slice := range c.slicesOf[nameOf(object)] {
-			put(convert.EndpointSlices, slice)
-		}
-	}
-	change.AllNodes = new(true)
 	cluster := model.NewCluster(node)
-	cluster.Apply(change)
+	cluster.Apply(change(t, objects))
 	parts := map[string]float64{}
 	for _, port := range (explain.Clients{}).Ports(cluster, explain.Query{Service: service}) {
 		choice := &port.Cluster

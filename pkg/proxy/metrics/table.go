@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
 
 // The labels.
 const (
@@ -42,7 +46,7 @@ const (
 )
 
 // topologyResources are the values of the label resource from which it may be known where nodes are.
-var topologyResources = []string{"nodes", "topologyslices"}
+var topologyResources = model.TopologyResources
 
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -14,6 +13,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
 // registeredNames returns the names of everything that a recorder registers, but for what every Go program has.
@@ -67,8 +68,6 @@ func TestEveryMetricIsDocumentedAndEveryDocumentedOneExists(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the names, types and labels of the table into README.md")
-
 // TestTheREADMEHasTheRowsOfTheTable in their order, with their types and labels. What a metric means is written in the
 // README; that of a new row begins as its help.
 func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
@@ -98,16 +97,7 @@ func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	if len(parts) != 3 {
 		t.Fatalf("README.md has %d tables of metrics, want 2", len(parts)-1)
 	}
-	want := parts[0] + head + tables[0].String() + parts[1] + head + tables[1].String() + parts[2]
-	if *update {
-		if err := os.WriteFile("README.md", []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := gocmp.Diff(want, string(given)); diff != "" {
-		t.Errorf("README.md (-want +got); go test ./pkg/proxy/metrics -update writes it:\n%s", diff)
-	}
+	golden.File(t, "README.md", parts[0]+head+tables[0].String()+parts[1]+head+tables[1].String()+parts[2])
 }
 
 // kubeProxys are the names that Prometheus' linter would not choose. They are kube-proxy's.

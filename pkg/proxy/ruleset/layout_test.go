@@ -2,7 +2,6 @@ package ruleset_test
 
 import (
 	"net/netip"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
 func prefixes(list ...string) []netip.Prefix {
@@ -58,19 +58,7 @@ func TestTheStaticChainsOfEveryConfiguration(t *testing.T) {
 					got += chain.Text(family)
 				}
 			}
-			file := filepath.Join("testdata", "chains", name+".nft")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-file +chains); if it should be so, run the test with -update:\n%s", file, diff)
-			}
+			golden.File(t, filepath.Join("testdata", "chains", name+".nft"), got)
 		})
 	}
 }

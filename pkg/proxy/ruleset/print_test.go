@@ -2,9 +2,7 @@ package ruleset_test
 
 import (
 	"errors"
-	"flag"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +12,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
-
-var update = flag.Bool("update", false, "write what the tables print into testdata")
 
 const goldenFile = "testdata/both-families.nft"
 
@@ -32,19 +29,7 @@ func goldenTables(t testing.TB) *ruleset.Tables {
 }
 
 func TestPrintWritesWhatTheFileShows(t *testing.T) {
-	got := text(t, goldenTables(t))
-	if *update {
-		if err := os.WriteFile(goldenFile, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(goldenFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-file +printed); if it should be so, run the test with -update:\n%s", goldenFile, diff)
-	}
+	golden.File(t, goldenFile, text(t, goldenTables(t)))
 }
 
 // TestPrintDoesNotDependOnHistory, but for the numbers of session affinity, which a start from nothing recalls here.

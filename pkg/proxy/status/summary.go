@@ -27,7 +27,7 @@ type Summary struct {
 	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
 	PendingSince *time.Time `json:"pendingSince"`
 	LastError    string     `json:"lastError"`
-	// NodeTopology is the resource from which it is known where other nodes are: "nodes" or "topologyslices"; empty while no
+	// NodeTopology is the resource from which it is known where other nodes are, one of model.TopologyResources; empty while no
 	// Service asks for it, and without an API server.
 	NodeTopology string `json:"nodeTopology"`
 	// Interruptions are the resources about which the API server is not heard; never null.

@@ -76,7 +76,7 @@ const (
 func (p *Plan) Share(name string, labels map[string]string) Share {
 	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
 	for k, key := range p.places.keys {
-		value, known := valueOf(key, name, labels)
+		value, known := NodeValue(key, name, labels)
 		share.Steps[k] = Step{Key: key, Value: value, Known: known}
 	}
 	groups := p.groupsOf(name, labels)
@@ -182,15 +182,16 @@ func (p *Plan) groupsOf(name string, labels map[string]string) []int32 {
 	groups := make([]int32, len(p.places.keys))
 	for k, key := range p.places.keys {
 		groups[k] = none
-		if value, known := valueOf(key, name, labels); known {
+		if value, known := NodeValue(key, name, labels); known {
 			groups[k] = p.places.group(k, value)
 		}
 	}
 	return groups
 }
 
-// valueOf returns a node's value of a key, and whether it has one.
-func valueOf(key policy.Key, name string, labels map[string]string) (value string, known bool) {
+// NodeValue returns a node's value of a key, and whether it has one. An empty value is a value: in KEP-536 a key matches
+// where both labels are present and equal.
+func NodeValue(key policy.Key, name string, labels map[string]string) (value string, known bool) {
 	switch key {
 	case policy.AnyNode:
 		return "", true

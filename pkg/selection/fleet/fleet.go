@@ -112,9 +112,6 @@ func (f *Fleet) row(zone int32) int {
 	return int(f.rows[0]) // of an endpoint, and of no node
 }
 
-// Nodes returns how many nodes there are.
-func (f *Fleet) Nodes() int { return len(f.nodes) }
-
 // ZoneOf returns the zone of an endpoint; empty if it is not known.
 func (f *Fleet) ZoneOf(endpoint *model.PortEndpoint) string {
 	zone, _ := f.view.ValueOf(endpoint, policy.Zone)

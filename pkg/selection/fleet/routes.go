@@ -118,7 +118,7 @@ func (r byKeys) of(node *model.Node) []leg {
 	}
 	for rank := range model.Rank(model.Ranks) {
 		for k, key := range r.keys {
-			value, carried := valueOf(node, key)
+			value, carried := balance.NodeValue(key, node.Name, node.Labels)
 			if !carried {
 				continue
 			}
@@ -136,7 +136,7 @@ func (r byKeys) planned(node *model.Node) []leg {
 		if planned.Part == 0 {
 			continue
 		}
-		value, _ := valueOf(node, r.keys[planned.Key])
+		value, _ := balance.NodeValue(r.keys[planned.Key], node.Name, node.Labels)
 		to := r.groups[group{planned.Rank(), planned.Key, value}]
 		if to.weights == nil {
 			to.sum = 0
@@ -149,18 +149,6 @@ func (r byKeys) planned(node *model.Node) []leg {
 		legs = append(legs, leg{planned.Key, float64(planned.Part) / balance.ONE, to})
 	}
 	return legs
-}
-
-// valueOf returns a node's value of a key, and whether it has one.
-func valueOf(node *model.Node, key policy.Key) (value string, carried bool) {
-	switch key {
-	case policy.AnyNode:
-		return "", true
-	case policy.Hostname:
-		return node.Name, true
-	}
-	value, carried = node.Labels[string(key)]
-	return value, carried
 }
 
 // byHints follows hints, each kind only if every ready endpoint has one.

@@ -21,19 +21,22 @@ const optionalPatience = 10 * time.Second
 type Options struct {
 	convert.View
 	// NodeTopology says from where it is known where the other nodes are; empty: from Nodes. TopologyNamespace is where
-	// the publisher of TopologySlices keeps its Lease.
+	// the publisher of TopologySlices keeps its Lease, and Proxies the headless Service over the proxies' own pods; without
+	// a name there is none.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
+	Proxies           model.ObjectName
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
-	// others) or "topologyslices" in their place, "nodes/evacuated" or "endpointslices/headless". What was sent last stays
-	// in force meanwhile. Both may be nil, and return at once.
+	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
+	// "nodes/evacuated" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be nil, and
+	// return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
-	// TopologyFrom is called when it is known from another resource where the other nodes are: "nodes", "topologyslices",
-	// or an empty one while no Service asks for it. It may be nil, and returns at once.
+	// TopologyFrom is called when it is known from another resource where the other nodes are: one of
+	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
 	TopologyFrom func(resource string)
 }
 
@@ -42,6 +45,7 @@ type Watcher struct {
 	listWatches listWatches
 	options     Options
 	publication publication
+	proxies     proxies
 	outages     *outages
 	streams     []*stream // of convert.Kinds, and of evacuations
 
@@ -54,7 +58,7 @@ type Watcher struct {
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
 func New(config *rest.Config, options Options) (*Watcher, error) {
-	listWatches, err := newListWatches(config, options.View)
+	listWatches, err := newListWatches(config, options)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +69,8 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 	w := &Watcher{
 		listWatches: listWatches,
 		options:     options,
-		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace, nodes: listWatches.nodes},
+		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace},
+		proxies:     proxies{slices: listWatches.proxies, service: options.Proxies},
 		outages:     newOutages(options),
 		state:       newState(options.Node),
 		fresh:       make(chan struct{}, 1),
@@ -78,9 +83,9 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		if kind == convert.Nodes {
 			resource += "/" + options.Node
 		}
-		w.streams = append(w.streams, w.newStream(kind, resource, listWatches.byKind[kind]))
+		w.streams = append(w.streams, w.newStream(asked{kind, resource, listWatches.byKind[kind]}))
 	}
-	w.streams = append(w.streams, w.newStream(convert.Evacuations, evacuatedNodes, listWatches.evacuated))
+	w.streams = append(w.streams, w.newStream(asked{convert.Evacuations, evacuatedNodes, listWatches.evacuated}))
 	return w
 }
 
@@ -161,7 +166,7 @@ func (w *Watcher) change(decide func(*state)) {
 func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	others, headless := w.state.needsOthers(), w.state.needsHeadless()
+	others, labels, headless := w.state.needsOthers(), w.state.needsLabels(), w.state.needsHeadless()
 	decide(w.state)
 	if departed := w.state.takeDeparture(); departed != nil {
 		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
@@ -175,7 +180,7 @@ func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	if w.state.mayHaveNews() {
 		concerned = append(concerned, w.fresh)
 	}
-	if w.state.needsOthers() != others {
+	if w.state.needsOthers() != others || w.state.needsLabels() != labels {
 		concerned = append(concerned, w.need)
 	}
 	if w.state.needsHeadless() != headless {

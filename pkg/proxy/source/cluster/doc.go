@@ -26,9 +26,11 @@
 // labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
 // held back until they are, or have been waited for long enough, and its last version stays in force.
 //
-// Where somebody publishes TopologySlices, those are followed in their place (topology.go, state_topology.go). What is
-// known stays in force while one is exchanged for the other. A Service that names a label which is not published yet waits
-// until it is, for ten seconds at most, and only that Service.
+// Where somebody publishes TopologySlices, those are followed in their place (topology.go, state_topology.go). Where nobody
+// does, and no Service asks for more than zones and what nodes ask, the EndpointSlices over the proxies' own pods are, with
+// the few Nodes whose labels say what they ask (topology_proxies.go). What is known stays in force until all of what takes
+// its place is listed. A Service that names a label which is not known yet waits until it is, for ten seconds at most, and
+// only that Service.
 //
 // Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
 // sends nothing of the rest, not even their heartbeats.

@@ -14,9 +14,13 @@ const headlessSlices = "endpointslices/headless"
 // they are listed such a Service has no endpoints, and DNS leaves its name to others.
 func (w *Watcher) watchHeadless(ctx context.Context) {
 	(&onDemand{
-		watcher: w, choose: always(source{convert.HeadlessSlices, headlessSlices, w.listWatches.headless}), need: w.needHeadless,
+		watcher: w, choose: always(source{resource: headlessSlices, asked: []asked{w.headlessSlices()}}), need: w.needHeadless,
 		isNeeded: (*state).needsHeadless, drop: (*state).dropHeadless,
 	}).watch(ctx)
+}
+
+func (w *Watcher) headlessSlices() asked {
+	return asked{convert.HeadlessSlices, headlessSlices, w.listWatches.headless}
 }
 
 // needsHeadless reports whether a headless Service is ours, for which the slices of headless Services must be known.

@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -26,13 +27,14 @@ const (
 func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
 	s := newState(w.options.Node)
 	s.allLabels = nodes == AllNodes
+	w.state = s
 	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {
 			return convert.Update{}, err
 		}
 	}
 	if s.needsHeadless() {
-		if err := w.newStream(convert.HeadlessSlices, headlessSlices, w.listWatches.headless).load(ctx, s); err != nil {
+		if err := w.newStream(w.headlessSlices()).load(ctx, s); err != nil {
 			return convert.Update{}, err
 		}
 	}
@@ -45,28 +47,44 @@ func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 
 // loadOthers loads the other nodes as far as they are asked for or needed, after the Services.
 func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
-	others := w.newStream(convert.OtherNodes, otherNodes, w.listWatches.others)
-	switch {
-	case nodes == AllNodes:
-		// Read in full, as this node is: the caller wants to see the cluster from each of them.
-		others = w.newStream(convert.Nodes, otherNodes, w.listWatches.allNodes)
-	case !s.needsOthers():
+	if nodes != AllNodes && !s.needsOthers() {
 		return nil
 	}
-	if err := others.load(ctx, s); err != nil {
-		return err
+	from := w.nodesSource()
+	if nodes == AllNodes {
+		// Read in full, as this node is: the caller wants to see the cluster from each of them.
+		from.asked[0].kind, from.asked[0].listWatch = convert.Nodes, w.listWatches.allNodes
+	} else {
+		if chosen := w.chooseSource(ctx, nil); chosen != nil {
+			from = *chosen
+		}
+		s.begin(&from)
+	}
+	for _, one := range from.asked {
+		if err := w.newStream(one).load(ctx, s); err != nil {
+			return err
+		}
+		s.list(one.kind)
 	}
 	s.knowOthers(true)
 	s.serveHeld()
+	if w.options.TopologyFrom != nil {
+		w.options.TopologyFrom(from.resource)
+	}
 	return nil
 }
 
-// load lists a resource page by page, so that its objects are never all in memory as they were sent.
-func (s *stream) load(ctx context.Context, state *state) error {
+// eachItem lists a resource page by page, so that its objects are never all in memory as they were sent.
+func eachItem(ctx context.Context, from *cache.ListWatch, do func(runtime.Object) error) error {
 	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return s.listWatch.ListWithContext(ctx, options)
+		return from.ListWithContext(ctx, options)
 	})
-	err := list.EachListItem(ctx, metav1.ListOptions{}, func(sent runtime.Object) error {
+	return list.EachListItem(ctx, metav1.ListOptions{}, do)
+}
+
+// load lists a resource. One that the API server does not have is empty, if the proxy can do without.
+func (s *stream) load(ctx context.Context, state *state) error {
+	err := eachItem(ctx, s.listWatch, func(sent runtime.Object) error {
 		state.put(s.kind, s.strip(sent))
 		return nil
 	})

@@ -7,9 +7,6 @@ import (
 	"time"
 )
 
-// otherNodes is the resource of the other nodes in messages and outages.
-const otherNodes = "nodes"
-
 // evacuatedNodes is the resource of the nodes that are being evacuated, likewise.
 const evacuatedNodes = "nodes/evacuated"
 
@@ -22,7 +19,7 @@ const nodePatience = 10 * time.Second
 // watchNodes follows the other nodes while a Service needs them, until the context ends.
 func (w *Watcher) watchNodes(ctx context.Context) {
 	(&onDemand{
-		watcher: w, choose: w.chooseSource, need: w.need,
+		watcher: w, choose: w.chooseSource, need: w.need, begin: (*state).begin,
 		isNeeded: (*state).needsOthers, drop: (*state).dropOthers, waitNoLonger: w.waitNoLonger,
 		tell: w.options.TopologyFrom,
 	}).watch(ctx)

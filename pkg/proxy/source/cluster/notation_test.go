@@ -31,6 +31,14 @@ func (w *world) service(name string, port uint16, keys ...policy.Key) {
 	})
 }
 
+// bounded puts a version of the Service "web" whose load is bounded by zones.
+func (w *world) bounded(port uint16) {
+	w.putVersion("web", &model.Service{
+		Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
+		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
+	})
+}
+
 // putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
 func (w *world) putVersion(name string, value *model.Service, refused ...convert.Problem) {
 	now := &object{name: nameOf(name), refused: refused}

@@ -4,25 +4,27 @@ import (
 	"context"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
+// progressEach is after how many objects of a resource progress is told: a page of the API server.
+const progressEach = 500
+
 // Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
 // listed.
 //
-// read is called after each page, with what is listed and how many objects of all kinds there are; it may be nil.
+// read is called after each 500 objects, with what is listed and how many of all kinds there are; it may be nil.
 func Objects(ctx context.Context, config *rest.Config, read func(resource string, objects int)) (convert.Objects, error) {
-	all, err := newListWatches(config, convert.View{WithHeadless: true})
+	all, err := newListWatches(config, Options{View: convert.View{WithHeadless: true}})
 	if err != nil {
 		return convert.Objects{}, err
 	}
 	var objects convert.Objects
-	lists := map[*convert.Kind][]listWatchOf{
+	lists := map[*convert.Kind][]listOf{
 		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
 		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
 		convert.EndpointSlices: {{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.headless}},
@@ -37,27 +39,20 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	return objects, nil
 }
 
-type listWatchOf struct {
-	resource  string
-	listWatch lister
+type listOf struct {
+	resource  string // in messages
+	listWatch *cache.ListWatch
 }
 
-type lister interface {
-	ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
-}
-
-func (l listWatchOf) into(ctx context.Context, objects *convert.Objects, read func(resource string, objects int)) error {
-	list := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-		return l.listWatch.ListWithContext(ctx, options)
-	})
-	pages := 0
-	err := list.EachListItem(ctx, metav1.ListOptions{}, func(sent runtime.Object) error {
+func (l listOf) into(ctx context.Context, objects *convert.Objects, read func(resource string, objects int)) error {
+	listed := 0
+	err := eachItem(ctx, l.listWatch, func(sent runtime.Object) error {
 		object, isObject := sent.(convert.Object)
 		if !isObject {
 			return fmt.Errorf("the API server sent %T", sent)
 		}
 		objects.Add(object)
-		if pages++; read != nil && pages%500 == 0 {
+		if listed++; read != nil && listed%progressEach == 0 {
 			read(l.resource, objects.Len())
 		}
 		return nil

@@ -22,6 +22,8 @@ type onDemand struct {
 	// need holds a token when it may have come into need, or gone out of it.
 	need     <-chan struct{}
 	isNeeded func(*state) bool
+	// begin tells the state of a source before anything comes from it; nil if there is one only.
+	begin func(*state, *source)
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
 	drop func(*state) bool
 	// tell is called with the resource that is followed from now on, or an empty one; it may be nil.
@@ -71,8 +73,12 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 				d.waitNoLonger()
 			}
 		case <-d.need:
-			if linger.Stop(); !d.isNeededNow() {
+			linger.Stop()
+			switch isNeeded, isOutgrown := d.look(now.source); {
+			case !isNeeded:
 				linger.Reset(lingers)
+			case isOutgrown:
+				choice.Reset(0)
 			}
 		case <-linger.C:
 			if d.dropNow(now.end) {
@@ -87,7 +93,7 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 // following is what is followed now. The zero value is nothing.
 type following struct {
 	source *source
-	listed <-chan struct{} // closed when the first list is there; nil after that
+	listed <-chan struct{} // closed when the first lists are there; nil after that
 	cancel context.CancelFunc
 }
 
@@ -100,14 +106,16 @@ func (f following) end() {
 // forget ends an outage of what is no longer followed.
 func (f following) forget(w *Watcher) {
 	if f.source != nil {
-		w.outages.forget(f.source.resource)
+		for _, one := range f.source.asked {
+			w.outages.forget(one.resource)
+		}
 	}
 }
 
-// followFrom goes on from the source that is chosen now. What is known stays in force until that has been listed.
+// followFrom goes on from the source that is chosen now. What is known stays in force until all of that has been listed.
 func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	chosen := d.choose(ctx, now.source)
-	if chosen == nil || now.source != nil && now.source.kind == chosen.kind {
+	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
 		return now
 	}
 	now.end()
@@ -115,13 +123,27 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	if now.source != nil {
 		d.watcher.options.Log.Info("where nodes are is known from another resource from now on", "before", now.source.resource,
 			"now", chosen.resource)
-		d.watcher.change((*state).forgetTopology)
+	}
+	if d.begin != nil {
+		d.watcher.change(func(s *state) { d.begin(s, chosen) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	followed := d.watcher.newStream(chosen.kind, chosen.resource, chosen.listWatch)
-	followed.follow(ctx)
+	listed, streams := make(chan struct{}), []*stream(nil)
+	for _, one := range chosen.asked {
+		followed := d.watcher.newStream(one)
+		followed.follow(ctx)
+		streams = append(streams, followed)
+	}
+	go func() {
+		for _, followed := range streams {
+			if !followed.await(ctx) {
+				return
+			}
+		}
+		close(listed)
+	}()
 	d.told(chosen.resource)
-	return following{chosen, followed.listed, cancel}
+	return following{chosen, listed, cancel}
 }
 
 func (d *onDemand) told(resource string) {
@@ -146,7 +168,13 @@ func (d *onDemand) dropNow(end context.CancelFunc) (isDropped bool) {
 }
 
 func (d *onDemand) isNeededNow() bool {
+	isNeeded, _ := d.look(nil)
+	return isNeeded
+}
+
+// look reports whether the resource is needed now, and more than what a source has.
+func (d *onDemand) look(now *source) (isNeeded, isOutgrown bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()
-	return d.isNeeded(d.watcher.state)
+	return d.isNeeded(d.watcher.state), now != nil && now.isOutgrown != nil && now.isOutgrown(d.watcher.state)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,13 +30,17 @@ type listWatches struct {
 	others, evacuated, allNodes, headless *cache.ListWatch
 	// topology has the TopologySlices; leases and nodes tell whether they are to be believed.
 	topology *cache.ListWatch
-	leases   rest.Interface
-	nodes    metadata.Getter
+	// proxies has the slices of the Service over the proxies' pods; demanding and controlPlane the nodes that those do not
+	// describe alone.
+	proxies, demanding, controlPlane *cache.ListWatch
+	leases                           rest.Interface
+	nodes                            metadata.Getter
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
 // process.
-func newListWatches(config *rest.Config, view convert.View) (listWatches, error) {
+func newListWatches(config *rest.Config, options Options) (listWatches, error) {
+	view := options.View
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return listWatches{}, fmt.Errorf("making an HTTP client for %s: %w", config.Host, err)
@@ -50,16 +55,18 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 			}
 			clients[kind.Group] = client
 		}
-		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, selectorOf(kind, view))
+		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, metav1.NamespaceAll, selectorOf(kind, view))
 	}
 	slices := convert.HeadlessSlices
-	all.headless = listWatch(clients[slices.Group], slices.Resource, selectorOf(slices, view))
-	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
+	all.headless = listWatch(clients[slices.Group], slices.Resource, metav1.NamespaceAll, selectorOf(slices, view))
+	ofProxies := convert.Selector{Labels: discoveryv1.LabelServiceName + "=" + options.Proxies.Name}
+	all.proxies = listWatch(clients[slices.Group], slices.Resource, options.Proxies.Namespace, ofProxies)
+	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, metav1.NamespaceAll, convert.Selector{})
 	described, err := newClient(config, httpClient, convert.TopologySlices.Group, convert.TopologySlices.AddToScheme)
 	if err != nil {
 		return listWatches{}, fmt.Errorf("making a client for %s of %s: %w", convert.TopologySlices.Resource, config.Host, err)
 	}
-	all.topology = listWatch(described, convert.TopologySlices.Resource, convert.Selector{})
+	all.topology = listWatch(described, convert.TopologySlices.Resource, metav1.NamespaceAll, convert.Selector{})
 	if all.leases, err = newClient(config, httpClient, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme); err != nil {
 		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
 	}
@@ -71,6 +78,8 @@ func newListWatches(config *rest.Config, view convert.View) (listWatches, error)
 	all.nodes = nodes
 	all.others = metadataListWatch(nodes, selectorOf(convert.OtherNodes, view))
 	all.evacuated = metadataListWatch(nodes, selectorOf(convert.Evacuations, view))
+	all.demanding = metadataListWatch(nodes, selectorOf(convert.NodesWithDemand, view))
+	all.controlPlane = metadataListWatch(nodes, selectorOf(convert.ControlPlaneNodes, view))
 	return all, nil
 }
 
@@ -104,9 +113,9 @@ func newClient(
 
 // listWatch asks for the objects of a resource that a selector selects. Before Kubernetes 1.31 API servers know no field
 // of Services by which objects are selected, and refuse to. Then they are asked for all: convert passes over the others.
-func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
+func listWatch(client rest.Interface, resource, namespace string, selector convert.Selector) *cache.ListWatch {
 	var isFieldUnknown atomic.Bool
-	selected := cache.NewFilteredListWatchFromClient(client, resource, metav1.NamespaceAll, func(options *metav1.ListOptions) {
+	selected := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = selector.Labels, selector.Fields
 		if isFieldUnknown.Load() {
 			options.FieldSelector = ""

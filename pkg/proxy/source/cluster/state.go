@@ -36,9 +36,11 @@ type state struct {
 	// nodes are the nodes as they were delivered: with all labels, or those in use.
 	nodes     map[string]*model.Node
 	allLabels bool
-	// own is the name of this node, and topology what TopologySlices say of the others.
+	// own is the name of this node, and topology what slices say of the others.
 	own      string
 	topology topology
+	// from are the kinds from which the other nodes are known, as soon as none of their lists is missing any more.
+	from, missing []*convert.Kind
 	// knowsOthers: all other nodes are listed. isOverdue: no Service waits for that any more.
 	knowsOthers, isOverdue bool
 }
@@ -137,16 +139,7 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 			s.remove(kind, name)
 		}
 	}
-	switch kind {
-	case convert.TopologySlices:
-		s.completeTopology()
-		s.waiveKeys()
-	case convert.OtherNodes:
-	default:
-		return
-	}
-	s.knowOthers(true)
-	s.serveHeld()
+	s.list(kind)
 }
 
 // judge takes in the problems of an object, and reports whether it has none.
@@ -167,6 +160,9 @@ func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) (isGood
 
 // decide decides about a value that is new, or nil.
 func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
+	if slices.Contains(s.missing, kind) && kind != convert.OtherNodes {
+		return // it is looked at when all lists are there
+	}
 	switch kind {
 	case convert.Services:
 		service, _ := value.(*model.Service)
@@ -174,9 +170,13 @@ func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
 	case convert.Nodes, convert.OtherNodes:
 		node, _ := value.(*model.Node)
 		s.decideNode(kind, name, node)
-	case convert.TopologySlices:
+	case convert.TopologySlices, convert.ProxySlices:
 		slice, _ := value.(*model.TopologySlice)
 		s.decideTopologySlice(name.Name, slice)
+	case convert.NodesWithDemand, convert.ControlPlaneNodes:
+		if s.topology.node(name.Name) != nil {
+			s.describe(name.Name, false)
+		}
 	case convert.EndpointSlices, convert.HeadlessSlices:
 		s.decideSlice(kind, name, value)
 	default:

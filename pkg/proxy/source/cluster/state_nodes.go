@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -11,6 +12,16 @@ import (
 
 // needsOthers reports whether a Service names a label for which the other nodes must be known.
 func (s *state) needsOthers() bool { return len(s.keys) > 0 }
+
+// needsLabels reports whether a Service names a label that says neither the zone of a node nor what it asks.
+func (s *state) needsLabels() bool {
+	for key := range s.uses {
+		if key != policy.Zone && !slices.Contains(policy.DemandLabels[:], key) {
+			return true
+		}
+	}
+	return false
+}
 
 // waitNoLonger delivers the Services that wait for the other nodes, and returns how many. Until the nodes are listed,
 // or dropped, no other one waits.
@@ -24,7 +35,8 @@ func (s *state) dropOthers() bool {
 	if s.needsOthers() {
 		return false
 	}
-	s.forgetTopology()
+	s.forgetKinds()
+	s.from, s.missing, s.topology = nil, nil, newTopology()
 	for name := range s.objects[convert.OtherNodes] {
 		s.remove(convert.OtherNodes, name)
 	}

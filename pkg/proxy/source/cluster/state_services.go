@@ -6,23 +6,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// nodeKeys returns the labels of other nodes that a Service reads. To bound a load, all nodes and their zones must be
-// known, and how much each asks.
+// nodeKeys returns the labels of other nodes that decide about a Service, which may be nil.
 func nodeKeys(service *model.Service) []policy.Key {
 	if service == nil {
 		return nil
 	}
-	var keys []policy.Key
-	isBounded := service.Topology.MaxLoad > 0
-	if isBounded {
-		keys = append(keys, policy.DemandLabels[:]...)
-	}
-	for _, key := range service.Topology.Keys {
-		if key.NeedsNode() || isBounded && key == policy.Zone {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+	return service.Topology.NodeKeys()
 }
 
 // decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes:

@@ -18,7 +18,7 @@ const orphanPatience = 3 * time.Minute
 // orphans are nodes that no slice has any more since the same moment.
 type orphans struct{ nodes []string }
 
-// topology is what TopologySlices say, as far as they are followed.
+// topology is what TopologySlices say, or the EndpointSlices over the proxies, as far as they are followed.
 type topology struct {
 	slices map[string]*model.TopologySlice
 	// holders are the slices that have a node, sorted: the first one counts.
@@ -103,7 +103,7 @@ func (s *state) decideTopologySlice(name string, now *model.TopologySlice) {
 }
 
 // describe takes over what the slices say of a node. If none has it any more, it goes at once if its slice says so, and is
-// an orphan if the slice is gone.
+// an orphan if the slice is gone. A node without a proxy is an orphan: mostly its proxy is replaced just now.
 func (s *state) describe(name string, saysSo bool) {
 	if name == s.own {
 		return
@@ -112,12 +112,87 @@ func (s *state) describe(name string, saysSo bool) {
 	switch {
 	case node != nil:
 		delete(s.topology.orphans, name)
-		s.put(convert.OtherNodes, &object{name: model.ObjectName{Name: name}, value: node})
-	case saysSo:
+		s.put(convert.OtherNodes, &object{name: model.ObjectName{Name: name}, value: s.withDemand(node)})
+	case saysSo && !slices.Contains(s.from, convert.ProxySlices):
 		delete(s.topology.orphans, name)
 		s.remove(convert.OtherNodes, model.ObjectName{Name: name})
 	default:
 		s.orphan(name)
+	}
+}
+
+// withDemand returns a node with the labels that say what it asks, where other objects have those.
+func (s *state) withDemand(node *model.Node) *model.Node {
+	for _, kind := range []*convert.Kind{convert.NodesWithDemand, convert.ControlPlaneNodes} {
+		if labelled, has := s.objects[kind][model.ObjectName{Name: node.Name}].value.(*model.Node); has {
+			with := *node
+			with.Labels = maps.Clone(node.Labels)
+			maps.Copy(with.Labels, labelled.Labels)
+			node = &with
+		}
+	}
+	return node
+}
+
+// begin notes from which objects the other nodes are to be known. Until all of them are listed, what is known stays in
+// force, and who waits goes on waiting.
+func (s *state) begin(from *source) {
+	s.forgetKinds()
+	s.from, s.missing = nil, nil
+	for _, one := range from.asked {
+		s.from = append(s.from, one.kind)
+	}
+	s.missing = slices.Clone(s.from)
+}
+
+// forgetKinds forgets the objects from which nodes were known, and keeps the nodes.
+func (s *state) forgetKinds() {
+	for _, kind := range s.from {
+		if kind != convert.OtherNodes {
+			delete(s.objects, kind)
+		}
+	}
+}
+
+// list takes in that all objects of a kind are there. As soon as that is so of all from which the other nodes are to be
+// known, they are.
+func (s *state) list(kind *convert.Kind) {
+	switch kind {
+	case convert.OtherNodes, convert.TopologySlices, convert.ProxySlices, convert.NodesWithDemand, convert.ControlPlaneNodes:
+	default:
+		return
+	}
+	if at := slices.Index(s.missing, kind); at >= 0 {
+		if s.missing = slices.Delete(s.missing, at, at+1); len(s.missing) > 0 {
+			return
+		}
+		s.takeOver()
+	}
+	if kind != convert.OtherNodes {
+		s.completeTopology()
+	}
+	if kind == convert.TopologySlices {
+		s.waiveKeys()
+	}
+	s.knowOthers(true)
+	s.serveKnown()
+	for _, service := range s.held { // another source has what they wait for
+		s.beginKeyWait(nodeKeys(service))
+	}
+}
+
+// takeOver begins anew with what all objects say together, of which the state has decided nothing yet.
+func (s *state) takeOver() {
+	s.topology = newTopology()
+	for _, kind := range s.from {
+		for name, kept := range s.objects[kind] {
+			if slice, is := kept.value.(*model.TopologySlice); is {
+				s.topology.put(name.Name, slice)
+			}
+		}
+	}
+	for node := range s.topology.holders {
+		s.describe(node, false)
 	}
 }
 
@@ -156,15 +231,6 @@ func (s *state) endOrphans(orphaned *orphans) {
 			delete(s.topology.orphans, name)
 			s.remove(convert.OtherNodes, model.ObjectName{Name: name})
 		}
-	}
-}
-
-// forgetTopology forgets the slices, and leaves the nodes as they are.
-func (s *state) forgetTopology() {
-	s.topology = newTopology()
-	delete(s.objects, convert.TopologySlices)
-	if s.knowsOthers {
-		s.serveKnown()
 	}
 }
 
@@ -237,5 +303,6 @@ func (s *state) waiveKeys() {
 	}
 }
 
-// described is how many nodes the slices describe.
-func (s *state) described() int { return len(s.topology.holders) }
+// described is how many nodes the slices describe, and knownNodes how many are known, this one included.
+func (s *state) described() int  { return len(s.topology.holders) }
+func (s *state) knownNodes() int { return len(s.objects[convert.OtherNodes]) + 1 }

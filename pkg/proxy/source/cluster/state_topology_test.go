@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -191,7 +192,7 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	}
 	check("by Nodes")
 	s.take()
-	s.forgetTopology()
+	s.begin(sourceFrom(convert.TopologySlices))
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
 	check("by slices that say the same")
 	if update, isNew := s.take(); isNew {
@@ -200,9 +201,109 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	want = map[string]string{"node-2": "r3"}
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
 	check("by slices alone")
-	s.forgetTopology()
+	s.begin(sourceFrom(convert.OtherNodes))
 	check("while Nodes are listed")
 	want = map[string]string{"node-1": "r1", "node-2": "r2"}
 	s.replace(convert.OtherNodes, []*object{node("node-1", "r1"), node("node-2", "r2")})
 	check("by Nodes again")
+}
+
+func sourceFrom(kinds ...*convert.Kind) *source {
+	var from source
+	for _, kind := range kinds {
+		from.asked = append(from.asked, asked{kind: kind})
+	}
+	return &from
+}
+
+// TestProxiesAndLabelledNodesSayTogetherWhatNodesAre: in whichever order their lists come, and as soon as all are there.
+func TestProxiesAndLabelledNodesSayTogetherWhatNodesAre(t *testing.T) {
+	slice := func(zones map[string]string) *object {
+		described := &model.TopologySlice{Keys: append([]policy.Key{policy.Zone}, policy.DemandLabels[:]...), Nodes: map[string]*model.Node{}}
+		for node, zone := range zones {
+			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
+		}
+		return &object{name: model.ObjectName{Namespace: "kube-system", Name: "proxies-1"}, value: described}
+	}
+	demand := nodeObject("n1", map[string]string{policy.DemandLabel: "7"})
+	controlPlane := nodeObject("n2", map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
+	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: nobody says where it is
+	lists := map[*convert.Kind][]*object{
+		convert.ProxySlices:       {slice(map[string]string{"n0": "a", "n1": "a", "n2": "b"})},
+		convert.NodesWithDemand:   {demand, elsewhere},
+		convert.ControlPlaneNodes: {controlPlane},
+	}
+	kinds := []*convert.Kind{convert.ProxySlices, convert.NodesWithDemand, convert.ControlPlaneNodes}
+	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
+		w := &world{newState("n0")}
+		w.bounded(80)
+		w.begin(sourceFrom(kinds...))
+		for _, at := range order[:2] {
+			w.replace(kinds[at], lists[kinds[at]])
+			if got := w.delivered(); got != "" {
+				t.Errorf("order %v: before all is listed, %s is delivered", order, got)
+			}
+		}
+		w.replace(kinds[order[2]], lists[kinds[order[2]]])
+		got := w.delivered()
+		for part := range strings.FieldsSeq("node/n1{zone=a,demand=7} " +
+			"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=b} service/web:80") {
+			if !strings.Contains(got, part) {
+				t.Errorf("order %v: %s lacks %s", order, got, part)
+			}
+		}
+		if strings.Contains(got, "n9") || strings.Contains(got, "n0") {
+			t.Errorf("order %v: %s", order, got)
+		}
+		steps := []struct {
+			what string
+			do   func()
+			want string
+		}{
+			{"a demand changes", func() { w.put(convert.NodesWithDemand, nodeObject("n1", map[string]string{policy.DemandLabel: "8"})) },
+				"node/n1{zone=a,demand=8}"},
+			{"and goes", func() { w.remove(convert.NodesWithDemand, model.ObjectName{Name: "n1"}) }, "node/n1{zone=a}"},
+			{"a proxy is replaced", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a"})) }, ""},
+			{"it is back, in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },
+				"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=c}"},
+			{"a Service asks for racks, and waits", func() { w.service("racked", 81, rack, policy.AnyNode) }, ""},
+			{"Nodes are to say it", func() { w.begin(sourceFrom(convert.OtherNodes)) }, ""},
+			{"another Service waits for nothing", func() { w.bounded(82) }, "service/web:82"},
+			{"Nodes are listed", func() {
+				w.list(nodeObject("n1", map[string]string{rack: "1", string(policy.Zone): "a"}))
+			}, "-node/n2 node/n1{rack=1,zone=a} service/racked:81"},
+		}
+		for _, step := range steps {
+			step.do()
+			if got := w.delivered(); got != step.want {
+				t.Errorf("order %v, %s: %q is delivered, want %q", order, step.what, got, step.want)
+			}
+		}
+	}
+}
+
+// TestAProxyThatDoesNotComeBackIsANodeThatIsGone: after a while.
+func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
+	w := &world{newState("n0")}
+	w.bounded(80)
+	w.begin(sourceFrom(convert.ProxySlices))
+	slice := func(nodes ...string) *object {
+		described := &model.TopologySlice{Keys: []policy.Key{policy.Zone}, Nodes: map[string]*model.Node{}}
+		for _, node := range nodes {
+			described.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{}}
+		}
+		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
+	}
+	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
+	w.delivered()
+	w.put(convert.ProxySlices, slice("n1"))
+	orphaned := w.takeOrphans()
+	if got := w.delivered(); got != "" || w.knownNodes() != 4 {
+		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.knownNodes())
+	}
+	w.put(convert.ProxySlices, slice("n1", "n2"))
+	w.endOrphans(orphaned)
+	if got := w.delivered(); got != "-node/n3" {
+		t.Errorf("one of them came back: %q is delivered", got)
+	}
 }

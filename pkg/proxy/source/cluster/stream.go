@@ -40,10 +40,8 @@ type object struct {
 // stream follows the objects of a kind. A Reflector asks the API server, and hands what comes to the stream, which is
 // its store.
 type stream struct {
-	watcher   *Watcher
-	kind      *convert.Kind
-	resource  string // in messages and outages
-	listWatch *cache.ListWatch
+	asked
+	watcher *Watcher
 
 	names  interner        // of the Reflector's goroutine
 	done   <-chan struct{} // closed when the stream is to end: nothing reaches the state any more
@@ -55,10 +53,15 @@ type stream struct {
 	closeListed, closeForbidden func()
 }
 
-func (w *Watcher) newStream(kind *convert.Kind, resource string, listWatch *cache.ListWatch) *stream {
-	s := &stream{
-		watcher: w, kind: kind, resource: resource, listWatch: listWatch, listed: make(chan struct{}), forbidden: make(chan struct{}),
-	}
+// asked is what the API server is asked for.
+type asked struct {
+	kind      *convert.Kind
+	resource  string // in messages and outages
+	listWatch *cache.ListWatch
+}
+
+func (w *Watcher) newStream(of asked) *stream {
+	s := &stream{watcher: w, asked: of, listed: make(chan struct{}), forbidden: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
 	s.closeForbidden = sync.OnceFunc(func() { close(s.forbidden) })
 	return s

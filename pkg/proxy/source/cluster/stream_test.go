@@ -15,7 +15,7 @@ import (
 
 // streamOf returns a stream that sends no requests.
 func streamOf(kind *convert.Kind) *stream {
-	return newWatcher(listWatches{}, Options{Log: slog.New(slog.DiscardHandler)}).newStream(kind, kind.Resource, nil)
+	return newWatcher(listWatches{}, Options{Log: slog.New(slog.DiscardHandler)}).newStream(asked{kind, kind.Resource, nil})
 }
 
 func webService() *corev1.Service {

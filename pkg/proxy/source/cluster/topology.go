@@ -8,10 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
@@ -20,12 +19,16 @@ import (
 type NodeTopology string
 
 const (
-	// AutoTopology follows TopologySlices while somebody publishes them, and Nodes otherwise. If the publisher falls
-	// silent the slices stay in force until nodes have come or gone: an outage of the publisher alone, which all proxies
-	// see at once, must not make them all list all Nodes. That labels of other nodes change, they do not see meanwhile.
+	// AutoTopology follows TopologySlices while somebody publishes them. Without a publisher it follows the EndpointSlices
+	// over the proxies, while they are on nearly all nodes and no Service asks for more than zones; and Nodes otherwise. If
+	// the publisher falls silent its slices stay in force until nodes have come or gone: an outage of the publisher alone,
+	// which all proxies see at once, must not make them all list all Nodes. That labels of other nodes change, they do not
+	// see meanwhile.
 	AutoTopology NodeTopology = "auto"
 	// SlicesTopology follows TopologySlices, whatever there is.
 	SlicesTopology NodeTopology = "slices"
+	// ProxiesTopology follows the EndpointSlices over the proxies, whatever there is. They know zones alone.
+	ProxiesTopology NodeTopology = "proxies"
 	// NodesTopology follows Nodes.
 	NodesTopology NodeTopology = "nodes"
 )
@@ -40,26 +43,44 @@ const (
 
 // source is from where it is known where the other nodes are.
 type source struct {
-	kind      *convert.Kind
-	resource  string // in messages and outages
-	listWatch *cache.ListWatch
+	// resource tells it from others, and is told to people: one of model.TopologyResources.
+	resource string
+	asked    []asked
+	// isOutgrown reports whether a Service asks for more than it has. Nil: none can.
+	isOutgrown func(*state) bool
 }
+
+// What else is followed with the proxies' slices, in messages and outages.
+const (
+	nodesWithDemand   = "nodes/demand"
+	controlPlaneNodes = "nodes/control-plane"
+)
 
 func (w *Watcher) nodesSource() source {
-	return source{convert.OtherNodes, otherNodes, w.listWatches.others}
+	const resource = model.FromNodes
+	return source{resource: resource, asked: []asked{{convert.OtherNodes, resource, w.listWatches.others}}}
 }
 
-// slicesSource has the resource's own name, as the API has it.
 func (w *Watcher) slicesSource() source {
-	return source{convert.TopologySlices, topologyslice.Resource, w.listWatches.topology}
+	const resource = model.FromSlices
+	return source{resource: resource, asked: []asked{{convert.TopologySlices, resource, w.listWatches.topology}}}
+}
+
+func (w *Watcher) proxiesSource() source {
+	return source{
+		resource: model.FromProxySlices, isOutgrown: (*state).needsLabels,
+		asked: []asked{
+			{convert.ProxySlices, model.FromProxySlices, w.listWatches.proxies},
+			{convert.NodesWithDemand, nodesWithDemand, w.listWatches.demanding},
+			{convert.ControlPlaneNodes, controlPlaneNodes, w.listWatches.controlPlane},
+		},
+	}
 }
 
 // publication is the publisher's Lease, as one proxy sees it.
 type publication struct {
 	leases    rest.Interface
 	namespace string
-	// nodes are for counting.
-	nodes metadata.Getter
 
 	renewed  time.Time     // as the Lease said last
 	changed  time.Time     // when it did not say so before, by our own clock; zero at first
@@ -92,11 +113,11 @@ func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
 	return now.Sub(p.changed) < p.lifetime, nil
 }
 
-// count returns how many Nodes there are, by a list of one.
-func (p *publication) count(ctx context.Context) (int, error) {
+// countNodes returns how many Nodes there are, by a list of one.
+func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
-	list, err := p.nodes.List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := w.listWatches.nodes.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -110,26 +131,30 @@ func (p *publication) count(ctx context.Context) (int, error) {
 // chooseSource returns from where to know it: what is followed now unless there is a reason for another; nil if it is not
 // known yet.
 func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
-	nodes, slices := w.nodesSource(), w.slicesSource()
+	nodes, slices, proxies := w.nodesSource(), w.slicesSource(), w.proxiesSource()
 	switch w.options.NodeTopology {
 	case SlicesTopology:
 		return &slices
+	case ProxiesTopology:
+		return &proxies
 	case AutoTopology:
 	default:
 		return &nodes
 	}
+	isFollowed := func(one source) bool { return now != nil && now.resource == one.resource }
 	isLive, err := w.publication.isLive(ctx, time.Now())
 	switch {
-	case err != nil:
-		return now
 	case isLive:
 		return &slices
-	case now == nil || now.kind != convert.TopologySlices:
-		return &nodes
-	}
-	count, err := w.publication.count(ctx)
-	if err != nil || count == w.describedNodes() {
+	case err != nil && !isFollowed(proxies): // those may be outgrown
 		return now
+	case isFollowed(slices):
+		if count, err := w.countNodes(ctx); err != nil || count == w.describedNodes() {
+			return now
+		}
+	}
+	if w.areProxiesEnough(ctx, isFollowed(proxies)) {
+		return &proxies
 	}
 	return &nodes
 }

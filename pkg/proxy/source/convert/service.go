@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -55,22 +56,22 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 		InternalTrafficLocal: internalLocal,
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
-		Topology: policy.Parse(policy.Words{
-			Namespace: service.Namespace, Annotations: service.Annotations, ExternalTrafficLocal: externalLocal,
-			TrafficDistribution: distributionOf(&service.Spec), DefaultMaxLoad: view.DefaultMaxLoad,
-		}),
+		Topology:             TopologyOf(service, view),
 	}
 	limit(read, &left)
 	read.LeftOut = left.list()
 	return read, nil
 }
 
-// distributionOf returns spec.trafficDistribution; empty if it is not set.
-func distributionOf(spec *corev1.ServiceSpec) string {
-	if spec.TrafficDistribution == nil {
-		return ""
+// TopologyOf reads what a Service says of its topology. The field trafficDistribution means nothing to a headless one: its
+// clients go where DNS sends them.
+func TopologyOf(service *corev1.Service, view View) policy.Topology {
+	words := policy.Words{Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad}
+	if !isHeadlessService(service) {
+		words.ExternalTrafficLocal = service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+		words.TrafficDistribution = ptr.Deref(service.Spec.TrafficDistribution, "")
 	}
-	return *spec.TrafficDistribution
+	return policy.Parse(words)
 }
 
 // isProxied reports whether this proxy serves the Service.

@@ -27,9 +27,7 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	topology := policy.Parse(policy.Words{
-		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
-	})
+	topology := TopologyOf(service, view)
 	if len(topology.Keys) == 0 || topology.WhyIgnored(policy.TopologyKeysAnnotation) != "" {
 		return nil, nil
 	}

@@ -1,0 +1,230 @@
+package topology_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// proxyService is the Service over the proxies, as the manifests have it.
+var proxyService = model.ObjectName{Namespace: metav1.NamespaceSystem, Name: "vicinity-proxy"}
+
+// proxySlices are its EndpointSlices.
+var proxySlices = metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + proxyService.Name}
+
+// installProxyService applies the Service, and runs the real EndpointSlice controller. Pods are objects alone.
+func installProxyService(t testing.TB) {
+	t.Helper()
+	_, err := api.Shell(t.Context(), "kubectl apply -f manifests/service.yaml")
+	must.Succeed(t, err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}} // which another controller would make
+	_, err = api.Admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), account, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		must.Succeed(t, err)
+	}
+	controller := exec.CommandContext(context.WithoutCancel(t.Context()), api.Programs.Path(binaries.Kubernetes, "kube-controller-manager"),
+		"--kubeconfig", site.Kubeconfig(t, api.AdminConfig()), "--controllers=endpointslice-controller", "--leader-elect=false",
+		"--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000")
+	controller.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	must.Succeed(t, controller.Start())
+	t.Cleanup(func() {
+		_, _ = controller.Process.Kill(), controller.Wait()
+		ctx := context.WithoutCancel(t.Context())
+		at, all := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}
+		must.Succeed(t, api.Admin.CoreV1().Pods(metav1.NamespaceSystem).DeleteCollection(ctx, at, all))
+		must.Succeed(t, api.Admin.CoreV1().Services(proxyService.Namespace).Delete(ctx, proxyService.Name, metav1.DeleteOptions{}))
+		must.Succeed(t, api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).DeleteCollection(ctx, at, proxySlices))
+	})
+}
+
+// proxyPod is the name of a proxy's pod.
+func proxyPod(node, generation int) string {
+	return fmt.Sprintf("vicinity-proxy-%04d-%d", node, generation)
+}
+
+// runProxy creates a proxy's pod on a node, and makes it ready as a kubelet does.
+func runProxy(ctx context.Context, admin kubernetes.Interface, node, generation int) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: proxyPod(node, generation), Labels: map[string]string{"app.kubernetes.io/name": "vicinity-proxy"}},
+		Spec: corev1.PodSpec{
+			NodeName: fmt.Sprintf("node-%04d", node), HostNetwork: true,
+			Containers: []corev1.Container{{Name: "proxy", Image: "proxy"}},
+		},
+	}
+	made, err := admin.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	address := fmt.Sprintf("10.1.%d.%d", node/250, node%250+1)
+	made.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}, HostIP: address,
+		HostIPs:    []corev1.HostIP{{IP: address}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	_, err = admin.CoreV1().Pods(metav1.NamespaceSystem).UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// proxied are the nodes on which the EndpointSlices say that a ready proxy is.
+func proxied(t testing.TB) map[string]bool {
+	t.Helper()
+	list, err := api.Admin.DiscoveryV1().EndpointSlices(proxyService.Namespace).List(t.Context(), proxySlices)
+	must.Succeed(t, err)
+	nodes := map[string]bool{}
+	for _, slice := range list.Items {
+		for _, endpoint := range slice.Endpoints {
+			if *endpoint.Conditions.Ready {
+				nodes[*endpoint.NodeName] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// labels are what a proxy knows of the other nodes, in words.
+func (f *follower) labels() string {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(f.nodes)) {
+		if name != "node-0000" {
+			all = append(all, fmt.Sprint(name, f.nodes[name].Labels))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// inZones are the labels that createNodes gives the other nodes of fewNodes, as far as a bound by zones needs them.
+func inZones() map[string]map[string]string {
+	nodes := map[string]map[string]string{}
+	for i := 1; i < fewNodes; i++ {
+		nodes[fmt.Sprintf("node-%04d", i)] = map[string]string{string(policy.Zone): "zone-" + string(rune('a'+i%3))}
+	}
+	return nodes
+}
+
+func inWords(nodes map[string]map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		all = append(all, fmt.Sprint(name, nodes[name]))
+	}
+	return strings.Join(all, "\n")
+}
+
+func createBounded(t testing.TB) {
+	t.Helper()
+	api.Create(t, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "bounded", Namespace: "default", Annotations: map[string]string{
+			policy.TopologyKeysAnnotation: string(policy.Zone) + ", *", policy.MaxLoadAnnotation: "120%",
+		}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	})
+}
+
+// TestTheProxiesThemselvesSayInWhichZonesNodesAre: while no Service asks for more, and without a publisher. What nodes ask
+// is as by Nodes.
+func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
+	install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	api.Kubectl(t, "label", "node", "node-0004", policy.ControlPlaneLabel+"=", policy.NoBalancersLabel+"=")
+	installProxyService(t)
+	for i := range fewNodes {
+		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 0))
+	}
+	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes })
+	createBounded(t)
+	f := follow(t, proxy, cluster.AutoTopology)
+	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
+	want := inZones()
+	maps.Copy(want["node-0004"], map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
+	if got := f.labels(); got != inWords(want) {
+		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, inWords(want))
+	}
+	if got := f.source(); got != model.FromProxySlices {
+		t.Fatalf("it follows %q", got)
+	}
+
+	// What a node asks, from one moment to the next.
+	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
+	want["node-0005"][policy.DemandLabel] = "7"
+	wait.Equal(t, "a node with a demand", inWords(want), f.labels)
+	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"-")
+	delete(want["node-0005"], policy.DemandLabel)
+	wait.Equal(t, "one without again", inWords(want), f.labels)
+
+	// A rollout: pods go, and others come. No node is lost meanwhile.
+	for i := 1; i < 4; i++ {
+		api.Kubectl(t, "--namespace", "kube-system", "delete", "pod", proxyPod(i, 0), "--force", "--grace-period=0")
+	}
+	wait.Until(t, "three proxies less", func() bool { return len(proxied(t)) == fewNodes-3 })
+	createNodes(t, fewNodes, fewNodes+1)
+	must.Succeed(t, runProxy(t.Context(), api.Admin, fewNodes, 0))
+	want["node-0030"] = map[string]string{string(policy.Zone): "zone-a"}
+	wait.Equal(t, "a node more", inWords(want), f.labels)
+	for i := 1; i < 4; i++ {
+		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 1))
+	}
+	wait.Until(t, "as many proxies as nodes", func() bool { return len(proxied(t)) == fewNodes+1 })
+
+	// A Service asks for racks, which the proxies do not know: it waits until Nodes are listed, and nobody else does.
+	createRacked(t, "racked", rack+", *")
+	wait.Until(t, "the Service with racks", func() bool {
+		isServed, racks := f.serves("racked"), f.racks()
+		if isServed && racks != racksText(withOneMore(racksOfAll())) {
+			t.Fatalf("it is served while racks are not known: %s", racks)
+		}
+		return isServed
+	})
+	if got := f.source(); got != model.FromNodes {
+		t.Errorf("with racks it follows %q", got)
+	}
+	if lost := f.lostNodes(); len(lost) > 0 {
+		t.Errorf("nodes are lost: %q", lost)
+	}
+}
+
+func withOneMore(racks map[string]string) map[string]string {
+	racks["0030"] = "rack-3"
+	return racks
+}
+
+// TestTooFewProxiesSayNothing: where many nodes have none, Nodes are followed.
+func TestTooFewProxiesSayNothing(t *testing.T) {
+	install(t)
+	proxy := asProxy(t)
+	createNodes(t, 0, fewNodes)
+	installProxyService(t)
+	for i := range fewNodes - 4 {
+		must.Succeed(t, runProxy(t.Context(), api.Admin, i, 0))
+	}
+	wait.Until(t, "every proxy is an endpoint", func() bool { return len(proxied(t)) == fewNodes-4 })
+	createBounded(t)
+	f := follow(t, proxy, cluster.AutoTopology)
+	wait.Until(t, "the bounded Service", func() bool { return f.serves("bounded") })
+	if got := f.labels(); got != inWords(inZones()) {
+		t.Errorf("the nodes are:\n%s\nwant\n%s", got, inWords(inZones()))
+	}
+	if got := f.source(); got != model.FromNodes {
+		t.Errorf("it follows %q", got)
+	}
+}

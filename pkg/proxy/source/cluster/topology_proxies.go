@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"context"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+const (
+	// proxiesEvery is how often it is asked whether proxies are on nearly all nodes. Nobody changes that often.
+	proxiesEvery = 10 * time.Minute
+	// mostMissing is which part of the nodes may be without a proxy: one in ten, as many as a rollout of the manifests takes
+	// away at once. What those nodes ask is not reckoned with.
+	mostMissing = 10
+	// labelLinger is how long Nodes are followed after a Service asked for more than the proxies' slices have: a user who
+	// changes his mind each second must not cause a list of all Nodes each time.
+	labelLinger = 12 * time.Hour
+)
+
+// proxies are the EndpointSlices over the proxies' own pods, as a source of where the other nodes are.
+type proxies struct {
+	slices  *cache.ListWatch
+	service model.ObjectName
+
+	// outgrown is when a Service asked for more, last; zero if none has.
+	outgrown time.Time
+	// checked is when areEnough was found out; zero if it was not yet.
+	checked   time.Time
+	areEnough bool
+}
+
+// areProxiesEnough reports whether the proxies' slices say what Services ask for, of nearly all nodes.
+func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
+	p, now := &w.proxies, time.Now()
+	w.mu.Lock()
+	needsLabels, known := w.state.needsLabels(), w.state.knownNodes()
+	w.mu.Unlock()
+	if needsLabels {
+		p.outgrown = now
+	}
+	if p.service.Name == "" || !p.outgrown.IsZero() && now.Sub(p.outgrown) < labelLinger {
+		return false
+	}
+	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery {
+		return p.areEnough
+	}
+	nodes, err := w.countNodes(ctx)
+	if err == nil && !areFollowed {
+		known, err = p.count(ctx)
+	}
+	if err == nil {
+		p.checked, p.areEnough = now, (nodes-known)*mostMissing <= nodes
+	}
+	return p.areEnough
+}
+
+// count returns on how many nodes there are proxies.
+func (p *proxies) count(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	nodes := map[string]bool{}
+	err := eachItem(ctx, p.slices, func(sent runtime.Object) error {
+		for node := range convert.ProxySlice(sent.(*discoveryv1.EndpointSlice)).Nodes {
+			nodes[node] = true
+		}
+		return nil
+	})
+	return len(nodes), err
+}

@@ -1,0 +1,71 @@
+package convert
+
+import (
+	"reflect"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// ProxySlices are the EndpointSlices of the headless Service over the proxies' own pods. A proxy runs on each node, so
+// that they say which nodes there are and in which zones, without anybody who publishes it. They stand for OtherNodes
+// together with NodesWithDemand and ControlPlaneNodes, and reach a change as such.
+var ProxySlices = &Kind{
+	Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
+	New: func() Object { return &discoveryv1.EndpointSlice{} },
+	Convert: func(object Object, _ View) (any, field.ErrorList) {
+		return ProxySlice(object.(*discoveryv1.EndpointSlice)), nil
+	},
+	IsSame: reflect.DeepEqual,
+	Note:   func(*model.Change, model.ObjectName, any) {},
+}
+
+// ProxySlice reads on which nodes, and in which zones, a slice's endpoints are, ready or not. What the nodes ask is in
+// other objects, and known with them.
+func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
+	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
+	described.Keys = append(append(described.Keys, policy.Zone), policy.DemandLabels[:]...)
+	for i := range slice.Endpoints {
+		endpoint := &slice.Endpoints[i]
+		if endpoint.NodeName == nil {
+			continue
+		}
+		node := &model.Node{Name: *endpoint.NodeName, Labels: map[string]string{}}
+		if endpoint.Zone != nil {
+			node.Labels[string(policy.Zone)] = *endpoint.Zone
+		}
+		described.Nodes[node.Name] = node
+	}
+	return described
+}
+
+// NodesWithDemand and ControlPlaneNodes are the few nodes that may ask more or less than others, as their metadata: an API
+// server that selects them by their labels sends nothing of the rest.
+var (
+	NodesWithDemand   = labelledNodes(policy.DemandLabel)
+	ControlPlaneNodes = labelledNodes(policy.ControlPlaneLabel)
+)
+
+// labelledNodes are the nodes with a label, with the labels that say what they ask.
+func labelledNodes(label string) *Kind {
+	return describe(
+		Kind{
+			Name: NodeKind, Group: Nodes.Group, Resource: Nodes.Resource, IsClusterScoped: true, IsMetadataOnly: true,
+			Select: func(View) Selector { return Selector{Labels: label} },
+		},
+		func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
+			labels := map[string]string{}
+			for _, key := range policy.DemandLabels {
+				if value, has := node.Labels[string(key)]; has {
+					labels[string(key)] = value
+				}
+			}
+			return &model.Node{Name: node.Name, Labels: labels}, nil
+		},
+		nodesOf, plainName,
+	)
+}

@@ -1,0 +1,37 @@
+// Package received counts what clients receive.
+package received
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+)
+
+// Bytes counts the bytes that clients receive from the API server, TLS and HTTP/2 included.
+type Bytes struct{ atomic.Int64 }
+
+// Of returns a configuration like another one, whose connections are counted.
+func (b *Bytes) Of(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return counted{conn, b}, nil
+	}
+	return config
+}
+
+type counted struct {
+	net.Conn
+	by *Bytes
+}
+
+func (c counted) Read(buffer []byte) (int, error) {
+	n, err := c.Conn.Read(buffer)
+	c.by.Add(int64(n))
+	return n, err
+}

@@ -12,6 +12,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # do when the clone belongs to another user.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
+# What only looks at the code looks at what was built: otherwise all that it imports would be compiled once more.
+AS_BUILT := CGO_ENABLED=0 GOFLAGS='$(shell go env GOFLAGS) -trimpath'
+
 # The race detector needs cgo, which Go turns off where there is no C compiler. Without it the same tests run.
 RACE = $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
@@ -50,7 +53,7 @@ check: root programs ## Lint and run every test that needs no cluster (needs roo
 	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
 
 test: root programs ## Vet and run every test, the suites in the lab included (needs root)
-	go vet -tags e2e ./...
+	$(AS_BUILT) go vet -tags e2e ./...
 	@.ci/tests $(RACE)
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
@@ -71,7 +74,7 @@ test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qe
 	GOARCH=arm64 CGO_ENABLED=0 go test -exec qemu-aarch64-static -timeout 30m $(WITHOUT_KERNEL)
 
 lint: ## Run golangci-lint
-	go tool -modfile=.lint/go.mod golangci-lint run
+	$(AS_BUILT) go tool -modfile=.lint/go.mod golangci-lint run
 
 bench: root ## Measure syncs, whole daemons, the webhook and DNS, and print tables (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench

@@ -31,6 +31,7 @@ type storm struct {
 // known, and health reports what is missing. Each storm has every kind of fault, and some of them again, in an order
 // of its own.
 func TestAfterStormsAtTheAPIServerTheTablesAreThoseOfTheCluster(t *testing.T) {
+	t.Parallel() // each of the two long ones has a machine of its own, and mostly waits
 	s := newAPISite(t)
 	happened := map[string]int{}
 	for _, run := range []struct {

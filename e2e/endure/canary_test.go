@@ -56,6 +56,7 @@ type lostConnection struct {
 // kube-proxy is the first, connections that begin before Vicinity serves the Service are lost, and nothing can keep
 // them. That is rare, and no other connection is lost.
 func TestACanaryLosesNoConnection(t *testing.T) {
+	t.Parallel() // beside the storms
 	s := &canary{apiSite: newAPISite(t), traffic: newTraffic(t)}
 	s.startKubeProxy()
 	// The ports are those of manifests/beside-kube-proxy: kube-proxy has the others.

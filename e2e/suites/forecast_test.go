@@ -21,12 +21,12 @@ import (
 )
 
 var _ = Describe("A forecast", func() {
-	It("says beforehand what each setting makes of an uneven Service", func(ctx SpecContext) {
+	It("says beforehand what each setting makes of an uneven Service", long, func(ctx SpecContext) {
 		expectForecast(ctx, unevenServers())
 	})
 
 	// The controller gives hints if each zone can have its share of the CPUs in endpoints.
-	It("says beforehand what each setting makes of a Service on every node", func(ctx SpecContext) {
+	It("says beforehand what each setting makes of a Service on every node", long, func(ctx SpecContext) {
 		expectForecast(ctx, serversOn(kube.nodes))
 	})
 })

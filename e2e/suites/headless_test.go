@@ -19,7 +19,7 @@ import (
 const nodeDNS = "node-dns"
 
 var _ = Describe("A headless Service with topology keys", Label(nodeDNS), func() {
-	It("leads clients of a StatefulSet to the member in their zone, and its members to each other", func(ctx SpecContext) {
+	It("leads clients of a StatefulSet to the member in their zone, and its members to each other", long, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		all := newService(ctx, namespace, headless, named("db"), publishNotReady)
 		near := newService(ctx, namespace, headless, named("db-near"), topologyKeys(corev1.LabelTopologyZone+", *"))

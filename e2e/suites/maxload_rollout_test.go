@@ -19,7 +19,7 @@ import (
 var _ = Describe("A rollout under load", func() {
 	// The new version may not run in the first zone, whose old pods therefore become few before they are none. The lab
 	// bears 30 pods on two cores, and the old ones that terminate beside them.
-	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", func(ctx SpecContext) {
+	It("overloads no pod of 30 with a bound of 120 %, beside PreferSameZone, which does", longest, func(ctx SpecContext) {
 		const replicas, surge = 30, 3
 		namespace := newNamespace(ctx)
 		makeDeployment(ctx, namespace, replicas, surge)

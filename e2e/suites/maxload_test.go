@@ -27,7 +27,7 @@ const (
 
 var _ = Describe("A bound of 120 %", func() {
 	// A node that takes no pods would count for the bound, and dials nothing here.
-	It("keeps as much in the zone as overloads nobody, beside PreferSameZone, which does", func(ctx SpecContext) {
+	It("keeps as much in the zone as overloads nobody, beside PreferSameZone, which does", long, func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, unevenServers()...)
 		preferring := newService(ctx, namespace, named("preferring"), preferSameZone)

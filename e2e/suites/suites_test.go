@@ -30,6 +30,12 @@ const (
 	glance = 200 * time.Millisecond
 )
 
+// Specs that take a minute or more run before others, so that none of them is alone at the end.
+const (
+	long    = SpecPriority(1)
+	longest = SpecPriority(2)
+)
+
 func TestVicinityInACluster(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(patience)

@@ -30,8 +30,9 @@ type proxies struct {
 
 	// outgrown is when a Service asked for more, last; zero if none has.
 	outgrown time.Time
-	// checked is when areEnough was found out; zero if it was not yet.
+	// checked is when areEnough was found out, and nodes how many Nodes there were; zero if it was not yet.
 	checked   time.Time
+	nodes     int
 	areEnough bool
 }
 
@@ -47,7 +48,8 @@ func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
 	if p.service.Name == "" || !p.outgrown.IsZero() && now.Sub(p.outgrown) < labelLinger {
 		return false
 	}
-	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery {
+	areLost := areFollowed && !isNearlyAll(known, p.nodes) // as when somebody deletes the Service
+	if !p.checked.IsZero() && now.Sub(p.checked) < proxiesEvery && !areLost {
 		return p.areEnough
 	}
 	nodes, err := w.countNodes(ctx)
@@ -55,10 +57,12 @@ func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
 		known, err = p.count(ctx)
 	}
 	if err == nil {
-		p.checked, p.areEnough = now, (nodes-known)*mostMissing <= nodes
+		p.checked, p.nodes, p.areEnough = now, nodes, isNearlyAll(known, nodes)
 	}
 	return p.areEnough
 }
+
+func isNearlyAll(known, nodes int) bool { return (nodes-known)*mostMissing <= nodes }
 
 // count returns on how many nodes there are proxies.
 func (p *proxies) count(ctx context.Context) (int, error) {

@@ -116,6 +116,27 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 	})
 }
 
+// TestLostProxiesAreCountedAtOnce: what is followed tells that they are gone, as when somebody deletes the Service.
+func TestLostProxiesAreCountedAtOnce(t *testing.T) {
+	at := &town{nodes: 10, proxies: 10}
+	w := at.watcher()
+	if !w.areProxiesEnough(t.Context(), false) {
+		t.Fatal("all proxies are not enough")
+	}
+	for i := range 9 {
+		w.state.put(convert.OtherNodes, nodeObject(fmt.Sprint("n", i), nil))
+	}
+	if !w.areProxiesEnough(t.Context(), true) || at.asked != 1 {
+		t.Errorf("all are followed: not enough, or %d questions", at.asked)
+	}
+	for i := range 2 {
+		w.state.remove(convert.OtherNodes, model.ObjectName{Name: fmt.Sprint("n", i)})
+	}
+	if w.areProxiesEnough(t.Context(), true) || at.asked != 2 {
+		t.Errorf("two of ten are lost: enough, or %d questions", at.asked)
+	}
+}
+
 // TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	from := (&Watcher{}).proxiesSource()

@@ -323,7 +323,7 @@ func (s *installation) agreed() {
 	wait.Success(s.t, "the API server calls all replicas", s.review)
 }
 
-// underTraffic makes handshakes and reviews without a break while something is done, and fails for each that fails.
+// underTraffic makes handshakes and reviews, with hardly a break, while something is done, and fails for each that fails.
 func (s *installation) underTraffic(do func()) {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(s.t.Context())
@@ -331,7 +331,7 @@ func (s *installation) underTraffic(do func()) {
 	var counts [2]atomic.Int64
 	for i, try := range []func() error{s.shakeAll, s.review} {
 		traffic.Go(func() {
-			for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 				if err := try(); err != nil {
 					s.t.Errorf("%s: after %d good ones: %v", time.Now().Format(time.StampMilli), counts[i].Load(), err)
 					return

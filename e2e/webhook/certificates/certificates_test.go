@@ -51,10 +51,13 @@ func TestReplicasThatStartAtOnceWithoutASecretAgreeOnOneCA(t *testing.T) {
 	}
 }
 
+// TestARotationFailsNoHandshake is about three replicas, and others that come and go meanwhile.
 func TestARotationFailsNoHandshake(t *testing.T) {
 	s := install(t)
+	// A busy machine may be ten seconds late with what is due.
+	settings := certs.Settings{CA: 90 * time.Second, Leaf: 30 * time.Second, Settle: time.Second}
 	for range 3 {
-		s.start(certs.Settings{CA: 60 * time.Second, Leaf: 20 * time.Second, Settle: time.Second})
+		s.start(settings)
 	}
 	s.configure()
 	s.agreed()
@@ -62,52 +65,24 @@ func TestARotationFailsNoHandshake(t *testing.T) {
 	must.Succeed(t, err)
 	var leaves []string
 	s.underTraffic(func() {
-		wait.Success(t, "a new CA, and the old one gone", func() error {
+		wait.Within(t, 90*time.Second+wait.Patience, "a new CA, and the old one gone", func() bool {
+			// A replica that comes, and is killed in the middle of its work. It answers no request.
+			other := s.launch(settings)
+			time.Sleep(time.Second)
+			other.stop()
 			secret, err := s.secret()
-			if err != nil {
-				return err
-			}
+			must.Succeed(t, err)
 			if leaf := string(secret.Data["tls.crt"]); !slices.Contains(leaves, leaf) {
 				leaves = append(leaves, leaf)
 			}
 			now, err := parseCertificates(secret.Data["ca.crt"])
-			if err != nil {
-				return err
-			}
-			if len(now) != 1 || now[0].Equal(first[0]) || t.Failed() {
-				return fmt.Errorf("%d CAs", len(now))
-			}
-			return nil
+			must.Succeed(t, err)
+			return t.Failed() || len(now) == 1 && !now[0].Equal(first[0])
 		})
 	})
 	if len(leaves) < 4 {
 		t.Errorf("%d certificates, want 4 or more", len(leaves))
 	}
-}
-
-func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {
-	s := install(t)
-	settings := certs.Settings{CA: 60 * time.Second, Leaf: 20 * time.Second, Settle: time.Second}
-	for range 2 {
-		s.start(settings)
-	}
-	s.configure()
-	s.agreed()
-	first, err := s.trusted()
-	must.Succeed(t, err)
-	s.underTraffic(func() {
-		wait.Success(t, "another CA", func() error {
-			// A replica that comes, and is killed in the middle of its work. It answers no request.
-			other := s.launch(settings)
-			time.Sleep(time.Second)
-			other.stop()
-			now, err := s.trusted()
-			if err != nil || slices.ContainsFunc(now, first[0].Equal) {
-				return errors.Join(err, errors.New("the first one is still there"))
-			}
-			return nil
-		})
-	})
 }
 
 func TestAResetCaBundleIsRepaired(t *testing.T) {

@@ -1,6 +1,7 @@
 package certificates_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -292,13 +294,14 @@ func (s *installation) shake(replica *replica, bundle []byte) error {
 	return connection.Close()
 }
 
-// shakeAll makes a handshake with every replica for every caBundle.
+// shakeAll makes a handshake with every replica for every caBundle that differs from the others.
 func (s *installation) shakeAll() error {
 	bundles, err := s.bundles()
 	if err != nil {
 		return err
 	}
-	for _, bundle := range bundles {
+	slices.SortFunc(bundles, bytes.Compare)
+	for _, bundle := range slices.CompactFunc(bundles, bytes.Equal) {
 		for i, replica := range s.replicas {
 			if err := s.shake(replica, bundle); err != nil {
 				return fmt.Errorf("replica %d: %w", i, err)

@@ -12,7 +12,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # do when the clone belongs to another user.
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-# What only looks at the code looks at what was built: otherwise all that it imports would be compiled once more.
+# What looks at the code, or tests it without the race detector, uses what was built, and so do tools that import the
+# same: otherwise all of it would be compiled once more.
 AS_BUILT := CGO_ENABLED=0 GOFLAGS='$(shell go env GOFLAGS) -trimpath'
 
 # The race detector needs cgo, which Go turns off where there is no C compiler. Without it the same tests run.
@@ -38,10 +39,10 @@ programs: installed build
 	musl-gcc -static -O1 -Wall -o bin/lookup-musl e2e/dns/lookup/lookup.c
 	$(BUILD) -o bin/lab ./e2e/lab
 	$(BUILD) -o bin/pause ./e2e/lab/image/pause
-	go build -modfile=.lint/go.mod -tags remove_all_sd -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	$(AS_BUILT) go build -modfile=.lint/go.mod -tags remove_all_sd -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
 	$(KUSTOMIZE)
 
-KUSTOMIZE := go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
+KUSTOMIZE := $(AS_BUILT) go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
 
 # The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
 WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./release ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo

@@ -32,7 +32,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	for _, size := range asked() {
 		b.Run(size.String(), func(b *testing.B) {
 			row := firstSync{size: size}
-			var syncs, floors []time.Duration
+			var syncs, floors, parts []time.Duration
 			for b.Loop() {
 				b.StopTimer()
 				machine := newMachine(b)
@@ -52,10 +52,11 @@ func BenchmarkFirstSync(b *testing.B) {
 				}
 				row.peak = max(row.peak, memory(b, "VmHWM")-before)
 				row.elements = report.Added[model.IPv4]
-				floors = append(floors, floor(b, kernel.sent))
+				floors = append(floors, floor(b, together(kernel.sent)))
+				parts = append(parts, floor(b, kernel.sent...))
 				b.StartTimer()
 			}
-			row.sync, row.floor = median(syncs), median(floors)
+			row.sync, row.floor, row.parts = median(syncs), median(floors), median(parts)
 			row.undisturbed = ratio(slices.Min(syncs), slices.Min(floors))
 			b.ReportMetric(ratio(row.sync, row.floor), "x-floor")
 			b.ReportMetric(float64(row.elements)/row.sync.Seconds(), "elements/s")
@@ -64,24 +65,36 @@ func BenchmarkFirstSync(b *testing.B) {
 	}
 }
 
-// floor returns how long the kernel takes for the same bytes, encoded beforehand.
-func floor(b *testing.B, batches []ruleset.Batch) time.Duration {
+// together returns one batch that does what several do one after the other.
+func together(batches []ruleset.Batch) ruleset.Batch {
+	var all ruleset.Batch
+	for _, batch := range batches {
+		all.Ops, all.Weight = append(all.Ops, batch.Ops...), all.Weight+batch.Weight
+	}
+	return all
+}
+
+// floor returns how long the kernel takes for some batches that were encoded beforehand.
+func floor(b *testing.B, batches ...ruleset.Batch) time.Duration {
 	b.Helper()
-	if len(batches) != 1 {
-		b.Fatalf("the first sync sent %d batches, want it to send one", len(batches))
-	}
 	conn := newMachine(b).tables
-	encoded, err := conn.Encode(batches[0])
-	if err != nil {
-		b.Fatal(err)
+	var all []*nft.Encoded
+	for _, batch := range batches {
+		encoded, err := conn.Encode(batch)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, encoded)
 	}
-	if encoded.Size() == 0 {
+	if len(all) == 0 {
 		b.Fatal("the first sync sent nothing")
 	}
 	runtime.GC()
 	started := time.Now()
-	if err := conn.Send(b.Context(), encoded); err != nil {
-		b.Fatal(err)
+	for _, encoded := range all {
+		if err := conn.Send(b.Context(), encoded); err != nil {
+			b.Fatal(err)
+		}
 	}
 	return time.Since(started)
 }

@@ -38,6 +38,13 @@ type decided struct {
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
 // again alone.
 func (p *Proxy) decide(names []model.ObjectName) decided {
+	all := p.newDecided(len(names))
+	p.decideMore(&all, names)
+	return all
+}
+
+// decideMore adds what decide does. The names come after those of before.
+func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
 		if p.refused[name] != nil && p.cluster.Service(name) == nil {
 			delete(p.refused, name) // there is nothing left to refuse
@@ -45,24 +52,24 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 		}
 		return p.refused[name] != nil
 	})
-	all := p.decideAnew(fit)
+	before := len(all.owned)
+	p.decideAnew(all, fit)
 	if len(fit) == len(names) {
-		return all
+		return
 	}
 	for _, name := range names {
 		if refused := p.refused[name]; refused != nil {
 			all.hold(p, refused)
 		}
 	}
-	slices.SortFunc(all.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
-	return all
+	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
 // manyServices is from how many Services on all processors decide: fewer are decided before others have begun.
 const manyServices = 256
 
-// decideAnew decides about the named Services, whatever the kernel thinks of them.
-func (p *Proxy) decideAnew(names []model.ObjectName) decided {
+// decideAnew adds decisions about the named Services, whatever the kernel thinks of them.
+func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 	services := make([]decidedService, len(names))
 	workers := 1
 	if len(names) >= manyServices {
@@ -77,7 +84,7 @@ func (p *Proxy) decideAnew(names []model.ObjectName) decided {
 		})
 	}
 	deciding.Wait()
-	return p.gather(services)
+	p.gather(all, services)
 }
 
 // decidedService is what was decided about one Service.
@@ -115,18 +122,23 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	return service
 }
 
-// gather puts together what was decided about some Services.
-func (p *Proxy) gather(services []decidedService) decided {
+// newDecided returns room for what is decided about so many Services.
+func (p *Proxy) newDecided(services int) decided {
 	all := decided{
-		owned:   make([]ruleset.Service, 0, len(services)),
-		flows:   make(map[model.ObjectName][]selection.Flows, len(services)),
-		checks:  make(map[model.ObjectName]selection.HealthCheck, len(services)),
-		reasons: make(map[model.ObjectName][]PortReason, len(services)),
+		owned:   make([]ruleset.Service, 0, services),
+		flows:   make(map[model.ObjectName][]selection.Flows, services),
+		checks:  make(map[model.ObjectName]selection.HealthCheck, services),
+		reasons: make(map[model.ObjectName][]PortReason, services),
 		plans:   map[model.ObjectName]selection.Plans{},
 	}
 	if len(p.Readers) > 0 {
-		all.decisions = make(map[model.ObjectName][]selection.Decision, len(services))
+		all.decisions = make(map[model.ObjectName][]selection.Decision, services)
 	}
+	return all
+}
+
+// gather puts together what was decided about some Services.
+func (p *Proxy) gather(all *decided, services []decidedService) {
 	for i := range services {
 		service := &services[i]
 		name := service.owned.Name
@@ -145,7 +157,6 @@ func (p *Proxy) gather(services []decidedService) decided {
 			all.plans[name] = service.plans
 		}
 	}
-	return all
 }
 
 // handOver hands what the kernel has taken to the readers, by the names of the Services.

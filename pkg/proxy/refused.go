@@ -184,7 +184,8 @@ func (d *decided) hold(p *Proxy, r *refusal) {
 // fails with it. An error says nothing of them.
 func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
-		decided := p.decideAnew([]model.ObjectName{name})
+		decided := p.newDecided(1)
+		p.decideAnew(&decided, []model.ObjectName{name})
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
 		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
 		// again.

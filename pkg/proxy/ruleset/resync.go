@@ -16,64 +16,134 @@ import (
 //
 // found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
 func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
+	complete := NewComplete(config, found)
+	complete.Add(wanted)
+	return complete.Finish(surroundings)
+}
+
+// Complete is a Resync in the making, which takes the Services in parts.
+type Complete struct {
+	mirror *Mirror
+	draft  *draft
+	found  map[model.Family]Objects
+	// ahead are the static sets that are filled before the plan, by their place in StaticSets; nil if none is.
+	ahead []bool
+}
+
+// NewComplete begins a Resync without Services.
+func NewComplete(config Config, found map[model.Family]Objects) *Complete {
 	mirror := newMirror(config)
 	draft := mirror.draft()
-	draft.plan.surroundings = surroundings
 	draft.recalled = map[model.Family]*recalled{}
 	for family, objects := range found {
 		if !objects.Rebuild {
 			draft.recalled[family] = newRecalled(objects)
 		}
 	}
+	return &Complete{mirror: mirror, draft: draft, found: found}
+}
+
+// Add takes some more Services. Each may be given once.
+func (c *Complete) Add(wanted []Service) {
 	for _, want := range wanted {
-		draft.replaceOwner(Service{}, draft.prepared(want, Service{}))
+		c.draft.replaceOwner(Service{}, c.draft.prepared(want, Service{}))
 	}
-	plan := draft.plan
-	mirror.adopt(plan)
-	for i := range plan.services {
-		plan.Batch.Weight += plan.services[i].Weight()
+}
+
+// AddAhead is Add, and returns a batch with most of what these Services own, which the kernel has to accept before the
+// plan. It may be used only if the kernel has no table of ours: then nothing leads a packet to what the batches bring,
+// until the plan brings the chains. Add must not follow.
+func (c *Complete) AddAhead(wanted []Service) Batch {
+	var batch Batch
+	if c.ahead == nil {
+		c.ahead = make([]bool, len(StaticSets))
+		for i, set := range StaticSets {
+			c.ahead[i] = set.static.ports != nil && !isShared(set)
+		}
+		for _, family := range c.mirror.config.Families {
+			batch.add(Add, family, TableObject{})
+			for i, set := range StaticSets {
+				if c.ahead[i] {
+					batch.add(Add, family, SetObject{set})
+				}
+			}
+		}
 	}
-	for _, family := range config.Families {
-		mirror.refill(plan, family, found[family])
+	before := len(c.draft.plan.services)
+	c.Add(wanted)
+	services := c.draft.plan.services[before:]
+	for i := range services {
+		batch.Weight += services[i].Weight()
 	}
-	return mirror, plan
+	for _, family := range c.mirror.config.Families {
+		for i, set := range StaticSets {
+			if c.ahead[i] {
+				batch.add(Add, family, countedElements(set, elementsOf(services, family, set)))
+			}
+		}
+	}
+	return batch
+}
+
+// Finish returns what Resync does.
+func (c *Complete) Finish(surroundings Surroundings) (*Mirror, *Plan) {
+	plan := c.draft.plan
+	plan.surroundings = surroundings
+	c.mirror.adopt(plan)
+	if c.ahead == nil {
+		for i := range plan.services {
+			plan.Batch.Weight += plan.services[i].Weight()
+		}
+	}
+	for _, family := range c.mirror.config.Families {
+		c.refill(family)
+	}
+	return c.mirror, plan
 }
 
 // refill appends what makes one family's table hold what the mirror says.
-func (m *Mirror) refill(plan *Plan, family model.Family, found Objects) {
-	batch := &plan.Batch
+func (c *Complete) refill(family model.Family) {
+	batch, found := &c.draft.plan.Batch, c.found[family]
 	if found.Table && found.Rebuild {
 		batch.add(Delete, family, TableObject{})
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
-	m.refillSets(plan, family, found)
-	chains := m.refillChains(batch, family)
-	for _, set := range StaticSets {
-		batch.add(Add, family, countedElements(set, m.allElements(plan, family, set)))
+	c.refillSets(family, found)
+	chains := c.mirror.refillChains(batch, family)
+	for i, set := range StaticSets {
+		if !c.isAhead(i) {
+			batch.add(Add, family, countedElements(set, c.mirror.allElements(c.draft.plan, family, set)))
+		}
 	}
-	m.noteLeftovers(family, found, chains)
+	c.mirror.noteLeftovers(family, found, chains)
 }
+
+// isAhead reports whether a static set is filled already.
+func (c *Complete) isAhead(set int) bool { return c.ahead != nil && c.ahead[set] }
 
 // refillSets declares every set and empties the static ones. A list of source ranges that holds what its name says is
 // left alone.
-func (m *Mirror) refillSets(plan *Plan, family model.Family, found Objects) {
-	for _, set := range StaticSets {
-		plan.Batch.add(Add, family, SetObject{set})
-		plan.Batch.add(Flush, family, SetObject{set})
+func (c *Complete) refillSets(family model.Family, found Objects) {
+	plan := c.draft.plan
+	for i, set := range StaticSets {
+		if !c.isAhead(i) {
+			plan.Batch.add(Add, family, SetObject{set})
+			plan.Batch.add(Flush, family, SetObject{set})
+		}
 	}
-	for _, key := range sortedKeys(m.sets) {
+	for _, key := range sortedKeys(c.mirror.sets) {
 		if key.family != family {
 			continue
 		}
-		owned := m.sets[key]
+		owned := c.mirror.sets[key]
 		plan.Batch.add(Add, family, SetObject{owned.set})
 		if owned.ranges != nil && !holds(found.Contents[key.name], owned.ranges) {
 			plan.Batch.add(Flush, family, SetObject{owned.set})
 			owned.fill(&plan.Batch, family)
 		}
 	}
-	m.refillWide(plan, family)
+	c.mirror.refillWide(plan, family)
 }
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
@@ -129,9 +199,14 @@ func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[
 	if set.static.ports == nil || m.ports[family] == 0 {
 		return func(func(Element) bool) {}
 	}
+	return elementsOf(plan.services, family, set)
+}
+
+// elementsOf returns what some Services own in one set of one family.
+func elementsOf(services []Service, family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
-		for i := range plan.services {
-			if !plan.services[i].each(family, set, yield) {
+		for i := range services {
+			if !services[i].each(family, set, yield) {
 				return
 			}
 		}

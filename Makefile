@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs installed check test demo lint bench e2e e2e-kind e2e-upstream release cross test-arm64 lab lab-down lab-build root
+.PHONY: help build programs installed check test demo lint bench e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -61,12 +61,6 @@ test: root programs ## Vet and run every test, the suites in the lab included (n
 demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, and leave a zone (needs root)
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
-
-# What a release has besides the programs of this machine. Nothing is linked.
-cross: ## Compile for arm64, and the webhook for macOS and Windows
-	GOARCH=arm64 $(BUILD) ./cmd/... ./pkg/...
-	GOOS=darwin GOARCH=arm64 $(BUILD) ./cmd/webhook ./pkg/webhook/...
-	GOOS=windows GOARCH=amd64 $(BUILD) ./cmd/webhook ./pkg/webhook/...
 
 # Packages that need no kernel. An emulator runs them: on Debian, the package qemu-user-static.
 WITHOUT_KERNEL := ./pkg/policy/... ./pkg/model/... ./pkg/selection/... ./pkg/proxy/ruleset/... ./pkg/webhook/rules/...

@@ -1,0 +1,45 @@
+package pkg_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// TestProgramsAreSoundOnOtherSystems: what a release has for them, with all that it imports, is checked as the compiler
+// does before it makes code. To compile it takes a hundred times as long, which `make release` does.
+func TestProgramsAreSoundOnOtherSystems(t *testing.T) {
+	for _, test := range []struct {
+		system, processor string
+		programs          []string
+	}{
+		{"linux", "arm64", []string{"./cmd/...", "./pkg/..."}},
+		{"darwin", "arm64", []string{"./cmd/webhook", "./pkg/webhook/..."}},
+		{"windows", "amd64", []string{"./cmd/webhook", "./pkg/webhook/..."}},
+	} {
+		t.Run(test.system+"/"+test.processor, func(t *testing.T) {
+			found, err := packages.Load(&packages.Config{
+				Context: t.Context(), Dir: "..",
+				Env: append(os.Environ(), "GOOS="+test.system, "GOARCH="+test.processor, "CGO_ENABLED=0"),
+				// The bodies of functions are checked where there is syntax, and all packages have some.
+				Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedDeps |
+					packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesSizes,
+			}, test.programs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(found) < len(test.programs) {
+				t.Fatalf("there are %d packages in %v", len(found), test.programs)
+			}
+			packages.Visit(found, nil, func(p *packages.Package) {
+				for _, mistake := range p.Errors {
+					t.Error(mistake)
+				}
+				if p.Types == nil || !p.Types.Complete() {
+					t.Errorf("%s was not checked", p.PkgPath)
+				}
+			})
+		})
+	}
+}

@@ -31,13 +31,15 @@ const (
 	patience = 5 * time.Minute
 	// dialPatience is for one connection. A SYN that no socket took is sent again after a second; a new connection
 	// tries sooner.
-	dialPatience = 100 * time.Millisecond
+	dialPatience = 20 * time.Millisecond
 )
 
 func startVicinity(b *testing.B, s *town) *daemon {
 	program := site.Program(b, "proxy")
 	return s.start(b, "vicinity", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
-		return exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
+		cmd := exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
+		cmd.Env = append(os.Environ(), "KUBE_FEATURE_WatchListClient=false") // as in the manifests
+		return cmd
 	})
 }
 

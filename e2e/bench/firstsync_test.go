@@ -50,6 +50,7 @@ func BenchmarkFirstSync(b *testing.B) {
 				if err := errors.Join(err, report.Unswept); err != nil {
 					b.Fatal(err)
 				}
+				expectParts(b, kernel.sent)
 				row.peak = max(row.peak, memory(b, "VmHWM")-before)
 				row.elements = report.Added[model.IPv4]
 				floors = append(floors, floor(b, together(kernel.sent)))
@@ -62,6 +63,23 @@ func BenchmarkFirstSync(b *testing.B) {
 			b.ReportMetric(float64(row.elements)/row.sync.Seconds(), "elements/s")
 			results.first = append(results.first, row)
 		})
+	}
+}
+
+// expectParts checks that nothing was written twice: chains come once, and last.
+func expectParts(b *testing.B, batches []ruleset.Batch) {
+	b.Helper()
+	for i, batch := range batches {
+		hasChains := slices.ContainsFunc(batch.Ops, func(op ruleset.Op) bool {
+			_, isChain := op.Object.(ruleset.ChainObject)
+			return isChain
+		})
+		if hasChains != (i == len(batches)-1) {
+			b.Fatalf("batch %d of %d of the first sync has chains: %v", i+1, len(batches), hasChains)
+		}
+	}
+	if len(batches) == 0 {
+		b.Fatal("the first sync sent nothing")
 	}
 }
 
@@ -85,9 +103,6 @@ func floor(b *testing.B, batches ...ruleset.Batch) time.Duration {
 			b.Fatal(err)
 		}
 		all = append(all, encoded)
-	}
-	if len(all) == 0 {
-		b.Fatal("the first sync sent nothing")
 	}
 	runtime.GC()
 	started := time.Now()

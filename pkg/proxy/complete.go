@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -12,28 +11,34 @@ import (
 )
 
 // A complete sync is one transaction, for it changes tables that packets go through. Where there are none yet, no packet
-// goes anywhere before there are chains, and those come last. So the elements are written ahead, in parts: while the
+// goes anywhere before there are chains, and those come last. So the elements are written early, in parts: while the
 // kernel takes one, the next Services are decided. With 10,000 Services of ten endpoints a first sync takes 200 ms, and
 // in one transaction 300, of which the kernel has 172: parts are small enough to use the same memory again, in the
 // kernel and here.
 
-// aheadServices is how many Services are written ahead at once.
-const aheadServices = 1024
+// partWeight is about how many elements a part has: those of a thousand Services of ten endpoints.
+const partWeight = 2 * turnWeight
 
 func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, error) {
 	found, err := p.found(ctx)
 	if err != nil {
 		return Report{Complete: true}, err
 	}
-	p.untouched = true
+	bare := true
 	for _, objects := range found {
-		p.untouched = p.untouched && !objects.Table
+		bare = bare && !objects.Table
 	}
+	p.untouched = bare || p.untouched && !p.synced // what an earlier try has left is ours
 	names := p.cluster.ServiceNames()
 	unrecalled := p.recall(ctx, found)
-	decided, complete, ahead, err := p.fill(ctx, config, names, found)
-	if err != nil {
-		return Report{Complete: true}, err
+	complete := ruleset.NewComplete(config, found)
+	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
+	if err != nil { // which Services the kernel refuses is found out by one transaction, that begins with nothing again
+		if undone := p.kernel.Commit(ctx, complete.Undo()); undone != nil {
+			return Report{Complete: true}, fmt.Errorf("fill new tables: %w; remove them again: %w", err, undone)
+		}
+		complete, early = ruleset.NewComplete(config, found), nil
+		complete.Add(decided.owned)
 	}
 	for name := range p.dirty { // Services that are gone
 		if p.cluster.Service(name) == nil && decided.decisions != nil {
@@ -55,7 +60,20 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		}
 		return Report{Complete: true}, err
 	}
-	p.mirror, p.inForce, p.failures, p.synced = mirror, config, 0, true
+	p.inForce, p.failures, p.synced = config, 0, true
+	p.takeOver(mirror, decided)
+	report := p.newReport(len(names))
+	for _, batch := range early {
+		report.count(batch)
+	}
+	report.add(plan, decided)
+	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
+	return p.finish(ctx, report)
+}
+
+// takeOver is accept for all Services: what was known of them before is void.
+func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
+	p.mirror = mirror
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
 	// all.
 	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]waiting{}, false, false
@@ -71,53 +89,51 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	p.reasons = newReasons()
 	p.reasons.accept(decided.reasons)
 	p.handOver(decided.decisions)
-	report := p.newReport(len(names))
-	for _, batch := range ahead {
-		report.count(batch)
-	}
-	report.add(plan, decided)
-	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
-	return p.finish(ctx, report)
 }
 
-// fill decides about all Services, and begins the complete sync with them. If the kernel has no table of ours, it returns
-// what it has written ahead of the plan, too.
-func (p *Proxy) fill(ctx context.Context, config ruleset.Config, names []model.ObjectName, found map[model.Family]ruleset.Objects) (
-	decided, *ruleset.Complete, []ruleset.Batch, error,
-) {
-	decided, complete := p.newDecided(len(names)), ruleset.NewComplete(config, found)
-	if !p.untouched || len(names) <= aheadServices {
-		p.decideMore(&decided, names)
-		complete.Add(decided.owned)
-		return decided, complete, nil, nil
+// parts returns the names of Services in as many parts as a complete sync writes.
+func (p *Proxy) parts(names []model.ObjectName, bare bool) [][]model.ObjectName {
+	var parts [][]model.ObjectName
+	first, weight := 0, 0
+	for i, name := range names {
+		if weight += selection.Weight(p.cluster, name); bare && weight > partWeight {
+			parts = append(parts, names[first:i+1])
+			first, weight = i+1, 0
+		}
 	}
-	var ahead []ruleset.Batch
+	return append(parts, names[first:])
+}
+
+// decideAll decides about all Services, and takes them into the complete sync. If they are several parts it returns the
+// batches that it has written early, and the error of the first that failed.
+func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.Complete, parts [][]model.ObjectName) (
+	all decided, early []ruleset.Batch, err error,
+) {
+	if len(parts) == 1 {
+		all = p.decide(parts[0])
+		complete.Add(all.owned)
+		return all, nil, nil
+	}
+	services := 0
+	for _, part := range parts {
+		services += len(part)
+	}
+	all = p.newDecided(services)
 	batches, ended := make(chan ruleset.Batch), make(chan error)
-	go func() { ended <- p.commitAhead(ctx, batches) }()
-	for part := range slices.Chunk(names, aheadServices) {
-		before := len(decided.owned)
-		p.decideMore(&decided, part)
-		batch := complete.AddAhead(decided.owned[before:])
-		ahead = append(ahead, batch)
+	go func() { ended <- p.commitEach(ctx, batches) }()
+	for _, part := range parts {
+		before := len(all.owned)
+		p.decideMore(&all, part)
+		batch := complete.AddEarly(all.owned[before:])
+		early = append(early, batch)
 		batches <- batch
 	}
 	close(batches)
-	if <-ended == nil {
-		return decided, complete, ahead, nil
-	}
-	// What the kernel refused, and whose it is, is found out by one batch, which begins with nothing again.
-	found, err := p.found(ctx)
-	for family, objects := range found {
-		objects.Rebuild = objects.Table
-		found[family] = objects
-	}
-	complete = ruleset.NewComplete(config, found)
-	complete.Add(decided.owned)
-	return decided, complete, nil, err
+	return all, early, <-ended
 }
 
-// commitAhead commits batches until there are no more. After an error it drops them.
-func (p *Proxy) commitAhead(ctx context.Context, batches <-chan ruleset.Batch) error {
+// commitEach commits batches until there are no more. After an error it drops them.
+func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) error {
 	var err error
 	for batch := range batches {
 		if err == nil {

@@ -21,13 +21,13 @@ func Resync(config Config, wanted []Service, surroundings Surroundings, found ma
 	return complete.Finish(surroundings)
 }
 
-// Complete is a Resync in the making, which takes the Services in parts.
+// Complete is a Resync in the making, which takes the Services in parts: by Add or by AddEarly, and never by both.
 type Complete struct {
 	mirror *Mirror
 	draft  *draft
 	found  map[model.Family]Objects
-	// ahead are the static sets that are filled before the plan, by their place in StaticSets; nil if none is.
-	ahead []bool
+	// early: the tables and the static sets were made by AddEarly.
+	early bool
 }
 
 // NewComplete begins a Resync without Services.
@@ -50,37 +50,44 @@ func (c *Complete) Add(wanted []Service) {
 	}
 }
 
-// AddAhead is Add, and returns a batch with most of what these Services own, which the kernel has to accept before the
-// plan. It may be used only if the kernel has no table of ours: then nothing leads a packet to what the batches bring,
-// until the plan brings the chains. Add must not follow.
-func (c *Complete) AddAhead(wanted []Service) Batch {
+// AddEarly is Add, and returns a batch with most of what these Services own, which the kernel has to accept before the
+// plan. It is for a kernel that has no table of ours: nothing leads a packet to what the batches bring, until the plan
+// brings the chains.
+func (c *Complete) AddEarly(wanted []Service) Batch {
 	var batch Batch
-	if c.ahead == nil {
-		c.ahead = make([]bool, len(StaticSets))
-		for i, set := range StaticSets {
-			c.ahead[i] = set.static.ports != nil && !isShared(set)
-		}
+	if !c.early {
+		c.early = true
 		for _, family := range c.mirror.config.Families {
 			batch.add(Add, family, TableObject{})
-			for i, set := range StaticSets {
-				if c.ahead[i] {
-					batch.add(Add, family, SetObject{set})
-				}
+			for _, set := range StaticSets {
+				batch.add(Add, family, SetObject{set})
 			}
 		}
 	}
 	before := len(c.draft.plan.services)
 	c.Add(wanted)
 	services := c.draft.plan.services[before:]
-	for i := range services {
-		batch.Weight += services[i].Weight()
-	}
+	batch.Weight = weightOf(services)
 	for _, family := range c.mirror.config.Families {
-		for i, set := range StaticSets {
-			if c.ahead[i] {
+		for _, set := range StaticSets {
+			if set.isEarly() {
 				batch.add(Add, family, countedElements(set, elementsOf(services, family, set)))
 			}
 		}
+	}
+	return batch
+}
+
+// isEarly reports whether a static set may be filled before there are chains: it holds no verdicts, and nothing that
+// several Services share, whose owners are counted to the end.
+func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
+
+// Undo returns the batch that removes what the batches of AddEarly have brought, or a part of them.
+func (c *Complete) Undo() Batch {
+	var batch Batch
+	for _, family := range c.mirror.config.Families {
+		batch.add(Add, family, TableObject{}) // or there would be none to delete, if the first one failed
+		batch.add(Delete, family, TableObject{})
 	}
 	return batch
 }
@@ -90,15 +97,21 @@ func (c *Complete) Finish(surroundings Surroundings) (*Mirror, *Plan) {
 	plan := c.draft.plan
 	plan.surroundings = surroundings
 	c.mirror.adopt(plan)
-	if c.ahead == nil {
-		for i := range plan.services {
-			plan.Batch.Weight += plan.services[i].Weight()
-		}
+	if !c.early {
+		plan.Batch.Weight = weightOf(plan.services)
 	}
 	for _, family := range c.mirror.config.Families {
 		c.refill(family)
 	}
 	return c.mirror, plan
+}
+
+func weightOf(services []Service) int {
+	weight := 0
+	for i := range services {
+		weight += services[i].Weight()
+	}
+	return weight
 }
 
 // refill appends what makes one family's table hold what the mirror says.
@@ -111,23 +124,20 @@ func (c *Complete) refill(family model.Family) {
 	batch.add(Add, family, TableObject{})
 	c.refillSets(family, found)
 	chains := c.mirror.refillChains(batch, family)
-	for i, set := range StaticSets {
-		if !c.isAhead(i) {
+	for _, set := range StaticSets {
+		if !c.early || !set.isEarly() {
 			batch.add(Add, family, countedElements(set, c.mirror.allElements(c.draft.plan, family, set)))
 		}
 	}
 	c.mirror.noteLeftovers(family, found, chains)
 }
 
-// isAhead reports whether a static set is filled already.
-func (c *Complete) isAhead(set int) bool { return c.ahead != nil && c.ahead[set] }
-
-// refillSets declares every set and empties the static ones. A list of source ranges that holds what its name says is
-// left alone.
+// refillSets declares every set and empties the static ones, unless they were made early. A list of source ranges that
+// holds what its name says is left alone.
 func (c *Complete) refillSets(family model.Family, found Objects) {
 	plan := c.draft.plan
-	for i, set := range StaticSets {
-		if !c.isAhead(i) {
+	for _, set := range StaticSets {
+		if !c.early {
 			plan.Batch.add(Add, family, SetObject{set})
 			plan.Batch.add(Flush, family, SetObject{set})
 		}

@@ -1,0 +1,52 @@
+package binaries
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+)
+
+// versionsIn returns the versions that a go.mod names, with those that replace them.
+func versionsIn(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := modfile.Parse(file, text, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, one := range parsed.Require {
+		versions[one.Mod.Path] = one.Mod.Version
+	}
+	for _, one := range parsed.Replace {
+		versions[one.Old.Path] = one.New.Version
+	}
+	return versions
+}
+
+// TestWhatProgramsShareWithOursIsCompiledOnce: Go keeps what it compiled by the versions of all that is imported.
+func TestWhatProgramsShareWithOursIsCompiledOnce(t *testing.T) {
+	ours := versionsIn(t, "../../../go.mod")
+	for _, module := range []Module{Kubernetes, Etcd, CoreDNS} {
+		theirs, shared := versionsIn(t, filepath.Join("..", "build", module.name, "go.mod")), 0
+		for path, version := range theirs {
+			want, isOurs := ours[path]
+			if !isOurs {
+				continue
+			}
+			shared++
+			if version != want {
+				t.Errorf("%s has %s %s, and go.mod %s: go get the newer one where the other is, then go mod tidy",
+					module.name, path, version, want)
+			}
+		}
+		if shared == 0 {
+			t.Errorf("%s shares no module with go.mod", module.name)
+		}
+	}
+}

@@ -49,6 +49,9 @@ func TestMain(m *testing.M) {
 	if len(starts) > 0 {
 		printStarts(starts)
 	}
+	if len(annotations) > 0 {
+		printAnnotations(annotations)
+	}
 	if len(results) > 0 {
 		printTable(results)
 	}

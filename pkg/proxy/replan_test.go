@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -56,6 +57,7 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 			r.later(100 * time.Millisecond)
 			send(nodesIn("zone-b", fmt.Sprintf("new-%d", n+1)))
 		}
+		synctest.Wait()
 		for i, sync := range r.take() {
 			if sync.Services > 0 {
 				t := time.Minute + time.Duration(i+1)*100*time.Millisecond

@@ -37,9 +37,7 @@ const (
 func startVicinity(b *testing.B, s *town) *daemon {
 	program := site.Program(b, "proxy")
 	return s.start(b, "vicinity", func(kubeconfig string, node *fabric.Node) *exec.Cmd {
-		cmd := exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
-		cmd.Env = append(os.Environ(), "KUBE_FEATURE_WatchListClient=false") // as in the manifests
-		return cmd
+		return exec.Command(program, "run", "--kubeconfig", kubeconfig, "--node", node.Name, "--cluster-cidr", fabric.PodsIPv4.String())
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -45,7 +46,9 @@ func beParent() error {
 		return err
 	}
 	fmt.Println(process.PID())
-	select {}
+	for { // and not select, which without cgo is a deadlock
+		time.Sleep(time.Hour)
+	}
 }
 
 func inRole(role string) *exec.Cmd {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/cluster"
 )
@@ -22,7 +23,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println("held")
-		select {}
+		for { // and not select, which without cgo is a deadlock
+			time.Sleep(time.Hour)
+		}
 	}
 	if len(os.Args) > 1 && os.Args[1] == "keeper" { // `up` starts a keeper as this program
 		main()

@@ -53,8 +53,7 @@ check: root programs ## Lint and run every test that needs no cluster (needs roo
 	@status=0; $(MAKE) lint || status=1; \
 	echo go test $(WITHOUT_CLUSTER); go test $(WITHOUT_CLUSTER) || status=1; exit $$status
 
-test: root programs ## Vet and run every test, the suites in the lab included (needs root)
-	$(AS_BUILT) go vet -tags e2e ./...
+test: root programs ## Run every test, the suites in the lab included (needs root)
 	@.ci/tests $(RACE)
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
@@ -83,7 +82,7 @@ e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs roo
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --node-dns --install-webhook manifests/webhook/topology-slices && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
-	e2e/suites/run
+	$(AS_BUILT) e2e/suites/run
 
 e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; without a registry: e2e/kind/README.md)
 	e2e/kind/run
@@ -110,7 +109,8 @@ lab-down: root ## End that cluster, and remove all of it
 	go run ./e2e/lab down
 
 lab-build: ## Build the cluster's programs only, into your cache folder (the first time about 8 minutes)
-	go run ./e2e/lab build
+	$(BUILD) -o bin/lab ./e2e/lab
+	bin/lab build
 
 root:
 	@[ "$$(id -u)" = 0 ] || { echo 'This creates network namespaces and needs root: sudo env PATH="$$PATH" make $(MAKECMDGOALS)' >&2; exit 1; }

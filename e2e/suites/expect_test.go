@@ -12,9 +12,9 @@ import (
 
 // A statement about connections holds for all of a sample, never for most of it.
 const (
-	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in 10^7
-	// samples.
-	sample = 100
+	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in
+	// 10,000 samples; then the statement is looked at again.
+	sample = 60
 	// unanswered is how many it makes where none is to be answered, for each takes its time.
 	unanswered = 2
 	// patient is how long a connection waits where an answer is expected. Who waits for silence waits a moment only.

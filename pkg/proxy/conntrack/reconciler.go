@@ -17,6 +17,12 @@ import (
 const (
 	// retryAfter is how long after a failure flows are looked at again.
 	retryAfter = time.Second
+	// A pass walks the whole hash table: some 9 ms where it has the 262,144 buckets of most nodes, however few flows there
+	// are. Whoever changes a Service of UDP over and over must not keep a processor of every node busy by that. So after a
+	// pass the reconciler rests for nine times as long as it took, which is a tenth of a processor; and never for longer
+	// than restAtMost, because flows of others wait meanwhile. kube-proxy looks at its flows once a second, too.
+	restFor    = 9
+	restAtMost = time.Second
 	// lastPass bounds the pass that follows the end of the program.
 	lastPass = 5 * time.Second
 )
@@ -53,6 +59,11 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 		r.pending[newest.Frontend] = newest
 	}
 	r.scope = scope
+	r.wake()
+}
+
+// wake has Run look at what is pending. The mutex is held.
+func (r *Reconciler) wake() {
 	if len(r.pending) == 0 {
 		return
 	}
@@ -63,9 +74,9 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 }
 
 // Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were
-// looked at, and why some flows may be left: those are looked at again a second later.
+// looked at, and why some flows may be left: those are looked at again a second later. What is noted within moments of
+// a pass waits, together, for at most a second.
 func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
-	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,20 +85,19 @@ func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Famil
 			r.pass(last, report)
 			return
 		case <-r.noted:
-		case <-again:
 		}
-		again = nil
-		if !r.pass(ctx, report) {
-			again = time.After(retryAfter)
+		select {
+		case <-ctx.Done():
+		case <-time.After(r.pass(ctx, report)):
 		}
 	}
 }
 
-// pass looks at everything that is pending, and reports whether nothing is left of it.
-func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass, error)) bool {
+// pass looks at everything that is pending, and returns how long to rest before the next pass.
+func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass, error)) (rest time.Duration) {
 	pending, scope := r.take()
 	if len(pending) == 0 {
-		return true
+		return 0
 	}
 	passes := map[model.Family]Pass{}
 	var failures []error
@@ -99,6 +109,7 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 		began := time.Now()
 		count, err := r.forget(ctx, flows, scope)
 		pass := Pass{Ended: count, Took: time.Since(began)}
+		rest += restFor * pass.Took
 		if err != nil {
 			pass.Took = 0
 			failures = append(failures, err)
@@ -107,7 +118,10 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 		passes[family] = pass
 	}
 	report(passes, errors.Join(failures...))
-	return len(failures) == 0
+	if len(failures) > 0 {
+		return retryAfter
+	}
+	return min(rest, restAtMost)
 }
 
 func (r *Reconciler) take() (map[model.Frontend]selection.Flows, selection.Scope) {
@@ -127,6 +141,7 @@ func (r *Reconciler) putBack(flows []selection.Flows) {
 			r.pending[failed.Frontend] = failed
 		}
 	}
+	r.wake()
 }
 
 func familyFlows(pending map[model.Frontend]selection.Flows, family model.Family) []selection.Flows {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +129,57 @@ func TestTheReconciler(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.ended, ended, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("ended (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhoeverChangesAServiceOverAndOverKeepsNoProcessorBusy(t *testing.T) {
+	const lasts = 10 * time.Second
+	for _, test := range []struct {
+		takes          time.Duration // one look
+		fewest, passes int           // while changes come each millisecond
+	}{
+		{takes: 9 * time.Millisecond, fewest: 105, passes: 112}, // a tenth of the time: each 90 ms
+		{takes: 2 * time.Second, fewest: 3, passes: 4},          // the table is large: one second later at most
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			passes, waited := 0, time.Duration(0)
+			var mutex sync.Mutex
+			var noted time.Time // the oldest change that no pass has looked at
+			r := newReconciler(func(context.Context, []selection.Flows, selection.Scope) (int, error) {
+				mutex.Lock()
+				passes++
+				waited = max(waited, time.Since(noted))
+				noted = time.Time{}
+				mutex.Unlock()
+				time.Sleep(test.takes)
+				return 0, nil
+			})
+			done := make(chan struct{})
+			go func() { r.Run(ctx, func(map[model.Family]Pass, error) {}); close(done) }()
+			for range lasts / time.Millisecond {
+				mutex.Lock()
+				if noted.IsZero() {
+					noted = time.Now()
+				}
+				mutex.Unlock()
+				r.Note([]selection.Flows{flowsOf("10.96.0.1:53")}, selection.Scope{})
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+			}
+			counted := passes
+			cancel()
+			<-done
+			if counted < test.fewest || counted > test.passes {
+				t.Errorf("%d passes of %s in %s, want %d to %d", counted, test.takes, lasts, test.fewest, test.passes)
+			}
+			if most := test.takes + restAtMost; waited > most {
+				t.Errorf("a change waited for %s, want at most the pass before it and %s", waited, restAtMost)
+			}
+			if passes != counted+1 {
+				t.Errorf("%d passes after the end, want one of what was noted last", passes-counted)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ type steady struct {
 	broken []error // a client could not be asked, so that nothing is known of its connections
 }
 
-// startSteady has each client dial each target without pause, until stopped.
+// startSteady has each client dial each target 50 times a second, until stopped.
 func startSteady(ctx context.Context, clients probes, targets []target) *steady {
 	s := &steady{stop: make(chan struct{})}
 	for _, client := range clients {
@@ -40,7 +40,7 @@ func (s *steady) dial(ctx context.Context, client probe, to target) {
 			return
 		default:
 		}
-		got, err := client.dial(ctx, to, dialling{count: 20, timeout: patient, interval: 10 * time.Millisecond})
+		got, err := client.dial(ctx, to, dialling{count: 20, timeout: patient, interval: 20 * time.Millisecond})
 		s.mu.Lock()
 		s.total = s.total.plus(got)
 		if err != nil {

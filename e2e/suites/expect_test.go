@@ -13,7 +13,7 @@ import (
 // A statement about connections holds for all of a sample, never for most of it.
 const (
 	// sample is how many connections a client makes for one statement. Chance overlooks one of six endpoints once in
-	// 10,000 samples; then the statement is looked at again.
+	// 10,000 samples. Where each must be used, the statement is then looked at again.
 	sample = 60
 	// unanswered is how many it makes where none is to be answered, for each takes its time.
 	unanswered = 2

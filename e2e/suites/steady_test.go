@@ -22,7 +22,7 @@ type steady struct {
 	broken []error // a client could not be asked, so that nothing is known of its connections
 }
 
-// startSteady has each client dial each target 50 times a second, until stopped.
+// startSteady has each client dial each target up to 50 times a second, until stopped.
 func startSteady(ctx context.Context, clients probes, targets []target) *steady {
 	s := &steady{stop: make(chan struct{})}
 	for _, client := range clients {

@@ -19,8 +19,9 @@ const (
 	retryAfter = time.Second
 	// A pass walks the whole hash table: some 9 ms where it has the 262,144 buckets of most nodes, however few flows there
 	// are. Whoever changes a Service of UDP over and over must not keep a processor of every node busy by that. So after a
-	// pass the reconciler rests for nine times as long as it took, which is a tenth of a processor; and never for longer
-	// than restAtMost, because flows of others wait meanwhile. kube-proxy looks at its flows once a second, too.
+	// pass the reconciler rests for nine times as long as it took: a tenth of a processor. It never rests for longer than
+	// restAtMost, because flows of others wait meanwhile, so that where a pass takes longer than a ninth of that, it is
+	// more than a tenth. kube-proxy's least time between two looks is the same second (its minSyncPeriod).
 	restFor    = 9
 	restAtMost = time.Second
 	// lastPass bounds the pass that follows the end of the program.
@@ -50,8 +51,9 @@ func newReconciler(forget func(context.Context, []selection.Flows, selection.Sco
 	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
 }
 
-// Note has the flows to some frontends looked at, as soon as the table can be read. What is noted of a frontend takes
-// the place of what was noted before. It returns at once and keeps the slices, which must not be changed.
+// Note has the flows to some frontends looked at: at once, or when the pass that is going on, and the rest after it, are
+// over. What is noted of a frontend takes the place of what was noted before. It returns at once and keeps the slices,
+// which must not be changed.
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -74,23 +76,28 @@ func (r *Reconciler) wake() {
 }
 
 // Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were
-// looked at, and why some flows may be left: those are looked at again a second later. What is noted within moments of
-// a pass waits, together, for at most a second.
+// looked at, and why some flows may be left: those are looked at again a second later. What is noted during a pass, or
+// in the rest after it, waits for the end of both, and is looked at together.
 func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
-	for {
+	for r.awaitWork(ctx) {
+		rest := r.pass(ctx, report)
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPass)
-			defer cancel()
-			r.pass(last, report)
-			return
-		case <-r.noted:
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(r.pass(ctx, report)):
+		case <-time.After(rest):
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPass)
+	defer cancel()
+	r.pass(last, report)
+}
+
+// awaitWork waits until something is noted. It reports false once ctx has ended, even if something is.
+func (r *Reconciler) awaitWork(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+	case <-r.noted:
+	}
+	return ctx.Err() == nil
 }
 
 // pass looks at everything that is pending, and returns how long to rest before the next pass.
@@ -112,8 +119,10 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 		rest += restFor * pass.Took
 		if err != nil {
 			pass.Took = 0
-			failures = append(failures, err)
 			r.putBack(flows)
+			if !errors.Is(err, context.Canceled) { // else the program ends, and its last pass looks at them
+				failures = append(failures, err)
+			}
 		}
 		passes[family] = pass
 	}

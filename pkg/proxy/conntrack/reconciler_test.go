@@ -5,6 +5,7 @@ package conntrack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"testing"
@@ -134,52 +135,80 @@ func TestTheReconciler(t *testing.T) {
 	}
 }
 
-func TestWhoeverChangesAServiceOverAndOverKeepsNoProcessorBusy(t *testing.T) {
-	const lasts = 10 * time.Second
-	for _, test := range []struct {
-		takes          time.Duration // one look
-		fewest, passes int           // while changes come each millisecond
-	}{
-		{takes: 9 * time.Millisecond, fewest: 105, passes: 112}, // a tenth of the time: each 90 ms
-		{takes: 2 * time.Second, fewest: 3, passes: 4},          // the table is large: one second later at most
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			passes, waited := 0, time.Duration(0)
-			var mutex sync.Mutex
-			var noted time.Time // the oldest change that no pass has looked at
-			r := newReconciler(func(context.Context, []selection.Flows, selection.Scope) (int, error) {
-				mutex.Lock()
-				passes++
+// changing notes a change each millisecond for a while, while a look takes that long and ends with that error. It
+// returns how many passes there were, and for how long a change has waited at most.
+func changing(t *testing.T, lasts, takes time.Duration, err error) (passes int, waited time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		all := 0
+		var mutex sync.Mutex
+		var noted time.Time // the oldest change that no pass has looked at
+		r := newReconciler(func(ctx context.Context, _ []selection.Flows, _ selection.Scope) (int, error) {
+			mutex.Lock()
+			all++
+			if !noted.IsZero() {
 				waited = max(waited, time.Since(noted))
-				noted = time.Time{}
-				mutex.Unlock()
-				time.Sleep(test.takes)
-				return 0, nil
-			})
-			done := make(chan struct{})
-			go func() { r.Run(ctx, func(map[model.Family]Pass, error) {}); close(done) }()
-			for range lasts / time.Millisecond {
-				mutex.Lock()
-				if noted.IsZero() {
-					noted = time.Now()
+			}
+			noted = time.Time{}
+			mutex.Unlock()
+			time.Sleep(takes)
+			if ctx.Err() != nil {
+				return 0, fmt.Errorf("look: %w", ctx.Err())
+			}
+			return 0, err
+		})
+		done := make(chan struct{})
+		go func() {
+			r.Run(ctx, func(_ map[model.Family]Pass, failed error) {
+				if failed != nil && !errors.Is(failed, err) {
+					t.Errorf("a pass reported %v, want nothing or %v", failed, err)
 				}
-				mutex.Unlock()
-				r.Note([]selection.Flows{flowsOf("10.96.0.1:53")}, selection.Scope{})
-				synctest.Wait()
-				time.Sleep(time.Millisecond)
+			})
+			close(done)
+		}()
+		for range lasts / time.Millisecond {
+			mutex.Lock()
+			if noted.IsZero() {
+				noted = time.Now()
 			}
-			counted := passes
-			cancel()
-			<-done
-			if counted < test.fewest || counted > test.passes {
-				t.Errorf("%d passes of %s in %s, want %d to %d", counted, test.takes, lasts, test.fewest, test.passes)
+			mutex.Unlock()
+			r.Note([]selection.Flows{flowsOf("10.96.0.1:53")}, selection.Scope{})
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+		}
+		mutex.Lock()
+		passes = all
+		mutex.Unlock()
+		cancel()
+		<-done
+		if all != passes+1 {
+			t.Errorf("%d passes after the end, want one of what was noted last", all-passes)
+		}
+	})
+	return passes, waited
+}
+
+func TestChangesOverAndOverAreLookedAtTogether(t *testing.T) {
+	const lasts = 10 * time.Second
+	for name, test := range map[string]struct {
+		takes   time.Duration // one look
+		err     error
+		passes  int
+		longest time.Duration
+	}{
+		"a tenth of the time goes to looks":                      {9 * time.Millisecond, nil, 112, 90 * time.Millisecond},
+		"a large table is looked at again a second later":        {1600 * time.Millisecond, nil, 4, 2600 * time.Millisecond},
+		"what fails at once is looked at again a second later":   {time.Millisecond, errBusy, 10, retryAfter + time.Millisecond},
+		"what fails and takes its time is no reason to hurry on": {110 * time.Millisecond, errBusy, 10, retryAfter + 110*time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			passes, waited := changing(t, lasts, test.takes, test.err)
+			if passes != test.passes {
+				t.Errorf("%d passes in %s, want %d", passes, lasts, test.passes)
 			}
-			if most := test.takes + restAtMost; waited > most {
-				t.Errorf("a change waited for %s, want at most the pass before it and %s", waited, restAtMost)
-			}
-			if passes != counted+1 {
-				t.Errorf("%d passes after the end, want one of what was noted last", passes-counted)
+			if waited > test.longest {
+				t.Errorf("a change waited for %s, want at most %s", waited, test.longest)
 			}
 		})
 	}

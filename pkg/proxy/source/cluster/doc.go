@@ -46,7 +46,7 @@
 //	metadata of the others, while a Service does       45 MB           6.6 MB    0.55 kB each time, 3.8 kB before
 //	full nodes, for comparison                        156 MB          18.2 MB    1.5 kB each time, 13 kB before
 //
-// To measure again: go test ./e2e/apiserver -run Heartbeats -v
+// To measure a third of the hour again: go test ./e2e/apiserver -run Heartbeats -v
 //
 // # What the cache costs
 //

@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs installed check test demo lint bench e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
+.PHONY: help build lab-program programs installed check test demo lint bench e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -31,13 +31,15 @@ build: $(PROGRAMS:%=build-%) ## Build bin/proxy and bin/webhook
 build-%:
 	$(BUILD) -o $(BIN)/$* ./cmd/$*
 
+lab-program:
+	$(BUILD) -o bin/lab ./e2e/lab
+
 installed:
 	.ci/install
 
 # What tests run. They compile nothing themselves. Without service discovery promtool has 243 packages less.
-programs: installed build
+programs: installed build lab-program
 	musl-gcc -static -O1 -Wall -o bin/lookup-musl e2e/dns/lookup/lookup.c
-	$(BUILD) -o bin/lab ./e2e/lab
 	$(BUILD) -o bin/pause ./e2e/lab/image/pause
 	$(AS_BUILT) go build -modfile=.lint/go.mod -tags remove_all_sd -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
 	$(KUSTOMIZE)
@@ -77,8 +79,7 @@ bench: root ## Measure syncs, whole daemons, the webhook and DNS, and print tabl
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
 
 # The lab goes whatever the suites say, and also if it did not come up.
-e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
-	$(BUILD) -o bin/lab ./e2e/lab
+e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --node-dns --install-webhook manifests/webhook/topology-slices && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
@@ -87,9 +88,8 @@ e2e: root build ## Run the suites in e2e/suites in a lab of six nodes (needs roo
 e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; without a registry: e2e/kind/README.md)
 	e2e/kind/run
 
-e2e-upstream: root build ## Run Kubernetes' own [sig-network] specs in a lab (needs root; PROXY=kube-proxy or none for a control)
+e2e-upstream: root build lab-program ## Run Kubernetes' own [sig-network] specs in a lab (needs root; PROXY=kube-proxy or none for a control)
 	e2e/upstream/install
-	$(BUILD) -o bin/lab ./e2e/lab
 	$(BUILD) -o bin/upstream/upstream ./e2e/upstream
 	@exec bin/upstream/upstream run $(if $(PROXY),--proxy $(PROXY)) $(if $(FOCUS),--focus '$(FOCUS)')
 
@@ -102,14 +102,13 @@ release: ## Make dist/, what users download: programs, images, manifests, SBOMs,
 
 NODES ?= 3
 
-lab: root build ## Run a Kubernetes cluster with Vicinity on this machine (NODES=3; the first time builds it, needs root)
-	go run ./e2e/lab up --nodes $(NODES)
+lab: root build lab-program ## Run a Kubernetes cluster with Vicinity on this machine (NODES=3; the first time builds it, needs root)
+	bin/lab up --nodes $(NODES)
 
-lab-down: root ## End that cluster, and remove all of it
-	go run ./e2e/lab down
+lab-down: root lab-program ## End that cluster, and remove all of it
+	bin/lab down
 
-lab-build: ## Build the cluster's programs only, into your cache folder (the first time about 8 minutes)
-	$(BUILD) -o bin/lab ./e2e/lab
+lab-build: lab-program ## Build the cluster's programs only, into your cache folder (the first time about 8 minutes)
 	bin/lab build
 
 root:

@@ -31,7 +31,7 @@ const (
 
 // The bounds that are promised. What is measured is far better; package cluster documents it.
 const (
-	ownShareOfFull      = 200 // this node's heartbeats cost less than a 200th of all nodes'
+	ownShareOfFull      = 300 // this node's heartbeats cost less than a 300th of all nodes'
 	metadataShareOfFull = 2
 )
 

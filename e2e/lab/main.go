@@ -56,7 +56,7 @@ const rootExample = `  lab up                                  three nodes in th
   lab up --kube-proxy --install manifests/beside-kube-proxy
   lab up --install dist/install.yaml --install-webhook dist/install-webhook.yaml \
     --images dist/vicinity-proxy-v0.1.0-image-amd64.tar,dist/vicinity-webhook-v0.1.0-image-amd64.tar
-  export KUBECONFIG=$PWD/bin/lab/kubeconfig
+  export KUBECONFIG=$PWD/bin/cluster/kubeconfig
   lab status
   lab exec node-1 nft list ruleset
   lab stop node-2; lab start node-2       its power fails, and it comes back as a new machine
@@ -78,5 +78,5 @@ func newRoot() *cobra.Command {
 
 // addDir adds the flag that names the lab.
 func addDir(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dir", "bin/lab", "the `FOLDER` of the lab; several labs may run in several folders")
+	cmd.Flags().StringVar(dir, "dir", "bin/cluster", "the `FOLDER` of the lab; several labs may run in several folders")
 }

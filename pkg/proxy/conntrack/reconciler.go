@@ -19,10 +19,10 @@ const (
 	retryAfter = time.Second
 	// A pass walks the whole hash table: some 9 ms where it has the 262,144 buckets of most nodes, however few flows there
 	// are. Whoever changes a Service of UDP over and over must not keep a processor of every node busy by that. So after a
-	// pass the reconciler rests for nine times as long as it took: a tenth of a processor. It never rests for longer than
-	// restAtMost, because flows of others wait meanwhile, so that where a pass takes longer than a ninth of that, it is
-	// more than a tenth. kube-proxy's least time between two looks is the same second (its minSyncPeriod).
-	restFor    = 9
+	// pass the reconciler rests for 19 times as long as it took: a twentieth of a processor. It never rests for longer than
+	// restAtMost, because flows of others wait meanwhile, so that where a pass takes longer than a 19th of that, it is more
+	// than a twentieth. kube-proxy's least time between two looks is the same second (its minSyncPeriod).
+	restFor    = 19
 	restAtMost = time.Second
 	// lastPass bounds the pass that follows the end of the program.
 	lastPass = 5 * time.Second

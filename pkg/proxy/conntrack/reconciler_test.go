@@ -197,7 +197,7 @@ func TestChangesOverAndOverAreLookedAtTogether(t *testing.T) {
 		passes  int
 		longest time.Duration
 	}{
-		"a tenth of the time goes to looks":                      {9 * time.Millisecond, nil, 112, 90 * time.Millisecond},
+		"a twentieth of the time goes to looks":                  {9 * time.Millisecond, nil, 56, 180 * time.Millisecond},
 		"a large table is looked at again a second later":        {1600 * time.Millisecond, nil, 4, 2600 * time.Millisecond},
 		"what fails at once is looked at again a second later":   {time.Millisecond, errBusy, 10, retryAfter + time.Millisecond},
 		"what fails and takes its time is no reason to hurry on": {110 * time.Millisecond, errBusy, 10, retryAfter + 110*time.Millisecond},

@@ -66,16 +66,21 @@ func (c *ControlPlane) awaitReady(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()
+	var last error
 	for {
 		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err // it names the checks that fail; that the time is over says nothing
+		}
 		select {
 		case <-c.apiServer.Done():
 			return c.apiServer.Ended()
 		case <-ctx.Done():
-			return fmt.Errorf("the API server is not ready: %w; the end of %s:\n%s", err, c.apiServer.Log, c.apiServer.LastWords())
+			return fmt.Errorf("the API server is not ready (%w): %w; the end of %s:\n%s",
+				ctx.Err(), last, c.apiServer.Log, c.apiServer.LastWords())
 		case <-time.After(pollInterval):
 		}
 	}

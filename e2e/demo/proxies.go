@@ -55,17 +55,21 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 func (p *proxy) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
+	var last error
 	for {
 		err := p.ready(ctx)
 		if err == nil {
 			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // that the time is over says nothing
 		}
 		select {
 		case <-p.process.Done():
 			return fmt.Errorf("the proxy on %s ended (%s); its last words:\n%s", p.node.Name, p.process.State(), p.lastWords())
 		case <-ctx.Done():
 			return fmt.Errorf("the proxy on %s is not ready after %s: %w; its last words:\n%s",
-				p.node.Name, startPatience, err, p.lastWords())
+				p.node.Name, startPatience, last, p.lastWords())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}

@@ -3,6 +3,7 @@ package scrape_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -68,6 +69,8 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	must.Succeed(t, err)
 	outside, err := network.AddHost("control-plane", machine)
 	must.Succeed(t, err)
+	elsewhere, err := network.AddHost("elsewhere", machine)
+	must.Succeed(t, err)
 	api := site.New(t, site.Config{On: outside.Namespace})
 	manifests := filepath.Join("..", "..", "manifests")
 	for _, file := range []string{"access.yaml", "monitoring/proxy/metrics-access.yaml"} {
@@ -107,6 +110,12 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 		}
 	}
 
+	tryTokens(t, newScraper(elsewhere.Namespace, machine.IPv4.String()))
+	if status, _, err := newScraper(outside.Namespace, machine.IPv4.String()).get(t, "/metrics",
+		tokenOf(t, api, "vicinity-metrics-reader")); err != nil || status != 200 {
+		t.Errorf("a new token, while a stranger elsewhere tries others: %d, %v", status, err)
+	}
+
 	must.Succeed(t, api.Close())
 	s := newScraper(outside.Namespace, machine.IPv4.String())
 	if status, _, err := s.get(t, "/metrics", reader); err != nil || status != 200 {
@@ -115,6 +124,20 @@ func TestOnlyWhomTheAPIServerAllowsReadsTheMetrics(t *testing.T) {
 	if status, _, err := s.get(t, "/metrics", "another"); err != nil || status != 503 {
 		t.Errorf("a token that was never asked about, while the API server is away: %d, %v", status, err)
 	}
+}
+
+// tryTokens tries unknown tokens until the proxy has enough of it.
+func tryTokens(t *testing.T, stranger scraper) {
+	t.Helper()
+	for number := range 1000 {
+		switch status, _, err := stranger.get(t, "/metrics", fmt.Sprint("guess-", number)); {
+		case err == nil && status == http.StatusTooManyRequests:
+			return
+		case err != nil || status != http.StatusUnauthorized:
+			t.Fatalf("the token that a stranger tries: %d, %v", status, err)
+		}
+	}
+	t.Error("a stranger may try 1,000 tokens")
 }
 
 // flagOfTheComponent returns the address that the component gives the proxies.

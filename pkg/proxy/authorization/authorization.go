@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	"golang.org/x/time/rate"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +31,9 @@ const (
 	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted most
 	// when it is away.
 	allowedWithout = time.Hour
-	// reviewsPerSecond and burst bound what strangers can make us ask the API server.
-	reviewsPerSecond, burst = 5, 20
 	// reviewPatience bounds one answer of the API server.
 	reviewPatience = 5 * time.Second
-	// maxVerdicts bounds the memory. With so many reviews a second there are never as many that are good.
+	// maxVerdicts bounds the memory. At the rate of reviews for strangers, never as many are good at once.
 	maxVerdicts = 1024
 )
 
@@ -78,7 +76,7 @@ type Handler struct {
 	next      http.Handler
 	log       *slog.Logger
 	now       func() time.Time
-	limit     *rate.Limiter
+	strangers *budgets
 	asking    singleflight.Group
 
 	mutex    sync.Mutex
@@ -101,7 +99,7 @@ type verdict struct {
 func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time) *Handler {
 	return &Handler{
 		askServer: ask, next: next, log: log, now: now,
-		limit: rate.NewLimiter(reviewsPerSecond, burst), verdicts: map[key]verdict{},
+		strangers: newBudgets(), verdicts: map[key]verdict{},
 	}
 }
 
@@ -117,7 +115,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized)
 		return
 	}
-	if status := h.status(r.Context(), token, r.URL.Path); status != http.StatusOK {
+	if status := h.status(r.Context(), clientOf(r), token, r.URL.Path); status != http.StatusOK {
 		refuse(w, status)
 		return
 	}
@@ -129,7 +127,7 @@ func refuse(w http.ResponseWriter, status int) {
 		http.StatusUnauthorized:       "a bearer token is needed that the API server knows",
 		http.StatusForbidden:          "a role is needed that allows to get this nonResourceURL",
 		http.StatusServiceUnavailable: "the API server does not say who may read this",
-		http.StatusTooManyRequests:    "too many tokens are tried",
+		http.StatusTooManyRequests:    "too many unknown tokens were tried; try again in a minute",
 	}[status]
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -137,25 +135,28 @@ func refuse(w http.ResponseWriter, status int) {
 	http.Error(w, text, status)
 }
 
-// status returns what to answer: from memory, or from the API server. An old yes is better than none.
-func (h *Handler) status(ctx context.Context, token, path string) int {
+// status returns what to answer: from memory, or from the API server. Only while the API server does not answer is an
+// old yes better than none. To ask about an old yes again costs no budget: there are only as many as tokens that the API
+// server allowed, and a stranger behind the same address keeps none of them out.
+func (h *Handler) status(ctx context.Context, client netip.Addr, token, path string) int {
 	question := keyOf(token, path)
 	old, known := h.remembered(question)
 	if known && h.isGood(old) {
 		return old.status
 	}
-	failure := http.StatusTooManyRequests
-	if h.limit.AllowN(h.now(), 1) {
-		status, err, _ := h.asking.Do(string(question[:]), func() (any, error) { return h.ask(ctx, question, token, path) })
-		if err == nil {
-			return status.(int)
-		}
-		failure = http.StatusServiceUnavailable
+	wasAllowed := known && old.status == http.StatusOK
+	if !wasAllowed && !h.strangers.spend(h.now(), client) {
+		return http.StatusTooManyRequests
 	}
-	if known && old.status == http.StatusOK && h.now().Sub(old.at) < allowedWithout {
-		return old.status
+	status, err, _ := h.asking.Do(string(question[:]), func() (any, error) { return h.ask(ctx, question, token, path) })
+	switch {
+	case err == nil:
+		return status.(int)
+	case wasAllowed && h.now().Sub(old.at) < allowedWithout:
+		return http.StatusOK
+	default:
+		return http.StatusServiceUnavailable
 	}
-	return failure
 }
 
 // ask asks the API server, and remembers the answer.

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +16,7 @@ import (
 	"time"
 )
 
-// apiServer knows the tokens "reader" and "nobody", of which the first may read. The real one is asked in e2e/scrape.
+// apiServer knows the tokens "reader...", which may read, and "nobody", which may not. The real one is asked in e2e/scrape.
 type apiServer struct {
 	asked atomic.Int32
 	away  atomic.Bool
@@ -27,12 +29,13 @@ func (a *apiServer) ask(_ context.Context, token, path string) (int, error) {
 	if a.gate != nil {
 		<-a.gate
 	}
+	reader := strings.HasPrefix(token, "reader")
 	switch {
 	case a.away.Load():
 		return 0, errors.New("connection refused")
-	case token != "reader" && token != "nobody":
+	case !reader && token != "nobody":
 		return http.StatusUnauthorized, nil
-	case token == "reader" && path == "/metrics" && a.may.Load():
+	case reader && path == "/metrics" && a.may.Load():
 		return http.StatusOK, nil
 	default:
 		return http.StatusForbidden, nil
@@ -52,7 +55,12 @@ func guarded(a *apiServer, c *clock, log *strings.Builder) *Handler {
 }
 
 func get(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {
+	return getFrom(h, "192.0.2.1", method, path, authorization)
+}
+
+func getFrom(h http.Handler, client, method, path, authorization string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
+	request.RemoteAddr = net.JoinHostPort(client, "40000")
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
 	}
@@ -142,25 +150,78 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 	}
 }
 
-// TestStrangersBotherTheAPIServerAFewTimesASecond, and those who may read go on.
-func TestStrangersBotherTheAPIServerAFewTimesASecond(t *testing.T) {
+// TestAStrangerKeepsOutItself: it tries 50 tokens a second. A scraper at another address reads, with a new token each
+// second; one at the stranger's own address goes on with the token that it has; and the API server has its rest.
+func TestAStrangerKeepsOutItself(t *testing.T) {
+	for name, stranger := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
+		t.Run(name, func(t *testing.T) {
+			api, clock := newAPIServer(), newClock()
+			h := guarded(api, clock, &strings.Builder{})
+			const seconds = 200
+			getFrom(h, stranger, "GET", "/metrics", "Bearer reader")
+			refused := 0
+			for second := range seconds {
+				for i := range 50 {
+					if getFrom(h, stranger, "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i)).Code == 429 {
+						refused++
+					}
+				}
+				if got := getFrom(h, stranger, "GET", "/metrics", "Bearer reader").Code; got != 200 {
+					t.Fatalf("after %d s a reader behind the stranger's address gets %d", second, got)
+				}
+				if got := getFrom(h, "192.0.2.7", "GET", "/metrics", fmt.Sprintf("Bearer reader-%d", second)).Code; got != 200 {
+					t.Fatalf("after %d s a reader elsewhere, with a new token, gets %d", second, got)
+				}
+				clock.advance(time.Second)
+			}
+			if limit := clientBurst + seconds*clientReviews; refused < seconds*50-limit {
+				t.Errorf("%d of %d tokens were refused unasked, want all but %d", refused, seconds*50, limit)
+			}
+			readers := seconds + seconds/int(allowedFor.Seconds()) + 1
+			if got, limit := int(api.asked.Load()), clientBurst+seconds*clientReviews+readers; got > limit {
+				t.Errorf("the API server was asked %d times in %d s, want at most %d", got, seconds, limit)
+			}
+		})
+	}
+}
+
+// TestStrangersTogetherBotherTheAPIServerAFewTimesASecond from more addresses than are remembered.
+func TestStrangersTogetherBotherTheAPIServerAFewTimesASecond(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})
-	get(h, "GET", "/metrics", "Bearer reader")
-	for second := range 200 {
-		for i := range 50 {
-			get(h, "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
-		}
-		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got != 200 {
-			t.Fatalf("after %d s the reader gets %d", second, got)
+	for second := range 20 {
+		for i := range 2 * maxClients {
+			from := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
+			getFrom(h, from.String(), "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
 		}
 		clock.advance(time.Second)
 	}
-	if got := api.asked.Load(); got > burst+200*reviewsPerSecond {
-		t.Errorf("the API server was asked %d times in 200 s", got)
+	if got := api.asked.Load(); got > allBurst+20*allReviews {
+		t.Errorf("the API server was asked %d times in 20 s", got)
 	}
 	if got := len(h.verdicts); got > maxVerdicts {
 		t.Errorf("%d verdicts are kept", got)
+	}
+	if got := h.strangers.clients.Len(); got > maxClients {
+		t.Errorf("%d clients are kept", got)
+	}
+}
+
+// TestARevokedTokenEndsWhileStrangersTryTokens: what is over our own limit makes no old yes younger.
+func TestARevokedTokenEndsWhileStrangersTryTokens(t *testing.T) {
+	api, clock := newAPIServer(), newClock()
+	h := guarded(api, clock, &strings.Builder{})
+	get(h, "GET", "/metrics", "Bearer reader")
+	api.may.Store(false)
+	clock.advance(allowedFor)
+	for second := range 30 {
+		for i := range 2 * allBurst {
+			getFrom(h, fmt.Sprintf("10.0.%d.1", i), "GET", "/metrics", fmt.Sprintf("Bearer stranger-%d-%d", second, i))
+		}
+		if got := get(h, "GET", "/metrics", "Bearer reader").Code; got == 200 {
+			t.Fatalf("%d s after its yes was too old, the revoked token reads", second)
+		}
+		clock.advance(time.Second)
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/client-go/util/cert"
-
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
@@ -51,17 +49,13 @@ func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 	if d.options.SecureMetricsAddress == "" {
 		return nil
 	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey(d.options.Node, nil, nil)
-	if err != nil {
-		return fmt.Errorf("making a certificate for --secure-metrics-bind-address: %w", err)
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return fmt.Errorf("making a certificate for --secure-metrics-bind-address: %w", err)
+	served := certificate{host: d.options.Node}
+	if _, err := served.get(nil); err != nil {
+		return fmt.Errorf("--secure-metrics-bind-address: %w", err)
 	}
 	pages := http.NewServeMux()
 	pages.Handle("/metrics", authorization.New(d.ask, d.recorder.Handler(), d.log, time.Now))
-	secure := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	secure := &tls.Config{GetCertificate: served.get, MinVersion: tls.VersionTLS12}
 	return d.listenAndServe(ctx, "--secure-metrics-bind-address", d.options.SecureMetricsAddress, secure, pages)
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // TestWhomTheServerSees: a pod's connection to a ClusterIP keeps its source; that of any other client comes from the
@@ -32,6 +33,23 @@ func TestWhomTheServerSees(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestAnEndpointThatIsDialledItselfSeesItsClient: an external IP may be that of the endpoint, as where Pods with
+// hostNetwork serve on the addresses of their nodes. Nothing is translated then, and nothing is masqueraded.
+func TestAnEndpointThatIsDialledItselfSeesItsClient(t *testing.T) {
+	c := newCluster(t, 2)
+	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
+	own := []netip.Addr{server.IPv4, server.IPv6}
+	c.apply(service(func(s *model.Service) {
+		s.ExternalIPs = own
+		for i := range s.Ports {
+			s.Ports[i].Port = podPort
+		}
+	}).Then(endpoints(server)))
+	clients := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
+	expect(t, "the endpoint's own address", clients, pathsTo(podPort, own...), sourceKept)
+	expect(t, "the ClusterIP", clients, pathsTo(podPort, web.addrs(model.ClusterIP)...), answeredBy("server"))
 }
 
 // TestAFamilyWithoutAPrefixHasNoDetector, while the other one has.

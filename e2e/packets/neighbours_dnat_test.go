@@ -81,6 +81,44 @@ func TestForeignTranslationsAreNotRemembered(t *testing.T) {
 	}
 }
 
+// TestForeignTranslationsAreNotMasqueraded: a connection that another table has led to a pod is that table's, whichever
+// frontend of ours was dialled, and even if the pod is an endpoint of the Service. The server sees the client.
+func TestForeignTranslationsAreNotMasqueraded(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string]model.NodePortAddresses{
+		"node ports on the node's own addresses": {Primary: true},
+		"node ports on all addresses":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNodePorts(t, addresses)
+			taken := append(web.paths(n.node, allKinds...), pathsTo(web.nodePort(), secondAddrs...)...)
+			foreign := n.addServer(n.node, "foreign")
+			for _, edit := range []func(*model.Service){
+				func(*model.Service) {},
+				func(s *model.Service) { internalLocal(s); externalLocal(s) },
+				affinity(anHour),
+			} {
+				n.apply(service(web.withEverything, edit).Then(endpoints(n.near)))
+				for _, server := range []*pod{foreign, n.near} {
+					leave := intrude(t, n.node, taken, server)
+					expect(t, "another table leads to "+server.Name, n.clients(), taken, sourceKept)
+					leave()
+				}
+			}
+		})
+	}
+}
+
+// sourceKept expects that the server sees the address and the port that the client has.
+func sourceKept(from *fabric.Namespace, to path) error {
+	reply, err := from.Ask(to.network, to.addr, fabric.Patience)
+	if err == nil && reply.Client != reply.Own {
+		return fmt.Errorf("%s saw %s, want %s", reply.Pod, reply.Client, reply.Own)
+	}
+	return err
+}
+
 // answeredByOneOf expects an answer of one of those servers.
 func answeredByOneOf(names ...string) expectation {
 	return func(from *fabric.Namespace, to path) error {

@@ -55,7 +55,14 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.IsLocal:
 		return isLocal(s)
 	case ruleset.HasDestinationNAT:
-		return hasDestinationNAT(), nil
+		return hasBit(expr.CtKeySTATUS, binary.NativeEndian.AppendUint32(nil, statusDNAT)), nil
+	case ruleset.SetLabel:
+		return []expr.Any{
+			&expr.Immediate{Register: firstRegister, Data: label(s.Bit)},
+			&expr.Ct{Key: expr.CtKeyLABELS, SourceRegister: true, Register: firstRegister},
+		}, nil
+	case ruleset.HasLabel:
+		return hasBit(expr.CtKeyLABELS, label(s.Bit)), nil
 	case ruleset.DNAT:
 		return translate(family, s)
 	case ruleset.Remember:
@@ -218,14 +225,22 @@ func priorityBetween(s ruleset.PriorityBetween) []expr.Any {
 	}
 }
 
-func hasDestinationNAT() []expr.Any {
-	bit := binary.NativeEndian.AppendUint32(nil, statusDNAT)
-	zero := make([]byte, 4)
+// hasBit tests one bit of what conntrack says of a connection.
+func hasBit(key expr.CtKey, bit []byte) []expr.Any {
+	size, zero := uint32(len(bit)), make([]byte, len(bit))
 	return []expr.Any{
-		&expr.Ct{Key: expr.CtKeySTATUS, Register: firstRegister},
-		&expr.Bitwise{SourceRegister: firstRegister, DestRegister: firstRegister, Len: 4, Mask: bit, Xor: zero},
+		&expr.Ct{Key: key, Register: firstRegister},
+		&expr.Bitwise{SourceRegister: firstRegister, DestRegister: firstRegister, Len: size, Mask: bit, Xor: zero},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: firstRegister, Data: zero},
 	}
+}
+
+// label returns conntrack's labels with one bit set, as a machine holds them whose lowest byte comes first.
+func label(bit uint8) []byte {
+	const size = 16 // NF_CT_LABELS_MAX_SIZE
+	labels := make([]byte, size)
+	labels[bit/8] = 1 << (bit % 8)
+	return labels
 }
 
 // reject answers with a reset or with the family's port unreachable: ICMP type 3 code 3, ICMPv6 type 1 code 4.

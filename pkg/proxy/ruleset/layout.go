@@ -21,6 +21,16 @@ const (
 	nodePortPrefix = "nodeport-"
 )
 
+// translated is the conntrack label of a connection to a frontend for which these tables choose an endpoint. A chain of
+// another program that comes before ours may have led it elsewhere: then it has no label, and that program masquerades it
+// or does not. A label lasts from hook to hook, which a priority does not, for ip_forward writes another one. And it is no
+// mark, which the CNI's rules may read.
+//
+// If the endpoint is what was dialled, the connection has the label and was not translated (`ct status dnat`).
+//
+// The number means nothing. Whoever else labels connections in this network namespace has to use another one.
+const translated = 86
+
 // ours is whatever of ours a packet's priority may hold.
 var ours = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
@@ -47,7 +57,7 @@ var (
 //	                                        └─ a ClusterIP on a port that no Service defines: refuse
 //	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
 //	nat-postrouting               give the priority back that carried the slot
-//	nat-postrouting               masquerading
+//	nat-postrouting               masquerading, of what was translated here
 func StaticChains(family model.Family, config Config, surroundings Surroundings) []Chain {
 	outside := config.outside(family)
 	return []Chain{
@@ -68,7 +78,7 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
 			Rule{ours, WritePriority{}},
-			Rule{HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
+			Rule{HasLabel{translated}, HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
 	}
 }
 
@@ -92,10 +102,10 @@ func serviceRules(family model.Family, config Config) []Rule {
 
 // translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
 // tables as they are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the
-// client sends it again.
+// client sends it again. So a connection that is labelled is either translated here or goes nowhere.
 func translation(key []Field, services, endpoints Set) []Rule {
 	return []Rule{
-		{SetPriority{Key: key, Map: services}},
+		{SetPriority{Key: key, Map: services}, SetLabel{translated}},
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
 		{ours, Do{Verdict{Kind: Drop}}},
@@ -163,18 +173,8 @@ func masqueradeRules(family model.Family, config Config) []Rule {
 	fromNode := Do{Verdict{Kind: Goto, Chain: fromNodeChain}}
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalCluster}, Masquerade{})...)
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialled, Set: ExternalLocal}, fromNode)...)
-	rules = append(rules, skipNodePortAddr(family, config)...)
 	rules = append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortCluster}, Masquerade{})...)
 	return append(rules, eachProtocol(InSet{Key: originallyDialledNodePort, Set: NodePortLocal}, fromNode)...)
-}
-
-// skipNodePortAddr leaves connections alone that another program translated from an address that serves no node ports.
-// Where all addresses serve them, there is none.
-func skipNodePortAddr(family model.Family, config Config) []Rule {
-	if config.NodePorts.All(family) {
-		return nil
-	}
-	return []Rule{{InSet{Key: []Field{OriginalDestinationAddr}, Set: NodePortIPs, Not: true}, Do{Verdict{Kind: Return}}}}
 }
 
 // eachProtocol makes a rule for each protocol because nft knows the type of `ct original proto-dst` only after a

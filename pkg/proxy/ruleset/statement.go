@@ -98,6 +98,20 @@ func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
 
 func (HasDestinationNAT) refersTo() (set, chain string) { return "", "" }
 
+// SetLabel is `ct label set 86`: it sets one of the 128 bits that conntrack has for each connection, and no other.
+type SetLabel struct{ Bit uint8 }
+
+func (s SetLabel) text(model.Family) string { return fmt.Sprintf("ct label set %d", s.Bit) }
+
+func (SetLabel) refersTo() (set, chain string) { return "", "" }
+
+// HasLabel is `ct label 86`.
+type HasLabel struct{ Bit uint8 }
+
+func (s HasLabel) text(model.Family) string { return fmt.Sprintf("ct label %d", s.Bit) }
+
+func (HasLabel) refersTo() (set, chain string) { return "", "" }
+
 // VerdictOf is `<key> vmap @map`.
 type VerdictOf struct {
 	Key []Field

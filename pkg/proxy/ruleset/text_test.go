@@ -31,6 +31,8 @@ func statementCases() map[string]statementCase {
 		"ProtocolIs UDP":    {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}, "meta l4proto udp", ""},
 		"ProtocolIs SCTP":   {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}, "meta l4proto sctp", ""},
 		"HasDestinationNAT": {ruleset.Rule{ruleset.HasDestinationNAT{}}, "ct status dnat", ""},
+		"SetLabel":          {ruleset.Rule{ruleset.SetLabel{Bit: 86}}, "ct label set 86", ""},
+		"HasLabel":          {ruleset.Rule{ruleset.HasLabel{Bit: 86}}, "ct label 86", ""},
 		"WritePriority":     {ruleset.Rule{ruleset.WritePriority{Number: 0xfd000001}}, "meta priority set fd00:1", ""},
 		"WritePriority, 0":  {ruleset.Rule{ruleset.WritePriority{}}, "meta priority set none", ""},
 		"Masquerade":        {ruleset.Rule{ruleset.Masquerade{}}, "masquerade fully-random", ""},

@@ -84,6 +84,7 @@ func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 	p.udp.noteAll()
 	p.nodes.Forget()
 	p.nodes.Keep(decided.plans)
+	p.noteVirtual(decided.virtual)
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()

@@ -33,6 +33,7 @@ type decided struct {
 	plans     map[model.ObjectName]selection.Plans // of those that were decided
 	conflicts []Conflict                           // at most MaxConflicts
 	crowded   []model.ObjectName                   // likewise
+	virtual   []Virtual                            // likewise
 }
 
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
@@ -97,6 +98,7 @@ type decidedService struct {
 	plans     selection.Plans
 	conflict  Conflict
 	isCrowded bool
+	virtual   []selection.Reason
 }
 
 func (p *Proxy) decideService(name model.ObjectName) decidedService {
@@ -113,6 +115,7 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 		service.owned.Ports = append(service.owned.Ports, ruleset.NewPort(decision))
 		service.reasons = append(service.reasons, reasonsOf(decision)...)
 		service.conflict.lose(decision.Lost)
+		service.addVirtual(decision.WhyVirtual())
 		if decision.Port.Protocol == model.UDP {
 			service.flows = append(service.flows, decision.Flows()...)
 		}
@@ -120,6 +123,15 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	service.check, _ = selection.HealthCheckOf(p.cluster, name)
 	service.plans = selection.PlansOf(decisions)
 	return service
+}
+
+// addVirtual adds what is said of one port and family; mostly all ports have the same addresses.
+func (s *decidedService) addVirtual(reasons []selection.Reason) {
+	for _, reason := range reasons {
+		if len(s.virtual) < MaxLostFrontends && !slices.Contains(s.virtual, reason) {
+			s.virtual = append(s.virtual, reason)
+		}
+	}
 }
 
 // newDecided returns room for what is decided about so many Services.
@@ -151,10 +163,22 @@ func (p *Proxy) gather(all *decided, services []decidedService) {
 		if service.isCrowded && len(all.crowded) < MaxConflicts {
 			all.crowded = append(all.crowded, name)
 		}
+		if (len(service.virtual) > 0 || p.virtual[name]) && len(all.virtual) < MaxConflicts {
+			all.virtual = append(all.virtual, Virtual{name, service.virtual})
+		}
 		all.owned, all.checks[name] = append(all.owned, service.owned), service.check
 		all.flows[name], all.reasons[name] = service.flows, service.reasons
 		if service.plans != nil || p.nodes.Has(name) {
 			all.plans[name] = service.plans
+		}
+	}
+}
+
+// noteVirtual notes what is reported of virtual endpoints, so that it is reported, too, when there are none any more.
+func (p *Proxy) noteVirtual(reported []Virtual) {
+	for _, one := range reported {
+		if p.virtual[one.Service] = true; len(one.Reasons) == 0 {
+			delete(p.virtual, one.Service)
 		}
 	}
 }

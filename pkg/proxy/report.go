@@ -41,6 +41,9 @@ type Report struct {
 	// Crowded are the Services decided in this sync that have more endpoints than a Service can have, by name; at most
 	// MaxConflicts of them.
 	Crowded []model.ObjectName
+	// Virtual are the Services decided in this sync with endpoints to which nothing can be sent, and those that no longer
+	// have any, by name; at most MaxConflicts of them.
+	Virtual []Virtual
 	// Unremembered are the Services decided in this sync whose clients are not remembered, though they should be, because
 	// the tables have no number left for them; at most MaxConflicts.
 	Unremembered []model.ObjectName
@@ -71,6 +74,7 @@ func (p *Proxy) newReport(services int) Report {
 func (r *Report) add(plan *ruleset.Plan, decided decided) {
 	r.Conflicts = append(r.Conflicts, decided.conflicts...)
 	r.Crowded = append(r.Crowded, decided.crowded...)
+	r.Virtual = append(r.Virtual, decided.virtual...)
 	for _, port := range plan.Unremembered { // those of a Service lie side by side
 		if last := len(r.Unremembered) - 1; last+1 < MaxConflicts && (last < 0 || r.Unremembered[last] != port.Service) {
 			r.Unremembered = append(r.Unremembered, port.Service)
@@ -117,6 +121,13 @@ type Conflict struct {
 	// Lost are the first of them, at most MaxLostFrontends, in the order of the ports; Total is how many there are.
 	Lost  []model.LostFrontend
 	Total int
+}
+
+// Virtual is a Service with endpoints that are ClusterIPs, or may become some.
+type Virtual struct {
+	Service model.ObjectName
+	// Reasons are the first of them, at most MaxLostFrontends, one for each address; none if the Service no longer has any.
+	Reasons []selection.Reason
 }
 
 // The bounds of what a report says of conflicts. Any owner may write any external IP into any number of Services, and

@@ -221,3 +221,55 @@ func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
 		}
 	})
 }
+
+// TestVirtualEndpointsAreReported once a Service that has them is decided, and once it has none any more; what a report
+// says is bounded.
+func TestVirtualEndpointsAreReported(t *testing.T) {
+	name, other := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "default", Name: "service-1"}
+	virtual := sliceOf(name, 0)
+	for i := range proxy.MaxLostFrontends + 5 {
+		virtual.Endpoints = append(virtual.Endpoints, model.SliceEndpoint{
+			Addr: netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}), Endpoint: model.Endpoint{Ready: true, Serving: true},
+		})
+	}
+	elsewhere := manyServices(2, 2).Services[other]
+	elsewhere.ClusterIPs = []netip.Addr{virtual.Endpoints[0].Addr}
+	ranged := func(prefixes ...netip.Prefix) model.Change {
+		return model.Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes}}
+	}
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	for _, step := range []struct {
+		title  string
+		change model.Change
+		fails  bool
+		want   []int // how many reasons service-0 has; nil: nothing is reported
+	}{
+		{"no endpoint is a ClusterIP", oneService(manyServices(1, 2).Services[name], virtual), false, nil},
+		{"one is", oneService(elsewhere, nil), false, []int{1}},
+		{"the Service is decided anew", oneService(manyServices(1, 2).Services[name], nil), false, []int{1}},
+		{"many are in a range", ranged(netip.MustParsePrefix("10.96.0.0/16")), false, []int{proxy.MaxLostFrontends}},
+		{"none is any more, and the kernel is away", ranged().Then(oneService(elsewhere, sliceOf(name, 1))), true, nil},
+		{"it is back", model.Change{}, false, []int{0}},
+		{"the Service is decided anew", oneService(manyServices(1, 2).Services[name], nil), false, nil},
+	} {
+		p.Apply(step.change)
+		if step.fails {
+			kernel.refuse = refuseAll
+			if report, err := p.Sync(t.Context()); err == nil || len(report.Virtual) > 0 {
+				t.Errorf("%s: error %v, reported %v", step.title, err, report.Virtual)
+			}
+			kernel.refuse = nil
+			continue
+		}
+		var got []int
+		for _, one := range mustSync(t, p).Virtual {
+			if got = append(got, len(one.Reasons)); one.Service != name {
+				t.Errorf("%s: %s is reported", step.title, one.Service)
+			}
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("%s: reported are %v reasons, want %v", step.title, got, step.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -21,6 +22,8 @@ type Decision struct {
 	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
 	Endpoints []model.PortEndpoint
 	LeftOut   int
+	// Virtual are the addresses of endpoints to which nothing can be sent, and why; nil if there are none.
+	Virtual map[netip.Addr]model.VirtualIP
 	// Hostnames are what endpoints of a headless Service are called below its name, by address; those without one are
 	// missing.
 	Hostnames map[netip.Addr]string
@@ -56,10 +59,23 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
+			decision.Virtual = cluster.MarkVirtual(name, decision.Endpoints)
 			cluster.MarkEvacuated(decision.Endpoints)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
+			decision.noteVirtual()
 			decisions = append(decisions, decision)
 		}
 	}
 	return decisions
+}
+
+// noteVirtual has the reason say that nothing can be sent to any endpoint, if that is so.
+func (d *Decision) noteVirtual() {
+	reason := &d.Selection.Cluster.Reason
+	if reason.Code == NoUsableEndpoints && !slices.ContainsFunc(d.Endpoints, func(endpoint model.PortEndpoint) bool {
+		_, isVirtual := d.Virtual[endpoint.Addr.Addr()]
+		return !isVirtual
+	}) {
+		reason.Code = OnlyVirtualIPs
+	}
 }

@@ -1,7 +1,9 @@
 package selection
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -32,13 +34,33 @@ func (d Decision) Exclusions() []Exclusion {
 // whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
+	virtual, isVirtual := d.Virtual[endpoint.Addr.Addr()]
 	switch {
+	case isVirtual:
+		return whyVirtual(endpoint.Addr.Addr(), virtual)
 	case d.isSpared(endpoint):
 		return Reason{Code: NodeEvacuated, Value: endpoint.Node, Until: endpoint.Evacuation.Until}
 	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
+}
+
+// WhyVirtual returns why no connection can be sent to some endpoints, a reason for each address, in their order; nil if
+// there are none.
+func (d Decision) WhyVirtual() []Reason {
+	var reasons []Reason
+	for _, addr := range slices.SortedFunc(maps.Keys(d.Virtual), netip.Addr.Compare) {
+		reasons = append(reasons, whyVirtual(addr, d.Virtual[addr]))
+	}
+	return reasons
+}
+
+func whyVirtual(addr netip.Addr, virtual model.VirtualIP) Reason {
+	if virtual.Service == (model.ObjectName{}) {
+		return Reason{Code: EndpointInServiceCIDR, Key: addr.String(), Value: virtual.Range.String()}
+	}
+	return Reason{Code: EndpointIsClusterIP, Key: addr.String(), Value: virtual.Service.String()}
 }
 
 // isSpared reports whether an endpoint could be used, but for its node, which is being evacuated while others stay.

@@ -28,6 +28,7 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
+			cluster.MarkVirtual(name, endpoints)
 			for _, endpoint := range endpoints {
 				if endpoint.Ready && viewpoint.isHere(&endpoint) {
 					ready[endpoint.Addr.Addr()] = true

@@ -13,7 +13,7 @@ type Code string
 // Reason is why a choice was made, or why an endpoint was left out. It is small and formats nothing until asked.
 type Reason struct {
 	Code     Code
-	Key      string         // the topology key, node label, kind of hint or policy concerned
+	Key      string         // the topology key, node label, kind of hint, policy or address concerned
 	Value    string         // its value
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
@@ -55,6 +55,7 @@ const (
 const (
 	NoEndpoints            Code = "NoEndpoints"
 	NoUsableEndpoints      Code = "NoUsableEndpoints"
+	OnlyVirtualIPs         Code = "OnlyVirtualIPs"
 	NoTopologyMatch        Code = "NoTopologyMatch"
 	NodeHasNoTopologyLabel Code = "NodeHasNoTopologyLabel"
 	NoneOnThisNode         Code = "NoneOnThisNode"
@@ -74,6 +75,8 @@ const (
 	BelowOneSlot               Code = "BelowOneSlot"
 	NotNeededHere              Code = "NotNeededHere"
 	NodeEvacuated              Code = "NodeEvacuated"
+	EndpointIsClusterIP        Code = "EndpointIsClusterIP"
+	EndpointInServiceCIDR      Code = "EndpointInServiceCIDR"
 )
 
 // sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries.
@@ -120,6 +123,7 @@ var sentences = []struct {
 
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
+	{OnlyVirtualIPs, "Every endpoint is a ClusterIP or in a ServiceCIDR, and nothing can be sent on to a ClusterIP."},
 	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, nor does any match a key before " +
 		"that, and the keys do not end with *."},
 	{NodeHasNoTopologyLabel, "No endpoint matches the topology key {key} because this node has no such label; no key before it matches " +
@@ -137,6 +141,8 @@ var sentences = []struct {
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
 	{NodeEvacuated, "The endpoint runs on node {value}, which is being evacuated{until}, and others serve in its place."},
+	{EndpointIsClusterIP, "{key} is the ClusterIP of Service {value}, and nothing can be sent on to a ClusterIP."},
+	{EndpointInServiceCIDR, "{key} is in the ServiceCIDR {value}, and nothing can be sent on to a ClusterIP."},
 	{NotNeededHere, "Other endpoints take all of this node's connections."},
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -15,6 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -32,6 +34,9 @@ type observer struct {
 	names    *dns.Table // nil if DNS is not answered
 
 	refused refusals
+	// virtual is what was logged last of each Service's virtual endpoints.
+	virtual map[model.ObjectName]string
+	budget  logBudget
 	syncs   status.Syncs
 
 	synced bool // at least once
@@ -60,6 +65,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.reporter.conflicts(report.Conflicts)
 	o.reporter.crowded(report.Crowded)
 	o.reporter.unremembered(report.Unremembered)
+	o.reportVirtual(report.Virtual)
 	o.reportRefused(report)
 	o.reportNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
@@ -91,6 +97,29 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.syncs.Failed()
 	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+}
+
+// reportVirtual logs which Services have endpoints to which nothing can be sent, once for as long as it is so, and reports
+// them as Events.
+func (o *observer) reportVirtual(services []proxy.Virtual) {
+	for _, one := range services {
+		parts := make([]string, len(one.Reasons))
+		for i, reason := range one.Reasons {
+			parts[i] = "endpoints: " + reason.Sentence()
+		}
+		said, before := strings.Join(parts, "; "), o.virtual[one.Service]
+		if delete(o.virtual, one.Service); said == "" {
+			continue
+		}
+		if o.virtual == nil {
+			o.virtual = map[model.ObjectName]string{}
+		}
+		o.virtual[one.Service] = said
+		if said != before && o.budget.allows(o.log, about{kind: convert.ServiceKind, name: one.Service}) {
+			o.log.Warn("a part is left out; the rest is served", "service", one.Service.String(), "part", said)
+		}
+		o.reporter.leftOut(convert.ServiceKind, one.Service, parts)
+	}
 }
 
 // reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows

@@ -433,3 +433,30 @@ func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 	close(goOn)
 	eventually(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
 }
+
+// TestVirtualEndpointsAreLoggedOnce for as long as they are the same, and again when they come back.
+func TestVirtualEndpointsAreLoggedOnce(t *testing.T) {
+	var log strings.Builder
+	o := &observer{log: slog.New(slog.NewTextHandler(&log, nil))}
+	name := model.ObjectName{Namespace: "default", Name: "web"}
+	one := selection.Reason{Code: selection.EndpointIsClusterIP, Key: "10.96.0.2", Value: "default/other"}
+	for i, step := range []struct {
+		reasons []selection.Reason
+		lines   int
+	}{
+		{[]selection.Reason{one}, 1}, {[]selection.Reason{one}, 1}, {nil, 1}, {[]selection.Reason{one}, 2},
+		{[]selection.Reason{one, {Code: selection.EndpointInServiceCIDR, Key: "10.96.0.3", Value: "10.96.0.0/16"}}, 3},
+	} {
+		o.reportVirtual([]proxy.Virtual{{Service: name, Reasons: step.reasons}})
+		if got := strings.Count(log.String(), "\n"); got != step.lines {
+			t.Errorf("after step %d there are %d lines, want %d:\n%s", i, got, step.lines, log.String())
+		}
+	}
+	for _, want := range []string{
+		"service=default/web", "endpoints: 10.96.0.2 is the ClusterIP of Service", "; endpoints: 10.96.0.3 is in the ServiceCIDR",
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log.String())
+		}
+	}
+}

@@ -29,7 +29,8 @@ type Change interface {
 // After returns the cluster as it would be after some changes, one after the other. The hints are those that the
 // EndpointSlice controller would have written by then.
 func (c Cluster) After(changes []Change) (Cluster, error) {
-	after := Cluster{nodes: slices.Clone(c.nodes), services: slices.Clone(c.services), slicesOf: maps.Clone(c.slicesOf), view: c.view}
+	after := c
+	after.nodes, after.services, after.slicesOf = slices.Clone(c.nodes), slices.Clone(c.services), maps.Clone(c.slicesOf)
 	rehinted := map[model.ObjectName]bool{}
 	for _, change := range changes {
 		if err := change.apply(&after, rehinted); err != nil {

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -20,12 +21,18 @@ type Cluster struct {
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
 	view     convert.View
+	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs; no change touches them.
+	virtual *model.Cluster
+	cidrs   map[string][]netip.Prefix
 }
 
 // NewCluster arranges objects. The view says what Services without settings of their own have.
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
-	c := Cluster{nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view}
+	c := Cluster{
+		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
+		virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
+	}
 	c.services = slices.SortedFunc(slices.Values(objects.Services), func(a, b *corev1.Service) int {
 		return nameOf(a).Compare(nameOf(b))
 	})
@@ -36,7 +43,37 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, list := range c.slicesOf {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
+	for _, object := range objects.ServiceCIDRs {
+		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
+			c.cidrs[object.Name] = prefixes
+		}
+	}
+	c.virtual.Apply(model.Change{Services: c.clusterIPs(), ServiceCIDRs: c.cidrs})
 	return c
+}
+
+// clusterIPs returns the Services with their ClusterIPs, and nothing else of them.
+func (c Cluster) clusterIPs() map[model.ObjectName]*model.Service {
+	all := make(map[model.ObjectName]*model.Service, len(c.services))
+	for _, object := range c.services {
+		if service, errs := convert.Service(object, c.view); service != nil && len(errs) == 0 {
+			all[service.Name] = &model.Service{Name: service.Name, ClusterIPs: service.ClusterIPs}
+		}
+	}
+	return all
+}
+
+// virtualIn returns the Services that have a ClusterIP which is an endpoint in some slices.
+func (c Cluster) virtualIn(endpointSlices map[model.ObjectName]*model.EndpointSlice) map[model.ObjectName]*model.Service {
+	found := map[model.ObjectName]*model.Service{}
+	for _, slice := range endpointSlices {
+		for i := range slice.Endpoints {
+			if virtual, is := c.virtual.VirtualIP(slice.Endpoints[i].Addr); is && virtual.Service != (model.ObjectName{}) {
+				found[virtual.Service] = c.virtual.Service(virtual.Service)
+			}
+		}
+	}
+	return found
 }
 
 func nameOf(object convert.Object) model.ObjectName {

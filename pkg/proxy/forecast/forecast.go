@@ -210,6 +210,7 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
+			f.virtual.MarkAllVirtual(endpoints)
 			take(endpoints)
 		}
 	}

@@ -25,7 +25,8 @@ type step struct {
 	isNeeded bool
 }
 
-// steps are what stands between a node and an endpoint: each alone may be enough. All of them together always are.
+// steps are what stands between a node and an endpoint: each alone may be enough. All of them together always are, unless
+// nothing can be sent to the endpoint's address.
 func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint) []step {
 	var steps []step
 	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {

@@ -162,8 +162,8 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	}
 	nodes, evacuated, _ := c.knownNodes(w.now)
 	change := model.Change{
-		Services: map[model.ObjectName]*model.Service{read.Name: read}, Slices: map[model.ObjectName]*model.EndpointSlice{},
-		Nodes: map[string]*model.Node{}, Evacuations: evacuated, AllNodes: new(true),
+		Slices: map[model.ObjectName]*model.EndpointSlice{}, Nodes: map[string]*model.Node{}, Evacuations: evacuated,
+		AllNodes: new(true), ServiceCIDRs: c.cidrs,
 	}
 	for i := range nodes {
 		change.Nodes[nodes[i].Name] = &nodes[i]
@@ -174,6 +174,8 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 			change.Slices[slice.Name] = slice
 		}
 	}
+	change.Services = c.virtualIn(change.Slices)
+	change.Services[read.Name] = read
 	cluster := model.NewCluster(w.node)
 	cluster.Apply(change)
 	return selection.NewNodes(cluster).Decide(read.Name, model.Families)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -15,7 +16,7 @@ import (
 const progressEach = 500
 
 // Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
-// listed.
+// listed. A resource that proxies can do without may be missing, or forbidden.
 //
 // read is called after each 500 objects, with what is listed and how many of all kinds there are; it may be nil.
 func Objects(ctx context.Context, config *rest.Config, read func(resource string, objects int)) (convert.Objects, error) {
@@ -26,12 +27,17 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	var objects convert.Objects
 	lists := map[*convert.Kind][]listOf{
 		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
+		convert.ServiceCIDRs:   {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
 		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
 		convert.EndpointSlices: {{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.headless}},
 	}
 	for _, kind := range convert.WholeKinds {
 		for _, list := range lists[kind] {
-			if err := list.into(ctx, &objects, read); err != nil {
+			err := list.into(ctx, &objects, read)
+			if kind.Optional != nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+				continue
+			}
+			if err != nil {
 				return convert.Objects{}, err
 			}
 		}

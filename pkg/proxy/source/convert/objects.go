@@ -3,6 +3,7 @@ package convert
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -11,10 +12,12 @@ type Objects struct {
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
+	// ServiceCIDRs are none where the API server has none, or does not say.
+	ServiceCIDRs []*networkingv1.ServiceCIDR
 }
 
 // WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, Services, EndpointSlices}
+var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices}
 
 // Add adds an object, without the parts that nobody asks for: a Node of a real cluster is mostly the images that it has.
 func (o *Objects) Add(object Object) {
@@ -34,8 +37,12 @@ func (o *Objects) Add(object Object) {
 		o.Services = append(o.Services, object)
 	case *discoveryv1.EndpointSlice:
 		o.Slices = append(o.Slices, object)
+	case *networkingv1.ServiceCIDR:
+		o.ServiceCIDRs = append(o.ServiceCIDRs, object)
 	}
 }
 
 // Len returns how many objects there are.
-func (o *Objects) Len() int { return len(o.Nodes) + len(o.Services) + len(o.Slices) }
+func (o *Objects) Len() int {
+	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.ServiceCIDRs)
+}

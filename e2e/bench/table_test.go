@@ -14,6 +14,7 @@ import (
 var results struct {
 	first    []firstSync
 	changes  []oneChange
+	beside   []besideRow
 	connects []connectRow
 	steep    []steepRow
 	affinity []affinityRow
@@ -62,6 +63,9 @@ func TestMain(m *testing.M) {
 	if len(results.changes) > 0 {
 		printChanges(w)
 	}
+	if len(results.beside) > 0 {
+		printBeside(w)
+	}
 	if len(results.connects) > 0 {
 		printConnects(w)
 	}
@@ -109,6 +113,17 @@ func printChanges(w io.Writer) {
 	for _, row := range results.changes {
 		p50, p99 := percentile(row.times, 50).Round(time.Microsecond), percentile(row.times, 99).Round(time.Microsecond)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\t\n", row.event, row.cluster, len(row.times), row.written, p50, p99)
+	}
+	fmt.Fprintln(w)
+}
+
+func printBeside(w io.Writer) {
+	fmt.Fprintf(w, "\nOne event in a small cluster, %s, alone and beside Services of others (medians)\n\n", changing)
+	fmt.Fprintln(w, "event\tbeside\tof\talone\tbeside them\tbeside/alone\t")
+	for _, row := range results.beside {
+		alone, beside := median(row.alone), median(row.beside)
+		fmt.Fprintf(w, "%s\t%d %s\t%d\t%s\t%s\t%.1f\t\n", row.event, row.count, row.others, len(row.alone),
+			alone.Round(time.Microsecond), beside.Round(time.Microsecond), ratio(beside, alone))
 	}
 	fmt.Fprintln(w)
 }

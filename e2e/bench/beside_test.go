@@ -1,0 +1,143 @@
+package bench_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+)
+
+// others are Services of strangers, each with something of its own in the tables.
+type others struct {
+	name   string
+	counts []int
+	// edit makes one of them: a Service with a ClusterIP and one endpoint.
+	edit func(service *model.Service, slice *model.EndpointSlice, number int)
+}
+
+// allOthers are lists of source ranges, as many as the mixes of BenchmarkOneChange have and more; and whatever else
+// brings chains and verdicts.
+var allOthers = []others{
+	{"ClusterIPs", []int{10_000}, func(*model.Service, *model.EndpointSlice, int) {}},
+	{"lists of source ranges", []int{500, 2206, 10_000}, func(service *model.Service, _ *model.EndpointSlice, number int) {
+		service.LoadBalancerIPs = otherAddrs(number, 1)
+		service.SourceRanges = []netip.Prefix{
+			netip.MustParsePrefix("10.128.0.0/9"),
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(number >> 8), byte(number), 0}), 24),
+		}
+	}},
+	{"numbers of endpoints", []int{500}, func(_ *model.Service, slice *model.EndpointSlice, number int) {
+		slice.Endpoints = otherEndpoints(number, 11+number, 0)
+	}},
+	{"pairs of local and all endpoints", []int{500, 2206}, func(service *model.Service, slice *model.EndpointSlice, number int) {
+		service.LoadBalancerIPs, service.ExternalTrafficLocal = otherAddrs(number, 1), true
+		slice.Endpoints = otherEndpoints(number, 50+number%50, 1+number/50)
+	}},
+	{"wide ports", []int{500, 2206}, func(service *model.Service, slice *model.EndpointSlice, number int) {
+		service.ExternalIPs, slice.Endpoints = otherAddrs(number, 40), otherEndpoints(number, 40, 0)
+	}},
+	{"timeouts of session affinity", []int{500}, func(service *model.Service, _ *model.EndpointSlice, number int) {
+		service.AffinityTimeout = time.Duration(1+number%6) * time.Minute
+		service.Ports[0].NodePort = uint16(40_000 + number)
+	}},
+}
+
+// otherAddrs are so many addresses of one of the others, 64 at most.
+func otherAddrs(number, count int) []netip.Addr {
+	first := netip.AddrFrom4([4]byte{11, byte(number >> 10), byte(number >> 2), byte(number << 6)})
+	return addressesFrom(first.String(), count)
+}
+
+// otherEndpoints are so many endpoints of one of the others, the first of them on this node.
+func otherEndpoints(number, count, here int) []model.SliceEndpoint {
+	endpoints := make([]model.SliceEndpoint, count)
+	for i := range endpoints {
+		endpoints[i] = model.SliceEndpoint{
+			Addr:     netip.AddrFrom4([4]byte{10, byte(160 + i>>8), byte(number>>8) ^ byte(i), byte(number)}),
+			Endpoint: model.Endpoint{Node: "node-0", Zone: "zone-0", Ready: true, Serving: true},
+		}
+		if i < here {
+			endpoints[i].Node = ownNode
+		}
+	}
+	return endpoints
+}
+
+// changing is the cluster that changes, with or without the others: a small one, and eight of its Services have a list.
+var changing = size{160, 10, true}
+
+func (o others) cluster(count int) model.Change {
+	change := changing.cluster()
+	for number := range count {
+		name := model.ObjectName{Namespace: "others", Name: fmt.Sprint("other-", number)}
+		service := &model.Service{
+			Name: name, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(number >> 8), byte(number)})},
+			Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: servicePort}},
+		}
+		slice := &model.EndpointSlice{
+			Name: name, Service: name, Endpoints: otherEndpoints(number, 1, 0),
+			Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: podPort}},
+		}
+		o.edit(service, slice, number)
+		change.Services[name], change.Slices[name] = service, slice
+	}
+	return change
+}
+
+// besideRow is what one event took beside so many others, and without them.
+type besideRow struct {
+	event, others string
+	count         int
+	alone, beside []time.Duration
+}
+
+// BenchmarkBeside measures what others cost a change: each event happens in a small cluster, and in the same cluster
+// beside many Services of one kind, in turn.
+func BenchmarkBeside(b *testing.B) {
+	for _, kind := range allOthers {
+		for _, count := range kind.counts {
+			b.Run(fmt.Sprint(kind.name, "/", count), func(b *testing.B) {
+				rows := make([]besideRow, len(events))
+				for i, event := range events {
+					rows[i] = besideRow{event: event.name, others: kind.name, count: count}
+				}
+				alone, beside := newMachine(b).proxyOf(kind.cluster(0)), newMachine(b).proxyOf(kind.cluster(count))
+				sync(b, alone)
+				sync(b, beside)
+				for iteration := 0; b.Loop(); iteration++ {
+					for i, event := range events {
+						rows[i].measure(b, event, iteration, alone, beside)
+					}
+				}
+				results.beside = append(results.beside, rows...)
+				for _, row := range rows {
+					b.ReportMetric(ratio(median(row.beside), median(row.alone)), "x-alone:"+strings.ReplaceAll(row.event, " ", "-"))
+				}
+			})
+		}
+	}
+}
+
+// besideRounds is how often each event happens in an iteration, with the others and without them.
+const besideRounds = 200
+
+func (r *besideRow) measure(b *testing.B, e event, iteration int, alone, beside *proxy.Proxy) {
+	b.Helper()
+	for round := range besideRounds {
+		round += iteration * besideRounds
+		for _, one := range []struct {
+			p    *proxy.Proxy
+			took *[]time.Duration
+		}{{alone, &r.alone}, {beside, &r.beside}} {
+			change := e.change(changing, e.number(changing, round), round)
+			started := time.Now()
+			one.p.Apply(change)
+			sync(b, one.p)
+			*one.took = append(*one.took, time.Since(started))
+		}
+	}
+}

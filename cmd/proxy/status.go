@@ -323,7 +323,7 @@ func (k *numberedKernel) Commit(_ context.Context, batch ruleset.Batch) error {
 func (k *numberedKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
 	var numbers ruleset.Objects
 	for name, contents := range k.held[family].Found.Contents {
-		if ruleset.HoldsNumbers(name) {
+		if _, recalled := ruleset.Recalled(name); recalled {
 			numbers.Add(name, contents)
 		}
 	}

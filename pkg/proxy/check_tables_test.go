@@ -1,10 +1,9 @@
 package proxy_test
 
 import (
-	"net/netip"
+	"cmp"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -19,11 +18,7 @@ func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 		for _, maps := range balancingIn(t, kernel, family) {
 			checkClasses(t, maps)
 		}
-		for name, contents := range kernel.Tables.Objects(family).Contents {
-			if isList(name) {
-				checkRanges(t, name, contents)
-			}
-		}
+		checkRanges(t, elementsOf(t, kernel, family, ruleset.Sources))
 		checkAddrs(t, kernel, family)
 	}
 }
@@ -85,23 +80,17 @@ func checkClasses(t testing.TB, maps balancing) {
 	}
 }
 
-// isList reports whether a set is a list of source ranges.
-func isList(name string) bool { return strings.HasPrefix(name, "sources-") }
-
-// checkRanges checks that no two ranges of a list overlap, which the kernel refuses.
-func checkRanges(t testing.TB, list string, ranges []ruleset.Element) {
+// checkRanges checks that no two ranges of a list overlap: one of them would go with the other.
+func checkRanges(t testing.TB, ranges []ruleset.Element) {
 	t.Helper()
-	for i, a := range ranges {
-		for _, b := range ranges[i+1:] {
-			if one, other := prefixOf(a), prefixOf(b); one.Overlaps(other) {
-				t.Errorf("the ranges %s and %s of %s overlap", one, other, list)
-			}
+	slices.SortFunc(ranges, func(a, b ruleset.Element) int {
+		return cmp.Or(cmp.Compare(a.Key.Number, b.Key.Number), a.Key.Addr.Compare(b.Key.Addr))
+	})
+	for i := range len(ranges) - 1 {
+		if a, b := ranges[i].Key, ranges[i+1].Key; a.Number == b.Number && a.Source.Compare(b.Addr) >= 0 {
+			t.Errorf("the ranges %s-%s and %s-%s of list %x overlap", a.Addr, a.Source, b.Addr, b.Source, a.Number)
 		}
 	}
-}
-
-func prefixOf(element ruleset.Element) netip.Prefix {
-	return netip.PrefixFrom(element.Key.Source, int(element.Key.Bits))
 }
 
 // checkAddrs checks that every address can be written in its table, and leads to or from a real one.

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"testing"
 
@@ -24,9 +23,7 @@ type memoryKernel struct {
 func numbersIn(kernel *memoryKernel) map[model.Family]map[string][]ruleset.Element {
 	numbers := map[model.Family]map[string][]ruleset.Element{}
 	for _, family := range model.Families {
-		contents := kernel.Tables.Objects(family).Contents
-		maps.DeleteFunc(contents, func(name string, _ []ruleset.Element) bool { return isList(name) })
-		numbers[family] = contents
+		numbers[family] = kernel.Tables.Objects(family).Contents
 	}
 	return numbers
 }

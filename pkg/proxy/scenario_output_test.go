@@ -85,22 +85,16 @@ func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-// sourceLists stands for all lists of source ranges.
-const sourceLists = "sources"
-
 // cmdElements writes `ip services 10.96.0.10 . tcp . 80 : fe00:1`.
 func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	for _, name := range args {
-		if name != sourceLists && !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
+		if !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
 			ts.Fatalf("there is no set %q", name)
 		}
 	}
 	stdout := ts.Stdout() // also if there is nothing to print: what an earlier command printed is gone
 	s.eachBlock(func(family, header, body string) {
 		_, name, _ := strings.Cut(header, " ")
-		if isList(name) {
-			name = sourceLists
-		}
 		_, elements, found := strings.Cut(body, "elements = { ")
 		if !found || len(args) > 0 && !slices.Contains(args, name) {
 			return

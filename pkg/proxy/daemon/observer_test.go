@@ -31,10 +31,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// kernelInMemory is the kernel in memory. It refuses what refuse says.
+// kernelInMemory is the kernel in memory. It refuses the batches that refuse picks, and elements with an address.
 type kernelInMemory struct {
 	ruleset.Tables
-	refuse atomic.Pointer[func(ruleset.Batch) bool]
+	refuse     atomic.Pointer[func(ruleset.Batch) bool]
+	refuseAddr atomic.Pointer[netip.Addr]
 }
 
 var errRefused = errors.New("no buffer space available")
@@ -43,7 +44,28 @@ func (k *kernelInMemory) Commit(_ context.Context, batch ruleset.Batch) error {
 	if refuse := k.refuse.Load(); refuse != nil && (*refuse)(batch) {
 		return errRefused
 	}
+	if addr := k.refuseAddr.Load(); addr != nil {
+		if err := refusing(batch, *addr); err != nil {
+			return err
+		}
+	}
 	return k.Apply(batch)
+}
+
+// refusing names the first element of a batch with an address, as package nft does.
+func refusing(batch ruleset.Batch, addr netip.Addr) error {
+	for _, op := range batch.Ops {
+		object, isElements := op.Object.(ruleset.ElementsObject)
+		if !isElements {
+			continue
+		}
+		for element := range object.Elements {
+			if element.Key.Addr == addr {
+				return &ruleset.RefusedError{Refusals: []ruleset.Refusal{{Op: op, Element: &element, Err: errRefused}}}
+			}
+		}
+	}
+	return nil
 }
 
 func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
@@ -311,10 +333,11 @@ func stepsThatMove() []moved {
 			o.disturbed <- struct{}{}
 		}, []string{"vicinity_foreign_changes_total" + v4 + " 1\n", "vicinity_foreign_changes_repaired_total" + v4 + " 1\n"}},
 		{"the kernel refuses a Service", func(o *observed) {
-			overlapping, _ := service(7, 2, time.Time{})
-			overlapping.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.7")}
-			overlapping.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/9")}
-			o.changes <- changed(overlapping, nil)
+			balancer := netip.MustParseAddr("203.0.113.7")
+			o.kernel.refuseAddr.Store(&balancer)
+			refused, _ := service(7, 2, time.Time{})
+			refused.LoadBalancerIPs = []netip.Addr{balancer}
+			o.changes <- changed(refused, nil)
 		}, []string{"vicinity_services_refused_by_kernel 1\n"}},
 		{"its owner mends it", func(o *observed) {
 			o.changes <- changed(service(7, 2, time.Time{}))

@@ -139,7 +139,7 @@ func slot(number uint32, endpoint string) ruleset.Element {
 func TestAnElementCostsNoAllocation(t *testing.T) {
 	for name, element := range map[string]filled{
 		"an endpoint": {ruleset.Endpoints, []ruleset.Element{slot(0, "10.244.0.2")}},
-		"a range":     {allowedSources, allowing("10.0.0.0/8")},
+		"a range":     {ruleset.Sources, []ruleset.Element{rangeElement(addressesOf(model.IPv4).allowedRange)}},
 	} {
 		var o operations
 		o.elements(ruleset.Add, model.IPv4, element.set, slices.Repeat(element.elements, 10_000)...)

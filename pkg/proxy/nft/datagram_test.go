@@ -4,6 +4,7 @@ package nft
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -22,7 +23,7 @@ var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAdd
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
-	allowed             netip.Prefix   // in allowedSources, if it is valid
+	allowed             netip.Prefix   // of the list that the packet has dialled, if it is valid
 	want                error
 }
 
@@ -36,16 +37,15 @@ func datagrams(at addresses) map[string]datagram {
 		return datagram{output: []ruleset.Rule{lookUp, drop}, jumped: jumped}
 	}
 	allowing := func(addr netip.Addr, hostBits int) datagram {
-		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{{
-			ruleset.InSet{Key: []ruleset.Field{ruleset.SourceAddr}, Set: allowedSources, Not: true},
-			verdict(ruleset.Drop, ""),
-		}}}
+		return datagram{allowed: netip.PrefixFrom(addr, addr.BitLen()-hostBits).Masked(), output: []ruleset.Rule{
+			{ruleset.WritePriority{Number: listNumber}, verdict(ruleset.Goto, "source-ranges")},
+		}}
 	}
 	refused := func(d datagram) datagram {
 		d.want = unix.EPERM
 		return d
 	}
-	return map[string]datagram{
+	cases := map[string]datagram{
 		"without rules":                              through(),
 		"a drop in output":                           refused(through(drop)),
 		"a drop of a prefix in postrouting":          refused(datagram{postrouting: []ruleset.Rule{toServices}}),
@@ -59,6 +59,14 @@ func datagrams(at addresses) map[string]datagram {
 		"an allowed range just behind the source":    refused(allowing(at.endpoint.Next().Next(), 1)),
 		"all clients are allowed":                    allowing(at.endpoint, at.endpoint.BitLen()),
 	}
+	for bits := 2; bits < at.endpoint.BitLen(); bits += 2 {
+		beside := at.endpoint.AsSlice()
+		beside[(bits-1)/8] ^= 1 << ((8*len(beside) - bits) % 8)
+		addr, _ := netip.AddrFromSlice(beside)
+		cases[fmt.Sprintf("an allowed range of %d bits with the source", bits)] = allowing(at.endpoint, at.endpoint.BitLen()-bits)
+		cases[fmt.Sprintf("an allowed range of %d bits beside the source", bits)] = refused(allowing(addr, addr.BitLen()-bits))
+	}
+	return cases
 }
 
 // TestWhatALocalSenderLearnsOfItsDatagram: a drop is an error for it, in whichever hook it is.
@@ -80,10 +88,11 @@ func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 
 func (d datagram) batch(family model.Family) ruleset.Batch {
 	at := addressesOf(family)
-	o := operations{emptyMaps(family, verdicts, allowedSources)}
+	o := operations{emptyMaps(family, verdicts, ruleset.Sources)}
 	tracking(&o, family)
 	for _, chain := range []ruleset.Chain{
 		regular("jumped", d.jumped...),
+		ruleset.SourceRangesChain([]int{max(0, d.allowed.Bits())}),
 		{Name: "nat-output", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT, Rules: d.output},
 		{Name: "nat-postrouting", Hook: ruleset.Postrouting, Priority: ruleset.PrioritySNAT, Rules: d.postrouting},
 	} {
@@ -92,7 +101,7 @@ func (d datagram) batch(family model.Family) ruleset.Batch {
 	o.elements(ruleset.Add, family, verdicts,
 		ruleset.Element{Key: ruleset.Tuple{Addr: at.service}, Verdict: verdict(ruleset.Jump, "jumped").Verdict})
 	if d.allowed.IsValid() {
-		o.elements(ruleset.Add, family, allowedSources, rangeElement(d.allowed.String()))
+		o.elements(ruleset.Add, family, ruleset.Sources, rangeElement(d.allowed))
 	}
 	return o.Batch
 }

@@ -76,25 +76,6 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 	}
 	w.endNest(at)
 	w.elements++
-	if w.set.Interval {
-		return w.rangeEnd(element)
-	}
-	return nil
-}
-
-// rangeEnd appends the other end of a range, an element of its own: the first address that does not belong to it. A
-// range up to the last address has none.
-func (w *elementWriter) rangeEnd(element *ruleset.Element) error {
-	end := element.Key
-	if end.Source = lastAddr(element.Key).Next(); !end.Source.IsValid() {
-		return nil
-	}
-	at := w.nest(unix.NFTA_LIST_ELEM)
-	if err := w.tuple(unix.NFTA_SET_ELEM_KEY, w.set.Key, &end); err != nil {
-		return err
-	}
-	w.number(unix.NFTA_SET_ELEM_FLAGS, unix.NFT_SET_ELEM_INTERVAL_END)
-	w.endNest(at)
 	return nil
 }
 

@@ -76,9 +76,6 @@ func setFlags(set ruleset.Set) uint32 {
 	if set.Dynamic {
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
-	if set.Interval {
-		flags |= unix.NFT_SET_INTERVAL
-	}
 	return flags
 }
 
@@ -97,7 +94,7 @@ func datatypes(family model.Family, types []ruleset.Type) uint32 {
 
 func datatype(family model.Family, field ruleset.Type) uint32 {
 	switch field {
-	case ruleset.TypeAddr, ruleset.TypePrefix:
+	case ruleset.TypeAddr:
 		if family == model.IPv4 {
 			return datatypeIPv4Addr
 		}
@@ -122,7 +119,7 @@ func checkTypes(types []ruleset.Type) error {
 		if field > ruleset.TypeVerdict || field == ruleset.TypeVerdict && len(types) > 1 {
 			return fmt.Errorf("%w: field type %d does not belong there", errSetTypes, field)
 		}
-		if field == ruleset.TypeAddr || field == ruleset.TypePrefix {
+		if field == ruleset.TypeAddr {
 			addrs++
 		}
 	}

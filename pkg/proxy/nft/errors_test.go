@@ -149,9 +149,9 @@ func TestWhatCannotBeWrittenIsRefusedBeforeItIsSent(t *testing.T) {
 	}{
 		"an address of the other family": {
 			ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{Key: ruleset.Tuple{Addr: at4.service}}), errWrongFamily},
-		"a range of the other family": {ruleset.Add, elements(allowedSources, rangeElement("10.0.0.0/8")), errWrongFamily},
+		"a range of the other family": {ruleset.Add, elements(ruleset.Sources, rangeElement(at4.allowedRange)), errWrongFamily},
 		"a range without addresses": {
-			ruleset.Add, elements(allowedSources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
+			ruleset.Add, elements(ruleset.Sources, ruleset.Element{Key: ruleset.Tuple{Addr: at6.service}}), errWrongFamily},
 		"no address": {ruleset.Add, elements(ruleset.ClusterIPs, ruleset.Element{}), errWrongFamily},
 		"no verdict": {ruleset.Add, elements(ruleset.Dispatch, ruleset.Element{}), errNoVerdict},
 		"a prefix of the other family": {

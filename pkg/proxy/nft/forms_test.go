@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// form is a rule and what nft lists for it, with X for the family's keyword.
+// form is a rule and what nft lists for it, with X for the family's keyword; empty if that is not written down.
 type form struct {
 	text string
 	rule ruleset.Rule
@@ -24,7 +24,7 @@ type form struct {
 func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
-			forms := append(statementForms(), prefixForms(family)...)
+			forms := slices.Concat(statementForms(), prefixForms(family), rangeForms(family))
 			batch := inChains(family, forms)
 			namespace := netns.New(t)
 			commit(t, dial(t, namespace, Options{}), batch)
@@ -32,6 +32,9 @@ func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 
 			listed := namespace.NFT("-T", "list", "ruleset")
 			for i, form := range forms {
+				if form.text == "" {
+					continue
+				}
 				want := fmt.Sprintf("chain form-%03d {\n\t\t%s\n\t}", i, strings.ReplaceAll(form.text, "X", ruleset.Keyword(family)))
 				if !strings.Contains(listed, want) {
 					t.Errorf("nft does not list %s", want)
@@ -43,7 +46,7 @@ func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 
 // inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
-	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity, allowedSources)...)}
+	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity)...)}
 	var chains []ruleset.Chain
 	for i, form := range forms {
 		chains = append(chains, regular(fmt.Sprintf("form-%03d", i), form.rule))
@@ -72,8 +75,7 @@ func statementForms() []form {
 		{"fib daddr type != local", ruleset.Rule{ruleset.IsLocal{Field: ruleset.DestinationAddr, Not: true}}},
 		{"X daddr @cluster-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.ClusterIPs}}},
 		{"X daddr != @nodeport-ips", ruleset.Rule{ruleset.InSet{Key: destination, Set: ruleset.NodePortIPs, Not: true}}},
-		{"X saddr @" + allowedSources.Name, ruleset.Rule{ruleset.InSet{Key: source, Set: allowedSources}}},
-		{"X saddr != @" + allowedSources.Name, ruleset.Rule{ruleset.InSet{Key: source, Set: allowedSources, Not: true}}},
+		{"X saddr @cluster-ips", ruleset.Rule{ruleset.InSet{Key: source, Set: ruleset.ClusterIPs}}},
 		{"meta l4proto tcp meta l4proto . ct original proto-dst != @nodeport-local",
 			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortLocal, Not: true}}},
 		{"ct status dnat", ruleset.Rule{ruleset.HasDestinationNAT{}}},
@@ -147,6 +149,25 @@ func prefixForms(family model.Family) []form {
 				form{place + " " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix}}},
 				form{place + " != " + listed, ruleset.Rule{ruleset.InPrefix{Field: field, Prefix: prefix, Not: true}}})
 		}
+	}
+	return forms
+}
+
+// rangeForms are the ranges of every length, two of them with their text.
+func rangeForms(family model.Family) []form {
+	texts := map[int]string{32: "X saddr . X saddr", 20: "X saddr & 255.255.240.0 . X saddr | 0.0.15.255"}
+	if family == model.IPv6 {
+		texts = map[int]string{
+			128: "X saddr . X saddr", 52: "X saddr & ffff:ffff:ffff:f000:: . X saddr | ::fff:ffff:ffff:ffff:ffff",
+		}
+	}
+	var forms []form
+	for bits := range model.AnyAddr(family).BitLen() + 1 {
+		text := "" // it is compared with what is printed, and no more
+		if client, isWritten := texts[bits]; isWritten {
+			text = "meta priority . " + client + " @sources"
+		}
+		forms = append(forms, form{text, ruleset.Rule{ruleset.FromRange{Bits: bits, Set: ruleset.Sources}}})
 	}
 	return forms
 }

@@ -136,18 +136,13 @@ func translatingChains(family model.Family) []ruleset.Chain {
 		}
 	}
 	services := []ruleset.Rule{
-		{
-			ruleset.SetPriority{Key: frontendFields, Map: ruleset.Restricted},
-			ruleset.VerdictOf{Key: []ruleset.Field{ruleset.Priority}, Map: ruleset.Dispatch},
-		},
+		{ruleset.SetPriority{Key: frontendFields, Map: ruleset.Restricted}, verdict(ruleset.Jump, "source-ranges")},
 		{ruleset.PriorityBetween{First: 0xf5000000, Last: 0xf5ffffff}, verdict(ruleset.Drop, "")},
 	}
 	services = append(services, translation(frontendFields, ruleset.Services, ruleset.Endpoints)...)
 	return []ruleset.Chain{
 		regular("nodeports", translation(nodePortFields, ruleset.NodePorts, ruleset.NodePortEndpoints)...),
-		regular("allow", ruleset.Rule{
-			ruleset.InSet{Key: []ruleset.Field{ruleset.SourceAddr}, Set: allowedSources, Not: true}, verdict(ruleset.Drop, ""),
-		}, ruleset.Rule{ruleset.WritePriority{}}),
+		ruleset.SourceRangesChain([]int{at.client.BitLen(), at.allowedRange.Bits()}),
 		regular("services", append(services,
 			ruleset.Rule{ruleset.InSet{Key: dialledAddr, Set: ruleset.NodePortIPs}, verdict(ruleset.Jump, "nodeports")},
 			ruleset.Rule{

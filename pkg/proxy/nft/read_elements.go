@@ -3,12 +3,9 @@
 package nft
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,13 +50,9 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 
 // elements reads a set once. The kernel does not say when a dump is inconsistent, and some are even without a writer,
 // while a hash table is growing: elements are then missing or there twice. So the number must be what the kernel says.
-// Where it does not say so, nothing at all may have changed meanwhile, in any table. A set of ranges is no hash table.
-// A set that packets fill is different a moment later anyway.
+// Where it does not say so, nothing at all may have changed meanwhile, in any table. A set that packets fill is different
+// a moment later anyway.
 func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	if set.Interval {
-		ends, err := r.dump(ctx, family, set)
-		return rangesBetween(ends), err
-	}
 	before, err := r.generation(ctx)
 	if err != nil {
 		return nil, err
@@ -130,7 +123,7 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 var errUnreadable = errors.New("cannot be read")
 
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {
-	element.Key, err = parseKey(b, family, set)
+	element.Key, err = parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
 	if err != nil {
 		return element, fmt.Errorf("a key %w: %w", errUnreadable, err)
 	}
@@ -147,53 +140,6 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 		return element, fmt.Errorf("the value of %s %w: %w", element.Key.Text(set.Key), errUnreadable, err)
 	}
 	return element, nil
-}
-
-// parseKey reads an element's key. Of a set of ranges an element is one of the two ends of a range.
-func parseKey(b []byte, family model.Family, set ruleset.Set) (ruleset.Tuple, error) {
-	key, err := parseTuple(dataValue(b, unix.NFTA_SET_ELEM_KEY), family, set.Key)
-	if flags, _ := numberOf(b, unix.NFTA_SET_ELEM_FLAGS); flags&unix.NFT_SET_ELEM_INTERVAL_END != 0 {
-		key.Number = rangeEnd
-	}
-	return key, err
-}
-
-const (
-	// rangeEnd marks, while a set of ranges is read, the first address that does not belong to a range any more.
-	rangeEnd = 1
-	// noPrefix is the length of a range that is no prefix, which another process made: it equals none of ours.
-	noPrefix = 0xff
-)
-
-// rangesBetween makes ranges of their ends. A range without an end reaches to the last address.
-func rangesBetween(ends []ruleset.Element) []ruleset.Element {
-	slices.SortFunc(ends, func(a, b ruleset.Element) int {
-		return cmp.Or(a.Key.Source.Compare(b.Key.Source), -cmp.Compare(a.Key.Number, b.Key.Number))
-	})
-	var ranges []ruleset.Element
-	for i, first := range ends {
-		if first.Key.Number == rangeEnd {
-			continue
-		}
-		var end netip.Addr
-		if i+1 < len(ends) {
-			end = ends[i+1].Key.Source
-		}
-		first.Key.Bits = bitsBetween(first.Key.Source, end)
-		ranges = append(ranges, first)
-	}
-	return ranges
-}
-
-// bitsBetween returns the length of the prefix that begins with an address and ends before another one; noPrefix if
-// there is none. Without the other one it ends with the last address.
-func bitsBetween(first, end netip.Addr) uint8 {
-	for bits := first.BitLen(); bits >= 0; bits-- {
-		if lastAddr(ruleset.Tuple{Source: first, Bits: uint8(bits)}).Next() == end {
-			return uint8(bits)
-		}
-	}
-	return noPrefix
 }
 
 // dataValue returns the bytes of an element's key or data.

@@ -3,6 +3,7 @@
 package nft
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -37,7 +38,6 @@ func everySet(family model.Family) []filled {
 		{ruleset.Dispatch, []ruleset.Element{
 			{Key: ruleset.Tuple{Number: split}, Verdict: verdict(ruleset.Jump, "lb-3-local-1").Verdict},
 			{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict},
-			{Key: ruleset.Tuple{Number: 0xf5000001}, Verdict: verdict(ruleset.Jump, "allow").Verdict},
 			{Key: ruleset.Tuple{Number: stickyClass}, Verdict: verdict(ruleset.Jump, "sticky-7").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.RefuseClass)}, Verdict: verdict(ruleset.Goto, "refuse").Verdict},
 			{Key: ruleset.Tuple{Number: uint32(ruleset.DropClass)}, Verdict: verdict(ruleset.Drop, "").Verdict},
@@ -59,11 +59,11 @@ func everySet(family model.Family) []filled {
 		one(ruleset.NodePortCluster, nodePort),
 		one(ruleset.ExternalLocal, balanced),
 		one(ruleset.NodePortLocal, nodePort),
-		says(ruleset.Restricted, balanced, ruleset.Tuple{Number: 0xf5000001}),
+		says(ruleset.Restricted, balanced, ruleset.Tuple{Number: listNumber}),
+		one(ruleset.Sources, rangeElement(at.allowedRange).Key),
 		one(ruleset.ClusterIPs, ruleset.Tuple{Addr: at.service}),
 		one(ruleset.NodePortIPs, ruleset.Tuple{Addr: at.node}),
 		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
-		one(allowedSources, rangeElement(at.allowedRange.String()).Key),
 		says(affinity, ruleset.Tuple{Number: stickyPort, Addr: at.client}, ruleset.Tuple{Number: stickyEndpoint}),
 	}
 }
@@ -71,6 +71,19 @@ func everySet(family model.Family) []filled {
 func numbered(tuple ruleset.Tuple, number uint32) ruleset.Tuple {
 	tuple.Number = number
 	return tuple
+}
+
+// listNumber is the number of the list of source ranges.
+const listNumber uint32 = 0xf5000001
+
+// rangeElement is the element that allows a prefix.
+func rangeElement(prefix netip.Prefix) ruleset.Element {
+	last := prefix.Addr().AsSlice()
+	for bit := prefix.Bits(); bit < 8*len(last); bit++ {
+		last[bit/8] |= 0x80 >> (bit % 8)
+	}
+	end, _ := netip.AddrFromSlice(last)
+	return ruleset.Element{Key: ruleset.Tuple{Number: listNumber, Addr: prefix.Addr(), Source: end}}
 }
 
 // elementsIn returns the elements of one of the sets in everySet.

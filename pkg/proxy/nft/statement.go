@@ -43,6 +43,8 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		}, nil
 	case ruleset.PriorityBetween:
 		return priorityBetween(s), nil
+	case ruleset.FromRange:
+		return fromRange(family, s)
 	case ruleset.InPrefix:
 		return inPrefix(family, s)
 	case ruleset.NotFromInterface:
@@ -126,6 +128,28 @@ func changeClient(family model.Family, clients ruleset.Set, mask uint32, operati
 		SrcRegData: next,
 		Timeout:    timeout,
 	}), nil
+}
+
+// fromRange makes the first and the last address of the client's range. A range that is one address needs no mask.
+func fromRange(family model.Family, s ruleset.FromRange) ([]expr.Any, error) {
+	key, _, err := load(family, []ruleset.Field{ruleset.Priority, ruleset.SourceAddr, ruleset.SourceAddr}, firstRegister)
+	if err != nil {
+		return nil, err
+	}
+	size := addrSize(family)
+	if network := mask(s.Bits, size); s.Bits < 8*size {
+		hosts := make([]byte, size)
+		for i := range hosts {
+			hosts[i] = ^network[i]
+		}
+		first := firstRegister + 1
+		last := first + registers(size)
+		masked := func(register uint32, set []byte) expr.Any {
+			return &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: uint32(size), Mask: network, Xor: set}
+		}
+		key = []expr.Any{key[0], key[1], masked(first, make([]byte, size)), key[2], masked(last, hosts)}
+	}
+	return append(key, &expr.Lookup{SourceRegister: firstRegister, SetName: s.Set.Name}), nil
 }
 
 // inPrefix compares only the bytes of a prefix that ends at a byte, as nft does; any other needs a mask.

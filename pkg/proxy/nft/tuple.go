@@ -19,7 +19,7 @@ import (
 // fieldSize is the size of a field on its own.
 func fieldSize(family model.Family, field ruleset.Type) int {
 	switch field {
-	case ruleset.TypeAddr, ruleset.TypePrefix:
+	case ruleset.TypeAddr:
 		return addrSize(family)
 	case ruleset.TypeProto:
 		return 1
@@ -55,11 +55,6 @@ func appendTuple(b []byte, family model.Family, types []ruleset.Type, tuple *rul
 			}
 			b = appendAddr(b, addr)
 			addr = tuple.Source
-		case ruleset.TypePrefix:
-			if !tuple.Source.IsValid() || model.FamilyOf(tuple.Source) != family {
-				return b, errWrongFamily
-			}
-			b = appendAddr(b, tuple.Source)
 		case ruleset.TypeProto:
 			b = append(b, byte(tuple.Proto))
 		case ruleset.TypePort:
@@ -84,19 +79,6 @@ func appendAddr(b []byte, addr netip.Addr) []byte {
 	return append(b, bytes[:]...)
 }
 
-// lastAddr returns the last address of a TypePrefix. It allocates nothing: a batch may hold many.
-func lastAddr(tuple ruleset.Tuple) netip.Addr {
-	bytes := tuple.Source.As16()
-	for bit := 8*len(bytes) - tuple.Source.BitLen() + int(tuple.Bits); bit < 8*len(bytes); bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last := netip.AddrFrom16(bytes)
-	if tuple.Source.Is4() {
-		return last.Unmap()
-	}
-	return last
-}
-
 // parseTuple reads what appendTuple wrote.
 func parseTuple(b []byte, family model.Family, types []ruleset.Type) (ruleset.Tuple, error) {
 	var tuple ruleset.Tuple
@@ -115,8 +97,6 @@ func parseTuple(b []byte, family model.Family, types []ruleset.Type) (ruleset.Tu
 			} else {
 				tuple.Source = addr
 			}
-		case ruleset.TypePrefix: // the range's first address; its last one is in another key
-			tuple.Source, _ = netip.AddrFromSlice(b[:size])
 		case ruleset.TypeProto:
 			tuple.Proto = model.Protocol(b[0])
 		case ruleset.TypePort:

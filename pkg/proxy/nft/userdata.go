@@ -82,7 +82,7 @@ func byteOrder(types []ruleset.Type) uint32 {
 		return byteOrderHost
 	case ruleset.TypeVerdict, ruleset.TypeProto:
 		return byteOrderNone
-	case ruleset.TypeAddr, ruleset.TypePrefix, ruleset.TypePort:
+	case ruleset.TypeAddr, ruleset.TypePort:
 	}
 	return byteOrderBig
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Tuple holds the fields of a key or of a value. Which of them mean something is said by the set's types, in their
-// order: the first TypeAddr is Addr, the second is Source; TypePrefix is Source and Bits.
+// order: the first TypeAddr is Addr, the second is Source.
 //
 // It is comparable, so that a key can index a Go map.
 type Tuple struct {
@@ -16,11 +16,7 @@ type Tuple struct {
 	Number uint32 // TypeClass: a Class, or a slot of the table that ClusterSlot or LocalSlot begin
 	Port   uint16
 	Proto  model.Protocol
-	Bits   uint8 // TypePrefix: how many leading bits of Source mean something
 }
-
-// prefix returns a TypePrefix field.
-func (t Tuple) prefix() netip.Prefix { return netip.PrefixFrom(t.Source, int(t.Bits)) }
 
 // Element is one entry of a set or map.
 type Element struct {

@@ -62,9 +62,7 @@ func (p *Port) eachDispatch(yield func(Element) bool) bool {
 			return false
 		}
 	}
-	return !p.isRestricted() || yield(Element{
-		Key: Tuple{Number: uint32(p.list.class)}, Verdict: Verdict{Kind: Jump, Chain: allowPrefix + p.list.id},
-	})
+	return true
 }
 
 // drawElement is what is done with a client that is not remembered.
@@ -104,7 +102,18 @@ func (p *Port) eachExternalLocal(frontend *Frontend, yield func(Element) bool) b
 
 func (p *Port) eachRestricted(frontend *Frontend, yield func(Element) bool) bool {
 	return !frontend.Restricted ||
-		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.list.class)}})
+		yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.list)}})
+}
+
+func (p *Port) eachSource(yield func(Element) bool) bool {
+	if p.isRestricted() {
+		for element := range (listKey{p.ID.Family, p.list}).elements(p.Sources) {
+			if !yield(element) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (p *Port) eachClusterIP(yield func(Element) bool) bool {

@@ -168,6 +168,8 @@ func (m *Mirror) withoutHistory() any {
 		elements  map[elementKey]sharedElement
 		chains    map[objectKey]ownedChain
 		sets      map[objectKey]ownedSet
+		lists     map[listKey]ownedList
+		lengths   map[lengthKey]int
 		timeouts  map[time.Duration]int
 		late      map[late]Element
 		leftovers map[objectKey]int
@@ -175,7 +177,7 @@ func (m *Mirror) withoutHistory() any {
 		numbers, sharing int
 	}
 	now := timeless{
-		map[elementKey]sharedElement{}, map[objectKey]ownedChain{}, map[objectKey]ownedSet{}, m.timeouts, map[late]Element{},
+		map[elementKey]sharedElement{}, map[objectKey]ownedChain{}, map[objectKey]ownedSet{}, m.lists, m.lengths, m.timeouts, map[late]Element{},
 		map[objectKey]int{}, len(m.numbers), 0,
 	}
 	for key, shared := range m.elements {
@@ -298,4 +300,13 @@ func (m *Mirror) IsLate(family model.Family, set string, key Tuple) bool {
 	of := objectKey{family, set}
 	_, late := m.late[of][key]
 	return late || m.leftoverSets[of]
+}
+
+// ListNumbers are the numbers of lists of source ranges that no other list may have.
+func (m *Mirror) ListNumbers() []Class {
+	var numbers []Class
+	for key := range m.lists {
+		numbers = append(numbers, key.class)
+	}
+	return numbers
 }

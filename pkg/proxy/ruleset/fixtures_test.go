@@ -3,7 +3,6 @@ package ruleset_test
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -67,24 +66,18 @@ func operations(batch ruleset.Batch) []string {
 	return lines
 }
 
-// listName is the name of a list of source ranges, or of its chain.
-var listName = regexp.MustCompile(`^(sources|allow)-([0-9a-f]{4})[0-9a-f]{28}$`)
-
-// nameInShort has the first digits alone of a list.
-func nameInShort(name string) string { return listName.ReplaceAllString(name, "$1-$2") }
-
 func objectInShort(object ruleset.Object) string {
 	switch object := object.(type) {
 	case ruleset.TableObject:
 		return "table"
 	case ruleset.SetObject:
-		return "set " + nameInShort(object.Set.Name)
+		return "set " + object.Set.Name
 	case ruleset.ChainObject:
-		return "chain " + nameInShort(object.Chain.Name)
+		return "chain " + object.Chain.Name
 	case ruleset.RulesObject:
-		return "rules of " + nameInShort(object.Chain.Name)
+		return "rules of " + object.Chain.Name
 	case ruleset.ElementsObject:
-		return nameInShort(object.Set.Name) + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
+		return object.Set.Name + ": " + strings.Join(elementsInShort(object.Set, slices.Collect(object.Elements)), ", ")
 	}
 	panic(fmt.Sprintf("object %T has no short form", object))
 }
@@ -120,8 +113,6 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 			if tuple.Proto != model.TCP {
 				texts = append(texts, tuple.Proto.String())
 			}
-		case ruleset.TypePrefix:
-			texts = append(texts, netip.PrefixFrom(tuple.Source, int(tuple.Bits)).String())
 		case ruleset.TypeVerdict:
 			panic("a verdict is not part of a tuple")
 		}
@@ -132,7 +123,7 @@ func tupleInShort(types []ruleset.Type, tuple ruleset.Tuple) string {
 func numberInShort(number uint32) string {
 	tier, isEndpoint, isNumber := ruleset.NumberKind(number)
 	switch class := ruleset.Class(number); {
-	case number == 0 || number>>24 == 0xf5: // a port has its class of sources once it is planned
+	case number == 0 || number>>24 == 0xf5: // a port has the number of its list once it is planned
 		return "sources"
 	case class == ruleset.RefuseClass:
 		return "refuse"
@@ -166,7 +157,7 @@ func endpointInShort(endpoint string) string {
 
 func verdictInShort(verdict ruleset.Verdict) string {
 	kind := map[ruleset.VerdictKind]string{ruleset.Drop: "drop", ruleset.Jump: "jump ", ruleset.Goto: "goto "}[verdict.Kind]
-	return kind + nameInShort(verdict.Chain)
+	return kind + verdict.Chain
 }
 
 // bothFamilies is a configuration with a prefix of pods in each family, and node ports on the node's primary

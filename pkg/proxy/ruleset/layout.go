@@ -17,6 +17,7 @@ const (
 	numberedChain     = "numbered"
 	masqueradingChain = "masquerading"
 	fromNodeChain     = "masquerade-node"
+	sourceRangesChain = "source-ranges"
 	// What begins the name of a chain that does for node ports what another does for all other frontends.
 	nodePortPrefix = "nodeport-"
 )
@@ -48,7 +49,7 @@ var (
 // All base chains are of type nat: they see the first packet of each flow, so that established ones cost nothing.
 // Where a packet goes:
 //
-//	nat-prerouting, nat-output    services ─┬─ restricted map: class of the list of sources, dispatched to allow-…: or drop
+//	nat-prerouting, nat-output    services ─┬─ restricted map: number of a list; source-ranges: drop who is in none of it
 //	                                        ├─ services map:  class of the frontend, dispatched to lb-…, refuse or drop,
 //	                                        │                 or to sticky-…, which finds the client's endpoint or draws one
 //	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
@@ -86,8 +87,7 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{ours, WritePriority{}},
-		{SetPriority{Key: dialled, Map: Restricted}, VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
-		{PriorityBetween{uint32(sourcesClass), uint32(sourcesClass | maxNumbered)}, Do{Verdict{Kind: Drop}}},
+		{SetPriority{Key: dialled, Map: Restricted}, Do{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
 	}
 	rules = append(rules, translation(dialled, Services, Endpoints)...)
 	return append(rules,

@@ -3,7 +3,6 @@ package ruleset
 import (
 	"cmp"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -23,6 +22,9 @@ type Mirror struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
+	// lists are those of source ranges, lengths those of their prefixes, and how many lists have them.
+	lists   map[listKey]ownedList
+	lengths map[lengthKey]int
 	// numbers, shards and timeouts are those of the ports that remember their clients, and how many have them.
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
@@ -32,6 +34,7 @@ type Mirror struct {
 	late           map[objectKey]map[Tuple]Element // by set
 	leftoverChains map[objectKey]bool
 	leftoverSets   map[objectKey]bool
+	leftoverLists  map[listKey]bool
 	// sweeping is what the newest batch of Sweep removes.
 	sweeping sweep
 }
@@ -67,15 +70,7 @@ type ownedChain struct {
 // ownedSet is a set that ports need beside the static ones.
 type ownedSet struct {
 	set    Set
-	ranges []netip.Prefix // that a list of source ranges always holds; nil for a set that packets fill
 	owners int
-}
-
-// fill appends what the set holds from the beginning.
-func (s ownedSet) fill(batch *Batch, family model.Family) {
-	if len(s.ranges) > 0 {
-		batch.add(Add, family, countedElements(s.set, rangesOf(s.ranges)))
-	}
 }
 
 // newMirror returns the mirror of a kernel that holds nothing of ours.
@@ -87,12 +82,15 @@ func newMirror(config Config) *Mirror {
 		elements:       map[elementKey]sharedElement{},
 		chains:         map[objectKey]ownedChain{},
 		sets:           map[objectKey]ownedSet{},
+		lists:          map[listKey]ownedList{},
+		lengths:        map[lengthKey]int{},
 		numbers:        map[numberKey]int{},
 		shards:         map[shardKey]int{},
 		timeouts:       map[time.Duration]int{},
 		late:           map[objectKey]map[Tuple]Element{},
 		leftoverChains: map[objectKey]bool{},
 		leftoverSets:   map[objectKey]bool{},
+		leftoverLists:  map[listKey]bool{},
 	}
 }
 
@@ -156,6 +154,7 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 	}
 	m.acceptSets(plan)
+	m.acceptLists(plan)
 	take(m.numbers, plan.numbers)
 	take(m.shards, plan.shards)
 	take(m.timeouts, plan.timeouts)
@@ -166,6 +165,7 @@ func (m *Mirror) Accept(plan *Plan) {
 func (m *Mirror) adopt(plan *Plan) {
 	m.surroundings, m.elements, m.chains = plan.surroundings, plan.elements, plan.chains
 	m.numbers, m.shards, m.timeouts = plan.numbers, plan.shards, plan.timeouts
+	m.lists, m.lengths = plan.lists, plan.lengths
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)
@@ -272,5 +272,8 @@ func (m *Mirror) isLateNoLonger(element elementKey) {
 	set := objectKey{element.family, element.set}
 	if delete(m.late[set], element.key); len(m.late[set]) == 0 {
 		delete(m.late, set) // or the sweep would wait for it before the chains
+		if element.set == Sources.Name {
+			m.forgetLists(element.family)
+		}
 	}
 }

@@ -23,9 +23,7 @@ func numbersLeft(tables *ruleset.Tables) map[model.Family]ruleset.Objects {
 	for _, family := range model.Families {
 		var left ruleset.Objects
 		for name, elements := range tables.Objects(family).Contents {
-			if !isList(name) {
-				left.Add(name, elements)
-			}
+			left.Add(name, elements)
 		}
 		found[family] = left
 	}

@@ -19,9 +19,11 @@ func (d *draft) finish() *Plan {
 		}
 	}
 	d.addElements(&d.plan.Prepare, Add, func(set Set) bool { return set.static.ahead })
+	d.replaceSourceRanges(&d.plan.Prepare, true)
 	d.addElements(&d.plan.Batch, Delete, func(Set) bool { return true })
 	d.addElements(&d.plan.Batch, Add, func(set Set) bool { return !set.static.ahead })
 	d.replaceStaticChains(&d.plan.Batch)
+	d.replaceSourceRanges(&d.plan.Batch, false)
 	return d.plan
 }
 
@@ -47,9 +49,11 @@ func (d *draft) postpone(where elementsKey) {
 // outlive leaves the deletion of elements to the sweep, and returns those that have to go at once because another
 // value takes their place. An element that an earlier plan left to the sweep, and that comes back, is replaced too.
 func (d *draft) outlive(set objectKey, deletes, adds []Element) (replaced []Element) {
-	added := make(map[Tuple]bool, len(adds))
+	added := map[Tuple]bool{}
 	for _, element := range adds {
-		added[element.Key] = true
+		if len(deletes) > 0 {
+			added[element.Key] = true
+		}
 		if late, ok := d.mirror.late[set][element.Key]; ok {
 			d.plan.reused = append(d.plan.reused, elementKey{set.family, set.name, element.Key})
 			if late != element {
@@ -78,7 +82,6 @@ func (d *draft) addObjects(batch *Batch) {
 		}
 		batch.add(Add, key.family, SetObject{want.set})
 		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover with what it held at another time
-		want.fill(batch, key.family)
 		d.plan.emptied = append(d.plan.emptied, key)
 	}
 	for _, wide := range d.fill {

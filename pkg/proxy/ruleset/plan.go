@@ -27,6 +27,8 @@ type Plan struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
+	lists        map[listKey]ownedList
+	lengths      map[lengthKey]int
 	numbers      map[numberKey]int
 	shards       map[shardKey]int
 	timeouts     map[time.Duration]int
@@ -48,6 +50,7 @@ func (m *Mirror) Plan(wanted []Service, surroundings Surroundings) *Plan {
 	for _, want := range wanted {
 		draft.replace(m.services[want.Name], want)
 	}
+	draft.settleLists()
 	draft.settleShared()
 	draft.surround(surroundings)
 	return draft.finish()
@@ -61,6 +64,8 @@ func (m *Mirror) draft() *draft {
 			elements: map[elementKey]sharedElement{},
 			chains:   map[objectKey]ownedChain{},
 			sets:     map[objectKey]ownedSet{},
+			lists:    map[listKey]ownedList{},
+			lengths:  map[lengthKey]int{},
 			numbers:  map[numberKey]int{},
 			shards:   map[shardKey]int{},
 			timeouts: map[time.Duration]int{},
@@ -79,8 +84,8 @@ type draft struct {
 	plan          *Plan
 	deletes, adds map[elementsKey][]Element
 	fill          []wideMap
-	// lists are the names of the lists of source ranges that were asked for, by where they are in memory.
-	lists map[*netip.Prefix]string
+	// ids are those of the lists of source ranges that were asked for, by where they are in memory.
+	ids map[*netip.Prefix]string
 	// recalled are the numbers that an earlier proxy left, for a resync.
 	recalled map[model.Family]*recalled
 	// counting is what count is at. It is made once, for a first sync counts through six sets of each of many Services.
@@ -153,7 +158,7 @@ func planned[K comparable, V any](plan, mirror map[K]V, key K) V {
 func (d *draft) replaceOwner(have, want Service) {
 	for _, family := range model.Families {
 		for _, set := range StaticSets {
-			if isShared(set) {
+			if isShared(set) && !set.static.lists {
 				d.count(family, set, have, -1)
 				d.count(family, set, want, +1)
 			}
@@ -187,6 +192,7 @@ func (d *draft) replaceObjects(have, want Service) {
 		for _, set := range port.sets() {
 			d.ownSet(port.ID.Family, set, -1)
 		}
+		d.ownList(port, -1)
 	}
 	for i := range want.Ports {
 		port := &want.Ports[i]
@@ -196,6 +202,7 @@ func (d *draft) replaceObjects(have, want Service) {
 		for _, set := range port.sets() {
 			d.ownSet(port.ID.Family, set, +1)
 		}
+		d.ownList(port, +1)
 	}
 }
 
@@ -213,7 +220,7 @@ func (d *draft) ownSet(family model.Family, set ownedSet, delta int) {
 	key := objectKey{family, set.set.Name}
 	owned := planned(d.plan.sets, d.mirror.sets, key)
 	if delta > 0 {
-		owned.set, owned.ranges = set.set, set.ranges
+		owned.set = set.set
 	}
 	owned.owners += delta
 	d.plan.sets[key] = owned
@@ -232,7 +239,7 @@ func (d *draft) settleShared() {
 	}
 	for _, elements := range []map[elementsKey][]Element{d.deletes, d.adds} {
 		for where, list := range elements {
-			if isShared(StaticSets[where.set]) {
+			if static := StaticSets[where.set].static; static.shared && !static.lists {
 				sortElements(list) // they come from a map, and batches are the same each time
 			}
 		}

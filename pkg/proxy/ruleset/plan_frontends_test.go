@@ -3,6 +3,7 @@ package ruleset_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,8 +27,11 @@ func everyKindWith(pods []pod, changes ...func(*model.Service)) []ruleset.Servic
 func withoutNodePort(s *model.Service)   { s.Ports[0].NodePort = 0 }
 func withoutExternalIP(s *model.Service) { s.ExternalIPs = nil }
 func withoutSources(s *model.Service)    { s.SourceRanges = nil }
-func externalLocal(s *model.Service)     { s.ExternalTrafficLocal = true }
-func affinity(s *model.Service)          { s.AffinityTimeout = time.Hour }
+func fromOne(source string) func(*model.Service) {
+	return func(s *model.Service) { s.SourceRanges = prefixes(source) }
+}
+func externalLocal(s *model.Service) { s.ExternalTrafficLocal = true }
+func affinity(s *model.Service)      { s.AffinityTimeout = time.Hour }
 
 // The frontends of everyKind in IPv4, and its endpoints.
 const (
@@ -63,19 +67,32 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 			sweep: []string{"- endpoints: " + externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two},
 		},
 		"source ranges are added: the list first, and then what leads to it": {
-			have: everyKindWith(pods, withoutSources), want: everyKindWith(pods), plan: slices.Concat(
-				newList("4deb", "192.0.2.0/25, 192.0.2.200/32"), []string{"+ restricted: " + balancerIP + " => sources"}),
+			have: everyKindWith(pods, withoutSources), want: everyKindWith(pods), plan: []string{
+				"+ sources: " + everySource, "0 chain source-ranges", "+ rules of source-ranges", "+ restricted: " + balancerIP + " => sources",
+			},
 		},
 		"a source range grows: the frontend is led to another list, and the old one is swept": {
 			have: everyKindWith(pods),
 			want: everyKindWith(pods, func(s *model.Service) { s.SourceRanges = prefixes("192.0.2.0/24") }),
-			plan: slices.Concat(newList("eb24", "192.0.2.0/24"), []string{
+			plan: []string{
+				"+ sources: sources 192.0.2.0 192.0.2.255", "0 chain source-ranges", "+ rules of source-ranges",
 				"- restricted: " + balancerIP + " => sources", "+ restricted: " + balancerIP + " => sources",
-			}),
-			sweep: []string{
-				"- dispatch: sources => jump allow-4deb", "0 chain allow-4deb", "- set sources-4deb",
-				"0 chain allow-4deb", "- chain allow-4deb",
+				"0 chain source-ranges", "+ rules of source-ranges",
 			},
+			sweep: []string{"- sources: " + everySource},
+		},
+		"another range of the same length: the list and what leads to it": {
+			have: everyKindWith(pods, fromOne("192.0.2.7/32")), want: everyKindWith(pods, fromOne("192.0.2.8/32")), plan: []string{
+				"+ sources: sources 192.0.2.8 192.0.2.8",
+				"- restricted: " + balancerIP + " => sources", "+ restricted: " + balancerIP + " => sources",
+			},
+			sweep: []string{"- sources: sources 192.0.2.7 192.0.2.7"},
+		},
+		"source ranges are removed: what leads to the list, and the list with the sweep": {
+			have: everyKindWith(pods), want: everyKindWith(pods, withoutSources), plan: []string{
+				"- restricted: " + balancerIP + " => sources", "0 chain source-ranges", "+ rules of source-ranges",
+			},
+			sweep: []string{"- sources: " + everySource},
 		},
 		"the Service leaves: what leads to a chain is swept before the chain": {
 			have: everyKindWith(pods), want: services(nothing("web")), plan: []string{
@@ -84,26 +101,22 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 				"- external-cluster: " + externalIP + ", " + balancerIP, "- nodeport-cluster: " + nodePort,
 				"- restricted: " + balancerIP + " => sources",
 				"- cluster-ips: 10.96.1.1", "- hairpin: 10.244.9.1 10.244.9.1 8080",
+				"0 chain source-ranges", "+ rules of source-ranges",
 			}, sweep: []string{
-				"- dispatch: class/2 => jump lb-2, sources => jump allow-4deb",
+				"- dispatch: class/2 => jump lb-2",
 				"- endpoints: " + clusterIP + " slot/0" + one + ", " + clusterIP + " slot/1" + two + ", " +
 					externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two + ", " +
 					balancerIP + " slot/0" + one + ", " + balancerIP + " slot/1" + two,
 				"- nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
-				"0 chain allow-4deb", "0 chain lb-2", "- set sources-4deb",
-				"0 chain allow-4deb", "0 chain lb-2", "- chain allow-4deb", "- chain lb-2",
+				"- sources: " + everySource,
+				"0 chain lb-2", "- chain lb-2",
 			},
 		},
 	})
 }
 
-// newList is what is written for a list of source ranges.
-func newList(id, ranges string) []string {
-	return []string{
-		"+ set sources-" + id, "0 set sources-" + id, "+ sources-" + id + ": " + ranges,
-		"+ chain allow-" + id, "0 chain allow-" + id, "+ rules of allow-" + id, "+ dispatch: sources => jump allow-" + id,
-	}
-}
+// everySource is what 192.0.2.0/25 and 192.0.2.200/32 are in the tables, sorted as text.
+var everySource = strings.Join(everySources[model.IPv4], ", ")
 
 func TestPlansOfAnExternalPolicy(t *testing.T) {
 	pods := slices.Concat(on1(1), on2(2))

@@ -29,9 +29,9 @@ type Port struct {
 	// Affinity is how long a client is remembered after its newest connection; zero if it is not.
 	Affinity time.Duration
 
-	// The mirror's business, like the order of slots: the list of Sources, the classes of a wide port, and how clients are
-	// remembered; nil if they are not.
-	list   sourceList
+	// The mirror's business, like the order of slots: the number of the list of Sources, the classes of a wide port, and
+	// how clients are remembered; nil if they are not.
+	list   Class
 	wide   [wideKinds]Class
 	memory *memory
 }
@@ -180,11 +180,7 @@ func (p *Port) outside(frontend *Frontend) []netip.AddrPort {
 
 // Chains returns the chains that the port needs. Frontends of the same class share their chain.
 func (p *Port) Chains(config Config) []Chain {
-	chains := p.drawChains(config)
-	if p.isRestricted() {
-		chains = append(chains, allowChain(p.list.id))
-	}
-	return append(chains, p.affinityChains()...)
+	return append(p.drawChains(config), p.affinityChains()...)
 }
 
 func (p *Port) drawChains(config Config) []Chain {
@@ -210,9 +206,6 @@ func (p *Port) isRestricted() bool {
 // sets returns the sets that the port needs beside the static ones.
 func (p *Port) sets() []ownedSet {
 	var sets []ownedSet
-	if p.isRestricted() {
-		sets = append(sets, ownedSet{set: SourceList(p.list.id), ranges: p.Sources})
-	}
 	if p.isWide() {
 		sets = append(sets, ownedSet{set: p.wideSlots()})
 	}

@@ -78,11 +78,8 @@ func (s *filledSet) print(w *bufio.Writer, family model.Family) {
 		kind = "map"
 	}
 	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kind, s.Name, typeText(family, s.Set))
-	switch {
-	case s.Dynamic:
+	if s.Dynamic {
 		fmt.Fprint(w, "\t\tflags dynamic,timeout\n")
-	case s.Interval:
-		fmt.Fprint(w, "\t\tflags interval\n")
 	}
 	for i, element := range s.sorted() {
 		lead := ",\n\t\t\t     "
@@ -112,8 +109,7 @@ func sortElements(elements []Element) {
 func (t Tuple) compare(other Tuple) int {
 	return cmp.Or(
 		t.Addr.Compare(other.Addr), t.Source.Compare(other.Source),
-		cmp.Compare(t.Proto, other.Proto), cmp.Compare(t.Port, other.Port), cmp.Compare(t.Number, other.Number),
-		cmp.Compare(t.Bits, other.Bits))
+		cmp.Compare(t.Proto, other.Proto), cmp.Compare(t.Port, other.Port), cmp.Compare(t.Number, other.Number))
 }
 
 func (c *Chain) print(w *bufio.Writer, family model.Family) {

@@ -63,10 +63,10 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 	want := strings.Fields("services nodeports dispatch endpoints nodeport-endpoints sticky nodeport-sticky sticky-dispatch " +
 		"sticky-ports nodeport-sticky-ports sticky-outside nodeport-sticky-outside sticky-endpoints nodeport-sticky-endpoints " +
 		"numbered numbered-collided external-cluster nodeport-cluster external-local nodeport-local " +
-		"restricted cluster-ips nodeport-ips hairpin " +
+		"restricted sources cluster-ips nodeport-ips hairpin " +
 		"affinity-0 " +
 		"nat-prerouting nat-output nat-postrouting masquerade-node masquerading nodeport-sticky-draw nodeport-sticky-port " +
-		"nodeports numbered refuse services sticky-3600-0 sticky-draw sticky-port lb-2 lb-11")
+		"nodeports numbered refuse services source-ranges sticky-3600-0 sticky-draw sticky-port lb-2 lb-11")
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("sets and chains (-want +got):\n%s", diff)
 	}

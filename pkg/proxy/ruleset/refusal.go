@@ -126,11 +126,7 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refu
 			if !sets[objectKey{port.ID.Family, owned.set.Name}] {
 				continue
 			}
-			elements := rangesOf(owned.ranges)
-			if owned.ranges == nil {
-				elements = port.eachWideSlot()
-			}
-			for element := range elements {
+			for element := range port.eachWideSlot() {
 				yield(refusedKey{port.ID.Family, owned.set.Name, element.Key})
 			}
 		}

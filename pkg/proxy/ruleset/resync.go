@@ -5,7 +5,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -96,6 +95,9 @@ func (c *Complete) Undo() Batch {
 func (c *Complete) Finish(surroundings Surroundings) (*Mirror, *Plan) {
 	plan := c.draft.plan
 	plan.surroundings = surroundings
+	for key, list := range plan.lists {
+		c.draft.countLengths(key.family, list, +1)
+	}
 	c.mirror.adopt(plan)
 	if !c.early {
 		plan.Batch.Weight = weightOf(plan.services)
@@ -122,7 +124,7 @@ func (c *Complete) refill(family model.Family) {
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
-	c.refillSets(family, found)
+	c.refillSets(family)
 	chains := c.mirror.refillChains(batch, family)
 	for _, set := range StaticSets {
 		if !c.early || !set.isEarly() {
@@ -132,9 +134,8 @@ func (c *Complete) refill(family model.Family) {
 	c.mirror.noteLeftovers(family, found, chains)
 }
 
-// refillSets declares every set and empties the static ones, unless they were made early. A list of source ranges that
-// holds what its name says is left alone.
-func (c *Complete) refillSets(family model.Family, found Objects) {
+// refillSets declares every set and empties the static ones, unless they were made early.
+func (c *Complete) refillSets(family model.Family) {
 	plan := c.draft.plan
 	for _, set := range StaticSets {
 		if !c.early {
@@ -146,19 +147,14 @@ func (c *Complete) refillSets(family model.Family, found Objects) {
 		if key.family != family {
 			continue
 		}
-		owned := c.mirror.sets[key]
-		plan.Batch.add(Add, family, SetObject{owned.set})
-		if owned.ranges != nil && !holds(found.Contents[key.name], owned.ranges) {
-			plan.Batch.add(Flush, family, SetObject{owned.set})
-			owned.fill(&plan.Batch, family)
-		}
+		plan.Batch.add(Add, family, SetObject{c.mirror.sets[key].set})
 	}
 	c.mirror.refillWide(plan, family)
 }
 
 // refillChains declares every chain before it writes rules, which refer to other chains.
 func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
-	chains := StaticChains(family, m.config, m.surroundings)
+	chains := append(StaticChains(family, m.config, m.surroundings), SourceRangesChain(lengthsOf(family, m.lengths)))
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
 			chains = append(chains, m.chains[key].chain)
@@ -196,6 +192,9 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
 	if elements := set.static.surroundings; elements != nil {
 		return elements(m.surroundings, family)
+	}
+	if set.static.lists {
+		return m.allSources(family)
 	}
 	if isShared(set) {
 		return func(yield func(Element) bool) {
@@ -252,23 +251,12 @@ func (o *Objects) Add(name string, contents []Element) {
 
 var recalledSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
 
-// Recalled returns the set of a name if its contents are asked for before a complete sync:
-//
-//   - Lists of source ranges are not written anew without need: the kernel may show ranges a moment later than the rest of
-//     a transaction, and clients that may dial would be dropped meanwhile.
-//   - The numbers of Service ports, and of endpoints whose hashes collide, are those that clients are remembered with.
+// Recalled returns the set of a name if its contents are asked for before a complete sync: the numbers of Service ports,
+// and of endpoints whose hashes collide, are those that clients are remembered with.
 func Recalled(name string) (set Set, ok bool) {
-	if id, isList := strings.CutPrefix(name, sourcesPrefix); isList {
-		return SourceList(id), true
-	}
 	at := slices.IndexFunc(recalledSets, func(set Set) bool { return set.Name == name })
 	if at < 0 {
 		return Set{}, false
 	}
 	return recalledSets[at], true
-}
-
-// HoldsNumbers reports whether a set holds numbers of session affinity that depend on what was there before.
-func HoldsNumbers(name string) bool {
-	return slices.ContainsFunc(recalledSets, func(set Set) bool { return set.Name == name })
 }

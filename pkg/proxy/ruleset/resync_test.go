@@ -56,44 +56,6 @@ func asFound(*ruleset.Objects) {}
 
 func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
 
-// TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe: see Recalled.
-func TestAResyncWritesOnlyTheListsThatAreNotWhatTheyShallBe(t *testing.T) {
-	running := start(t, someServices()...)
-	lists := listsIn(&running.Tables)
-	if len(lists) == 0 {
-		t.Fatal("there are no lists of source ranges")
-	}
-	for title, test := range map[string]struct {
-		change func(*ruleset.Objects)
-		want   map[ruleset.Verb]int
-	}{
-		"all are as they shall be": {asFound, map[ruleset.Verb]int{}},
-		"a range is missing": {func(objects *ruleset.Objects) {
-			if list := objects.Contents[lists[0]]; list != nil {
-				objects.Contents[lists[0]] = list[1:]
-			}
-		}, map[ruleset.Verb]int{ruleset.Flush: 1, ruleset.Add: 1}},
-	} {
-		written := map[ruleset.Verb]int{}
-		_, plan := resync(t, &running.Tables, someServices(), test.change)
-		for _, op := range plan.Batch.Ops {
-			switch object := op.Object.(type) {
-			case ruleset.ElementsObject:
-				if op.Family == model.IPv4 && isList(object.Set.Name) {
-					written[op.Verb]++
-				}
-			case ruleset.SetObject:
-				if op.Family == model.IPv4 && isList(object.Set.Name) && op.Verb != ruleset.Add {
-					written[op.Verb]++
-				}
-			}
-		}
-		if diff := cmp.Diff(test.want, written); diff != "" {
-			t.Errorf("%s: what is written (-want +got):\n%s", title, diff)
-		}
-	}
-}
-
 // TestResyncMakesAnyTablesTheSame as a start from nothing would, if that recalled the same numbers of session affinity.
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)

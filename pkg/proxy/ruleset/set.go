@@ -20,7 +20,6 @@ const (
 	TypeAddr    Type = iota // ipv4_addr or ipv6_addr, by the table's family
 	TypeProto               // inet_proto
 	TypePort                // inet_service
-	TypePrefix              // ipv4_addr or ipv6_addr, as an interval: only as the single field of an Interval set
 	TypeClass               // classid, the type of `meta priority`, where classes and slots travel; host byte order
 	TypeVerdict             // a verdict; only as the single type of a map's value
 )
@@ -32,8 +31,6 @@ type Set struct {
 	Value []Type
 	// Dynamic sets are filled by the packet path. Their elements expire.
 	Dynamic bool
-	// Interval sets hold ranges. No two of their elements may overlap.
-	Interval bool
 	// static is what holds of a set that every table has; nil of any other.
 	static *static
 }
@@ -46,6 +43,8 @@ type static struct {
 	surroundings func(surroundings Surroundings, family model.Family) iter.Seq[Element]
 	// shared: several owners may want the same element. It is there as long as it has an owner.
 	shared bool
+	// lists: the owners are lists of source ranges, and those have ports. It is shared, too.
+	lists bool
 	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
 	ahead bool
 	// late: a packet on its way may still look for an element, because it has read already what leads there: its class
@@ -82,7 +81,8 @@ var (
 	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
 	NodePorts = addStatic(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ports: nodePortSet((*Port).eachClass)})
 
-	// Where a class leads. Small: one entry for each number of slots in use, and one for each list of source ranges.
+	// Where a class leads. Small, because the kernel looks at all of it whenever an entry or a rule is added: one entry for
+	// each number of slots in use, and for each wide port.
 	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
 		static{ports: (*Port).eachDispatch, shared: true, ahead: true, late: true})
@@ -141,9 +141,14 @@ var (
 	NodePortLocal = addStatic(
 		Set{Name: "nodeport-local", Key: nodePort}, static{ports: nodePortSet((*Port).eachExternalLocal)})
 
-	// A load balancer's address with loadBalancerSourceRanges: the class of the list of those who may dial it.
+	// A load balancer's address with loadBalancerSourceRanges: the number of the list of those who may dial it.
 	Restricted = addStatic(
 		Set{Name: "restricted", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachRestricted)})
+
+	// The ranges of all lists: the number of the list, the first address, the last one.
+	Sources = addStatic(
+		Set{Name: "sources", Key: []Type{TypeClass, TypeAddr, TypeAddr}},
+		static{ports: (*Port).eachSource, shared: true, lists: true, ahead: true, late: true})
 
 	// Every ClusterIP: undefined ports are refused.
 	ClusterIPs = addStatic(

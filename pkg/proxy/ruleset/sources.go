@@ -1,38 +1,55 @@
 package ruleset
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"iter"
+	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Source ranges. Each list of them that is in use is a set of its own, named by its content, and shared by all
-// frontends that have the list: a change costs its own list, and many frontends with one list cost no more than one.
-// A frontend leads to its list by a class, and the class by the dispatch map to the chain that looks into the set.
+// Source ranges. Each list of them that is in use has a number, and is there once for all frontends that have it: a
+// change costs its own list, and many frontends with one list cost no more than one. The map `restricted` says which
+// list a frontend has. The set `sources` has the ranges of all lists: number, first address, last address. So a packet
+// finds its range by one lookup for each length of a prefix.
+//
+// A list is elements and nothing else. Were it a set, with a chain that looks into it and a verdict that leads there,
+// then the kernel would look at all lists whenever somebody's change brings a verdict or a rule.
+
 const (
-	sourcesPrefix = "sources-"
-	allowPrefix   = "allow-"
-	// listIDBytes make two lists with the same name as unlikely as a broken machine.
+	// listIDBytes make two lists with the same id as unlikely as a broken machine.
 	listIDBytes = 16
+	// lengthStep halves how many lookups there can be, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length is
+	// there as its two halves.
+	lengthStep = 2
 )
 
-// sourceList is who may dial the restricted frontends of a port, as the tables know it. The zero value is everybody.
-type sourceList struct {
-	id    string // names the set and the chain
-	class Class
+// listKey is the number of a list of source ranges. A packet with that class has dialled a frontend that has the list.
+type listKey struct {
+	family model.Family
+	class  Class
 }
 
-// SourceList returns the set of a list of source ranges.
-func SourceList(id string) Set {
-	return Set{Name: sourcesPrefix + id, Key: []Type{TypePrefix}, Interval: true}
+// lengthKey is a length of prefixes.
+type lengthKey struct {
+	family model.Family
+	bits   int
 }
 
-// listID returns the name of a list: the same for the same prefixes in the same order.
+// ownedList is a list of source ranges and how many ports have it.
+type ownedList struct {
+	id     string // the same for the same ranges, and for no others
+	ranges []netip.Prefix
+	owners int
+}
+
+// listID returns the id of a list: the same for the same prefixes in the same order.
 func listID(prefixes []netip.Prefix) string {
 	hash := sha256.New()
 	for _, prefix := range prefixes {
@@ -43,77 +60,211 @@ func listID(prefixes []netip.Prefix) string {
 	return hex.EncodeToString(hash.Sum(nil)[:listIDBytes])
 }
 
-// rangesOf returns the elements of a list.
-func rangesOf(prefixes []netip.Prefix) iter.Seq[Element] {
+func (k listKey) compare(other listKey) int {
+	return cmp.Or(cmp.Compare(k.family, other.family), cmp.Compare(k.class, other.class))
+}
+
+// elements returns what a list has in the set of sources.
+func (k listKey) elements(ranges []netip.Prefix) iter.Seq[Element] {
 	return func(yield func(Element) bool) {
-		for _, prefix := range prefixes {
-			if !yield(Element{Key: Tuple{Source: prefix.Addr(), Bits: uint8(prefix.Bits())}}) {
+		for _, prefix := range ranges {
+			if !eachSourceIn(k.class, prefix, yield) {
 				return
 			}
 		}
 	}
 }
 
-// holds reports whether a list in the kernel has just these ranges.
-func holds(found []Element, prefixes []netip.Prefix) bool {
-	deleted, added := difference(slices.Values(found), rangesOf(prefixes))
-	return len(deleted)+len(added) == 0
+// eachSourceIn yields the prefixes that a prefix becomes.
+func eachSourceIn(class Class, prefix netip.Prefix, yield func(Element) bool) bool {
+	part := netip.PrefixFrom(prefix.Masked().Addr(), storedBits(prefix))
+	for part.IsValid() && prefix.Contains(part.Addr()) {
+		last := lastAddr(part)
+		if !yield(Element{Key: Tuple{Number: uint32(class), Addr: part.Addr(), Source: last}}) {
+			return false
+		}
+		part = netip.PrefixFrom(last.Next(), part.Bits())
+	}
+	return true
 }
 
-// allowChain drops what comes from elsewhere. A packet that passes is without a class again: one that keeps the class
-// of a list found no chain.
-func allowChain(id string) Chain {
-	return Chain{Name: allowPrefix + id, Hook: NoHook, Rules: []Rule{
-		{InSet{Key: []Field{SourceAddr}, Set: SourceList(id), Not: true}, Do{Verdict{Kind: Drop}}},
-		{WritePriority{}},
-	}}
+func storedBits(prefix netip.Prefix) int {
+	return (prefix.Bits() + lengthStep - 1) / lengthStep * lengthStep
 }
 
-// restrict gives the list of a port its name and class.
+// lastAddr returns the last address of a prefix. It allocates nothing: a list may hold many.
+func lastAddr(prefix netip.Prefix) netip.Addr {
+	bytes := prefix.Addr().As16()
+	for bit := 8*len(bytes) - prefix.Addr().BitLen() + prefix.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last := netip.AddrFrom16(bytes)
+	if prefix.Addr().Is4() {
+		return last.Unmap()
+	}
+	return last
+}
+
+// SourceRangesChain returns the chain that drops clients who are in no range of the list whose class a packet has. A
+// packet that passes is without a class again. There is a rule for each length of prefixes that a list has, and the
+// round ones come first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in somebody else's list.
+func SourceRangesChain(lengths []int) Chain {
+	lengths = slices.SortedFunc(slices.Values(lengths), func(a, b int) int {
+		return cmp.Or(cmp.Compare(bits.TrailingZeros(uint(b)), bits.TrailingZeros(uint(a))), cmp.Compare(b, a))
+	})
+	chain := Chain{Name: sourceRangesChain, Hook: NoHook}
+	for _, length := range lengths {
+		found := FromRange{Bits: length, Set: Sources}
+		chain.Rules = append(chain.Rules, Rule{found, WritePriority{}, Do{Verdict{Kind: Return}}})
+	}
+	chain.Rules = append(chain.Rules, Rule{Do{Verdict{Kind: Drop}}})
+	return chain
+}
+
+// lengthsOf returns the lengths of a family that lists have, by any of some counts.
+func lengthsOf(family model.Family, counts ...map[lengthKey]int) []int {
+	var lengths []int
+	for _, each := range counts {
+		for key, lists := range each {
+			if key.family == family && lists > 0 && !slices.Contains(lengths, key.bits) {
+				lengths = append(lengths, key.bits)
+			}
+		}
+	}
+	return lengths
+}
+
+// restrict gives the list of a port its number: the one that its content decides, so that it is the same after a
+// restart, or the next one that no other list has.
 func (d *draft) restrict(port *Port) {
-	if port.isRestricted() {
-		port.list.id = d.listID(port.Sources)
-		port.list.class = d.classOf(port.ID.Family, Dispatch, sourcesClass, allowPrefix+port.list.id)
+	if !port.isRestricted() {
+		return
 	}
+	id := d.listID(port.Sources)
+	port.list = numberedClass(sourcesClass, id, func(class Class) string {
+		return planned(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, class}).id
+	})
 }
 
-// listID returns the name of a list. Many ports of a Service have the same one.
+// listID returns the id of a list. Many ports of a Service have the same one.
 func (d *draft) listID(prefixes []netip.Prefix) string {
-	if d.lists == nil {
-		d.lists = map[*netip.Prefix]string{}
+	if d.ids == nil {
+		d.ids = map[*netip.Prefix]string{}
 	}
-	id, known := d.lists[&prefixes[0]]
+	id, known := d.ids[&prefixes[0]]
 	if !known {
 		id = listID(prefixes)
-		d.lists[&prefixes[0]] = id
+		d.ids[&prefixes[0]] = id
 	}
 	return id
 }
 
-// classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a
-// restart, or the next one that leads to no other chain.
-func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
-	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
+// ownList notes that a port gets or loses its list.
+func (d *draft) ownList(port *Port, delta int) {
+	if !port.isRestricted() {
+		return
+	}
+	key := listKey{port.ID.Family, port.list}
+	owned := planned(d.plan.lists, d.mirror.lists, key)
+	if delta > 0 {
+		owned.id, owned.ranges = d.listID(port.Sources), port.Sources
+	}
+	owned.owners += delta
+	d.plan.lists[key] = owned
 }
 
-func numberedClass(first Class, chain string, dispatched func(Class) (chain string)) Class {
-	hash := sha256.Sum256([]byte(chain))
-	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {
-		class := first | Class(number&maxNumbered)
-		if there := dispatched(class); there == "" || there == chain {
-			return class
+// settleLists turns the counts of owners into elements to add and to delete.
+func (d *draft) settleLists() {
+	for _, key := range slices.SortedFunc(maps.Keys(d.plan.lists), listKey.compare) { // batches are the same each time
+		list, where := d.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
+		switch had := d.mirror.lists[key].owners > 0; {
+		case had && list.owners == 0:
+			d.countLengths(key.family, list, -1)
+			d.deletes[where] = slices.AppendSeq(d.deletes[where], key.elements(list.ranges))
+		case !had && list.owners > 0:
+			d.countLengths(key.family, list, +1)
+			d.adds[where] = slices.AppendSeq(d.adds[where], key.elements(list.ranges))
 		}
 	}
 }
 
-// dispatched returns the chain to which a class may lead a packet until the next sweep, if it leads to one.
-func (d *draft) dispatched(family model.Family, dispatch Set, class Class) string {
-	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
-	if shared, ok := d.plan.elements[key]; ok {
-		return shared.verdict.Chain
+// countLengths counts a list for each length that it has.
+func (d *draft) countLengths(family model.Family, list ownedList, delta int) {
+	seen := map[int]bool{}
+	for _, prefix := range list.ranges {
+		seen[storedBits(prefix)] = true
 	}
-	if shared, ok := d.mirror.elements[key]; ok {
-		return shared.verdict.Chain
+	for length := range seen {
+		key := lengthKey{family, length}
+		d.plan.lengths[key] = planned(d.plan.lengths, d.mirror.lengths, key) + delta
 	}
-	return d.mirror.late[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
+}
+
+// replaceSourceRanges writes the rules anew if the lists of a family have other lengths than before: ahead of what leads
+// to a new one, and without one that is gone when nothing leads there.
+func (d *draft) replaceSourceRanges(batch *Batch, ahead bool) {
+	if len(d.plan.lengths) == 0 {
+		return
+	}
+	after := maps.Clone(d.mirror.lengths)
+	maps.Copy(after, d.plan.lengths)
+	for _, family := range d.mirror.config.Families {
+		have, want := lengthsOf(family, d.mirror.lengths), lengthsOf(family, after)
+		both := lengthsOf(family, d.mirror.lengths, after)
+		if ahead && len(both) > len(have) {
+			batch.rewrite(family, SourceRangesChain(both))
+		}
+		if !ahead && len(both) > len(want) {
+			batch.rewrite(family, SourceRangesChain(want))
+		}
+	}
+}
+
+// allSources returns the ranges of all lists of a family.
+func (m *Mirror) allSources(family model.Family) iter.Seq[Element] {
+	return func(yield func(Element) bool) {
+		for key, list := range m.lists {
+			if key.family != family {
+				continue
+			}
+			for element := range key.elements(list.ranges) {
+				if !yield(element) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// acceptLists takes over the lists of a plan. One that nobody has any more keeps its number until its ranges are swept.
+func (m *Mirror) acceptLists(plan *Plan) {
+	for key, owned := range plan.lists {
+		m.lists[key] = owned
+		delete(m.leftoverLists, key)
+		if owned.owners == 0 {
+			m.leftoverLists[key] = true
+		}
+	}
+	take(m.lengths, plan.lengths)
+}
+
+// forgetLists frees the numbers of the lists of a family whose ranges are swept.
+func (m *Mirror) forgetLists(family model.Family) {
+	for key := range m.leftoverLists {
+		if key.family == family {
+			delete(m.lists, key)
+			delete(m.leftoverLists, key)
+		}
+	}
+}
+
+// numberedClass returns the class that a name decides, or the next one that has no other name.
+func numberedClass(first Class, name string, named func(Class) (name string)) Class {
+	hash := sha256.Sum256([]byte(name))
+	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {
+		class := first | Class(number&maxNumbered)
+		if there := named(class); there == "" || there == name {
+			return class
+		}
+	}
 }

@@ -1,11 +1,11 @@
 package ruleset_test
 
 import (
-	"errors"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,58 +14,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// sources is a list of source ranges.
-var sources = ruleset.SourceList("ab")
-
-// source is an element of it.
-func source(prefix string) ruleset.Element {
-	from := netip.MustParsePrefix(prefix)
-	return ruleset.Element{Key: ruleset.Tuple{Source: from.Addr(), Bits: uint8(from.Bits())}}
-}
-
-// TestRangesOfOneListNeverOverlap, or the kernel refuses the batch.
-func TestRangesOfOneListNeverOverlap(t *testing.T) {
-	add := func(ranges ...string) ruleset.Op {
-		var elements []ruleset.Element
-		for _, text := range ranges {
-			elements = append(elements, source(text))
-		}
-		return elementOp(ruleset.Add, sources, elements...)
-	}
-	for name, test := range map[string]struct {
-		ops     []ruleset.Op
-		refused string // both ranges, if it is refused
-	}{
-		"a range beside it":           {[]ruleset.Op{add("192.0.2.128/25")}, ""},
-		"the same range once more":    {[]ruleset.Op{add("192.0.2.0/25")}, ""},
-		"a range inside it":           {[]ruleset.Op{add("192.0.2.64/26")}, "192.0.2.64/26 overlaps 192.0.2.0/25"},
-		"a range that begins with it": {[]ruleset.Op{add("192.0.2.0/24")}, "192.0.2.0/25 overlaps 192.0.2.0/24"},
-		"a range that encloses it":    {[]ruleset.Op{add("192.0.0.0/16")}, "192.0.2.0/25 overlaps 192.0.0.0/16"},
-		"an address inside it":        {[]ruleset.Op{add("192.0.2.7/32")}, "192.0.2.7 overlaps 192.0.2.0/25"},
-		"two of one operation":        {[]ruleset.Op{add("10.0.0.0/9", "10.1.0.0/16")}, "10.1.0.0/16 overlaps 10.0.0.0/9"},
-		"a range inside one that is deleted first": {[]ruleset.Op{
-			elementOp(ruleset.Delete, sources, source("192.0.2.0/25")), add("192.0.2.64/26"),
-		}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tables := emptyTable(t)
-			mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{setOp(ruleset.Add, sources), add("192.0.2.0/25")}})
-			before := text(t, tables)
-			err := tables.Apply(ruleset.Batch{Ops: test.ops})
-			if test.refused == "" {
-				if err != nil {
-					t.Errorf("refused: %v", err)
-				}
-				return
-			}
-			if !errors.Is(err, ruleset.ErrExist) || !strings.Contains(err.Error(), test.refused) {
-				t.Errorf("error %v, want %v that says %q", err, ruleset.ErrExist, test.refused)
-			}
-			if diff := cmp.Diff(before, text(t, tables)); diff != "" {
-				t.Errorf("a batch that failed changed the tables (-before +after):\n%s", diff)
-			}
-		})
-	}
+// everySources are the ranges of the Service everyKind in the tables, in short: a prefix of 25 bits is two of 26.
+var everySources = map[model.Family][]string{
+	model.IPv4: {
+		"sources 192.0.2.0 192.0.2.63", "sources 192.0.2.200 192.0.2.200", "sources 192.0.2.64 192.0.2.127",
+	},
+	model.IPv6: {"sources 2001:db8:9:: 2001:db8:9:ffff:ffff:ffff:ffff:ffff"},
 }
 
 // restricted returns a Service with load balancer addresses, each on several ports, and who may dial them.
@@ -114,20 +68,20 @@ func TestAListOfRangesIsThereOnceForAllThatHaveIt(t *testing.T) {
 		t.Errorf("a second Service with the same ranges takes %d elements, want %d at most", got, most)
 	}
 	sweepAll(t, &r.Tables, r.mirror)
-	if lists := listsIn(&r.Tables); len(lists) != 1 {
-		t.Errorf("two Services with the same ranges have %d lists", len(lists))
+	if got := len(sourcesIn(t, r, model.IPv4)); got != ranges {
+		t.Errorf("two Services with the same %d ranges have %d", ranges, got)
 	}
 	plan = r.change(t, restricted(2, addresses, ports, manyRanges(1, ranges)...))
 	if got, most := count(plan, ruleset.Add), ranges+addresses*ports+10; got > most {
 		t.Errorf("another list takes %d elements, want %d at most", got, most)
 	}
 	if got, most := count(plan, ruleset.Delete), addresses*ports; got > most {
-		t.Errorf("another list deletes %d elements one by one, want %d at most", got, most)
+		t.Errorf("another list deletes %d elements, want %d at most before the sweep", got, most)
 	}
 	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name}, ruleset.Service{Name: restricted(2, 1, 1).Name})
 	sweepAll(t, &r.Tables, r.mirror)
-	if lists := listsIn(&r.Tables); len(lists) != 0 {
-		t.Errorf("%d lists outlive their Services", len(lists))
+	if left := sourcesIn(t, r, model.IPv4); len(left) != 0 {
+		t.Errorf("%d ranges outlive their Services", len(left))
 	}
 }
 
@@ -135,15 +89,196 @@ func count(plan *ruleset.Plan, verb ruleset.Verb) int {
 	return plan.Prepare.Count(model.IPv4, verb) + plan.Batch.Count(model.IPv4, verb)
 }
 
-// isList reports whether a set is a list of source ranges.
-func isList(name string) bool { return strings.HasPrefix(name, "sources-") }
-
-func listsIn(tables *ruleset.Tables) []string {
-	return slices.DeleteFunc(tables.Objects(model.IPv4).Sets, func(name string) bool { return !isList(name) })
+// restrictedIn is such a Service of another family, as far as lists go.
+func restrictedIn(family model.Family, number int, ranges ...netip.Prefix) ruleset.Service {
+	service := restricted(number, 1, 1, ranges...)
+	service.Ports[0].ID.Family = family
+	return service
 }
 
-// TestTwoChainsNeverShareAClass, even if both want the same one.
-func TestTwoChainsNeverShareAClass(t *testing.T) {
+func sourcesIn(t testing.TB, r *running, family model.Family) []ruleset.Element {
+	t.Helper()
+	elements, err := r.Elements(family, ruleset.Sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return elements
+}
+
+// sourceRangesIn returns the chain that looks for ranges.
+func sourceRangesIn(r *running, family model.Family) ruleset.Chain {
+	chains := r.Chains(family)
+	return chains[slices.IndexFunc(chains, func(chain ruleset.Chain) bool { return chain.Name == "source-ranges" })]
+}
+
+// TestListsBringNothingThatTheKernelLooksAt when somebody else's change brings a verdict or a rule: the more verdicts
+// there are, the longer it takes, and of many chains and sets every change is slower.
+func TestListsBringNothingThatTheKernelLooksAt(t *testing.T) {
+	lists := func(count int) []ruleset.Service {
+		var services []ruleset.Service
+		for number := range count {
+			services = append(services, restricted(number, 1, 1, manyRanges(number, 3)...))
+		}
+		return services
+	}
+	looks := func(tables *ruleset.Tables) map[string]int {
+		verdicts, err := tables.Elements(model.IPv4, ruleset.Dispatch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, rules := tables.Objects(model.IPv4), 0
+		for _, chain := range tables.Chains(model.IPv4) {
+			rules += len(chain.Rules)
+		}
+		return map[string]int{"verdicts": len(verdicts), "chains": len(objects.Chains), "sets": len(objects.Sets), "rules": rules}
+	}
+	one, many := start(t, lists(1)...), start(t, lists(100)...)
+	if diff := cmp.Diff(looks(&one.Tables), looks(&many.Tables)); diff != "" {
+		t.Errorf("beside a hundred lists (-one +hundred):\n%s", diff)
+	}
+	plan := one.change(t, lists(100)[50])
+	for _, op := range slices.Concat(plan.Prepare.Ops, plan.Batch.Ops) {
+		if object, ok := op.Object.(ruleset.ElementsObject); !ok || object.Set.Name == ruleset.Dispatch.Name {
+			t.Errorf("another list is %v, want elements and no verdict", planned(plan))
+		}
+	}
+}
+
+// TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange: by the rules in their order, as packets are.
+func TestAClientIsFoundIfAndOnlyIfItsAddressIsInARange(t *testing.T) {
+	random := rand.New(rand.NewPCG(29, 7))
+	for _, family := range model.Families {
+		for round := range 300 {
+			ranges := randomRanges(random, family, 1+round%5)
+			r := start(t, restrictedIn(family, 1, ranges...))
+			stored := map[ruleset.Tuple]bool{}
+			for _, element := range sourcesIn(t, r, family) {
+				element.Key.Number = 0
+				stored[element.Key] = true
+			}
+			chain := sourceRangesIn(r, family)
+			for _, client := range clientsAround(random, ranges) {
+				want := slices.ContainsFunc(ranges, func(one netip.Prefix) bool { return one.Contains(client) })
+				if got := passes(chain, client, stored); got != want {
+					t.Fatalf("%s passes %v: %v, want %v; the tables have %v", client, ranges, got, want, stored)
+				}
+			}
+		}
+	}
+}
+
+// passes does what the kernel does with the rules.
+func passes(chain ruleset.Chain, client netip.Addr, stored map[ruleset.Tuple]bool) bool {
+	for _, rule := range chain.Rules {
+		from, isRange := rule[0].(ruleset.FromRange)
+		if !isRange {
+			return false // it is dropped
+		}
+		first := netip.PrefixFrom(client, from.Bits).Masked().Addr()
+		if stored[ruleset.Tuple{Addr: first, Source: lastOf(netip.PrefixFrom(first, from.Bits))}] {
+			return true
+		}
+	}
+	return true // the chain ends
+}
+
+// randomRanges are prefixes of all lengths that do not overlap.
+func randomRanges(random *rand.Rand, family model.Family, count int) []netip.Prefix {
+	var ranges []netip.Prefix
+	for len(ranges) < count {
+		addr := randomAddr(random, family)
+		one := netip.PrefixFrom(addr, 1+random.IntN(addr.BitLen())).Masked()
+		if !slices.ContainsFunc(ranges, one.Overlaps) {
+			ranges = append(ranges, one)
+		} else if random.IntN(10) == 0 {
+			return ranges // half of the addresses are taken
+		}
+	}
+	return ranges
+}
+
+func randomAddr(random *rand.Rand, family model.Family) netip.Addr {
+	var bytes [16]byte
+	binary.BigEndian.PutUint64(bytes[:], random.Uint64())
+	binary.BigEndian.PutUint64(bytes[8:], random.Uint64())
+	if family == model.IPv4 {
+		return netip.AddrFrom4([4]byte(bytes[:4]))
+	}
+	bytes[0] = 0x20 // and no IPv4 address in disguise
+	return netip.AddrFrom16(bytes)
+}
+
+// clientsAround are addresses at the edges of ranges, within them, and anywhere.
+func clientsAround(random *rand.Rand, ranges []netip.Prefix) []netip.Addr {
+	var clients []netip.Addr
+	for _, one := range ranges {
+		first, last := one.Addr(), lastOf(one)
+		anywhere := randomAddr(random, model.FamilyOf(first))
+		clients = append(clients, first, first.Prev(), first.Next(), last, last.Prev(), last.Next(), anywhere)
+	}
+	return slices.DeleteFunc(clients, func(client netip.Addr) bool { return !client.IsValid() })
+}
+
+func lastOf(prefix netip.Prefix) netip.Addr {
+	bytes := prefix.Addr().AsSlice()
+	for bit := prefix.Bits(); bit < 8*len(bytes); bit++ {
+		bytes[bit/8] |= 0x80 >> (bit % 8)
+	}
+	last, _ := netip.AddrFromSlice(bytes)
+	return last
+}
+
+// TestAPacketLooksForItsRangeAFewTimes, whatever lengths somebody's prefixes have; and those with a round length first,
+// so that somebody's odd ones cost nobody else's clients anything.
+func TestAPacketLooksForItsRangeAFewTimes(t *testing.T) {
+	for family, want := range map[model.Family][]int{
+		model.IPv4: {32, 16, 24, 8, 28, 20, 12, 4, 30, 26, 22, 18, 14, 10, 6, 2},
+		model.IPv6: {128, 64, 96, 32, 112, 80, 48, 16, 120, 104, 88, 72, 56, 40, 24, 8},
+	} {
+		highest := lastOf(netip.PrefixFrom(model.AnyAddr(family), 0))
+		var services []ruleset.Service
+		for number := range highest.BitLen() {
+			services = append(services, restrictedIn(family, number, netip.PrefixFrom(highest, number+1).Masked()))
+		}
+		var got []int
+		for _, rule := range sourceRangesIn(start(t, services...), family).Rules {
+			if from, isRange := rule[0].(ruleset.FromRange); isRange {
+				got = append(got, from.Bits)
+			}
+		}
+		if most := highest.BitLen() / 2; len(got) != most || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s: a packet looks for prefixes of %d lengths, %v, want %d that begin with %v", family, len(got), got, most, want)
+		}
+	}
+}
+
+// TestAListKeepsItsNumberUntilItsRangesAreSwept: those of another list must not be taken for its.
+func TestAListKeepsItsNumberUntilItsRangesAreSwept(t *testing.T) {
+	r := start(t, restricted(1, 1, 1, manyRanges(0, 3)...))
+	key := r.mirror.ListNumbers()
+	if len(key) != 1 {
+		t.Fatalf("one list has the numbers %v", key)
+	}
+	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name})
+	if got := r.mirror.ListNumbers(); !slices.Equal(got, key) {
+		t.Errorf("before the sweep the numbers are %v, want %v still", got, key)
+	}
+	if r.change(t, restricted(1, 1, 1, manyRanges(0, 3)...)); !slices.Equal(r.mirror.ListNumbers(), key) {
+		t.Errorf("the list comes back with the numbers %v, want %v", r.mirror.ListNumbers(), key)
+	}
+	r.sweep(t)
+	if got := len(sourcesIn(t, r, model.IPv4)); got != 3 {
+		t.Errorf("after the list came back and a sweep there are %d ranges, want 3", got)
+	}
+	r.change(t, ruleset.Service{Name: restricted(1, 1, 1).Name})
+	r.sweep(t)
+	if got := r.mirror.ListNumbers(); len(got) != 0 {
+		t.Errorf("the numbers %v are never free again", got)
+	}
+}
+
+// TestTwoNamesNeverShareAClass, even if both want the same one.
+func TestTwoNamesNeverShareAClass(t *testing.T) {
 	free := func(ruleset.Class) string { return "" }
 	wanted := ruleset.NumberedClass(0xf5000000, "one", free)
 	classes := map[ruleset.Class]string{wanted: "another", wanted + 1: "a third"}

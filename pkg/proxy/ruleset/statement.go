@@ -38,6 +38,37 @@ func (s InSet) text(family model.Family) string {
 
 func (s InSet) refersTo() (set, chain string) { return s.Set.Name, "" }
 
+// FromRange is `meta priority . X saddr & 255.255.255.0 . X saddr | 0.0.0.255 @set`: the client is in a range with a
+// prefix of so many bits, of the list whose number the priority is.
+type FromRange struct {
+	Set  Set
+	Bits int
+}
+
+func (s FromRange) text(family model.Family) string {
+	everything := netip.PrefixFrom(model.AnyAddr(family), 0)
+	lowest := netip.PrefixFrom(everything.Addr(), s.Bits)
+	first, last := SourceAddr.text(family), SourceAddr.text(family)
+	if !lowest.IsSingleIP() {
+		first += " & " + netip.PrefixFrom(lastAddr(everything), s.Bits).Masked().Addr().String()
+		last += " | " + hostsText(lastAddr(lowest))
+	}
+	return keyText(family, []Field{Priority}) + " . " + first + " . " + last + " @" + s.Set.Name
+}
+
+// hostsText is how nft writes which bits of an address a prefix leaves to hosts: as inet_ntop does, which takes an IPv6
+// address for that of an IPv4 host if 17 to 32 bits of it are set.
+func hostsText(hosts netip.Addr) string {
+	bytes := hosts.As16()
+	lowest := bytes[12:]
+	if hosts.Is6() && [12]byte(bytes[:12]) == [12]byte{} && lowest[0]|lowest[1] != 0 {
+		return "::" + netip.AddrFrom4([4]byte(lowest)).String()
+	}
+	return hosts.String()
+}
+
+func (s FromRange) refersTo() (set, chain string) { return s.Set.Name, "" }
+
 // InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
 type InPrefix struct {
 	Field  Field

@@ -42,11 +42,16 @@ func (d *draft) replaceStaticChains(batch *Batch) {
 		have := StaticChains(family, config, d.mirror.surroundings)
 		for i, want := range StaticChains(family, config, d.plan.surroundings) {
 			if !reflect.DeepEqual(want, have[i]) {
-				batch.add(Flush, family, ChainObject{want})
-				batch.add(Add, family, RulesObject{want})
+				batch.rewrite(family, want)
 			}
 		}
 	}
+}
+
+// rewrite gives a chain that is there other rules.
+func (b *Batch) rewrite(family model.Family, chain Chain) {
+	b.add(Flush, family, ChainObject{chain})
+	b.add(Add, family, RulesObject{chain})
 }
 
 // NewSurroundings returns the surroundings of a node whose interfaces have some addresses.

@@ -239,9 +239,6 @@ func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, 
 			filled.elements[element.Key] = element
 		}
 	}
-	if overlaps, err := filled.checkRanges(); err != nil {
-		return overlaps, fmt.Errorf("add elements to %s: %w", filled.Name, err)
-	}
 	return nil, nil
 }
 

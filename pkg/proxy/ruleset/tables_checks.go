@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 )
 
@@ -62,21 +61,5 @@ func (t *table) anyStatement(is func(Statement) bool) bool {
 
 // isDeclaredLike reports whether a set is declared with the same types and flags.
 func (s Set) isDeclaredLike(other Set) bool {
-	return slices.Equal(s.Key, other.Key) && slices.Equal(s.Value, other.Value) && s.Dynamic == other.Dynamic && s.Interval == other.Interval
-}
-
-// checkRanges returns an element and an error if two ranges of an Interval set overlap.
-func (s *filledSet) checkRanges() (overlaps *Element, err error) {
-	if !s.Interval {
-		return nil, nil
-	}
-	var before netip.Prefix
-	for _, element := range s.sorted() { // one that overlaps any overlaps the one before it
-		prefix := element.Key.prefix()
-		if before.IsValid() && before.Overlaps(prefix) {
-			return &element, fmt.Errorf("%s overlaps %s: %w", prefixText(prefix), before, ErrExist)
-		}
-		before = prefix
-	}
-	return nil, nil
+	return slices.Equal(s.Key, other.Key) && slices.Equal(s.Value, other.Value) && s.Dynamic == other.Dynamic
 }

@@ -70,32 +70,33 @@ func TestErrorsOfApply(t *testing.T) {
 	ip6 := func(op ruleset.Op) ruleset.Op { op.Family = model.IPv6; return op }
 	otherValue, otherHook := ruleset.Dispatch, ruleset.Chain{Name: "lonely", Hook: ruleset.Output}
 	otherValue.Value = []ruleset.Type{ruleset.TypeClass}
-	withInterval := ruleset.Dispatch
-	withInterval.Interval = true
+	dynamic := ruleset.Dispatch
+	dynamic.Dynamic = true
 	otherPriority := ruleset.Chain{Name: "lonely", Hook: ruleset.NoHook, Priority: ruleset.PriorityDNAT}
 	tests := map[string]struct {
 		op    ruleset.Op
 		err   error
 		names string // what the message says
 	}{
-		"delete a table that is not there":  {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a set without a table":         {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a chain without a table":       {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a rule without a table":        {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add an element without a table":    {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"delete a set that is not there":    {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
-		"flush a set that is not there":     {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
-		"delete a chain that is not there":  {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
-		"flush a chain that is not there":   {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
-		"add a rule to no chain":            {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
-		"add a rule that leads nowhere":     {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
-		"add a rule that looks into no set": {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that looks into no map": {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that fills no map":      {ruleOp("full", ruleset.Remember{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that empties no map":    {ruleOp("full", ruleset.Forget{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that jumps by no map":   {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add a rule that sets from no map":  {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
-		"add an element to no set":          {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a table that is not there":   {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a set without a table":          {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a chain without a table":        {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a rule without a table":         {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add an element without a table":     {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"delete a set that is not there":     {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"flush a set that is not there":      {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a chain that is not there":   {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"flush a chain that is not there":    {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
+		"add a rule to no chain":             {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule that leads nowhere":      {ruleOp("full", goTo("missing")), ruleset.ErrNotExist, "chain missing"},
+		"add a rule that looks into no set":  {ruleOp("full", ruleset.InSet{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that looks for no range": {ruleOp("full", ruleset.FromRange{Set: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that looks into no map":  {ruleOp("full", ruleset.DNAT{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that fills no map":       {ruleOp("full", ruleset.Remember{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that empties no map":     {ruleOp("full", ruleset.Forget{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that jumps by no map":    {ruleOp("full", ruleset.VerdictOf{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add a rule that sets from no map":   {ruleOp("full", ruleset.SetPriority{Map: missing}), ruleset.ErrNotExist, "set affinity-3"},
+		"add an element to no set":           {elementOp(ruleset.Add, missing, address("10.96.0.1")), ruleset.ErrNotExist, "set affinity-3"},
 		"delete an element that is not": {
 			elementOp(ruleset.Delete, ruleset.ClusterIPs, address("10.96.0.2")), ruleset.ErrNotExist, "10.96.0.2",
 		},
@@ -108,7 +109,7 @@ func TestErrorsOfApply(t *testing.T) {
 		"add a map with other values":        {setOp(ruleset.Add, otherValue), ruleset.ErrExist, "set dispatch"},
 		"add a chain with another hook":      {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherHook}), ruleset.ErrExist, "chain lonely"},
 		"add a chain with another priority":  {opOn(ruleset.Add, ruleset.ChainObject{Chain: otherPriority}), ruleset.ErrExist, "chain lonely"},
-		"add a map with an interval":         {setOp(ruleset.Add, withInterval), ruleset.ErrExist, "set dispatch"},
+		"add a map that packets fill":        {setOp(ruleset.Add, dynamic), ruleset.ErrExist, "set dispatch"},
 		"delete a set that a rule reads":     {setOp(ruleset.Delete, ruleset.ClusterIPs), ruleset.ErrBusy, "set cluster-ips"},
 		"delete a chain that has rules":      {chainOp(ruleset.Delete, "full"), ruleset.ErrBusy, "chain full"},
 		"delete a chain a rule leads to":     {chainOp(ruleset.Delete, "by-rule"), ruleset.ErrBusy, "chain by-rule"},
@@ -215,10 +216,11 @@ func TestABatchCountsItsElements(t *testing.T) {
 		added4, deleted4 int
 		added6           int
 	}{
-		// Frontends: 9 + 2 node ports; dispatch: 6 classes and a list; endpoints: 9 + 2; sticky: 4 + 1, and 3 dispatched; their
-		// ports: 4 + 1, outside 2 + 1; their slots: 11 + 3, and 6 numbers; policies: 4 + 2; restricted: 2, and the ranges of their one
-		// list: 2; ClusterIPs: 5; node port addresses: 1; hairpin: 2, one of which two Services share.
-		"a complete batch": {fresh.Batch, 83, 0, 71},
+		// Frontends: 9 + 2 node ports; dispatch: 6 classes; endpoints: 9 + 2; sticky: 4 + 1, and 3 dispatched; their
+		// ports: 4 + 1, outside 2 + 1; their slots: 11 + 3, and 6 numbers; policies: 4 + 2; restricted: 2, and their one list: a
+		// prefix of 25 bits that is two of 26, and an address; ClusterIPs: 5; node port addresses: 1; hairpin: 2, one of which
+		// two Services share.
+		"a complete batch": {fresh.Batch, 83, 0, 70},
 		// Its frontend and its ClusterIP; its endpoint is left to the sweep.
 		"a plan":  {walked.plan(nothing("kept-local")).Batch, 0, 2, 0},
 		"nothing": {ruleset.Batch{}, 0, 0, 0},

@@ -61,7 +61,7 @@ func typesText(family model.Family, types []Type) string {
 
 func typeName(family model.Family, fieldType Type) string {
 	switch fieldType {
-	case TypeAddr, TypePrefix:
+	case TypeAddr:
 		if family == model.IPv4 {
 			return "ipv4_addr"
 		}
@@ -102,8 +102,6 @@ func (t Tuple) Text(types []Type) string {
 			texts[i] = protocolText(t.Proto)
 		case TypePort:
 			texts[i] = strconv.Itoa(int(t.Port))
-		case TypePrefix:
-			texts[i] = prefixText(t.prefix())
 		case TypeClass:
 			texts[i] = classText(t.Number)
 		case TypeVerdict:

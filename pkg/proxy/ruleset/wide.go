@@ -171,6 +171,24 @@ func (d *draft) widen(port *Port) {
 	}
 }
 
+// classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a
+// restart, or the next one that leads to no other chain.
+func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
+	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
+}
+
+// dispatched returns the chain to which a class may lead a packet until the next sweep, if it leads to one.
+func (d *draft) dispatched(family model.Family, dispatch Set, class Class) string {
+	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
+	if shared, ok := d.plan.elements[key]; ok {
+		return shared.verdict.Chain
+	}
+	if shared, ok := d.mirror.elements[key]; ok {
+		return shared.verdict.Chain
+	}
+	return d.mirror.late[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
+}
+
 // replaceWide notes what changes in the maps of a Service's wide ports. They are changed ahead of the chains that draw
 // more slots; those that are not drawn any more are left to the sweep.
 func (d *draft) replaceWide(have, want Service) {

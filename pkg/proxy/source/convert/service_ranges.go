@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// readSourceRanges reads who may dial the load balancer's addresses: ranges of which no two overlap or adjoin, because
-// the kernel takes no overlapping intervals into a set. Validation allows white space around a range.
+// readSourceRanges reads who may dial the load balancer's addresses: ranges of which no two overlap or adjoin, so
+// that each address is in the tables once. Validation allows white space around a range.
 //
 // A family whose ranges amount to all its addresses has none, and is open to all clients. kube-proxy says so of a
 // single /0; two halves of the Internet mean the same.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -39,10 +40,10 @@ func runCleanup(ctx context.Context, stdout io.Writer) error {
 		return fmt.Errorf("clean up: %w", err)
 	}
 	for _, family := range removed {
-		fmt.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
+		printable.Fprintf(stdout, "removed the %s table %q\n", family, ruleset.TableName)
 	}
 	if len(removed) == 0 {
-		fmt.Fprintln(stdout, "there was nothing to remove")
+		printable.Fprintf(stdout, "there was nothing to remove\n")
 	}
 	return nil
 }

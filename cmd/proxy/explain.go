@@ -15,9 +15,30 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
+
+const explainExamples = `  # every Service, as node-a1 sees it
+  proxy explain --manifests state --node node-a1
+
+  # one port of one Service, where pods have these addresses
+  proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
+
+  # which nodes have no endpoint for a Service
+  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
+
+  # why does node-a1 not use this endpoint, pod or node? What would have to be different?
+  proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
+
+  # what would the evacuation of a zone do, to all Services and nodes? And on one node, to one Service?
+  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --all-nodes
+  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --node node-a1 shop/web
+
+  # which nodes do not answer clients from outside, and where
+  proxy explain --manifests state --all-nodes -o json |
+    jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`
 
 func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
@@ -40,26 +61,11 @@ alerts. The kernel is not asked and not touched: this is what 'proxy run' with t
 If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
 its kernel refuses. Where labels of other nodes decide, each port says from where it has them (--node-topology).
 
-PORT is a port's name or its number.`,
-		Example: `  # every Service, as node-a1 sees it
-  proxy explain --manifests state --node node-a1
+PORT is a port's name or its number.
 
-  # one port of one Service, where pods have these addresses
-  proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
-
-  # which nodes have no endpoint for a Service
-  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
-
-  # why does node-a1 not use this endpoint, pod or node? What would have to be different?
-  proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
-
-  # what would the evacuation of a zone do, to all Services and nodes? And on one node, to one Service?
-  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --all-nodes
-  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --node node-a1 shop/web
-
-  # which nodes do not answer clients from outside, and where
-  proxy explain --manifests state --all-nodes -o json |
-    jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`,
+Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be
+read: what is printed lacks it.`,
+		Example:               explainExamples,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -73,7 +79,11 @@ PORT is a port's name or its number.`,
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query)
+			err := runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query)
+			if err == nil {
+				err = incomplete(flags.refused, query.Service)
+			}
+			return err
 		},
 	}
 	flags.register(command.Flags())
@@ -164,7 +174,11 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	}
 	if flags.evacuate == "" || !flags.allNodes {
 		askRefusals(ctx, flags.settings.MetricsBindAddress).Mark(ports)
-		return writers[flags.output](stdout, ports)
+		if err := writers[flags.output](stdout, ports); err != nil || len(ports) > 0 {
+			return err
+		}
+		printable.Fprintf(stderr, "proxy: no Service in %s leads to endpoints\n", flags.origin())
+		return cli.Exit(exitUnread)
 	}
 	now, err := flags.explain(change, nodes, query)
 	if err != nil {

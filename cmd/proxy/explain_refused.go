@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
@@ -12,7 +11,7 @@ import (
 // another program, and then nothing is known: what explain prints is what a proxy would decide.
 func askRefusals(ctx context.Context, address string) explain.Refusals {
 	var refusals explain.Refusals
-	if ask(ctx, address, "/refused", func(body io.Reader) error { return json.NewDecoder(body).Decode(&refusals) }) != nil {
+	if page, err := ask(ctx, address, "/refused"); err != nil || json.Unmarshal(page, &refusals) != nil {
 		return explain.Refusals{}
 	}
 	return refusals

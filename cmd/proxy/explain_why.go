@@ -12,7 +12,7 @@ import (
 
 // runWhy prints why a node does not use an endpoint, and after which changes it would.
 func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
-	objects, err := readObjects(ctx, stderr, flags.manifests, flags.connection(), nil)
+	objects, unread, err := readObjects(ctx, stderr, flags.manifests, flags.onceConnection(), nil)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,9 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if !known {
 		return fmt.Errorf("there is no Node %q in %s; --node chooses another one", flags.node, flags.origin())
 	}
-	answers, err := forecast.NewCluster(objects, flags.view()).Reasons(flags.node, query, flags.why, time.Now())
+	answers, refused, err := forecast.NewCluster(objects, flags.view()).Reasons(flags.node, query, flags.why, time.Now())
+	warnOf(stderr, refused)
+	flags.refused = append(unread, refused...)
 	if err != nil {
 		return err
 	}

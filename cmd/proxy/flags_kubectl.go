@@ -30,5 +30,6 @@ func (f *kubectlFlags) Validate() error {
 func (f *kubectlFlags) connection() kube.Connection {
 	return kube.Connection{
 		AsKubectl: true, Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "vicinity-proxy/" + thisBuild().Version,
+		Timeout: requestTimeout,
 	}
 }

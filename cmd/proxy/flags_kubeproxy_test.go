@@ -190,7 +190,7 @@ func TestExplainAndRenderTakeTheFileToo(t *testing.T) {
 	if got := proxyCommand(t, "render", "--manifests", state, "--config", path); !strings.Contains(got.stdout, "!= 10.244.0.0/16 masquerade") {
 		t.Errorf("render does not know the pods: %+v", got)
 	}
-	got := proxyCommand(t, "explain", "--manifests", state, "--config", path)
+	got := proxyCommand(t, "explain", "shop/web", "--manifests", state, "--config", path)
 	if got.status != 0 || !strings.Contains(got.stdout, "on node-a\n") {
 		t.Errorf("explain does not know the node: %+v", got)
 	}

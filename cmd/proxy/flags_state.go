@@ -11,6 +11,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // stateFlags say where the state of the cluster comes from, from which node it is seen, and who the clients are. All
@@ -31,6 +32,8 @@ type stateFlags struct {
 	// from where it is known, after load.
 	topology  topologyFlags
 	nodesFrom string
+	// refused is what had to be left out, after load.
+	refused []convert.Problem
 	// node is the name of the node to act for, after Validate.
 	node string
 	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
@@ -42,7 +45,8 @@ label ` + policy.DemandLabel + ` says; where a Service names its clients, they c
 
 What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after.
 
-Exit status: 1 if a Service misses --max-load or --min-near, 2 if something cannot be read.`,
+Exit status: 1 if a Service misses --max-load or --min-near; 2 if the command line is wrong, or something cannot be read or
+is refused, of which the forecast knows nothing then, or there is no Service to judge.`,
 		Example: `  # what would a cluster gain? Nothing has to be installed in it
   kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
   proxy forecast --manifests state
@@ -69,6 +73,9 @@ Exit status: 1 if a Service misses --max-load or --min-near, 2 if something cann
 			if query.Port != "" {
 				malformed = errors.New("a forecast is of whole Services; leave the port out")
 			}
+			if command.Flags().Changed("max-load") && flags.maxLoad == 0 { // without the flag it is 0, too
+				malformed = errors.Join(malformed, errors.New("--max-load 0 must be more than 0"))
+			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -84,8 +91,8 @@ Exit status: 1 if a Service misses --max-load or --min-near, 2 if something cann
 // toldUnreadable prints what could not be read, and ends with the status for that.
 func toldUnreadable(command *cobra.Command, err error) error {
 	if unreadable, is := errors.AsType[unreadableError](err); is {
-		fmt.Fprintf(command.ErrOrStderr(), "%s: %s\n", command.Root().Name(), strings.ReplaceAll(unreadable.Error(), "\n", "; "))
-		return cli.Exit(cli.Usage)
+		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), unreadable)
+		return cli.Exit(exitUnread)
 	}
 	return err
 }
@@ -155,10 +162,10 @@ func (f *forecastFlags) Validate() error {
 			f.limits = append(f.limits, limit)
 		}
 	}
-	if f.maxLoad < 0 {
-		errs = append(errs, fmt.Errorf("--max-load %v must be 0 or more", f.maxLoad))
+	if isNumber := f.maxLoad >= 0 && !math.IsInf(f.maxLoad, 0); !isNumber { // nor is NaN
+		errs = append(errs, fmt.Errorf("--max-load %v must be a number above 0", f.maxLoad))
 	}
-	if f.minNear < 0 || f.minNear > 1 {
+	if isShare := f.minNear >= 0 && f.minNear <= 1; !isShare {
 		errs = append(errs, fmt.Errorf("--min-near %v must be from 0 to 1", f.minNear))
 	}
 	if f.top < 0 {
@@ -219,7 +226,7 @@ func (f *forecastFlags) words() string {
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := newProgress(stderr)
-	objects, err := readObjects(ctx, stderr, flags.manifests, flags.connection(), progress.read)
+	objects, unread, err := readObjects(ctx, stderr, flags.manifests, flags.connection(), progress.read)
 	if err != nil {
 		return unreadableError{err}
 	}
@@ -245,14 +252,14 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	options.OnlyNow = len(flags.changes) > 0
 	var before forecast.Report
+	var refused []convert.Problem
 	if options.OnlyNow {
-		before, _ = forecast.Make(state, options)
+		before, refused = forecast.Make(state, options)
 	}
-	report, refused := forecast.Make(after, options)
+	report, refusedAfter := forecast.Make(after, options)
+	refused = convert.SortProblems(append(refused, refusedAfter...))
 	progress.end()
-	for _, problem := range refused {
-		fmt.Fprintf(stderr, "warning: %s\n", problem)
-	}
+	warnOf(stderr, refused)
 	if options.OnlyNow {
 		err = flags.printComparison(stdout, &before, &report)
 	} else {
@@ -261,11 +268,14 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return err
 	}
-	return flags.judge(stderr, &report)
+	return flags.judge(stderr, &report, append(unread, refused...), query.Service)
 }
 
+// maxDemand bounds the file of --demand, in bytes: ten series of each of 20,000 Nodes.
+const maxDemand = 64 << 20
+
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
-	text, err := os.ReadFile(f.demand)
+	text, err := limited.ReadFile(f.demand, maxDemand)
 	if err != nil {
 		return fmt.Errorf("--demand: %w", err)
 	}
@@ -297,11 +307,21 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 	return explain.Print(stdout, f.output, map[string]any{"before": before, "after": after})
 }
 
-// judge ends with status 1 if a Service misses what was demanded.
-func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report) error {
+// judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
+// was demanded.
+func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread []convert.Problem, asked model.ObjectName) error {
 	missed := report.Missed(f.maxLoad, f.minNear)
 	for _, sentence := range missed {
-		fmt.Fprintf(stderr, "proxy: %s\n", sentence)
+		printable.Fprintf(stderr, "proxy: %s\n", sentence)
+	}
+	if err := incomplete(unread, asked); err != nil {
+		printable.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
+		return err
+	}
+	isGate := f.maxLoad > 0 || f.minNear > 0
+	if none := len(report.Services) == 0; none && (isGate || len(report.NotServed) == 0) {
+		printable.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
+		return cli.Exit(exitUnread)
 	}
 	if len(missed) > 0 {
 		return cli.Exit(cli.Failure)
@@ -315,16 +335,7 @@ type progress struct {
 	last time.Time
 }
 
-func newProgress(stderr io.Writer) *progress {
-	file, isFile := stderr.(*os.File)
-	if !isFile {
-		return &progress{}
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return &progress{}
-	}
-	return &progress{to: file}
-}
+func newProgress(stderr io.Writer) *progress { return &progress{to: cli.Terminal(stderr)} }
 
 func (p *progress) read(what string, objects int) { p.tell("%s: %d objects read", what, objects) }
 
@@ -333,13 +344,13 @@ func (p *progress) services(done, all int) { p.tell("%d of %d Services forecast"
 // tell replaces the line, ten times a second at most.
 func (p *progress) tell(format string, args ...any) {
 	if p.to != nil && time.Since(p.last) > time.Second/10 {
-		fmt.Fprintf(p.to, "\r\x1b[K"+format, args...)
+		printable.Fprintf(p.to, "\r\x1b[K"+format, args...)
 		p.last = time.Now()
 	}
 }
 
 func (p *progress) end() {
 	if p.to != nil {
-		fmt.Fprint(p.to, "\r\x1b[K")
+		printable.Fprintf(p.to, "\r\x1b[K")
 	}
 }

@@ -93,22 +93,29 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"an unknown zone": {
 			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; there are zone-a, zone-b, zone-c\n$`,
 		},
-		"no such Nodes":       {"--without-nodes a=b", 2, `chooses none of the 9 Nodes`},
-		"all Nodes":           {"--without-nodes kubernetes.io/hostname", 2, `chooses all 9 Nodes`},
-		"a Service to scale":  {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
-		"a zone to scale in":  {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; there are zone-a`},
-		"no endpoints":        {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
-		"a missing folder":    {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
-		"a missing demand":    {"--demand missing", 2, `^proxy: --demand: open missing`},
-		"a wrong bound":       {"--bound 99%", 2, `--bound: "99%" is no whole number from 100 to 1000`},
-		"a wrong scale":       {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
-		"a wrong number":      {"--scale shop/web=zone-a:x", 2, `"x" is no number of replicas`},
-		"a wrong annotation":  {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
-		"a wrong selector":    {"--without-nodes a==(", 2, `--without-nodes: `},
-		"a port":              {"shop/web:http", 2, `a forecast is of whole Services`},
-		"two origins":         {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
-		"a page of changes":   {"-o html --evacuate zone-a", 2, `-o html shows one state`},
-		"an impossible share": {"--min-near 80", 2, `--min-near 80 must be from 0 to 1`},
+		"no such Nodes":        {"--without-nodes a=b", 2, `chooses none of the 9 Nodes`},
+		"all Nodes":            {"--without-nodes kubernetes.io/hostname", 2, `chooses all 9 Nodes`},
+		"a Service to scale":   {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
+		"a zone to scale in":   {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; there are zone-a`},
+		"no endpoints":         {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},
+		"a missing folder":     {"--manifests missing", 2, `^proxy: load manifests: .*missing`},
+		"a missing demand":     {"--demand missing", 2, `^proxy: --demand: open missing`},
+		"a wrong bound":        {"--bound 99%", 2, `--bound: "99%" is no whole number from 100 to 1000`},
+		"a wrong scale":        {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
+		"a wrong number":       {"--scale shop/web=zone-a:x", 2, `"x" is no number of replicas`},
+		"a wrong annotation":   {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
+		"a wrong selector":     {"--without-nodes a==(", 2, `--without-nodes: `},
+		"a port":               {"shop/web:http", 2, `a forecast is of whole Services`},
+		"two origins":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
+		"a page of changes":    {"-o html --evacuate zone-a", 2, `-o html shows one state`},
+		"an impossible share":  {"--min-near 80", 2, `--min-near 80 must be from 0 to 1`},
+		"a share that is none": {"--min-near nan", 2, `--min-near NaN must be from 0 to 1`},
+		"a load that is none":  {"--max-load nan", 2, `--max-load NaN must be a number above 0`},
+		"an endless load":      {"--max-load inf", 2, `--max-load \+Inf must be a number above 0`},
+		"a load below none":    {"--max-load -1", 2, `--max-load -1 must be a number above 0`},
+		"no load":              {"--max-load 0", 2, `--max-load 0 must be more than 0`},
+		"nothing to judge":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
+		"nothing to forecast":  {"ops/billing", 0, `^$`},
 	} {
 		args := []string{"forecast"}
 		for _, word := range words("--manifests " + shop + " --top 1 " + test.args) {
@@ -168,7 +175,7 @@ items:
 			t.Errorf("stderr lacks %q:\n%s", want, got.stderr)
 		}
 	}
-	if got.status != 0 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is refused") {
+	if got.status != 2 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is refused") {
 		t.Errorf("status %d:\n%s", got.status, got.stdout)
 	}
 	if got := proxyCommand(t, "forecast", "--manifests", t.TempDir()); got.status != 2 || !strings.Contains(got.stderr, "there is no Node") {

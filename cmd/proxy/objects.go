@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
@@ -17,6 +19,9 @@ import (
 
 // origin names where the objects come from, for messages.
 func (f *stateFlags) origin() string { return cmp.Or(f.manifests, "the cluster") }
+
+// requestTimeout is how long the API server may take to answer a command that lists once: for each page.
+const requestTimeout = time.Minute
 
 // connection is how the API server is reached.
 func (f *stateFlags) connection() kube.Connection {
@@ -34,9 +39,23 @@ func (f *stateFlags) connection() kube.Connection {
 	}
 }
 
+// clientLog returns the log of a command that asks an API server, and sends there what client-go has to say.
+func clientLog(stderr io.Writer) *slog.Logger {
+	log := cli.NewLogger(stderr, "text", slog.LevelWarn)
+	kube.LogTo(log)
+	return log
+}
+
+// onceConnection is connection for a command that lists once, page by page.
+func (f *stateFlags) onceConnection() kube.Connection {
+	connection := f.connection()
+	connection.Timeout = requestTimeout
+	return connection
+}
+
 // connect returns the cluster, and where its API server is reached. Nothing is asked yet.
 func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled, error) {
-	config, err := f.connection().Config()
+	config, err := f.onceConnection().Config()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,23 +67,25 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 	return watcher, dialled, err
 }
 
-// load reads everything once. What had to be left out is a warning: everything else can still be answered.
+// exitUnread is the exit status of a command that could not read, or refused, what it was asked about. What it prints
+// lacks that.
+const exitUnread = 2
+
+// load reads everything once. What had to be left out is a warning, and in refused: everything else can still be
+// answered.
 func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (model.Change, error) {
 	update, err := f.loadOnce(ctx, stderr, nodes)
 	if err != nil {
 		return model.Change{}, err
 	}
-	for _, problem := range update.Refused {
-		fmt.Fprintf(stderr, "warning: %s\n", problem)
-	}
+	f.refused = update.Refused
+	warnOf(stderr, f.refused)
 	return update.Change.WithoutEnded(time.Now()), nil
 }
 
 func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (convert.Update, error) {
 	if f.manifests == "" {
-		log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		kube.LogTo(log)
-		cluster, dialled, err := f.connect(log)
+		cluster, dialled, err := f.connect(clientLog(stderr))
 		if err != nil {
 			return convert.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
@@ -89,29 +110,48 @@ func (f *stateFlags) view() convert.View {
 // of a proxy there.
 func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model.Node) {
 	if nodes[f.node] == nil {
-		fmt.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n", f.node, f.origin())
+		printable.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n",
+			f.node, f.origin())
 	}
 }
 
+// warnOf prints what is left out, and why.
+func warnOf(stderr io.Writer, refused []convert.Problem) {
+	for _, problem := range refused {
+		printable.Fprintf(stderr, "warning: %s\n", problem)
+	}
+}
+
+// incomplete ends a command with exitUnread if something is left out of what it printed. asked is the one Service that it
+// was asked about; empty: all. Nothing but another Service is no part of the answer then: whose an EndpointSlice is that
+// cannot be read, nobody knows.
+func incomplete(refused []convert.Problem, asked model.ObjectName) error {
+	for _, problem := range refused {
+		if asked == (model.ObjectName{}) || problem.Kind != convert.Services.Name || problem.Name == asked {
+			return cli.Exit(exitUnread)
+		}
+	}
+	return nil
+}
+
 // readObjects reads everything once, as it is written: from a folder, or without one from the cluster. What had to be left
-// out is a warning. read is told of progress; it may be nil.
+// out is a warning, and returned. read is told of progress; it may be nil.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests string, connection kube.Connection, read func(what string, objects int),
-) (convert.Objects, error) {
+) (convert.Objects, []convert.Problem, error) {
 	if manifests == "" {
-		kube.LogTo(slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+		clientLog(stderr)
 		config, err := connection.Config()
 		if err != nil {
-			return convert.Objects{}, fmt.Errorf("connect to the API server: %w", err)
+			return convert.Objects{}, nil, fmt.Errorf("connect to the API server: %w", err)
 		}
-		return cluster.Objects(ctx, config, read)
+		objects, err := cluster.Objects(ctx, config, read)
+		return objects, nil, err
 	}
 	objects, problems, err := folder.Objects(manifests, read)
 	if err != nil {
-		return convert.Objects{}, fmt.Errorf("load manifests: %w", err)
+		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
 	}
-	for _, problem := range problems {
-		fmt.Fprintf(stderr, "warning: %s\n", problem)
-	}
-	return objects, nil
+	warnOf(stderr, problems)
+	return objects, problems, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -28,7 +29,10 @@ them. Neither root nor a kernel with nftables is needed.
 There are no interfaces to look at. The node is taken to have the addresses that its Node object names, and no others;
 'run' knows all that its interfaces have. Where --nodeport-addresses picks some of them, node ports are shown on these.
 
-What is left out of the manifests is reported on standard error; standard output holds nothing but the ruleset.`,
+What is left out of the manifests is reported on standard error; standard output holds nothing but the ruleset.
+
+Exit status: 1 if there is no ruleset, 2 if the command line is wrong, or an object was refused or could not be read: the
+ruleset lacks it.`,
 		Example: `  proxy render --manifests state --node node-a1
 
   # what a change of the manifests changes in the kernel
@@ -45,7 +49,11 @@ What is left out of the manifests is reported on standard error; standard output
 			if err := flags.Validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			err := runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			if err == nil {
+				err = incomplete(flags.refused, model.ObjectName{})
+			}
+			return err
 		},
 	}
 	flags.register(command.Flags())
@@ -85,7 +93,7 @@ func warnOfRendering(stderr io.Writer, tables ruleset.Config, change model.Chang
 	}
 	for _, sentence := range append(sentences, config.PodWarning(tables, node)) {
 		if sentence != "" {
-			fmt.Fprintf(stderr, "warning: %s\n", sentence)
+			printable.Fprintf(stderr, "warning: %s\n", sentence)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 
 // TestExplainShowsAnEvacuationBeforehand, on one node and compared on all: the only endpoint serves on.
 func TestExplainShowsAnEvacuationBeforehand(t *testing.T) {
-	evacuate := words("explain --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a")
+	evacuate := words("explain shop/web --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a")
 	got := proxyCommand(t, append(evacuate, words("--node node-a")...)...)
 	if got.status != 0 || !strings.Contains(got.stdout, "[OnlyEvacuated]") || !strings.Contains(got.stdout, "10.244.1.5:8080") {
 		t.Errorf("exit status %d, stdout\n%s\nstderr\n%s", got.status, got.stdout, got.stderr)
@@ -97,12 +97,19 @@ func TestExplainSaysWhatIsNotThere(t *testing.T) {
 	}
 }
 
-func TestARefusedObjectIsAWarningAndLeavesStdoutClean(t *testing.T) {
-	for _, command := range []string{"explain", "render"} {
+// TestARefusedObjectIsAWarningAndAnExitStatus, unless something else is asked about. Standard output stays clean.
+func TestARefusedObjectIsAWarningAndAnExitStatus(t *testing.T) {
+	for command, status := range map[string]int{
+		"explain": 2, "render": 2, "explain shop/web": 0, "explain --all-nodes": 2,
+	} {
 		t.Run(command, func(t *testing.T) {
-			got := proxyCommand(t, words(command+" --node node-a --manifests "+state)...)
-			if got.status != 0 {
-				t.Errorf("exit status %d, want 0", got.status)
+			args := words(command + " --manifests " + state)
+			if !strings.Contains(command, "--all-nodes") {
+				args = append(args, "--node", "node-a")
+			}
+			got := proxyCommand(t, args...)
+			if got.status != status {
+				t.Errorf("exit status %d, want %d", got.status, status)
 			}
 			if !strings.HasPrefix(got.stderr, refusal) || strings.Count(got.stderr, "\n") != 1 {
 				t.Errorf("stderr is not one line that begins with %q:\n%s", refusal, got.stderr)
@@ -115,9 +122,10 @@ func TestARefusedObjectIsAWarningAndLeavesStdoutClean(t *testing.T) {
 }
 
 func TestANodeWithoutANodeObjectIsAWarning(t *testing.T) {
+	folder := writeState(t, nodePortState)
 	for _, command := range []string{"explain", "render"} {
-		got := proxyCommand(t, words(command+" --node nobody --manifests "+state)...)
-		want := `warning: there is no Node "nobody" in testdata/state, so its labels are unknown; --node chooses another one`
+		got := proxyCommand(t, words(command+" --node nobody --manifests "+folder)...)
+		want := `warning: there is no Node "nobody" in ` + folder + `, so its labels are unknown; --node chooses another one`
 		if got.status != 0 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: exit status %d, stderr %q; want 0 and %q", command, got.status, got.stderr, want)
 		}
@@ -154,8 +162,9 @@ func TestAFolderThatCannotBeReadIsAFailureAndNoMistakeInUsage(t *testing.T) {
 func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	empty := t.TempDir()
 	got := proxyCommand(t, "explain", "--node", "node-a", "-o", "json", "--manifests", empty)
-	if got.status != 0 || got.stdout != "[]\n" {
-		t.Errorf("exit status %d, stdout %q; want 0 and []", got.status, got.stdout)
+	if want := (outcome{2, "[]\n", "proxy: no Service in " + empty + " leads to endpoints\n"}); !strings.HasSuffix(got.stderr, want.stderr) ||
+		got.status != want.status || got.stdout != want.stdout {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
 	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {

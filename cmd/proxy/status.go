@@ -18,7 +18,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
@@ -75,7 +77,7 @@ Exit status: 0 if everything agrees, 1 if not. Root (CAP_NET_ADMIN) is needed, b
 				}
 			})
 			if nodes.allNodes {
-				return runRollcall(command.Context(), command.OutOrStdout(), given["kubeconfig"], &nodes, output)
+				return runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), given["kubeconfig"], &nodes, output)
 			}
 			return runStatus(command.Context(), command.OutOrStdout(), given, output)
 		},
@@ -126,11 +128,13 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 	var node nodeStatus
 	var summary status.Summary
 	said := map[string]string{}
-	if ask(ctx, address, "/summary", func(body io.Reader) error { return json.NewDecoder(body).Decode(&summary) }) == nil {
+	if page, err := ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
 		node.Proxy = &summary
-		if err := ask(ctx, address, "/flagz", func(body io.Reader) error { return readFlags(body, said) }); err != nil {
+		page, err := ask(ctx, address, "/flagz")
+		if err != nil {
 			return fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
 		}
+		readFlags(page, said)
 	}
 	maps.Copy(said, given)
 	if flags, err = parsedRun(said); err != nil {
@@ -179,38 +183,24 @@ const (
 )
 
 // ask reads a page of the proxy that runs on this machine. There may be none, or another program.
-func ask(ctx context.Context, address, page string, read func(io.Reader) error) error {
+func ask(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "localhost"
 	}
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+page, nil)
-	if err != nil {
-		return err
-	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment's
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
+	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s answers %d %s", page, status, http.StatusText(status))
 	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", page, answer.Status)
-	}
-	return read(io.LimitReader(answer.Body, maxPage))
+	return body, err
 }
 
 // readFlags reads the page /flagz: those flags that have another value than by default.
-func readFlags(body io.Reader, into map[string]string) error {
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return err
-	}
+func readFlags(text []byte, into map[string]string) {
 	defaults := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(runFlags).register(defaults)
 	for line := range strings.Lines(string(text)) {
@@ -224,7 +214,6 @@ func readFlags(body io.Reader, into map[string]string) error {
 		}
 		into[name] = value
 	}
-	return nil
 }
 
 // looks is how often the kernel is compared before a difference counts, a second apart.
@@ -337,7 +326,7 @@ const shownDifferences = 20
 func (n *nodeStatus) print(stdout io.Writer, address string) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 3, ' ', 0)
 	line := func(label, format string, args ...any) {
-		fmt.Fprintf(table, "%s\t%s\n", label, fmt.Sprintf(format, args...))
+		printable.Fprintf(table, "%s\t%s\n", label, fmt.Sprintf(format, args...))
 	}
 	ago := func(at time.Time) string {
 		return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))

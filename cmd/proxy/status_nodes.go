@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
 )
@@ -33,7 +35,8 @@ func (f *rollcallFlags) register(flags *pflag.FlagSet) {
 }
 
 // runRollcall prints a line for each node.
-func runRollcall(ctx context.Context, stdout io.Writer, kubeconfig string, flags *rollcallFlags, output string) error {
+func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig string, flags *rollcallFlags, output string) error {
+	clientLog(stderr)
 	from := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
 	config, err := from.connection().Config()
 	if err != nil {
@@ -42,6 +45,9 @@ func runRollcall(ctx context.Context, stdout io.Writer, kubeconfig string, flags
 	nodes, err := rollcall.Call(ctx, config, flags.Options)
 	if err != nil {
 		return err
+	}
+	if len(nodes) == 0 {
+		return errors.New("there is no Node, so that no proxy could be asked")
 	}
 	if output == "text" {
 		err = printNodes(stdout, nodes)
@@ -61,7 +67,7 @@ func runRollcall(ctx context.Context, stdout io.Writer, kubeconfig string, flags
 
 func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM")
+	printable.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")
 	agree := 0
 	for i := range nodes {
 		node := &nodes[i]
@@ -83,12 +89,12 @@ func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
 		if node.Pod == "" {
 			heard = "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.RefusedObjects, heard, cmp.Or(node.Problem, "-"))
+		printable.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.RefusedObjects, heard, cmp.Or(node.Problem, "-"))
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	if _, err := fmt.Fprintf(stdout, "\n%d of %d nodes agree.\n", agree, len(nodes)); err != nil {
+	if _, err := printable.Fprintf(stdout, "\n%d of %d nodes agree.\n", agree, len(nodes)); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil

@@ -130,7 +130,7 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 // unchecked reports why the files could not be checked. The status of any other failure would say that an object is
 // denied.
 func unchecked(stderr io.Writer, err error) error {
-	fmt.Fprintf(stderr, "webhook: %s\n", err)
+	cli.PrintError(stderr, "webhook", err)
 	return cli.Exit(exitUnchecked)
 }
 

@@ -453,7 +453,7 @@ func TestAConfigurationThatCannotBeUsedIsReported(t *testing.T) {
 	inFolder(t, map[string]string{"wrong.yaml": wrong, "a.yaml": ""})
 	for name, want := range map[string][]string{
 		"missing.yaml": {"webhook: read the configuration: open missing.yaml: no such file or directory\n"},
-		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: ", "\nwrong.yaml:4: rule: unknown field; did you mean rules?\n"},
+		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: ", "; wrong.yaml:4: rule: unknown field; did you mean rules?\n"},
 	} {
 		got := webhookCommand(t, "", "check", "-f", "a.yaml", "--config", name)
 		if got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, "usage") {

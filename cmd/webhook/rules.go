@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -50,9 +50,9 @@ var ruleWriters = map[string]func(io.Writer, []rules.Rule) error{
 func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
 	const columnGap = 2
 	table := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
-	fmt.Fprintln(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG")
+	printable.Fprintf(table, "ID\tKIND\tDEFAULT\tSTRICT\tWHAT IS WRONG\n")
 	for _, rule := range rules {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
+		printable.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary)
 	}
 	return table.Flush()
 }
@@ -79,7 +79,7 @@ func writeRulesAsMarkdown(w io.Writer, rules []rules.Rule) error {
 	table.WriteString("| id | object | by default | in strict mode | what is wrong |\n|---|---|---|---|---|\n")
 	for _, rule := range rules {
 		summary := strings.NewReplacer("|", `\|`, "*", `\*`).Replace(rule.Summary)
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), summary)
+		printable.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), summary)
 	}
 	_, err := io.WriteString(w, table.String())
 	return err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // The exit statuses. Scripts and service managers rely on them.
@@ -51,8 +53,11 @@ func UntilSignalled(ctx context.Context) context.Context {
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	out, errOut := newEscaping(stdout), newEscaping(stderr)
+	defer out.end()
+	defer errOut.end()
+	root.SetOut(out)
+	root.SetErr(errOut)
 	command, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return OK
@@ -61,20 +66,38 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		return int(status)
 	}
 	if wrong, ok := errors.AsType[UsageError](err); ok {
-		printUsage(stderr, command, wrong)
+		printUsage(errOut, command, wrong)
 		return Usage
 	}
-	// Joined errors stand on a line each; a log collector should see one message.
-	fmt.Fprintf(stderr, "%s: %s\n", root.Name(), strings.ReplaceAll(err.Error(), "\n", "; "))
+	PrintError(errOut, root.Name(), err)
 	return Failure
+}
+
+// PrintError prints why a program failed, as one line: a log collector should see one message. Joined errors stand on a line
+// each otherwise.
+func PrintError(stderr io.Writer, program string, err error) {
+	printable.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // printUsage prints every mistake on a line of its own, then how the command is used.
 func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
-	for mistake := range strings.Lines(wrong.Error()) {
-		fmt.Fprintf(stderr, "%s: %s\n", command.Root().Name(), strings.TrimSuffix(mistake, "\n"))
+	for _, mistake := range joined(wrong.Err) {
+		PrintError(stderr, command.Root().Name(), mistake)
 	}
-	fmt.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
+	printable.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
+}
+
+// joined returns the errors that errors.Join has joined, and any other one alone.
+func joined(err error) []error {
+	several, are := err.(interface{ Unwrap() []error })
+	if !are || err.Error() != errors.Join(several.Unwrap()...).Error() {
+		return []error{err}
+	}
+	var all []error
+	for _, one := range several.Unwrap() {
+		all = append(all, joined(one)...)
+	}
+	return all
 }
 
 // Together runs all parts of a program, each in a goroutine, until all have ended. The first that fails ends the

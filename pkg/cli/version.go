@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Build says what a program was made from.
@@ -59,6 +61,6 @@ func (b Build) write(w io.Writer, output string) error {
 	if output == "json" {
 		return json.NewEncoder(w).Encode(b)
 	}
-	_, err := fmt.Fprintf(w, "vicinity %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
+	_, err := printable.Fprintf(w, "vicinity %s, %s, %s\n", b.Version, b.GoVersion, b.Platform)
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
 )
 
 // ErrUpdated is why Watch ends.
@@ -36,9 +38,15 @@ type File struct {
 	Failed func(error)
 }
 
+// maxSize bounds what is read of a file, in bytes. A ConfigMap holds a megabyte.
+const maxSize = 16 << 20
+
+// ReadFile reads a configuration file. It fails if the file is too large to be one.
+func ReadFile(path string) ([]byte, error) { return limited.ReadFile(path, maxSize) }
+
 // Read returns a file with what it says now.
 func Read(path string, check func() error) (File, error) {
-	content, err := os.ReadFile(path)
+	content, err := ReadFile(path)
 	if err != nil {
 		return File{}, fmt.Errorf("read a configuration file: %w", err)
 	}
@@ -88,7 +96,7 @@ func (f File) report(reason error) {
 
 // look reports whether the file says something else now that can be used. It says why it cannot.
 func (f File) look() (changed bool, err error) {
-	content, err := os.ReadFile(f.Path)
+	content, err := ReadFile(f.Path)
 	for {
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -101,7 +109,7 @@ func (f File) look() (changed bool, err error) {
 		unusable := f.Check()
 		checked := content
 		// The check reads the file itself. If that changed meanwhile, its answer may be about another text.
-		if content, err = os.ReadFile(f.Path); err == nil && bytes.Equal(content, checked) {
+		if content, err = ReadFile(f.Path); err == nil && bytes.Equal(content, checked) {
 			return unusable == nil, unusable
 		}
 	}

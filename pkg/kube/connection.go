@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,6 +31,8 @@ type Connection struct {
 	Burst int
 	// ContentType and AcceptContentTypes are how objects are sent and received; empty means protobuf.
 	ContentType, AcceptContentTypes string
+	// Timeout bounds each request, to the end of its answer; zero means no bound, as watches need it.
+	Timeout time.Duration
 	// UserAgent is what the API server's logs call us; empty means the program's name and version.
 	UserAgent string
 }
@@ -40,7 +43,7 @@ func (c Connection) Config() (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = c.QPS, c.Burst
+	config.QPS, config.Burst, config.Timeout = c.QPS, c.Burst, c.Timeout
 	config.ContentType, config.AcceptContentTypes = c.ContentType, c.AcceptContentTypes
 	if config.ContentType == "" {
 		config.ContentType = protobuf

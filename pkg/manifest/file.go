@@ -1,10 +1,12 @@
 package manifest
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"io/fs"
 	"path"
+
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
 )
 
 // MaxSize bounds what is read of one file, in bytes. Sixty megabytes hold 44,000 Services.
@@ -32,18 +34,9 @@ func FormatOf(name string) (format Format, ok bool) {
 
 // Read reads the text of a file to its end. It fails if there are more than MaxSize bytes.
 func Read(name string, file io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
-	if err != nil {
-		return nil, err
+	text, err := limited.ReadAll(file, MaxSize)
+	if errors.As(err, new(limited.Error)) {
+		err = &fs.PathError{Op: "read", Path: name, Err: err}
 	}
-	if len(text) > MaxSize {
-		return nil, TooLarge(name, int64(len(text)))
-	}
-	return text, nil
-}
-
-// TooLarge says that a file has more than MaxSize bytes.
-func TooLarge(name string, size int64) error {
-	reason := fmt.Errorf("it has %d bytes, and no more than %d are read", size, MaxSize)
-	return &fs.PathError{Op: "read", Path: name, Err: reason}
+	return text, err
 }

@@ -135,7 +135,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
 	text, err := Read("huge.yaml", endless{})
-	const want = "read huge.yaml: it has 268435457 bytes, and no more than 268435456 are read"
+	const want = "read huge.yaml: it has more than 268435456 bytes, the most that are read"
 	if text != nil || err == nil || err.Error() != want {
 		t.Errorf("Read() = %d bytes, %v; want %q", len(text), err, want)
 	}

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"os"
 
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 )
@@ -30,7 +29,7 @@ type File struct {
 // Read reads a file strictly, and checks all that has meaning here. An error names the file and every field that is
 // wrong.
 func Read(path string) (*File, error) {
-	content, err := os.ReadFile(path)
+	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
@@ -86,7 +87,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		}
 		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
-		fmt.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
+		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
 			o.node, report.Total, took.Round(time.Microsecond))
 	}
 }

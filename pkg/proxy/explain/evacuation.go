@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Evacuation is what the evacuation of some nodes would do to a Service port in one family, seen from all nodes.
@@ -111,22 +113,22 @@ func EvacuationText(w io.Writer, nodes []string, list []Evacuation) error {
 	slices.SortStableFunc(list, func(a, b Evacuation) int {
 		return cmp.Or(cmp.Compare(len(b.OnlyEvacuated), len(a.OnlyEvacuated)), cmp.Compare(b.Then.Load-b.Now.Load, a.Then.Load-a.Now.Load))
 	})
-	fmt.Fprintf(w, "If %s were being evacuated, with each Node asking alike:\n\n", Counted(nodes))
+	printable.Fprintf(w, "If %s were being evacuated, with each Node asking alike:\n\n", Counted(nodes))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SERVICE PORT\tENDPOINTS\tBUSIEST NOW\t\tBUSIEST THEN\t\tNOTHING ELSE ON")
+	printable.Fprintf(table, "SERVICE PORT\tENDPOINTS\tBUSIEST NOW\t\tBUSIEST THEN\t\tNOTHING ELSE ON\n")
 	for _, one := range list {
 		name := strings.Join(strings.Fields(fmt.Sprintf("%s %s %d/%s %s", one.Service, one.Port, one.Number, one.Protocol, one.Family)), " ")
 		stuck := "-"
 		if len(one.OnlyEvacuated) > 0 {
 			stuck = Counted(one.OnlyEvacuated)
 		}
-		fmt.Fprintf(table, "%s\t%d → %d\t%s\t%.2f\t%s\t%.2f\t%s\n", name, one.Now.Endpoints, one.Then.Endpoints,
+		printable.Fprintf(table, "%s\t%d → %d\t%s\t%.2f\t%s\t%.2f\t%s\n", name, one.Now.Endpoints, one.Then.Endpoints,
 			cmp.Or(one.Now.Busiest, "-"), one.Now.Load, cmp.Or(one.Then.Busiest, "-"), one.Then.Load, stuck)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the comparison: %w", err)
 	}
-	_, err := fmt.Fprint(w, `
+	_, err := printable.Fprintf(w, `
 Loads are multiples of what an endpoint expects now on average. Where nothing else may be used, because a list of
 topology keys or a Local policy allows no other endpoint, those on evacuated nodes go on serving.
 `)

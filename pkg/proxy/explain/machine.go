@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // JSON writes the ports as a JSON array, which is [] for none.
@@ -17,7 +19,7 @@ func JSON(w io.Writer, ports []Port) error { return Print(w, "json", withoutNull
 // YAML writes the ports as a YAML list, with the same names as in JSON.
 func YAML(w io.Writer, ports []Port) error { return Print(w, "yaml", withoutNull(ports)) }
 
-// Print writes a value for machines: "json" or "yaml".
+// Print writes a value for machines: "json" or "yaml". What would control a terminal is escaped, and means the same.
 func Print(w io.Writer, format string, value any) error {
 	var page bytes.Buffer
 	encoder := json.NewEncoder(&page)
@@ -26,11 +28,15 @@ func Print(w io.Writer, format string, value any) error {
 	if err := encoder.Encode(value); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	text := page.Bytes()
+	text, _ := printable.Escape(page.Bytes())
 	if format == "yaml" {
-		var err error
-		if text, err = yaml.JSONToYAML(text); err != nil {
+		converted, err := yaml.JSONToYAML(text) // which refuses JSON with bare control characters
+		if err != nil {
 			return fmt.Errorf("encode YAML: %w", err)
+		}
+		// Its encoder leaves a few characters that only double quotes could escape. JSON is YAML, too.
+		if escaped, _ := printable.Escape(converted); bytes.Equal(escaped, converted) {
+			text = converted
 		}
 	}
 	if _, err := w.Write(text); err != nil {

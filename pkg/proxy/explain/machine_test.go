@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
 var writers = map[string]func(io.Writer, []explain.Port) error{
@@ -134,4 +135,20 @@ func decode(t *testing.T, ports []explain.Port) []map[string]any {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// TestMachinesReadWhatWasWritten, although nothing of it controls a terminal.
+func TestMachinesReadWhatWasWritten(t *testing.T) {
+	for _, text := range []string{hostile.Text, "a\u202eb", "a\u2028b", "a\u009bb", "plain"} {
+		for _, format := range []string{"json", "yaml"} {
+			var page strings.Builder
+			if err := explain.Print(&page, format, map[string]string{text: text}); err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]string
+			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || got[text] != text || hostile.Found(page.String()) != "" {
+				t.Errorf("%q as %s is %q, which means %q (%v)", text, format, page.String(), got, err)
+			}
+		}
+	}
 }

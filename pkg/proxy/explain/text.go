@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // column is where the values begin: behind the widest label and two spaces on either side.
@@ -29,7 +31,7 @@ func Text(w io.Writer, ports []Port) error {
 }
 
 func writePort(page *bytes.Buffer, port Port) {
-	fmt.Fprintln(page, headline(port))
+	printable.Fprintf(page, "%s\n", headline(port))
 	writeLines(page, "refused", refusedLines(port.Refused))
 	if port.Outcome == outcomeLost {
 		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
@@ -75,7 +77,7 @@ func headline(port Port) string {
 // writeLines writes one line for each value, the first of them behind the label.
 func writeLines(page *bytes.Buffer, label string, values []string) {
 	for _, value := range values {
-		fmt.Fprintf(page, "  %-*s%s\n", column-2, label, value)
+		printable.Fprintf(page, "  %-*s%s\n", column-2, label, value)
 		label = ""
 	}
 }

@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (f *forecaster) setBound(bound string, object *corev1.Service) string {
 	set.WriteString("metadata:\n  annotations:\n")
 	for _, annotation := range annotations {
 		if value, has := changed.Annotations[annotation]; has && object.Annotations[annotation] != value {
-			fmt.Fprintf(&set, "    %s: %q\n", annotation, value)
+			set.WriteString("    " + annotation + ": " + strconv.Quote(value) + "\n")
 		}
 	}
 	return set.String()

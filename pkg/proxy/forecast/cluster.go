@@ -143,16 +143,17 @@ func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*mo
 }
 
 // readyEndpoints counts the ready endpoints of some Services, by node; nil if there are none of those Services.
-func (c Cluster) readyEndpoints(services []model.ObjectName) map[string]uint32 {
+func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, refused []convert.Problem) {
 	if len(services) == 0 {
-		return nil
+		return nil, nil
 	}
-	byNode := map[string]uint32{}
+	byNode = map[string]uint32{}
 	for _, service := range services {
-		converted, _ := c.slicesIn(c.slicesOf[service])
+		converted, problems := c.slicesIn(c.slicesOf[service])
+		refused = append(refused, problems...)
 		for node, count := range selection.ReadyEndpoints(converted) {
 			byNode[node] += count
 		}
 	}
-	return byNode
+	return byNode, refused
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
@@ -25,7 +26,7 @@ type Weights map[string]float64
 // to an instant query, as its API or promtool's -o json prints it. There the label node, zone or
 // topology_kubernetes_io_zone is the name.
 func ParseWeights(text []byte) (Weights, error) {
-	converted, err := yaml.YAMLToJSON(text)
+	converted, err := yaml.YAMLToJSONStrict(text) // which refuses a name that stands there twice
 	if err != nil {
 		return nil, err
 	}
@@ -36,12 +37,16 @@ func ParseWeights(text []byte) (Weights, error) {
 		}
 		return samples.weights()
 	}
-	var weights Weights
-	if err := json.Unmarshal(converted, &weights); err != nil {
+	var given map[string]*float64 // nil: there is a name without a number
+	if err := json.Unmarshal(converted, &given); err != nil {
 		return nil, errors.New("it is neither a mapping from nodes or zones to numbers, nor the result of an instant query")
 	}
-	for name, weight := range weights {
-		if err := check(name, weight); err != nil {
+	weights := Weights{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if given[name] == nil {
+			return nil, fmt.Errorf("%s: the number is missing", name)
+		}
+		if err := weights.add(name, *given[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -51,10 +56,13 @@ func ParseWeights(text []byte) (Weights, error) {
 	return weights, nil
 }
 
-func check(name string, weight float64) error {
-	if weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
-		return fmt.Errorf("%s: %v is no weight; it must be 0 or more", name, weight)
+// add adds to a weight. The sum must be one, too.
+func (w Weights) add(name string, weight float64) error {
+	sum := w[name] + weight
+	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // nor is NaN
+		return fmt.Errorf("%s: %v is no weight; it must be a number, 0 or more", name, weight)
 	}
+	w[name] = sum
 	return nil
 }
 
@@ -78,7 +86,7 @@ func samplesIn(text []byte) (samples vector, isResult bool, err error) {
 	if json.Unmarshal(text, &answer) == nil && answer.Status != "" {
 		switch {
 		case answer.Status != "success":
-			return nil, true, fmt.Errorf("the query failed: %s", answer.Error)
+			return nil, true, fmt.Errorf("the query failed: %s", printable.Short(answer.Error))
 		case answer.Data.ResultType != "vector":
 			return nil, true, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", answer.Data.ResultType)
 		}
@@ -96,8 +104,13 @@ func samplesIn(text []byte) (samples vector, isResult bool, err error) {
 var nameLabels = [...]string{"node", "zone", "topology_kubernetes_io_zone"}
 
 func (v vector) weights() (Weights, error) {
-	weights := Weights{}
+	weights, seen := Weights{}, map[string]bool{}
 	for i, sample := range v {
+		series := fmt.Sprint(sample.Metric) // in the order of the labels
+		if seen[series] {
+			return nil, fmt.Errorf("sample %d is of the same series as one before it: %s", i+1, printable.Short(series))
+		}
+		seen[series] = true
 		name := ""
 		for _, label := range nameLabels {
 			if name == "" {
@@ -113,10 +126,9 @@ func (v vector) weights() (Weights, error) {
 		case err != nil:
 			return nil, fmt.Errorf("sample %d: %v is no number", i+1, sample.Value[1])
 		}
-		if err := check(name, value); err != nil {
+		if err := weights.add(name, value); err != nil {
 			return nil, err
 		}
-		weights[name] += value
 	}
 	if len(weights) == 0 {
 		return nil, errors.New("the query found nothing")
@@ -124,8 +136,8 @@ func (v vector) weights() (Weights, error) {
 	return weights, nil
 }
 
-// Demand returns what each node of a cluster asks: its own weight, or its part of its zone's. It fails if a name is none
-// of a node or zone, or nobody asks anything.
+// Demand returns which part of all each node of a cluster asks: by its own weight, or its part of its zone's. It fails if a
+// name is none of a node or zone, or that of both, or nobody asks anything.
 func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 	nodes, inZone := map[string]bool{}, map[string]int{}
 	for _, node := range cluster.nodes {
@@ -137,25 +149,33 @@ func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 			inZone[zoneOf(node.Labels)]++
 		}
 	}
-	var unknown []string
+	var unknown, ambiguous []string
 	all := 0.0
 	for _, name := range slices.Sorted(maps.Keys(w)) {
-		if !nodes[name] && (inZone[name] == 0 || name == "") {
+		isZone := inZone[name] > 0 && name != ""
+		switch {
+		case !nodes[name] && !isZone:
 			unknown = append(unknown, name)
+		case nodes[name] && isZone:
+			ambiguous = append(ambiguous, name)
 		}
 		all += w[name]
 	}
 	switch {
 	case len(unknown) > 0:
 		return nil, fmt.Errorf("no Node has this name or is in this zone: %s", explain.Counted(unknown))
+	case len(ambiguous) > 0:
+		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.Counted(ambiguous))
 	case all == 0:
 		return nil, errors.New("all weights are 0")
+	case math.IsInf(all, 0):
+		return nil, errors.New("the weights are too large to be added")
 	}
 	return func(node *model.Node) float64 {
 		if weight, named := w[node.Name]; named {
-			return weight
+			return weight / all
 		}
 		zone := zoneOf(node.Labels)
-		return w[zone] / float64(max(1, inZone[zone]))
+		return w[zone] / all / float64(max(1, inZone[zone]))
 	}, nil
 }

@@ -27,8 +27,8 @@ func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
 			Weights{"node-1": 2.5, "zone-b": 4}, "",
 		},
 		"promtool": {
-			`[{"metric":{"topology_kubernetes_io_zone":"zone-b"},"value":[1763900000,"1"]},` +
-				`{"metric":{"topology_kubernetes_io_zone":"zone-b"},"value":[1763900000,"2"]}]`,
+			`[{"metric":{"topology_kubernetes_io_zone":"zone-b","pod":"a"},"value":[1763900000,"1"]},` +
+				`{"metric":{"topology_kubernetes_io_zone":"zone-b","pod":"b"},"value":[1763900000,"2"]}]`,
 			Weights{"zone-b": 3}, "",
 		},
 		"a matrix":           {`{"status":"success","data":{"resultType":"matrix","result":[]}}`, nil, "ask an instant query"},
@@ -38,10 +38,24 @@ func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
 		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is no number"},
 		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is no weight"},
 		"negative":           {"node-1: -1\n", nil, "node-1: -1 is no weight"},
-		"a text":             {"hello\n", nil, "neither a mapping"},
-		"nested":             {"node-1: {a: 1}\n", nil, "neither a mapping"},
-		"empty":              {"", nil, "it has no weight"},
-		"no YAML":            {"{", nil, "yaml"},
+		"a name twice":       {"node-1: 1\nnode-2: 1\nnode-1: 2\n", nil, `"node-1"`},
+		"a name twice, JSON": {`{"node-1": 1, "node-1": 2}`, nil, `"node-1"`},
+		"a series twice": {
+			`[{"metric":{"pod":"a","node":"n"},"value":[1,"2"]},{"metric":{"node":"n","pod":"a"},"value":[1,"3"]}]`, nil,
+			"sample 2 is of the same series",
+		},
+		"a number that is missing": {"node-1: 3\nnode-2:\n", nil, "node-2: the number is missing"},
+		"not a number, in YAML":    {"node-1: .nan\n", nil, "NaN"},
+		"infinite":                 {"node-1: .inf\n", nil, "Inf"},
+		"too large for a number":   {"node-1: 1e400\n", nil, "neither a mapping"},
+		"a sum that is too large": {
+			`[{"metric":{"pod":"a","node":"n"},"value":[1,"1e308"]},{"metric":{"pod":"b","node":"n"},"value":[1,"1e308"]}]`, nil,
+			"n: 1e+308 is no weight",
+		},
+		"a text":  {"hello\n", nil, "neither a mapping"},
+		"nested":  {"node-1: {a: 1}\n", nil, "neither a mapping"},
+		"empty":   {"", nil, "it has no weight"},
+		"no YAML": {"{", nil, "yaml"},
 	} {
 		got, err := ParseWeights([]byte(test.text))
 		isMeant := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
@@ -66,10 +80,15 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	for _, object := range objects.Nodes {
 		got[object.Name] = demand(&model.Node{Name: object.Name, Labels: object.Labels})
 	}
-	if diff := cmp.Diff(map[string]float64{"a1": 2, "a2": 2, "b1": 3, "b2": 5, "c1": 0}, got); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"a1": 2. / 12, "a2": 2. / 12, "b1": 3. / 12, "b2": 5. / 12, "c1": 0}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, bad := range []Weights{{"a": 1, "x": 1}, {"": 1}, {"a": 0}} {
+	inA := &model.Node{Name: "a1", Labels: map[string]string{string(policy.Zone): "a"}}
+	if demand, err = (Weights{"a": 5e-324}).Demand(cluster); err != nil || demand(inA) != 0.5 {
+		t.Errorf("the least number there is, for two nodes: %v", err)
+	}
+	cluster.nodes = append(cluster.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+	for _, bad := range []Weights{{"b": 1}, {"a": 1, "x": 1}, {"": 1}, {"a": 0}, {"a": 1e308, "b": 1e308}} {
 		if _, err := bad.Demand(cluster); err == nil {
 			t.Errorf("%v is a demand", bad)
 		}

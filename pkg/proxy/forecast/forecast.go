@@ -90,7 +90,8 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		Service: nameOf(object).String(), Headless: read.IsHeadless,
 		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{},
 	}
-	clients := f.readyEndpoints(read.Clients())
+	clients, refused := f.readyEndpoints(read.Clients())
+	f.refused = append(f.refused, refused...)
 	for i, setting := range f.settings {
 		if note, like := f.meansNothing(setting, read, object, written); note != "" {
 			outlook := s.Outlooks[slices.IndexFunc(s.Outlooks, func(o Outlook) bool { return o.Setting == like })]

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Text writes a report for a terminal: all Services together, and then each, those first of which most leaves the zone.
@@ -34,7 +36,7 @@ func Text(w io.Writer, report *Report, most int) error {
 	return p.err
 }
 
-// printer remembers the first error.
+// printer writes what others cannot forge, and remembers the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -42,7 +44,7 @@ type printer struct {
 
 func (p *printer) f(format string, args ...any) {
 	if p.err == nil {
-		if _, err := fmt.Fprintf(p.w, format, args...); err != nil {
+		if _, err := printable.Fprintf(p.w, format, args...); err != nil {
 			p.err = fmt.Errorf("write the forecast: %w", err)
 		}
 	}
@@ -51,7 +53,10 @@ func (p *printer) f(format string, args ...any) {
 func (p *printer) table(rows func(line func(cells ...string))) {
 	table := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
 	rows(func(cells ...string) {
-		if _, err := fmt.Fprintln(table, strings.Join(cells, "\t")); err != nil && p.err == nil {
+		for i := range cells {
+			cells[i] = printable.Text(cells[i])
+		}
+		if _, err := io.WriteString(table, strings.Join(cells, "\t")+"\n"); err != nil && p.err == nil {
 			p.err = fmt.Errorf("write the forecast: %w", err)
 		}
 	})
@@ -164,7 +169,7 @@ func (p *printer) advice(report *Report, most int) {
 		written++
 		p.f("\n%s: %s\n", service.Service, service.Advice.Sentence)
 		for line := range strings.Lines(service.Advice.Set) {
-			p.f("    %s", line)
+			p.f("    %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
 	if written == 0 {

@@ -55,15 +55,27 @@ type Suggestion struct {
 }
 
 // Reasons answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
-// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was meant.
-func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, error) {
+// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was meant. What
+// is refused of the Nodes and of the Service's EndpointSlices is missing in the answers.
+func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, []convert.Problem, error) {
 	service := c.Service(query.Service)
 	if service == nil {
-		return nil, c.NotFound(query.Service)
+		return nil, nil, c.NotFound(query.Service)
 	}
-	if _, errs := convert.Service(service, c.view); len(errs) > 0 {
-		return nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
+	read, errs := convert.Service(service, c.view)
+	if len(errs) > 0 {
+		return nil, nil, fmt.Errorf("service %s is refused: %w", query.Service, errs.ToAggregate())
 	}
+	answers, err := c.reasons(node, query, target, now)
+	_, _, refused := c.knownNodes(now)
+	if read != nil {
+		_, problems := c.readyEndpoints(append(read.Clients(), read.Name))
+		refused = append(refused, problems...)
+	}
+	return answers, convert.SortProblems(refused), err
+}
+
+func (c Cluster) reasons(node string, query explain.Query, target string, now time.Time) ([]Why, error) {
 	w := asking{Cluster: c, node: node, service: query.Service, now: now}
 	w.pods = c.podsOf(query.Service)
 	decisions := w.decide(c)

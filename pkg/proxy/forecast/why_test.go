@@ -51,7 +51,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 			name := nameOf(service)
 			for _, node := range objects.Nodes {
 				for i := range objects.Nodes {
-					answers, err := cluster.Reasons(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
+					answers, _, err := cluster.Reasons(node.Name, explain.Query{Service: name}, objects.Nodes[i].Name, time.Now())
 					if err != nil {
 						continue // no endpoint there, or nothing is decided
 					}
@@ -106,12 +106,12 @@ func TestATargetThatIsNoneSaysWhatThereIs(t *testing.T) {
 	cluster := NewCluster(objects, convert.View{})
 	for i := range objects.Services {
 		name := nameOf(objects.Services[i])
-		_, err := cluster.Reasons("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
+		_, _, err := cluster.Reasons("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
 		if err == nil || !strings.Contains(err.Error(), "is no endpoint of") && !strings.Contains(err.Error(), "leads to no endpoints") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err := cluster.Reasons("node-0", explain.Query{Service: model.ObjectName{Namespace: "shop", Name: "wep-0"}}, "10.9.9.9", time.Now())
+	_, _, err := cluster.Reasons("node-0", explain.Query{Service: model.ObjectName{Namespace: "shop", Name: "wep-0"}}, "10.9.9.9", time.Now())
 	if err == nil || !strings.Contains(err.Error(), "did you mean shop/web-0?") {
 		t.Error(err)
 	}

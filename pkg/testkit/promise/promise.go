@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 func checkLabel(t *testing.T, name string) {
@@ -79,7 +79,7 @@ func checkLeftOut(t *testing.T, sentences []string) {
 		t.Errorf("%d sentences", len(sentences))
 	}
 	for _, sentence := range sentences {
-		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > manifest.MaxPrinted+len("...") {
+		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > printable.MaxShort+len("...") {
 			t.Errorf("left out: %q", sentence)
 		}
 	}

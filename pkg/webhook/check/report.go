@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -109,12 +109,12 @@ func (c *Files) fail(at place, field, reason string) {
 
 // finding describes a place.
 func (p place) finding(field string, action rules.Action, message string) finding {
-	found := finding{File: p.file, Action: action, Path: manifest.Printable(field), Message: manifest.Printable(message)}
+	found := finding{File: p.file, Action: action, Path: printable.Short(field), Message: printable.Short(message)}
 	if p.part == nil {
 		return found
 	}
-	found.Kind, found.Namespace = manifest.Printable(p.part.Type.Kind), manifest.Printable(p.part.Namespace)
-	found.Name = manifest.Printable(p.part.Name)
+	found.Kind, found.Namespace = printable.Short(p.part.Type.Kind), printable.Short(p.part.Namespace)
+	found.Name = printable.Short(p.part.Name)
 	if found.Line = p.part.LineOf(field); p.part.Fault != nil && p.part.Fault.Line > 0 {
 		found.Line = p.part.Fault.Line
 	}
@@ -136,26 +136,26 @@ func (r *Report) sort(files map[string]int) {
 func (r *Report) WriteText(stdout, stderr io.Writer) error {
 	buffered := bufio.NewWriter(stdout)
 	for i := range r.Findings {
-		fmt.Fprintln(buffered, r.Findings[i].String())
+		printable.Fprintf(buffered, "%s\n", &r.Findings[i])
 	}
 	if err := buffered.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(stderr, r.Summary.String())
+	printable.Fprintf(stderr, "%s\n", r.Summary)
 	return nil
 }
 
 // String returns "web.yaml:7: Service shop/web: <message> (deny)".
 func (f *finding) String() string {
 	var line strings.Builder
-	line.WriteString(manifest.Printable(f.File))
+	line.WriteString(printable.Short(f.File))
 	if f.Line > 0 {
 		line.WriteString(":" + strconv.Itoa(f.Line))
 	}
 	if f.Kind != "" {
 		line.WriteString(": " + strings.TrimSpace(f.Kind+" "+f.fullName()))
 	}
-	fmt.Fprintf(&line, ": %s (%s)", f.Message, f.Action)
+	line.WriteString(": " + f.Message + " (" + string(f.Action) + ")")
 	return line.String()
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
@@ -23,7 +22,7 @@ type File struct {
 
 // Read reads a file. An error names the file, and line and field of everything that is wrong.
 func Read(path string) (*File, error) {
-	content, err := os.ReadFile(path)
+	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
@@ -54,7 +53,7 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules
 	for {
 		now := text
 		watched := filewatch.File{Path: f.Path, Content: text, Failed: report, Check: func() (err error) {
-			now, err = os.ReadFile(f.Path)
+			now, err = filewatch.ReadFile(f.Path)
 			return err
 		}}
 		if err := watched.Watch(ctx, log); !errors.Is(err, filewatch.ErrUpdated) {

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
@@ -28,7 +28,7 @@ func (l *leftOut) add(errs field.ErrorList) {
 func (l *leftOut) list() []string {
 	var sentences []string
 	for _, err := range l.errs {
-		sentences = append(sentences, manifest.Printable(err.Error()))
+		sentences = append(sentences, printable.Short(err.Error()))
 	}
 	if l.more > 0 {
 		sentences = append(sentences, fmt.Sprintf("and %d more", l.more))

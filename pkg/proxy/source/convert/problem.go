@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Problem says what was left out, where it stands, and why. It holds until the file, or the object, is put right.
@@ -33,9 +33,9 @@ func (p Problem) Object() string {
 	case p.Line > 0:
 		return fmt.Sprintf("%s in the document at line %d", p.Kind, p.Line)
 	case p.Name.Namespace == "":
-		return p.Kind + " " + manifest.Printable(p.Name.Name)
+		return p.Kind + " " + printable.Short(p.Name.Name)
 	}
-	return p.Kind + " " + manifest.Printable(p.Name.String())
+	return p.Kind + " " + printable.Short(p.Name.String())
 }
 
 // String returns the problem as one line: "services.yaml: Service default/web: spec.ports[0].port: Invalid value:
@@ -85,7 +85,9 @@ func (k ObjectKey) Problem(file, field, reason string) Problem {
 // Printable makes texts safe to print, whatever the file held: one line, no control characters, not too long. The name
 // stays as it is, so that users can look the object up.
 func (p Problem) Printable() Problem {
-	p.File, p.Field, p.Reason = manifest.Printable(p.File), manifest.Printable(p.Field), manifest.Printable(p.Reason)
+	for _, text := range []*string{&p.File, &p.Kind, &p.Field, &p.Reason} {
+		*text = printable.Short(*text)
+	}
 	return p
 }
 

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
@@ -151,7 +151,7 @@ func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
 	got, errs := EndpointSlice(given, View{})
-	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > manifest.MaxPrinted+len("...") ||
+	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > printable.MaxShort+len("...") ||
 		strings.ContainsAny(got.LeftOut[0], "\n\x1b") {
 		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -108,7 +109,7 @@ func (f *file) newText(name string, now time.Time) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is not a regular file")}
 	}
 	if info.Size() > manifest.MaxSize {
-		return nil, manifest.TooLarge(name, info.Size())
+		return nil, limited.Error{Limit: manifest.MaxSize}
 	}
 	found := stampOf(info)
 	if f.isSettled && found == f.stamp && f.failure == nil {

@@ -56,5 +56,5 @@ func TestFolderRefusesAFileThatIsTooLarge(t *testing.T) {
 	}
 	f.load()
 	f.wantService("10.96.0.1")
-	f.wantProblems("huge.yaml: cannot be read: it has 268435457 bytes, and no more than 268435456 are read")
+	f.wantProblems("huge.yaml: cannot be read: it has more than 268435456 bytes, the most that are read")
 }

@@ -9,18 +9,20 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -52,23 +54,28 @@ type Node struct {
 // atOnce is how many proxies are asked at a time.
 const atOnce = 32
 
-// timeout is how long one may take to answer.
-const timeout = 5 * time.Second
+// What one may take to answer, and so much of it is read and kept: a pod, or its node, may be anybody's. A proxy's page has
+// some 500 bytes, the reason of a failure among them, and names fewer than ten resources.
+const (
+	timeout          = 5 * time.Second
+	maxAnswer        = 64 << 10
+	maxInterruptions = 20
+)
 
 // Call asks the proxies of all Nodes, in the order of their names. It needs to list Nodes, to list pods in the namespace,
 // and to get pods/proxy there. An error says what could not be listed; a proxy that does not answer is no error.
 func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
-	client, err := clientOf(config)
+	c, err := newCaller(config, options)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
 	var nodes corev1.NodeList
-	if err := client.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
+	if err := c.api.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	var pods corev1.PodList
 	list := &metav1.ListOptions{LabelSelector: options.Selector}
-	err = client.Get().Namespace(options.Namespace).Resource("pods").VersionedParams(list, metav1.ParameterCodec).Do(ctx).Into(&pods)
+	err = c.api.Get().Namespace(options.Namespace).Resource("pods").VersionedParams(list, metav1.ParameterCodec).Do(ctx).Into(&pods)
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in namespace %s: %w", options.Namespace, err)
 	}
@@ -90,7 +97,7 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 		free <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-free }()
-			answers[i].ask(ctx, client, options)
+			answers[i].ask(ctx, c)
 		})
 	}
 	asking.Wait()
@@ -98,7 +105,14 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 	return answers, ctx.Err()
 }
 
-func clientOf(config *rest.Config) (*rest.RESTClient, error) {
+// caller asks the API server, and through it the pods.
+type caller struct {
+	Options
+	http *http.Client
+	api  *rest.RESTClient
+}
+
+func newCaller(config *rest.Config, options Options) (*caller, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -107,7 +121,20 @@ func clientOf(config *rest.Config) (*rest.RESTClient, error) {
 	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.QPS = -1 // atOnce bounds it
-	return rest.RESTClientFor(config)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	api, err := rest.RESTClientForConfigAndClient(config, client)
+	return &caller{options, client, api}, err
+}
+
+// livez asks a proxy's pod for the page. It takes no client-go for it, which reads all that a pod answers, and goes with
+// the user's token wherever the pod redirects it to.
+func (c *caller) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
+	url := c.api.Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
+		Suffix("livez").URL()
+	return limited.Get(ctx, *c.http, url.String(), maxAnswer, timeout)
 }
 
 // live is what is read of the page /livez.
@@ -123,34 +150,43 @@ type live struct {
 }
 
 // ask asks the proxy of the node.
-func (n *Node) ask(ctx context.Context, client *rest.RESTClient, options Options) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	// An unhealthy proxy answers 503, with the same page.
-	body, err := client.Get().Namespace(options.Namespace).Resource("pods").
-		Name(fmt.Sprintf("%s:%d", n.Pod, options.Port)).SubResource("proxy").Suffix("livez").Do(ctx).Raw()
+func (n *Node) ask(ctx context.Context, c *caller) {
+	status, body, err := c.livez(ctx, n.Pod)
 	var said live
-	if wrong := json.Unmarshal(body, &said); wrong != nil || said.Status == nil {
-		switch {
-		case apierrors.IsForbidden(err):
-			n.Problem = "you may not get pods/proxy in this namespace"
-		case err != nil:
-			n.Problem = "it does not answer: " + err.Error()
-		default:
-			n.Problem = "it answers something else than a proxy does"
-		}
+	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy answers 503, with the same page
+		n.Problem = whyNoPage(status, body, err)
 		return
 	}
-	n.RefusedObjects, n.Interruptions = said.RefusedTotal, append(n.Interruptions, said.Interruptions...)
+	n.RefusedObjects = said.RefusedTotal
+	for _, one := range said.Interruptions[:min(len(said.Interruptions), maxInterruptions)] {
+		one.Resource, one.Reason = printable.Short(one.Resource), printable.Short(one.Reason)
+		n.Interruptions = append(n.Interruptions, one)
+	}
 	for _, family := range said.Status {
 		n.Synced = family.LastUpdated
 	}
 	switch {
 	case said.LastError != "":
-		n.Problem = "the last sync failed: " + said.LastError
+		n.Problem = "the last sync failed: " + printable.Short(said.LastError)
 	case !said.Healthy:
 		n.Problem = "a change waits since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
 	default:
 		n.Agrees, n.Problem = true, ""
 	}
+}
+
+// whyNoPage says why an answer is no page of a proxy. It may be the API server's own, which says why in a Status.
+func whyNoPage(status int, body []byte, err error) string {
+	var refusal metav1.Status
+	switch {
+	case err != nil:
+		return "it does not answer: " + printable.Short(err.Error())
+	case status == http.StatusForbidden:
+		return "you may not get pods/proxy in this namespace"
+	case status == http.StatusOK:
+		return "it answers something else than a proxy does"
+	case json.Unmarshal(body, &refusal) == nil && refusal.Message != "":
+		return "it does not answer: " + printable.Short(refusal.Message)
+	}
+	return fmt.Sprintf("it does not answer: %d %s", status, http.StatusText(status))
 }

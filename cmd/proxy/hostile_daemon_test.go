@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// TestNoObjectReachesTheLogAsItIs, nor what `proxy status` prints beside that daemon: each text of each object is in one
+// file, another one in each.
+func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
+	text, err := os.ReadFile("testdata/objects.yaml")
+	succeed(t, err)
+	objects, err := yaml.YAMLToJSON(text)
+	succeed(t, err)
+	for _, format := range []string{"text", "json"} {
+		namespace, folder := netns.New(t), manifestsCopy(t)
+		d := startDaemon(t, namespace, "--manifests", folder, "--log-format", format, "--log-level", "debug")
+		files := 0
+		succeed(t, hostile.EachName(objects, func(string, []byte) { files++ }))
+		i := 0
+		succeed(t, hostile.EachName(objects, func(_ string, text []byte) {
+			name := fmt.Sprintf("%d%s.json", i, hostile.Line)
+			if i++; i == files {
+				name = "last\x1b\n" + hostile.Line + ".json"
+			}
+			succeed(t, os.WriteFile(filepath.Join(folder, name), text, 0o600))
+		}))
+		eventually(t, "the last file is reported", func() bool {
+			_, body := d.get(t, "127.0.0.1:10249", "/problems")
+			return strings.Contains(body, `last\x1b`) || strings.Contains(body, `last\\x1b`)
+		})
+		got := statusIn(t, namespace)
+		if found := hostile.Found(got.stdout + got.stderr); found != "" {
+			t.Errorf("status beside it: %s", found)
+		}
+		ended := d.end(t)
+		if found := hostile.Found(ended.stderr); found != "" || !strings.Contains(ended.stderr, hostile.Line) {
+			t.Errorf("the log as %s: %s", format, found)
+		}
+	}
+}
+
+// TestNothingThatTheProxySaysOfItselfReachesTheTerminal of status. Another program may have its port.
+func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
+	namespace, folder := netns.New(t), manifestsCopy(t)
+	summary, err := json.Marshal(status.Summary{
+		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text,
+		Interruptions: []status.Interruption{{Resource: hostile.Text, Reason: hostile.Text}},
+	})
+	succeed(t, err)
+	pages := map[string]string{"/summary": string(summary), "/flagz": "manifests=" + folder + "\nnode=node-a\n\x1b=\x9b\n"}
+	var listener net.Listener
+	namespace.Do(func() { listener, err = net.Listen("tcp", "127.0.0.1:10249") })
+	succeed(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		fmt.Fprint(w, pages[request.URL.Path])
+	}))
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	for _, output := range []string{"text", "json"} {
+		got := statusIn(t, namespace, "-o", output)
+		if found := hostile.Found(got.stdout + got.stderr); found != "" || got.status != 1 || !strings.Contains(got.stdout, `\nforged`) {
+			t.Errorf("%s: %s in %+v", output, found, got)
+		}
+	}
+	pages["/flagz"] = "manifests=" + folder + "/absent\x1b\u009b\x9b\n"
+	if got := statusIn(t, namespace); hostile.Found(got.stdout+got.stderr) != "" || got.status != 1 {
+		t.Errorf("flags: %+v", got)
+	}
+}

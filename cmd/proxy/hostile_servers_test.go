@@ -1,0 +1,191 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
+)
+
+// apiServer is an API server with Nodes, of which each runs a proxy. livez is what a pod's answer is, through it.
+func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig string) {
+	t.Helper()
+	list := func(kind, items string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"apiVersion":"v1","kind":%q,"metadata":{},"items":[%s]}`, kind, items)
+		}
+	}
+	var nodeItems, podItems []string
+	for i, node := range nodes {
+		name, err := json.Marshal(node)
+		succeed(t, err)
+		nodeItems = append(nodeItems, fmt.Sprintf(`{"metadata":{"name":%s}}`, name))
+		podItems = append(podItems, fmt.Sprintf(`{"metadata":{"name":"proxy-%d"},"spec":{"nodeName":%s}}`, i, name))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/v1/nodes", list("NodeList", strings.Join(nodeItems, ",")))
+	mux.HandleFunc("/api/v1/namespaces/kube-system/pods", list("PodList", strings.Join(podItems, ",")))
+	mux.HandleFunc("/api/v1/namespaces/kube-system/pods/{pod}/proxy/livez", livez)
+	return kubeconfigFor(t, mux)
+}
+
+// kubeconfigFor serves a cluster, and returns a kubeconfig for it.
+func kubeconfigFor(t *testing.T, cluster http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(cluster)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	succeed(t, os.WriteFile(file, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: here,
+clusters: [{name: a, cluster: {server: %q}}], users: [{name: me, user: {token: secret}}],
+contexts: [{name: here, context: {cluster: a, user: me}}]}`, server.URL), 0o600))
+	return file
+}
+
+// livePage is what a proxy answers.
+const livePage = `{"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T12:00:00Z","healthy":true}},
+"pendingSince":"2026-03-01T12:00:00Z","lastError":"netlink","refusedTotal":3,
+"interruptions":[{"resource":"services","since":"2026-03-01T12:00:00Z","reason":"connection refused"}]}`
+
+// TestNothingThatAPodAnswersReachesTheTerminal, be it a page, a refusal or no page at all.
+func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
+	status, answer, printed := http.StatusOK, "", 0
+	kubeconfig := apiServer(t, []string{"node-a", "node-b" + hostile.Text}, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, answer)
+	})
+	see := func(what string, text []byte) {
+		answer = string(text)
+		for _, output := range []string{"text", "json", "yaml"} {
+			got := wantSafe(t, what, "status", "--all-nodes", "--kubeconfig", kubeconfig, "-o", output)
+			if got.status != 1 {
+				t.Errorf("%s: status %d, %s", what, got.status, got.stdout)
+			}
+			printed += strings.Count(got.stdout, hostile.Line) - strings.Count(hostile.Text, hostile.Line) // but for the Node's name
+		}
+	}
+	for _, status = range []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusForbidden} {
+		succeed(t, hostile.EachName([]byte(livePage), see))
+		succeed(t, hostile.EachName([]byte(strings.Replace(livePage, `"netlink"`, `""`, 1)), see))
+		succeed(t, hostile.EachName([]byte(`{"kind":"Status","apiVersion":"v1","message":"no such pod","reason":"NotFound"}`), see))
+		see("no JSON", []byte(hostile.Text+"\x9b"))
+	}
+	if printed < 50 { // else the test would see nothing of what it put in
+		t.Errorf("%d of the texts are printed", printed)
+	}
+}
+
+// TestAPodsAnswerIsBounded in size, in time, and in where it leads: whoever answers for a pod may be anybody.
+func TestAPodsAnswerIsBounded(t *testing.T) {
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	endless := func(w http.ResponseWriter, beginning, part string, pause time.Duration) {
+		_, err := fmt.Fprint(w, beginning)
+		for ; err == nil; _, err = fmt.Fprint(w, part) {
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(pause)
+		}
+	}
+	asked := words("error many redirected slow text")
+	megabyte := strings.Repeat("x", 1<<20)
+	kubeconfig := apiServer(t, asked, func(w http.ResponseWriter, request *http.Request) {
+		var pod int
+		_, err := fmt.Sscanf(request.PathValue("pod"), "proxy-%d:10256", &pod)
+		succeed(t, err)
+		switch asked[pod] {
+		case "error":
+			w.WriteHeader(http.StatusInternalServerError)
+			endless(w, "", megabyte, 0)
+		case "many":
+			fmt.Fprintf(w, `{"status":{},"interruptions":[%s{}]}`, strings.Repeat("{},", 10_000))
+		case "redirected":
+			http.Redirect(w, request, other.URL, http.StatusFound)
+		case "slow":
+			endless(w, `{"lastError":"`, "x", 10*time.Millisecond)
+		case "text":
+			endless(w, `{"lastError":"`, megabyte, 0)
+		}
+	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := proxyCommand(t, "status", "--all-nodes", "--kubeconfig", kubeconfig, "-o", "json")
+	runtime.ReadMemStats(&after)
+	var nodes []rollcall.Node
+	if err := json.Unmarshal([]byte(got.stdout), &nodes); err != nil || len(nodes) != 5 || got.status != 1 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	const tooLarge = "it does not answer: it has more than 65536 bytes, the most that are read"
+	for i, want := range []string{tooLarge, "", "it does not answer: 302 Found", "context deadline exceeded", tooLarge} {
+		if nodes[i].Agrees || !strings.Contains(nodes[i].Problem, want) {
+			t.Errorf("%s: %q, want %q", nodes[i].Node, nodes[i].Problem, want)
+		}
+	}
+	if many := len(nodes[1].Interruptions); many > 20 {
+		t.Errorf("%d interruptions are kept", many)
+	}
+	if elsewhere.Load() > 0 {
+		t.Error("a pod chose who was asked next")
+	}
+	// The servers are in this process, too: what they write is allocated once, and above.
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 64<<20 {
+		t.Errorf("%d MiB were allocated", allocated>>20)
+	}
+}
+
+// TestNothingThatAnAPIServerSaysReachesTheTerminal: refusals of lists, warnings, and what is no API server at all.
+func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
+	status, answer := http.StatusForbidden, ""
+	kubeconfig := kubeconfigFor(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Warning", "299 - \""+hostile.Line+"\u009b\u202e\"")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		fmt.Fprint(w, answer)
+	}))
+	see := func(what string, text []byte) {
+		answer = string(text)
+		for _, command := range []string{
+			"forecast", "explain --node node-a", "explain --all-nodes", "explain --node node-a shop/web --why node-b", "render --node node-a",
+			"status --all-nodes",
+		} {
+			if got := wantSafe(t, what, append(words(command), "--kubeconfig", kubeconfig)...); got.status == 0 {
+				t.Errorf("%s: %s: %+v", what, command, got)
+			}
+		}
+	}
+	for _, status = range []int{http.StatusForbidden, http.StatusInternalServerError, http.StatusOK} {
+		succeed(t, hostile.EachName([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden",
+"details":{"name":"n","kind":"nodes","causes":[{"reason":"r","message":"m","field":"f"}]}}`), see))
+		see("no JSON", []byte(hostile.Text+"\x9b"))
+	}
+}
+
+// TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal of explain, which asks it what the kernel refuses. Another
+// program may have its port.
+func TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal(t *testing.T) {
+	answer, printed := "", 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+	defer server.Close()
+	succeed(t, hostile.EachName([]byte(`{"node":"node-a","services":[{"service":"shop/web","message":"too long",
+"since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","inForce":true}]}`), func(what string, text []byte) {
+		answer = string(text)
+		got := wantSafe(t, what, "explain", "--manifests", state, "--node", "node-a", "shop/web",
+			"--metrics-bind-address", strings.TrimPrefix(server.URL, "http://"))
+		if strings.Contains(got.stdout, hostile.Line) {
+			printed++
+		}
+	}))
+	if printed == 0 {
+		t.Error("nothing of what the proxy says is printed")
+	}
+}

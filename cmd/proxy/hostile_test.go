@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
+)
+
+func succeed(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSafe runs a command line, and fails if what somebody else wrote reaches the terminal.
+func wantSafe(t *testing.T, what string, args ...string) outcome {
+	t.Helper()
+	got := proxyCommand(t, args...)
+	if found := hostile.Found(got.stdout); found != "" {
+		t.Errorf("%s: standard output of %q: %s", what, args, found)
+	}
+	if found := hostile.Found(got.stderr); found != "" {
+		t.Errorf("%s: standard error of %q: %s", what, args, found)
+	}
+	if line := strings.Join(args, " "); strings.Contains(line, "-o json") || strings.Contains(line, "-o yaml") {
+		var read any
+		if err := yaml.Unmarshal([]byte(got.stdout), &read); err != nil || strings.Contains(got.stderr, "encode YAML") {
+			t.Errorf("%s: no machine reads what %q prints: %v, %s", what, args, err, got.stderr)
+		}
+	}
+	return got
+}
+
+// readers are command lines that print what a folder holds.
+var readers = [][]string{
+	words("explain --node node-a"), words("explain --all-nodes -o json"), words("explain --all-nodes -o yaml"),
+	words("explain --all-nodes --evacuate topology.kubernetes.io/region=region-1"),
+	words("explain --node node-a shop/web --why 10.244.2.5"), words("explain --node node-a shop/api --why nobody"),
+	words("explain --node node-c shop/web --why node-b -o yaml"),
+	words("forecast"), words("forecast -o html"), words("forecast -o json"), words("forecast -o yaml"),
+	words("forecast --evacuate zone-b --scale shop/api=zone-a:4 --max-load 1.1 --min-near 0.9"),
+	words("forecast --evacuate zone-x"), words("forecast shop/wbe"),
+	words("render --node node-a --nodeport-addresses 172.18.0.0/16"),
+}
+
+// TestNothingThatOthersWroteReachesTheTerminal, whichever text of whichever object it is: as all objects have it that name
+// it, and in each field alone that an object may have.
+func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
+	text, err := os.ReadFile("testdata/objects.yaml")
+	succeed(t, err)
+	objects, err := yaml.YAMLToJSON(text)
+	succeed(t, err)
+	folder := t.TempDir()
+	printed := 0
+	see := func(what string, text []byte) {
+		succeed(t, os.WriteFile(filepath.Join(folder, "objects.json"), text, 0o600))
+		for _, args := range readers {
+			got := wantSafe(t, what, append(slices.Clone(args), "--manifests", folder)...)
+			if strings.Contains(got.stdout+got.stderr, hostile.Line) {
+				printed++
+			}
+		}
+	}
+	succeed(t, hostile.EachName(objects, see))
+
+	var list corev1.List
+	succeed(t, json.Unmarshal(objects, &list))
+	kinds := map[string]any{
+		"Node": &corev1.Node{}, "Service": &corev1.Service{}, "EndpointSlice": &discoveryv1.EndpointSlice{},
+		"ServiceCIDR": &networkingv1.ServiceCIDR{},
+	}
+	for i, item := range list.Items {
+		raw := item.Raw
+		var kind struct{ Kind string }
+		succeed(t, json.Unmarshal(raw, &kind))
+		object := kinds[kind.Kind]
+		if object == nil {
+			continue
+		}
+		delete(kinds, kind.Kind) // the first of each is enough
+		succeed(t, json.Unmarshal(raw, object))
+		hostile.EachField(object, func(field string) {
+			changed, err := json.Marshal(object)
+			succeed(t, err)
+			list.Items[i].Raw = changed
+			all, err := json.Marshal(list)
+			succeed(t, err)
+			see(kind.Kind+field, all)
+		})
+		list.Items[i].Raw = raw
+	}
+	if printed < 100 { // else the test would see nothing of what it put in
+		t.Errorf("only %d outputs hold any of it", printed)
+	}
+}

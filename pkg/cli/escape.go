@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
+
+// escaping is standard output or error: what would control the terminal is made visible, whoever wrote it.
+type escaping struct {
+	to    io.Writer
+	mutex sync.Mutex
+	rest  []byte // the begin of a character
+}
+
+func newEscaping(to io.Writer) *escaping { return &escaping{to: to} }
+
+// Write writes text.
+func (e *escaping) Write(text []byte) (int, error) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	all := text
+	if len(e.rest) > 0 {
+		all = append(e.rest, text...)
+	}
+	escaped, rest := printable.Escape(all)
+	e.rest = bytes.Clone(rest)
+	if _, err := e.to.Write(escaped); err != nil {
+		return 0, err
+	}
+	return len(text), nil
+}
+
+// end writes what is left over: the begin of a character that never ended.
+func (e *escaping) end() {
+	for _, b := range e.rest {
+		printable.Fprintf(e.to, "\\x%02x", b)
+	}
+	e.rest = nil
+}
+
+// Terminal returns the terminal that a command's output leads to, for control characters of our own; nil if it leads
+// elsewhere.
+func Terminal(output io.Writer) io.Writer {
+	escaping, is := output.(*escaping)
+	if !is {
+		return nil
+	}
+	file, is := escaping.to.(*os.File)
+	if !is {
+		return nil
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return file
+}

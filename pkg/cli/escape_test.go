@@ -1,0 +1,51 @@
+package cli_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
+)
+
+// printing is a program with one command, that prints what it is given, and fails with a reason.
+func printing(out, err []string, reason error) *cobra.Command {
+	return cli.Root("program", "", "", &cobra.Command{Use: "print", RunE: func(command *cobra.Command, _ []string) error {
+		for _, part := range out {
+			fmt.Fprint(command.OutOrStdout(), part)
+		}
+		for _, part := range err {
+			fmt.Fprint(command.ErrOrStderr(), part)
+		}
+		return reason
+	}})
+}
+
+func TestACommandCannotPrintWhatControlsTheTerminal(t *testing.T) {
+	var stdout, stderr strings.Builder
+	root := printing([]string{"a\x1b", "→"[:1], "→"[1:] + "ü", "\u009b\n", "→"[:2]}, []string{"\x9b\n"}, errors.New("why\nnot\x1b"))
+	status := cli.Run(t.Context(), root, []string{"print"}, strings.NewReader(""), &stdout, &stderr)
+	if want := `a\u001b→ü\u009b` + "\n" + `\xe2\x86`; stdout.String() != want {
+		t.Errorf("standard output is %q, want %q", stdout.String(), want)
+	}
+	if want := `\x9b` + "\n" + `program: why; not\x1b` + "\n"; stderr.String() != want || status != cli.Failure {
+		t.Errorf("standard error is %q, want %q; status %d", stderr.String(), want, status)
+	}
+}
+
+// TestAMistakeIsALineWhateverItNames: several are a line each, and none of them forges another one.
+func TestAMistakeIsALineWhateverItNames(t *testing.T) {
+	var stdout, stderr strings.Builder
+	wrapped := fmt.Errorf("three: %w", errors.Join(errors.New("a"), errors.New("b")))
+	nested := errors.Join(errors.New("one"), errors.Join(errors.New("two"+hostile.Text), wrapped))
+	status := cli.Run(t.Context(), printing(nil, nil, cli.UsageError{Err: nested}), []string{"print"}, strings.NewReader(""), &stdout, &stderr)
+	lines := strings.Split(stderr.String(), "\n")
+	if status != cli.Usage || len(lines) != 6 || lines[0] != "program: one" || !strings.HasPrefix(lines[1], "program: two") ||
+		lines[2] != "program: three: a; b" || hostile.Found(stderr.String()) != "" {
+		t.Errorf("status %d, %q", status, lines)
+	}
+}

@@ -1,0 +1,146 @@
+// Package hostile puts into texts what a terminal obeys and what looks like a line of somebody else's, and finds what of
+// it is printed.
+package hostile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Line is what Text would have begin a line.
+const Line = "forged"
+
+// Text controls a terminal, in each of the ways that Unicode has, and breaks lines: ESC, C1, DEL, BEL, a change of the
+// direction of writing, and the ends of lines.
+const Text = "\x1b[31m\u009b31m\x7f\a\u202e\n" + Line + "\r" + Line + "\u0085" + Line + "\u2028" + Line + "\t" + Line
+
+// Found says what an output has that it must not have; nothing if it is safe.
+func Found(output string) string {
+	for i, r := range output {
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(output[i:], string(utf8.RuneError)):
+			return fmt.Sprintf("at %d is no UTF-8", i)
+		case r == '\n', r == '\t':
+		case unicode.In(r, unicode.Cc, unicode.Bidi_Control, unicode.Zl, unicode.Zp):
+			return fmt.Sprintf("at %d is %U", i, r)
+		}
+	}
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(strings.TrimSpace(line), Line) {
+			return fmt.Sprintf("there is a line that somebody else wrote: %q", line)
+		}
+	}
+	return ""
+}
+
+// EachName calls do with a JSON text once for each text in it, be it a key or a value: there it is followed by Text, in
+// each of its places.
+func EachName(text []byte, do func(name string, text []byte)) error {
+	var root any
+	if err := json.Unmarshal(text, &root); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	renamed(root, func(name string) string { names[name] = true; return name })
+	for name := range names {
+		hostile, err := json.Marshal(renamed(root, func(other string) string {
+			if other == name {
+				return name + Text
+			}
+			return other
+		}))
+		if err != nil {
+			return err
+		}
+		do(name, hostile)
+	}
+	return nil
+}
+
+// renamed returns a copy of a JSON value with other texts.
+func renamed(value any, rename func(string) string) any {
+	switch value := value.(type) {
+	case string:
+		return rename(value)
+	case []any:
+		list := slices.Clone(value)
+		for i := range list {
+			list[i] = renamed(list[i], rename)
+		}
+		return list
+	case map[string]any:
+		fields := map[string]any{}
+		for key, field := range value {
+			fields[rename(key)] = renamed(field, rename)
+		}
+		return fields
+	}
+	return value
+}
+
+// EachField calls do once for each text that a value may hold, fields that it leaves empty among them: there it is
+// followed by Text while do runs. An empty list has an element meanwhile, and any map one more.
+func EachField(value any, do func(field string)) { eachField(reflect.ValueOf(value).Elem(), "", do) }
+
+func eachField(v reflect.Value, path string, do func(field string)) {
+	before := reflect.New(v.Type()).Elem()
+	before.Set(v)
+	defer v.Set(before)
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(v.String() + Text)
+		do(path)
+	case reflect.Pointer:
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		eachField(v.Elem(), path, do)
+	case reflect.Struct:
+		if _, isText := reflect.TypeAssert[json.Marshaler](v.Addr()); isText {
+			return // a time, a quantity
+		}
+		for i := range v.NumField() {
+			eachField(v.Field(i), path+"."+v.Type().Field(i).Name, do)
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		list := reflect.MakeSlice(v.Type(), max(1, v.Len()), max(1, v.Len()))
+		reflect.Copy(list, v)
+		v.Set(list)
+		for i := range v.Len() {
+			eachField(v.Index(i), fmt.Sprintf("%s[%d]", path, i), do)
+		}
+	case reflect.Map:
+		eachEntry(v, path, do)
+	default: // a number
+	}
+}
+
+// eachEntry is eachField for a map: its values, and one key more.
+func eachEntry(v reflect.Value, path string, do func(field string)) {
+	entries := reflect.MakeMap(v.Type())
+	for _, key := range v.MapKeys() {
+		entries.SetMapIndex(key, v.MapIndex(key))
+	}
+	v.Set(entries)
+	for _, key := range v.MapKeys() {
+		value := reflect.New(v.Type().Elem()).Elem()
+		value.Set(v.MapIndex(key))
+		eachField(value, fmt.Sprintf("%s[%s]", path, key), func(field string) {
+			entries.SetMapIndex(key, value)
+			do(field)
+		})
+		entries.SetMapIndex(key, value)
+	}
+	key := reflect.New(v.Type().Key()).Elem()
+	key.SetString("key" + Text)
+	entries.SetMapIndex(key, reflect.Zero(v.Type().Elem()))
+	do(path + "[key]")
+}

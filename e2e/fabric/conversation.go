@@ -38,6 +38,16 @@ func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, er
 	return conversation, nil
 }
 
+// OpenFrom opens a conversation over UDP that has an address of the machine for its own end. No interface need have it.
+func (n *Namespace) OpenFrom(own netip.Addr, addr netip.AddrPort) (*Conversation, error) {
+	dialer := &net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.AddrPortFrom(own, n.freshPort()))}
+	conn, err := n.dial(dialer, "udp", addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("opening a connection to %s over udp from %s of %s: %w", addr, own, n.Name, err)
+	}
+	return &Conversation{network: "udp", addr: addr, client: n, line: messages{conn}}, nil
+}
+
 func (n *Namespace) open(network string, addr netip.AddrPort, deadline time.Time) (*Conversation, error) {
 	conversation := &Conversation{network: network, addr: addr, client: n}
 	if network == "sctp" {

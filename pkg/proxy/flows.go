@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -17,7 +18,8 @@ import (
 // as it goes on.
 type Flows interface {
 	// Note has the flows to UDP frontends looked at: soon those end that no endpoint may go on answering. It returns at
-	// once, for to look takes longer than a sync. What it gets for a frontend takes the place of what it got before.
+	// once, for to look takes longer than a sync. What it gets for a frontend takes the place of what it got before, but
+	// for who was an endpoint then (see selection.Flows.After).
 	Note(flows []selection.Flows, scope selection.Scope)
 }
 
@@ -53,13 +55,18 @@ func (u *udpFrontends) accept(decided map[model.ObjectName][]selection.Flows) {
 			delete(gone, flows.Frontend) // it may have gone from one Service to another
 			_, pending := u.changed[flows.Frontend]
 			if pending || !had || !compared.includes(flows, old) || !isServed(old) && isServed(flows) {
-				u.changed[flows.Frontend] = flows
+				u.look(flows.After(old))
 			}
 		}
 	}
-	for frontend := range gone {
-		u.changed[frontend] = selection.Flows{Frontend: frontend}
+	for frontend, old := range gone {
+		u.look(selection.Flows{Frontend: frontend}.After(old))
 	}
+}
+
+// look has the flows to a frontend looked at. Who was an endpoint when that was asked for before is not forgotten.
+func (u *udpFrontends) look(flows selection.Flows) {
+	u.changed[flows.Frontend] = flows.After(u.changed[flows.Frontend])
 }
 
 // isServed reports whether an endpoint may answer flows. When that begins, a flow may be there without translation:
@@ -73,9 +80,11 @@ type comparisons struct {
 	sources   map[[2]*netip.Prefix]bool
 }
 
-// includes reports whether every endpoint that could answer flows still can, and whether the clients are the same.
+// includes reports whether every endpoint that could answer flows still can, whether all endpoints are still there, and
+// whether the clients are the same.
 func (c comparisons) includes(now, old selection.Flows) bool {
-	return c.includesAll(now.Inside, old.Inside) && c.includesAll(now.Outside, old.Outside) && c.sameSources(now.Sources, old.Sources)
+	return c.includesAll(now.Inside, old.Inside) && c.includesAll(now.Outside, old.Outside) &&
+		c.includesAll(now.Endpoints, old.Endpoints) && c.sameSources(now.Sources, old.Sources)
 }
 
 // sameSources reports whether as many clients as before may dial. To look at the flows when more of them may does no
@@ -118,7 +127,13 @@ func containsAll(now, old []netip.AddrPort) bool {
 }
 
 // noteAll has all flows looked at: nothing is known of what happened to them.
-func (u *udpFrontends) noteAll() { u.note(func(model.Frontend) bool { return true }) }
+func (u *udpFrontends) noteAll() {
+	u.note(func(model.Frontend) bool { return true })
+	for frontend, flows := range u.changed {
+		flows.Incomplete = frontend.IsNodePort()
+		u.changed[frontend] = flows
+	}
+}
 
 // serveNodePorts has the flows to node ports looked at if they are served on other addresses than before.
 func (u *udpFrontends) serveNodePorts(addrs []netip.Addr) {
@@ -146,7 +161,7 @@ func (u *udpFrontends) note(concerned func(model.Frontend) bool) {
 	for _, list := range u.inForce {
 		for _, flows := range list {
 			if concerned(flows.Frontend) {
-				u.changed[flows.Frontend] = flows
+				u.look(flows)
 			}
 		}
 	}
@@ -158,7 +173,7 @@ func (p *Proxy) noteFlows() {
 		return
 	}
 	scope := selection.ScopeOf(p.cluster, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes)
-	p.udp.serveNodePorts(scope.NodePorts)
+	p.udp.serveNodePorts(p.servingNodePorts(scope))
 	if len(p.udp.changed) == 0 {
 		return
 	}
@@ -168,27 +183,97 @@ func (p *Proxy) noteFlows() {
 	p.flows.Note(changed, scope)
 }
 
-// recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel: their Services may
-// have been deleted meanwhile. A sync does not depend on it.
+// servingNodePorts returns the addresses of interfaces on which node ports are served.
+func (p *Proxy) servingNodePorts(scope selection.Scope) []netip.Addr {
+	addrs := slices.Clone(scope.NodePorts)
+	for _, addr := range p.cluster.LocalAddrs() {
+		if slices.Contains(scope.OnAll, model.FamilyOf(addr)) && !addr.IsLoopback() {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}
+
+// recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel, and who answered its
+// node ports: their Services may have been deleted meanwhile. A sync does not depend on it.
 func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) error {
 	if p.synced {
 		return nil
 	}
+	var failures []error
 	for _, family := range p.config.Families {
-		for _, set := range []ruleset.Set{ruleset.Services, ruleset.NodePorts} {
-			if !slices.Contains(found[family].Sets, set.Name) {
-				continue
-			}
-			elements, err := p.kernel.Elements(ctx, family, set)
-			if err != nil {
-				return fmt.Errorf("read the frontends that were served before: %w", err)
-			}
-			for _, element := range elements {
-				if frontend := ruleset.FrontendOf(family, element); frontend.Protocol == model.UDP {
-					p.udp.changed[frontend] = selection.Flows{Frontend: frontend}
-				}
-			}
+		failures = append(failures, p.recallFamily(ctx, family, found[family]))
+	}
+	return errors.Join(failures...)
+}
+
+func (p *Proxy) recallFamily(ctx context.Context, family model.Family, found ruleset.Objects) error {
+	if _, err := p.recallFrontends(ctx, family, found, ruleset.Services); err != nil {
+		return err
+	}
+	nodePorts, err := p.recallFrontends(ctx, family, found, ruleset.NodePorts)
+	if err != nil {
+		return err
+	}
+	if err := p.recallEndpoints(ctx, family, nodePorts); err != nil {
+		return fmt.Errorf("read who answered %s node ports before: %w", family, err)
+	}
+	return nil
+}
+
+// recallFrontends returns the elements of a set whose keys are frontends, and notes those of UDP.
+func (p *Proxy) recallFrontends(
+	ctx context.Context, family model.Family, found ruleset.Objects, set ruleset.Set,
+) ([]ruleset.Element, error) {
+	if !slices.Contains(found.Sets, set.Name) {
+		return nil, nil
+	}
+	elements, err := p.kernel.Elements(ctx, family, set)
+	if err != nil {
+		return nil, fmt.Errorf("read the frontends that were served before: %w", err)
+	}
+	for _, element := range elements {
+		if frontend := ruleset.FrontendOf(family, element); frontend.Protocol == model.UDP {
+			p.udp.look(selection.Flows{Frontend: frontend})
 		}
+	}
+	return elements, nil
+}
+
+// recallAtMost bounds how many slots of node ports are read back. The kernel's time for that grows with the square of
+// the number, and the first sync waits for it: some 30 ms for so many.
+const recallAtMost = 20_000
+
+var errManySlots = fmt.Errorf("they have more than %d slots", recallAtMost)
+
+// recallEndpoints notes who answered those node ports that are of UDP. It reads the map that most node ports are in: not
+// the maps of wide ones, nor those of session affinity.
+func (p *Proxy) recallEndpoints(ctx context.Context, family model.Family, nodePorts []ruleset.Element) error {
+	slots, isConcerned := 0, false
+	for _, element := range nodePorts {
+		slots += ruleset.SlotsOf(element)
+		isConcerned = isConcerned || element.Key.Proto == model.UDP && ruleset.SlotsOf(element) > 0
+	}
+	switch {
+	case !isConcerned:
+		return nil
+	case slots > recallAtMost:
+		return errManySlots
+	}
+	elements, err := p.kernel.Elements(ctx, family, ruleset.NodePortEndpoints)
+	if err != nil {
+		return err
+	}
+	answered := map[model.Frontend][]netip.AddrPort{}
+	for _, element := range elements {
+		if frontend := ruleset.FrontendOf(family, element); frontend.Protocol == model.UDP {
+			answered[frontend] = append(answered[frontend], netip.AddrPortFrom(element.Value.Addr, element.Value.Port))
+		}
+	}
+	for frontend, endpoints := range answered {
+		slices.SortFunc(endpoints, netip.AddrPort.Compare)
+		endpoints = slices.Compact(endpoints) // an endpoint may have several slots
+		p.udp.look(selection.Flows{Frontend: frontend, Endpoints: endpoints})
 	}
 	return nil
 }

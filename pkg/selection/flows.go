@@ -19,6 +19,42 @@ type Flows struct {
 	Inside   []netip.AddrPort // may answer the pods and this node
 	Outside  []netip.AddrPort // may answer all other clients
 	Sources  []netip.Prefix   // the clients that may dial the frontend; empty: all
+
+	// Endpoints are set for node ports alone. They are the Service's, whatever their state, and those that left since the
+	// flows were looked at last. A node port has a number and no address, and other programs may use the number at any
+	// address: by who answers a flow it is known as the Service's.
+	Endpoints []netip.AddrPort
+	// Incomplete: others may have been endpoints, too. Nobody knows that after a start, or after an error.
+	Incomplete bool
+}
+
+// After returns the flows with what an earlier version says of who was an endpoint. Where versions follow each other and
+// no look succeeds, the list grows: by the addresses that the Service's pods had meanwhile, and no more.
+func (f Flows) After(earlier Flows) Flows {
+	f.Incomplete = f.Incomplete || earlier.Incomplete
+	f.Endpoints = union(f.Endpoints, earlier.Endpoints)
+	return f
+}
+
+// union returns the endpoints of both lists. It changes neither.
+func union(list, more []netip.AddrPort) []netip.AddrPort {
+	if len(more) == 0 || slices.Equal(list, more) {
+		return list
+	}
+	if len(list) == 0 {
+		return more
+	}
+	there := make(map[netip.AddrPort]bool, len(list))
+	for _, endpoint := range list {
+		there[endpoint] = true
+	}
+	all := slices.Clip(list)
+	for _, endpoint := range more {
+		if !there[endpoint] {
+			all = append(all, endpoint)
+		}
+	}
+	return all
 }
 
 // Flows returns, for each frontend that leads to the port, who may answer its flows.
@@ -33,6 +69,9 @@ func (d Decision) Flows() []Flows {
 		if frontend.Kind == model.LoadBalancerIP {
 			one.Sources = d.Sources
 		}
+		if frontend.Kind == model.NodePort {
+			one.Endpoints = d.allEndpoints(anywhere)
+		}
 		switch external := frontend.Kind.IsExternal(); {
 		case !external && d.Service.InternalTrafficLocal:
 			one.Inside, one.Outside = here, here
@@ -42,6 +81,18 @@ func (d Decision) Flows() []Flows {
 		flows = append(flows, one)
 	}
 	return flows
+}
+
+// allEndpoints returns the endpoints whatever their state. Those that serve are mostly all: then it is the same list.
+func (d Decision) allEndpoints(serving []netip.AddrPort) []netip.AddrPort {
+	if len(serving) == len(d.Endpoints) {
+		return serving
+	}
+	all := make([]netip.AddrPort, len(d.Endpoints))
+	for i := range d.Endpoints {
+		all[i] = d.Endpoints[i].Addr
+	}
+	return all
 }
 
 func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) bool) []netip.AddrPort {

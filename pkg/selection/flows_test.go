@@ -102,6 +102,25 @@ func TestFlows(t *testing.T) {
 	}
 }
 
+// TestFlowsOfANodePortNameAllEndpoints, whatever their state and whatever policies say. Others name none.
+func TestFlowsOfANodePortNameAllEndpoints(t *testing.T) {
+	service, port := withKeys(externalLocal, "hostname"), model.ServicePort{Protocol: model.UDP, Port: 53, NodePort: 30053}
+	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")
+	for endpoints, want := range map[string]string{"1* 2@node-2 3x@node-3 4!*": "1 2 3 4", "1* 2*": "1 2", "": ""} {
+		decision := Decision{Viewpoint: viewFrom(fleet), Service: &service, Port: port, Endpoints: parseEndpoints(t, endpoints)}
+		decision.Owned = service.Frontends(port, model.IPv4)
+		for _, flows := range decision.Flows() {
+			want := want
+			if !flows.Frontend.IsNodePort() {
+				want = ""
+			}
+			if got := keptNumbers(flows.Endpoints); got != want || flows.Incomplete {
+				t.Errorf("%s of %q: endpoints %q, incomplete %t; want %q", flows.Frontend, endpoints, got, flows.Incomplete, want)
+			}
+		}
+	}
+}
+
 func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
 	cluster := decideCluster()
 	tests := map[string]struct {

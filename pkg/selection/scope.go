@@ -7,35 +7,43 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Scope is what addresses mean on this node.
+// Scope is what addresses mean on this node. Which ones are the node's own, the kernel is asked: see IsLocal.
 type Scope struct {
 	// Pods are the ranges of the pods' addresses. In a family without a range a pod is not recognized by its address.
 	Pods []netip.Prefix
-	// Local are the addresses of this node's interfaces.
-	Local []netip.Addr
-	// NodePorts are those of them on which node ports are served.
+	// NodePorts are the addresses on which node ports are served, in the families that OnAll lacks.
 	NodePorts []netip.Addr
+	// OnAll are the families whose node ports are served on every address of the node but loopback.
+	OnAll []model.Family
 }
+
+// IsLocal reports whether an address is the node's own. The kernel answers, as it does the tables: a list of what
+// interfaces have lacks the addresses that are local by a route alone, and lags behind.
+type IsLocal func(netip.Addr) (bool, error)
 
 // ScopeOf returns the scope of the cluster's own node.
 func ScopeOf(cluster *model.Cluster, nodePorts model.NodePortAddresses, pods []netip.Prefix) Scope {
-	scope := Scope{Pods: pods, Local: cluster.LocalAddrs()}
+	scope := Scope{Pods: pods}
 	for _, family := range model.Families {
-		if !nodePorts.All(family) {
-			scope.NodePorts = append(scope.NodePorts, nodePorts.Choose(family, cluster.Self(), scope.Local)...)
+		if nodePorts.All(family) {
+			scope.OnAll = append(scope.OnAll, family)
 			continue
 		}
-		for _, addr := range scope.Local {
-			if model.FamilyOf(addr) == family && !addr.IsLoopback() {
-				scope.NodePorts = append(scope.NodePorts, addr)
-			}
-		}
+		scope.NodePorts = append(scope.NodePorts, nodePorts.Choose(family, cluster.Self(), cluster.LocalAddrs())...)
 	}
 	return scope
 }
 
 // ServesNodePorts reports whether a node port can be dialled on the address.
-func (s Scope) ServesNodePorts(addr netip.Addr) bool { return slices.Contains(s.NodePorts, addr) }
+func (s Scope) ServesNodePorts(addr netip.Addr, isLocal IsLocal) (bool, error) {
+	switch {
+	case !slices.Contains(s.OnAll, model.FamilyOf(addr)):
+		return slices.Contains(s.NodePorts, addr), nil
+	case addr.IsLoopback():
+		return false, nil
+	}
+	return isLocal(addr)
+}
 
 // Place is where a client is, as far as its address shows.
 type Place uint8
@@ -48,18 +56,22 @@ const (
 )
 
 // PlaceOf returns where the client with an address is.
-func (s Scope) PlaceOf(client netip.Addr) Place {
-	if client.IsLoopback() || slices.Contains(s.Local, client) {
-		return Inside
-	}
+func (s Scope) PlaceOf(client netip.Addr, isLocal IsLocal) (Place, error) {
 	place := Uncertain
 	for _, pods := range s.Pods {
 		switch {
 		case pods.Contains(client):
-			return Inside
+			return Inside, nil
 		case model.FamilyOfPrefix(pods) == model.FamilyOf(client):
 			place = Outside
 		}
 	}
-	return place
+	if client.IsLoopback() {
+		return Inside, nil
+	}
+	local, err := isLocal(client)
+	if local {
+		return Inside, nil
+	}
+	return place, err
 }

@@ -1,7 +1,9 @@
 package selection
 
 import (
+	"errors"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,49 +28,73 @@ func prefixes(texts ...string) []netip.Prefix {
 	return prefixes
 }
 
+// among is a kernel that takes some addresses for the node's own, and counts how often it is asked.
+func among(local []netip.Addr, asked *int) IsLocal {
+	return func(addr netip.Addr) (bool, error) {
+		*asked++
+		return slices.Contains(local, addr), nil
+	}
+}
+
+var errNoAnswer = errors.New("the kernel does not answer")
+
+func noAnswer(netip.Addr) (bool, error) { return false, errNoAnswer }
+
 func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 	cluster := model.NewCluster("node-1")
-	local := addrs("127.0.0.1", "172.30.0.1", "192.168.0.1", "::1", "fd00:30::1", "fe80::1")
+	interfaces := addrs("127.0.0.1", "172.30.0.1", "192.168.0.1", "::1", "fd00:30::1", "fe80::1")
 	cluster.Apply(model.Change{
 		Nodes:      map[string]*model.Node{"node-1": {Name: "node-1", Addresses: addrs("172.30.0.1")}},
-		LocalAddrs: local,
+		LocalAddrs: interfaces,
 	})
+	// By a route alone; and no address of the node.
+	routed, foreign := addrs("198.51.100.1", "2001:db8::1"), addrs("172.30.0.2", "fd00:30::2")
+	all := slices.Concat(interfaces, routed, foreign)
 	for name, c := range map[string]struct {
 		setting model.NodePortAddresses
 		want    []netip.Addr
+		asked   int
 	}{
-		"without a setting on all but loopback": {
-			model.NodePortAddresses{}, addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1"),
+		"without a setting on all that the kernel takes for the node's, but loopback": {
+			model.NodePortAddresses{},
+			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
 		"primary: on those the Node object names, in no family without one": {
-			model.NodePortAddresses{Primary: true}, addrs("172.30.0.1"),
+			model.NodePortAddresses{Primary: true}, addrs("172.30.0.1"), 0,
 		},
 		"prefixes: on those inside, and in the other family on all": {
-			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")}, addrs("192.168.0.1", "fd00:30::1", "fe80::1"),
+			model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")}, addrs("192.168.0.1", "fd00:30::1", "fe80::1", "2001:db8::1"), 4,
 		},
 		"prefixes of both families": {
-			model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "fd00::/8")}, addrs("172.30.0.1", "fd00:30::1"),
+			model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "fd00::/8")}, addrs("172.30.0.1", "fd00:30::1"), 0,
 		},
-		"a prefix that the node has no address in": {
-			model.NodePortAddresses{Prefixes: prefixes("198.51.100.0/24", "2001:db8::/32")}, nil,
+		"a prefix whose addresses are local by a route alone": {
+			model.NodePortAddresses{Prefixes: prefixes("198.51.100.0/24", "2001:db8::/32")}, nil, 0,
 		},
 		"the prefix of everything is no reason to serve loopback": {
-			model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")}, addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1"),
+			model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")},
+			addrs("172.30.0.1", "192.168.0.1", "fd00:30::1", "fe80::1", "198.51.100.1", "2001:db8::1"), 8,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := ScopeOf(cluster, c.setting, nil)
-			opts := cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
-			if diff := cmp.Diff(c.want, scope.NodePorts, opts); diff != "" {
-				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
-			}
-			for _, addr := range c.want {
-				if !scope.ServesNodePorts(addr) {
-					t.Errorf("%s is said not to serve node ports", addr)
+			scope, asked := ScopeOf(cluster, c.setting, nil), 0
+			isLocal := among(slices.Concat(interfaces, routed), &asked)
+			var got []netip.Addr
+			for _, addr := range all {
+				served, err := scope.ServesNodePorts(addr, isLocal)
+				if err != nil {
+					t.Errorf("%s: %v", addr, err)
+				}
+				if served {
+					got = append(got, addr)
 				}
 			}
-			if scope.ServesNodePorts(netip.MustParseAddr("127.0.0.1")) {
-				t.Error("loopback is said to serve node ports")
+			opts := cmp.Options{cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateEmpty()}
+			if diff := cmp.Diff(c.want, got, opts); diff != "" {
+				t.Errorf("addresses with node ports (-want +got):\n%s", diff)
+			}
+			if asked != c.asked {
+				t.Errorf("the kernel was asked about %d addresses, want %d", asked, c.asked)
 			}
 		})
 	}
@@ -80,20 +106,36 @@ func TestAnAddressTellsWhereAClientIs(t *testing.T) {
 		pods   []netip.Prefix
 		client string
 		want   Place
+		asked  int
 	}{
-		"this node's own address":                         {prefixes("10.244.0.0/16"), "172.30.0.1", Inside},
-		"loopback, whether or not the node's list has it": {prefixes("10.244.0.0/16"), "127.0.0.1", Inside},
-		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Inside},
-		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Inside},
-		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", Outside},
-		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", Uncertain},
-		"this node, although the pods are unknown": {nil, "fd00:30::1", Inside},
+		"this node's own address":                  {prefixes("10.244.0.0/16"), "172.30.0.1", Inside, 1},
+		"loopback":                                 {prefixes("10.244.0.0/16"), "127.0.0.1", Inside, 0},
+		"a pod":                                    {prefixes("10.244.0.0/16", "fd00:244::/32"), "fd00:244::7", Inside, 0},
+		"a pod in the second of two ranges":        {prefixes("10.244.0.0/16", "10.245.0.0/16"), "10.245.0.7", Inside, 0},
+		"another machine":                          {prefixes("10.244.0.0/16"), "172.30.0.201", Outside, 1},
+		"the family's pods are unknown":            {prefixes("10.244.0.0/16"), "fd00:244::7", Uncertain, 1},
+		"this node, although the pods are unknown": {nil, "fd00:30::1", Inside, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope := Scope{Pods: c.pods, Local: local}
-			if got := scope.PlaceOf(netip.MustParseAddr(c.client)); got != c.want {
-				t.Errorf("PlaceOf(%s) = %d, want %d", c.client, got, c.want)
+			asked := 0
+			scope := Scope{Pods: c.pods}
+			got, err := scope.PlaceOf(netip.MustParseAddr(c.client), among(local, &asked))
+			if got != c.want || err != nil {
+				t.Errorf("PlaceOf(%s) = %d, %v; want %d", c.client, got, err, c.want)
+			}
+			if asked != c.asked {
+				t.Errorf("the kernel was asked %d times, want %d", asked, c.asked)
 			}
 		})
+	}
+}
+
+func TestAKernelThatDoesNotAnswerIsAnError(t *testing.T) {
+	scope := Scope{OnAll: model.Families}
+	if _, err := scope.ServesNodePorts(netip.MustParseAddr("172.30.0.1"), noAnswer); !errors.Is(err, errNoAnswer) {
+		t.Errorf("whether node ports are served: %v", err)
+	}
+	if _, err := scope.PlaceOf(netip.MustParseAddr("172.30.0.1"), noAnswer); !errors.Is(err, errNoAnswer) {
+		t.Errorf("where the client is: %v", err)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -37,9 +39,11 @@ type table interface {
 // goroutines.
 type Conn struct {
 	socket *socket
+	routes *interfaces.Routes
 
 	forgetting sync.Mutex // guards what follows
 	table      table
+	isLocal    selection.IsLocal
 }
 
 // Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to
@@ -53,7 +57,12 @@ func Dial() (*Conn, error) {
 		s.close()
 		return nil, missing(err)
 	}
-	return &Conn{socket: s, table: s}, nil
+	routes, err := interfaces.OpenRoutes()
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return &Conn{socket: s, routes: routes, table: s, isLocal: routes.IsLocal}, nil
 }
 
 // missing turns the kernel's error at first contact into a sentence that says what is missing.
@@ -72,6 +81,7 @@ func (c *Conn) Close() error {
 	c.forgetting.Lock()
 	defer c.forgetting.Unlock()
 	c.socket.close()
+	c.routes.Close()
 	return nil
 }
 
@@ -79,8 +89,9 @@ func (c *Conn) Close() error {
 // Their next packet is the first of a new flow. Frontends of other protocols are passed over. Conntrack is read
 // only if there is one of UDP.
 //
-// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port
-// should come together with the frontends that have an address of their own, the node's, and the same port number:
+// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port comes
+// with its Service's endpoints, those that just left among them: at addresses that do not serve it, their flows alone
+// end. It should come together with the frontends that have an address of their own, the node's, and the same port number:
 // they own the flows to that address, which would otherwise be judged as the node port's.
 //
 // After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that
@@ -88,7 +99,7 @@ func (c *Conn) Close() error {
 func (c *Conn) Forget(ctx context.Context, flows []selection.Flows, scope selection.Scope) (ended int, err error) {
 	c.forgetting.Lock()
 	defer c.forgetting.Unlock()
-	v := newVerdicts(flows, scope)
+	v := newVerdicts(flows, scope, askedOnce(c.isLocal))
 	var failures []error
 	for _, family := range model.Families {
 		if !v.families[family] {
@@ -109,10 +120,15 @@ func (c *Conn) Forget(ctx context.Context, flows []selection.Flows, scope select
 
 // stale returns the stale entries of a family. With an error they may not be all.
 func (c *Conn) stale(ctx context.Context, family model.Family, v verdicts) (stale []entry, err error) {
+	var unknown error
 	for range dumpAttempts {
 		stale = nil
 		err = c.table.dump(ctx, family, func(e entry) {
-			if v.isStale(e.flow) {
+			isStale, err := v.isStale(e.flow)
+			if err != nil {
+				unknown = err
+			}
+			if isStale {
 				stale = append(stale, e)
 			}
 		})
@@ -120,7 +136,23 @@ func (c *Conn) stale(ctx context.Context, family model.Family, v verdicts) (stal
 			break
 		}
 	}
-	return stale, err
+	return stale, errors.Join(err, unknown)
+}
+
+// askedOnce asks about each address once, so that a look costs no more than one question for each address in the table.
+// It asks nothing more after an error: each further question might wait as long.
+func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
+	answers := map[netip.Addr]bool{}
+	var failed error
+	return func(addr netip.Addr) (bool, error) {
+		answer, known := answers[addr]
+		if known || failed != nil {
+			return answer, failed
+		}
+		answer, failed = isLocal(addr)
+		answers[addr] = answer
+		return answer, failed
+	}
 }
 
 // deleteAll deletes entries and returns how many were there. An entry that the kernel will not let go, because a

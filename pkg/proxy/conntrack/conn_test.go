@@ -5,6 +5,7 @@ package conntrack
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -118,6 +119,24 @@ func TestWhatIsReadAndEndedAndReported(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.wantError)
 			}
 		})
+	}
+}
+
+// TestAKernelThatDoesNotAnswerEndsNothing: the flow stays that it was asked about, and those whose fate does not depend
+// on it end. It is asked once.
+func TestAKernelThatDoesNotAnswerEndsNothing(t *testing.T) {
+	table, asked := staleTable(), 0
+	for _, client := range []string{"203.0.113.7:1", "203.0.113.8:1"} {
+		flow := flowOf(client, vip, "10.244.2.1:53")
+		table.entries[model.IPv4] = append(table.entries[model.IPv4], entry{protocol: model.UDP, flow: flow})
+	}
+	connection := &Conn{table: table, isLocal: func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }}
+	flows := list(frontend(service4), split(vip, permitted{endpointA, endpointB}, permitted{endpointA}))
+
+	ended, err := connection.Forget(t.Context(), flows, clusterScope)
+
+	if ended != 3 || !errors.Is(err, unix.ENOBUFS) || asked != 1 {
+		t.Errorf("ended %d flows, %v, asked %d times; want the 3 of the other frontend, the kernel's error, and one question", ended, err, asked)
 	}
 }
 

@@ -7,6 +7,6 @@
 // the entry alive, and nothing ever answers. So the entry is deleted, and the next packet meets the rules as if it
 // were the first. TCP and SCTP end their connections themselves: their entries are never touched.
 //
-// It knows which entries there are and which of them contradict a selection.Flows. It does not know why an endpoint
-// may answer.
+// It knows which entries there are and which of them contradict a selection.Flows, and asks the kernel which addresses
+// are the node's own. It does not know why an endpoint may answer.
 package conntrack

@@ -45,7 +45,7 @@ const (
 )
 
 func (s site) scope() selection.Scope {
-	return selection.Scope{Local: []netip.Addr{s.ported, s.portless}, NodePorts: []netip.Addr{s.ported}}
+	return selection.Scope{NodePorts: []netip.Addr{s.ported}}
 }
 
 // flows are those of a frontend that the given endpoints may answer.

@@ -3,6 +3,7 @@
 package conntrack
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -75,7 +76,7 @@ func TestAFlowThatBeganBeforeTheServiceHadEndpointsReachesOne(t *testing.T) {
 	})
 }
 
-func TestFlowsToANodePortEndOnTheAddressesThatServeIt(t *testing.T) {
+func TestFlowsToANodePortEndWithTheirEndpoint(t *testing.T) {
 	forEachFamily(t, func(_ *testing.T, g *ground) {
 		g.rules(g.natRule(g.ported, nodePort, g.a), g.natRule(g.portless, nodePort, g.a), g.natRule(g.ported, servicePort, g.a))
 		served, unserved := g.dial("udp", g.ported, nodePort), g.dial("udp", g.portless, nodePort)
@@ -84,10 +85,15 @@ func TestFlowsToANodePortEndOnTheAddressesThatServeIt(t *testing.T) {
 			client.wantAnswer(g.a.String(), "at first")
 		}
 		g.rules(g.natRule(g.ported, nodePort, g.b), g.natRule(g.portless, nodePort, g.b), g.natRule(g.ported, servicePort, g.b))
+		flows := g.flows(model.AnyAddr(model.FamilyOf(g.ported)), nodePort, g.b)
 
-		g.forget(1, g.flows(model.AnyAddr(model.FamilyOf(g.ported)), nodePort, g.b))
+		flows[0].Endpoints = flows[0].Inside
+		g.forget(0, flows)
+		served.wantAnswer(g.a.String(), "a stranger that has a flow with the number")
+		flows[0].Endpoints = []netip.AddrPort{g.at(g.a, endpointPort), g.at(g.b, endpointPort)}
+		g.forget(2, flows)
 		served.wantAnswer(g.b.String(), "the node port")
-		unserved.wantAnswer(g.a.String(), "an address without node ports")
+		unserved.wantAnswer(g.b.String(), "an address that serves node ports no more")
 		otherPort.wantAnswer(g.a.String(), "another port")
 	})
 }

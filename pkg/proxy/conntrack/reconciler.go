@@ -52,13 +52,13 @@ func newReconciler(forget func(context.Context, []selection.Flows, selection.Sco
 }
 
 // Note has the flows to some frontends looked at: at once, or when the pass that is going on, and the rest after it, are
-// over. What is noted of a frontend takes the place of what was noted before. It returns at once and keeps the slices,
-// which must not be changed.
+// over. What is noted of a frontend takes the place of what was noted before, but for who was an endpoint then. It returns
+// at once and keeps the slices, which must not be changed.
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, newest := range flows {
-		r.pending[newest.Frontend] = newest
+		r.pending[newest.Frontend] = newest.After(r.pending[newest.Frontend])
 	}
 	r.scope = scope
 	r.wake()
@@ -146,9 +146,10 @@ func (r *Reconciler) putBack(flows []selection.Flows) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, failed := range flows {
-		if _, newer := r.pending[failed.Frontend]; !newer {
-			r.pending[failed.Frontend] = failed
+		if newer, isNoted := r.pending[failed.Frontend]; isNoted {
+			failed = newer.After(failed)
 		}
+		r.pending[failed.Frontend] = failed
 	}
 	r.wake()
 }

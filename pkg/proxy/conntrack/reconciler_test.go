@@ -135,6 +135,37 @@ func TestTheReconciler(t *testing.T) {
 	}
 }
 
+// TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds, whether it waits for one, or one has failed.
+func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
+	known := func(isIncomplete bool, endpoints ...netip.AddrPort) selection.Flows {
+		flows := flowsOf("0.0.0.0:30053")
+		flows.Endpoints, flows.Incomplete = endpoints, isIncomplete
+		return flows
+	}
+	var given []selection.Flows
+	failures := 1
+	r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (int, error) {
+		given = append(given, flows...)
+		if failures--; failures >= 0 {
+			return 0, errBusy
+		}
+		return 0, nil
+	})
+	look := func(noted ...selection.Flows) {
+		for _, flows := range noted {
+			r.Note([]selection.Flows{flows}, selection.Scope{})
+		}
+		r.pass(t.Context(), func(map[model.Family]Pass, error) {})
+	}
+	look(known(true, endpointA), known(false, endpointB))
+	look(known(false))
+	look(known(false, endpointA))
+	want := []selection.Flows{known(true, endpointB, endpointA), known(true, endpointB, endpointA), known(false, endpointA)}
+	if diff := cmp.Diff(want, given, cmpopts.EquateComparable(netip.AddrPort{}, model.Frontend{})); diff != "" {
+		t.Errorf("looks (-want +got):\n%s", diff)
+	}
+}
+
 // changing notes a change each millisecond for a while, while a look takes that long and ends with that error. It
 // returns how many passes there were, and for how long a change has waited at most.
 func changing(t *testing.T, lasts, takes time.Duration, err error) (passes int, waited time.Duration) {

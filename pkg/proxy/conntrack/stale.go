@@ -21,6 +21,7 @@ type flow struct {
 // verdicts says which UDP flows are stale.
 type verdicts struct {
 	scope     selection.Scope
+	isLocal   selection.IsLocal
 	frontends map[netip.AddrPort]*permission // node ports by the unspecified address of their family
 	families  map[model.Family]bool          // that have a frontend
 }
@@ -28,8 +29,8 @@ type verdicts struct {
 // newVerdicts returns the verdicts that follow from the UDP frontends among flows. A frontend that is there twice has
 // moved from one Service to another: then the endpoints that either of them permits may answer, in whichever order
 // they come.
-func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
-	v := verdicts{scope: scope, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
+func newVerdicts(flows []selection.Flows, scope selection.Scope, isLocal selection.IsLocal) verdicts {
+	v := verdicts{scope: scope, isLocal: isLocal, frontends: map[netip.AddrPort]*permission{}, families: map[model.Family]bool{}}
 	shared, ranges := sharedEndpoints{}, sharedSources{}
 	for _, one := range flows {
 		if one.Frontend.Protocol != model.UDP {
@@ -41,55 +42,87 @@ func newVerdicts(flows []selection.Flows, scope selection.Scope) verdicts {
 		}
 		v.frontends[key].inside.add(shared, one.Inside)
 		v.frontends[key].outside.add(shared, one.Outside)
+		v.frontends[key].known.add(shared, one.Endpoints)
+		v.frontends[key].isIncomplete = v.frontends[key].isIncomplete || one.Incomplete
 		v.frontends[key].sources.add(ranges, one)
 		v.families[model.FamilyOf(one.Frontend.Addr)] = true
 	}
 	return v
 }
 
-// isStale reports whether a UDP flow has to end.
-func (v verdicts) isStale(f flow) bool {
-	permission := v.permissionFor(f.dialled)
-	switch {
-	case permission == nil || permission.permits(f.answerer, v.scope.PlaceOf(f.client)) && permission.sources.contain(f.client):
-		return false
-	case f.answerer == f.dialled:
-		// Nothing translated it. If endpoints serve the frontend, it began before they did, and its packets vanish. If none
-		// do, it is not ours: the Service is gone, and perhaps a process of this machine answers. A zone belongs to another
-		// program: OVS keeps entries in its own that are never translated there.
-		return !f.inZone && (!permission.inside.isEmpty() || !permission.outside.isEmpty())
+// isStale reports whether a UDP flow has to end. After an error that is unknown, and the flow stays. A frontend with an
+// address of its own comes before a node port, as in the tables.
+func (v verdicts) isStale(f flow) (bool, error) {
+	if found := v.frontends[f.dialled]; found != nil {
+		return v.contradicts(found, f)
 	}
-	return true
+	nodePort := v.frontends[netip.AddrPortFrom(model.AnyAddr(model.FamilyOf(f.dialled.Addr())), f.dialled.Port())]
+	if nodePort == nil {
+		return false, nil
+	}
+	return v.contradictsNodePort(nodePort, f)
 }
 
-// permissionFor returns the permission of the frontend that was dialled; nil if none was. A frontend with an address
-// of its own comes before a node port, as in the tables.
-func (v verdicts) permissionFor(dialled netip.AddrPort) *permission {
-	if found := v.frontends[dialled]; found != nil {
-		return found
+// contradictsNodePort is contradicts for a flow to the number of a node port. Only at an address that serves node ports
+// it must be the Service's. Anywhere else a flow is the Service's if it was translated, and one of the Service's
+// endpoints answers: then the address served node ports earlier, or another proxy served them there. And another
+// program may have translated it at any address, as long as who answers it never was an endpoint.
+func (v verdicts) contradictsNodePort(nodePort *permission, f flow) (bool, error) {
+	isOfEndpoint := nodePort.known.contains(f.answerer)
+	if f.isTranslated() && !isOfEndpoint && !nodePort.isIncomplete {
+		return false, nil
 	}
-	found := v.frontends[netip.AddrPortFrom(model.AnyAddr(model.FamilyOf(dialled.Addr())), dialled.Port())]
-	if found == nil || !v.scope.ServesNodePorts(dialled.Addr()) {
-		return nil
+	isServed, err := v.scope.ServesNodePorts(f.dialled.Addr(), v.isLocal)
+	switch {
+	case err != nil:
+		return false, err
+	case isServed:
+		return v.contradicts(nodePort, f)
 	}
-	return found
+	return f.isTranslated() && isOfEndpoint, nil
 }
+
+// contradicts reports whether a flow contradicts the permission of the frontend that it was dialled at.
+func (v verdicts) contradicts(permission *permission, f flow) (bool, error) {
+	permitted, err := v.permits(permission, f)
+	if err != nil || permitted {
+		return false, err
+	}
+	// Nothing translated it? If endpoints serve the frontend, it began before they did, and its packets vanish. If none do,
+	// it is not ours: the Service is gone, and perhaps a process of this machine answers. A zone belongs to another
+	// program: OVS keeps entries in its own that are never translated there.
+	return f.isTranslated() || !f.inZone && (!permission.inside.isEmpty() || !permission.outside.isEmpty()), nil
+}
+
+// permits reports whether a flow's client may dial, and its endpoint answer. Where the client is, is asked only if that
+// makes a difference.
+func (v verdicts) permits(permission *permission, f flow) (bool, error) {
+	if !permission.sources.contain(f.client) {
+		return false, nil
+	}
+	inside, outside := permission.inside.contains(f.answerer), permission.outside.contains(f.answerer)
+	if inside == outside {
+		return inside, nil
+	}
+	switch place, err := v.scope.PlaceOf(f.client, v.isLocal); place {
+	case selection.Inside:
+		return inside, err
+	case selection.Outside:
+		return outside, err
+	default:
+		return true, err
+	}
+}
+
+func (f flow) isTranslated() bool { return f.answerer != f.dialled }
 
 // permission says which endpoints may answer the flows of one frontend, and whose.
 type permission struct {
 	inside, outside endpoints
 	sources         sources
-}
-
-func (p *permission) permits(answerer netip.AddrPort, client selection.Place) bool {
-	switch client {
-	case selection.Inside:
-		return p.inside.contains(answerer)
-	case selection.Outside:
-		return p.outside.contains(answerer)
-	default:
-		return p.inside.contains(answerer) || p.outside.contains(answerer)
-	}
+	// known are the endpoints of a node port, and those that it had; isIncomplete: it may have had others.
+	known        endpoints
+	isIncomplete bool
 }
 
 // endpoints are those of one list or several: a frontend that moved from one Service to another has those of both.

@@ -19,12 +19,22 @@ var (
 
 	clusterScope = selection.Scope{
 		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
-		Local:     []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("192.168.0.1")},
 		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
 	}
 	// podless is the scope of a node whose configuration does not say which addresses pods have.
-	podless = selection.Scope{Local: clusterScope.Local, NodePorts: clusterScope.NodePorts}
+	podless = selection.Scope{NodePorts: clusterScope.NodePorts}
+	// onAll is the scope of a node that serves node ports on every address.
+	onAll = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
 )
+
+// isNodes is the kernel of a node with three addresses, one of them by a route alone.
+func isNodes(addr netip.Addr) (bool, error) {
+	switch addr.String() {
+	case "172.30.0.1", "192.168.0.1", "198.51.100.7":
+		return true, nil
+	}
+	return false, nil
+}
 
 const (
 	pod, node, host = "10.244.1.9:40000", "172.30.0.1:40000", "172.30.0.201:40000"
@@ -72,8 +82,8 @@ func checkStale(t *testing.T, cases map[string]staleCase) {
 			backwards := slices.Clone(c.flows)
 			slices.Reverse(backwards)
 			for _, flows := range [][]selection.Flows{c.flows, backwards, slices.Concat(c.flows, c.flows)} {
-				if got := newVerdicts(flows, c.scope).isStale(c.flow); got != c.want {
-					t.Errorf("with %v: stale = %t, want %t", flows, got, c.want)
+				if got, err := newVerdicts(flows, c.scope, isNodes).isStale(c.flow); got != c.want || err != nil {
+					t.Errorf("with %v: stale = %t, %v; want %t", flows, got, err, c.want)
 				}
 			}
 		})
@@ -165,42 +175,145 @@ func TestAFlowThatNothingTranslatedIsStaleOnceThereAreEndpoints(t *testing.T) {
 	})
 }
 
+// nodePortOf returns flows for the node port 30053 of IPv4, which the first endpoints may answer. The second ones are
+// endpoints too that may not, or were.
+func nodePortOf(serving, others permitted) selection.Flows {
+	flows := frontend("0.0.0.0:30053", serving...)
+	flows.Endpoints = slices.Concat(serving, others)
+	return flows
+}
+
+func incomplete(flows selection.Flows) selection.Flows {
+	flows.Incomplete = true
+	return flows
+}
+
+const (
+	served   = "172.30.0.1:30053"   // an address of the node that serves node ports
+	unserved = "192.168.0.1:30053"  // one that serves them only where all do
+	routed   = "198.51.100.7:30053" // an address that is local by a route alone
+	foreign  = "203.0.113.9:53"     // no endpoint answers there
+)
+
 func TestANodePortIsMatchedByAddressAndPort(t *testing.T) {
-	nodePort := list(frontend("0.0.0.0:30053", endpointB))
+	moved := list(nodePortOf(permitted{endpointB}, permitted{endpointA}))
+	nodePort6 := frontend("[::]:30053", endpoint6B)
+	nodePort6.Endpoints = permitted{endpoint6A, endpoint6B}
 	onA := func(dialled string) flow { return flowOf(host, dialled, "10.244.1.1:53") }
 	checkStale(t, map[string]staleCase{
-		"an address that serves node ports":                   {nodePort, clusterScope, onA("172.30.0.1:30053"), true},
-		"such an address, another port":                       {nodePort, clusterScope, onA("172.30.0.1:30054"), false},
-		"an address of the node that serves none":             {nodePort, clusterScope, onA("192.168.0.1:30053"), false},
-		"another node's address, for which this one forwards": {nodePort, clusterScope, onA("172.30.0.2:30053"), false},
-		"some machine outside with a resolver on that port":   {nodePort, clusterScope, onA("198.51.100.1:30053"), false},
-		"its endpoint serves": {
-			list(frontend("0.0.0.0:30053", endpointA)), clusterScope, onA("172.30.0.1:30053"), false,
-		},
+		"an address that serves node ports":    {moved, clusterScope, onA(served), true},
+		"such an address, another port":        {moved, clusterScope, onA("172.30.0.1:30054"), false},
+		"such an address, its endpoint serves": {list(nodePortOf(permitted{endpointA}, nil)), clusterScope, onA(served), false},
 		"the node port of the other family": {
-			nodePort, clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), false,
+			moved, clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), false,
 		},
-		"IPv6": {
-			list(frontend("[::]:30053", endpoint6B)), clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), true,
-		},
+		"IPv6": {list(nodePort6), clusterScope, flowOf(host6, "[fd00:30::1]:30053", "[fd00:244::1]:53"), true},
 		"a frontend of that address and port comes first, and permits": {
-			list(frontend("0.0.0.0:30053", endpointB), frontend("172.30.0.1:30053", endpointA)), clusterScope, onA("172.30.0.1:30053"), false,
+			append(moved, frontend(served, endpointA)), clusterScope, onA(served), false,
 		},
 		"a frontend of that address and port comes first, and forbids": {
-			list(frontend("0.0.0.0:30053", endpointA), frontend("172.30.0.1:30053", endpointB)), clusterScope, onA("172.30.0.1:30053"), true,
+			list(nodePortOf(permitted{endpointA}, nil), frontend(served, endpointB)), clusterScope, onA(served), true,
+		},
+		"a frontend comes first at an address without node ports, too": {
+			append(moved, frontend(unserved, endpointA)), clusterScope, onA(unserved), false,
 		},
 	})
+}
+
+func TestAFlowToAnAddressThatServesNodePortsNoMoreEnds(t *testing.T) {
+	serving, left := list(nodePortOf(permitted{endpointA}, nil)), list(nodePortOf(permitted{endpointB}, permitted{endpointA}))
+	gone := list(nodePortOf(nil, permitted{endpointA}))
+	checkStale(t, map[string]staleCase{
+		"its endpoint serves, at other addresses":        {serving, clusterScope, flowOf(host, unserved, "10.244.1.1:53"), true},
+		"its endpoint left":                              {left, clusterScope, flowOf(host, unserved, "10.244.1.1:53"), true},
+		"the Service is gone":                            {gone, clusterScope, flowOf(host, unserved, "10.244.1.1:53"), true},
+		"the address is no longer the node's":            {serving, clusterScope, flowOf(pod, "172.30.0.9:30053", "10.244.1.1:53"), true},
+		"a node without a served address":                {serving, podless, flowOf(host, unserved, "10.244.1.1:53"), true},
+		"in IPv4 all serve: it goes on":                  {serving, onAll, flowOf(host, unserved, "10.244.1.1:53"), false},
+		"all serve, and the address is local by a route": {serving, onAll, flowOf(host, routed, "10.244.1.1:53"), false},
+		"the same, and its endpoint left":                {left, onAll, flowOf(host, routed, "10.244.1.1:53"), true},
+		"all serve, but the address is local no more":    {serving, onAll, flowOf(host, "198.51.100.8:30053", "10.244.1.1:53"), true},
+		"all serve, but for loopback":                    {serving, onAll, flowOf(node, "127.0.0.1:30053", "10.244.1.1:53"), true},
+		"nothing translated it: a process answers there": {serving, clusterScope, flowOf(host, unserved, unserved), false},
+		"nothing translated it, to another machine":      {serving, onAll, flowOf(pod, "198.51.100.8:30053", "198.51.100.8:30053"), false},
+		"nothing translated it, where all serve":         {serving, onAll, flowOf(host, routed, routed), true},
+		"an endpoint answers at its own address, that number": {
+			list(nodePortOf(permitted{netip.MustParseAddrPort("10.244.1.1:30053")}, nil)), clusterScope,
+			flowOf(pod, "10.244.1.1:30053", "10.244.1.1:30053"), false,
+		},
+	})
+}
+
+// A port forwarding with the number of a node port is none of ours, as long as no endpoint of the Service answers.
+func TestWhatAnotherProgramTranslatedStays(t *testing.T) {
+	complete, uncertain := nodePortOf(permitted{endpointA}, permitted{endpointB}), incomplete(nodePortOf(permitted{endpointA}, nil))
+	gone := nodePortOf(nil, permitted{endpointA})
+	for name, scope := range map[string]selection.Scope{"primary": clusterScope, "all": onAll} {
+		cases := map[string]staleCase{}
+		for _, dialled := range []string{served, unserved, routed, "203.0.113.1:30053"} {
+			cases[name+", the Service serves: "+dialled] = staleCase{list(complete), scope, flowOf(host, dialled, foreign), false}
+			cases[name+", the Service is gone: "+dialled] = staleCase{list(gone), scope, flowOf(host, dialled, foreign), false}
+		}
+		// After a start, nobody knows who else was an endpoint. What is dialled where node ports are served is the Service's.
+		cases[name+", after a start, served"] = staleCase{list(uncertain), scope, flowOf(host, served, foreign), true}
+		cases[name+", after a start, no address of ours"] = staleCase{list(uncertain), scope, flowOf(host, "203.0.113.1:30053", foreign), false}
+		checkStale(t, cases)
+	}
+	checkStale(t, map[string]staleCase{
+		"after a start, an address that serves none": {list(uncertain), clusterScope, flowOf(host, unserved, foreign), false},
+		"another endpoint's port on the same pod":    {list(complete), clusterScope, flowOf(host, unserved, "10.244.1.1:54"), false},
+	})
+}
+
+// As with `fib saddr type local` in the tables: an address that is the node's by a route alone is the node.
+func TestTheKernelSaysWhetherAClientIsTheNode(t *testing.T) {
+	local := list(split("203.0.113.1:53", permitted{endpointA, endpointB}, permitted{endpointA}))
+	for _, scope := range []selection.Scope{clusterScope, podless, onAll} {
+		checkStale(t, map[string]staleCase{
+			"a client at such an address": {local, scope, flowOf("198.51.100.7:40000", "203.0.113.1:53", "10.244.2.1:53"), false},
+		})
+	}
+	checkStale(t, map[string]staleCase{
+		"a client at the next address": {local, clusterScope, flowOf("198.51.100.8:40000", "203.0.113.1:53", "10.244.2.1:53"), true},
+	})
+}
+
+// TestTheKernelIsAskedOnlyWhereItMatters: about no client whose endpoint may answer anyway, and about no address of a
+// flow that cannot be the Service's.
+func TestTheKernelIsAskedOnlyWhereItMatters(t *testing.T) {
+	of := list(nodePortOf(permitted{endpointA}, nil), frontend("10.96.0.10:53", endpointA),
+		split("203.0.113.1:53", permitted{endpointA, endpointB}, permitted{endpointA}))
+	for name, c := range map[string]struct {
+		flow  flow
+		scope selection.Scope
+		asked int
+	}{
+		"no frontend of ours":                            {flowOf(host, "203.0.113.1:54", "10.244.1.1:53"), onAll, 0},
+		"everybody's endpoint":                           {flowOf(host, "10.96.0.10:53", "10.244.1.1:53"), onAll, 0},
+		"nobody's endpoint":                              {flowOf(host, "203.0.113.1:53", foreign), onAll, 0},
+		"an endpoint for those inside, a pod":            {flowOf(pod, "203.0.113.1:53", "10.244.2.1:53"), onAll, 0},
+		"an endpoint for those inside, and a machine":    {flowOf(host, "203.0.113.1:53", "10.244.2.1:53"), onAll, 1},
+		"a node port, where some serve":                  {flowOf(host, served, "10.244.1.1:53"), clusterScope, 0},
+		"a node port, where all serve":                   {flowOf(host, served, "10.244.1.1:53"), onAll, 1},
+		"a node port's number, translated by a stranger": {flowOf(host, served, foreign), onAll, 0},
+	} {
+		asked := 0
+		_, err := newVerdicts(of, c.scope, func(netip.Addr) (bool, error) { asked++; return false, nil }).isStale(c.flow)
+		if asked != c.asked || err != nil {
+			t.Errorf("%s: asked %d times, %v; want %d", name, asked, err, c.asked)
+		}
+	}
 }
 
 func TestOnlyFrontendsOfUDPCount(t *testing.T) {
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 		of := frontend("10.96.0.10:53")
 		of.Frontend.Protocol = protocol
-		v := newVerdicts(list(of), clusterScope)
+		v := newVerdicts(list(of), clusterScope, isNodes)
 		if len(v.families) != 0 {
 			t.Errorf("a frontend of %s makes %v be read", protocol, v.families)
 		}
-		if v.isStale(flowOf(pod, "10.96.0.10:53", "10.244.1.1:53")) {
+		if stale, err := v.isStale(flowOf(pod, "10.96.0.10:53", "10.244.1.1:53")); stale || err != nil {
 			t.Errorf("a UDP flow is stale because of a frontend of %s", protocol)
 		}
 	}

@@ -75,7 +75,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.Unswept)
 	}
 	if report.Unrecalled != nil {
-		o.log.Warn("UDP flows to Services that were deleted while no proxy ran may go on", "error", report.Unrecalled)
+		o.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", report.Unrecalled)
 	}
 	if o.names != nil {
 		o.recorder.Set(metrics.DNSServices, o.names.Len())

@@ -1,0 +1,232 @@
+package packets_test
+
+import (
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// Settings of --nodeport-addresses.
+var (
+	onPrimary = model.NodePortAddresses{Primary: true}
+	onSecond  = model.NodePortAddresses{Primary: true, Prefixes: secondPrefixes}
+	onAll     = model.NodePortAddresses{}
+)
+
+// secondUDP are the paths to the node port over UDP, at the second addresses of a node.
+var secondUDP = only(second, "udp")
+
+// newSecondNodePorts returns a cluster whose first node has the second addresses.
+func newSecondNodePorts(t *testing.T, addresses model.NodePortAddresses) *nodePorts {
+	t.Helper()
+	n := newNodePorts(t, addresses)
+	refuseWithoutLimit(t, n.node.Namespace)
+	n.gain(n.node, secondAddrs...)
+	n.reportAddrs(n.node)
+	return n
+}
+
+// restartWith puts a new proxy on the node that has another setting, and applies what changed meanwhile.
+func (n *nodePorts) restartWith(addresses model.NodePortAddresses, meanwhile model.Change) {
+	n.t.Helper()
+	n.setup.config.NodePorts = addresses
+	n.everything = n.everything.Then(meanwhile)
+	n.restart(n.node)
+	n.sync(n.node)
+}
+
+// rename has the Node object name other addresses.
+func (n *nodePorts) rename(addrs ...netip.Addr) {
+	n.t.Helper()
+	object := n.node.object()
+	object.Addresses = addrs
+	n.apply(model.Change{Nodes: map[string]*model.Node{n.node.Name: object}})
+}
+
+// TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore, at once. Where node ports are served as before, flows go on.
+func TestAUDPFlowEndsWhenItsAddressServesNodePortsNoMore(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before model.NodePortAddresses
+		change func(n *nodePorts)
+	}{
+		"a setting of all becomes primary":      {onAll, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
+		"a setting of prefixes becomes primary": {onSecond, func(n *nodePorts) { n.restartWith(onPrimary, model.Change{}) }},
+		"an interface loses the address": {onSecond, func(n *nodePorts) {
+			for _, addr := range secondAddrs {
+				must.Succeed(n.t, n.node.RemoveAddr(addr))
+			}
+			n.reportAddrs(n.node)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newSecondNodePorts(t, test.before)
+			ending := converse(t, []*fabric.Namespace{n.pod, n.host}, secondUDP)
+			going := converse(t, n.clients(), only(n.own(), "udp"))
+			test.change(n)
+			expectNext(t, name, ending, isUnanswered)
+			expectGoesOn(t, name, going)
+		})
+	}
+}
+
+// TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress, though the node keeps the old one.
+func TestAUDPFlowEndsWhenTheNodeObjectNamesAnotherAddress(t *testing.T) {
+	t.Parallel()
+	n := newSecondNodePorts(t, onPrimary)
+	n.rename(n.node.IPv4, secondAddrs[1])
+	ending, going := converse(t, n.clients(), secondUDP[1:]), converse(t, n.clients(), only(n.own()[:3], "udp"))
+	n.rename(n.node.IPv4, n.node.IPv6)
+	expectNext(t, "IPv6, which has another address now", ending, isUnanswered)
+	expectGoesOn(t, "IPv4, which has the same", going)
+}
+
+// TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore: all of that happened while no proxy ran.
+func TestAUDPFlowEndsWithItsServiceThoughItsAddressServesNodePortsNoMore(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]model.Change{"the endpoint left": endpoints(), "the Service is gone": web.gone()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newSecondNodePorts(t, onSecond)
+			open := converse(t, n.clients(), append(only(n.own(), "udp"), secondUDP...))
+			n.restartWith(onPrimary, meanwhile)
+			expectNext(t, name, open, isUnanswered)
+		})
+	}
+}
+
+// TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint: it served the node port at another address. As long as its
+// table is there, its clients are answered.
+func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(n *nodePorts){
+		"its endpoint left":                func(n *nodePorts) { n.apply(endpoints(n.far)) },
+		"its last endpoint left":           func(n *nodePorts) { n.apply(endpoints()) },
+		"its Service went":                 func(n *nodePorts) { n.apply(web.gone()) },
+		"both went":                        func(n *nodePorts) { n.apply(web.gone().Then(endpoints())) },
+		"both went while no proxy ran":     func(n *nodePorts) { n.restartWith(onPrimary, web.gone().Then(endpoints())) },
+		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(n.far))) },
+		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newSecondNodePorts(t, onPrimary)
+			leave := intrude(t, n.node, secondUDP, n.near)
+			open := converse(t, n.clients(), secondUDP)
+			n.restart(n.node)
+			n.sync(n.node)
+			expectNext(t, "a proxy starts beside it", open, isAnsweredBy("near"))
+			leave()
+			expectNext(t, "the other table is gone", open, isAnsweredBy("near"))
+			change(n)
+			expectNext(t, name, open, isUnanswered)
+		})
+	}
+}
+
+// TestAFlowThatIsNoneOfTheServicesStays, though it was dialled at the number of a node port: another program's table
+// translated it to a pod that never was an endpoint, or a process of the node answers.
+func TestAFlowThatIsNoneOfTheServicesStays(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		addresses     model.NodePortAddresses
+		isTranslated  bool
+		restartedWith *model.NodePortAddresses
+	}{
+		"translated, at an address that serves none":  {onPrimary, true, &onPrimary},
+		"translated, at an address that serves them":  {onAll, true, nil},
+		"translated, at one that serves them no more": {onSecond, true, &onPrimary},
+		"of a process, and a restart":                 {onPrimary, false, &onPrimary},
+		"of a process, and no restart":                {onPrimary, false, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newSecondNodePorts(t, test.addresses)
+			leave := func() {}
+			if test.isTranslated {
+				leave = intrude(t, n.node, secondUDP, n.addServer(n.node, "foreign"))
+			} else {
+				n.serveOn(n.node.Namespace, web.nodePort(), secondAddrs...)
+			}
+			open := converse(t, n.clients(), secondUDP)
+			leave()
+			if test.restartedWith != nil {
+				n.restartWith(*test.restartedWith, model.Change{})
+				expectGoesOn(t, "a restart", open)
+			}
+			for why, change := range map[string]model.Change{
+				"an endpoint left": endpoints(n.far), "the last one left": endpoints(), "one came": endpoints(n.near), "the Service went": web.gone(),
+			} {
+				n.apply(change)
+				expectGoesOn(t, why, open)
+			}
+		})
+	}
+}
+
+// routeLocally makes all addresses inside some prefixes the node's own, by a route: no interface has them.
+func routeLocally(t *testing.T, n *node, verb string) {
+	t.Helper()
+	for _, prefix := range secondPrefixes {
+		args := strings.Fields("route " + verb + " local " + prefix.String() + " dev lo")
+		_, err := n.Run(exec.CommandContext(t.Context(), "ip", args...))
+		must.Succeed(t, err)
+	}
+}
+
+// TestAUDPFlowToAnAddressThatIsLocalByARoute goes on as long as its endpoint serves, where all addresses of the node
+// serve node ports. Then it moves.
+func TestAUDPFlowToAnAddressThatIsLocalByARoute(t *testing.T) {
+	t.Parallel()
+	n := newNodePorts(t, onAll)
+	routeLocally(t, n.node, "add")
+	open := converse(t, n.clients(), secondUDP)
+	n.restart(n.node)
+	n.sync(n.node)
+	expectGoesOn(t, "a restart", open)
+	n.node.proxy.Distrust()
+	n.apply(endpoints(n.near, n.far))
+	n.apply(service(web.withNodePorts, externalLocal))
+	expectGoesOn(t, "another endpoint that may answer", open)
+	n.apply(service(web.withNodePorts).Then(endpoints(n.far)))
+	expectNext(t, "its endpoint left", open, isAnsweredBy("far"))
+	n.apply(web.gone())
+	expectNext(t, "its Service went", open, isUnanswered)
+}
+
+// TestAUDPFlowFromAnAddressThatIsLocalByARoute is the node's own: externalTrafficPolicy Local is about others.
+func TestAUDPFlowFromAnAddressThatIsLocalByARoute(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]model.NodePortAddresses{"node ports on all": onAll, "on primary": onPrimary} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNodePorts(t, config)
+			routeLocally(t, n.node, "add")
+			must.Succeed(t, n.node.SetSysctl("net.ipv6.ip_nonlocal_bind", "1")) // IPv6 binds to no such address else
+			n.apply(service(web.withEverything, externalLocal).Then(endpoints(n.far)))
+			var open []*conversation
+			for _, to := range only(web.paths(n.node, externalKinds...), "udp") {
+				own := secondAddrs[to.family()]
+				opened, err := n.node.OpenFrom(own, to.addr)
+				must.Succeed(t, err)
+				t.Cleanup(func() { _ = opened.Close() }) // the test has seen what it wanted to
+				c := &conversation{Conversation: opened, from: n.node.Namespace, to: to}
+				if c.first, err = c.Ask(fabric.Patience); err != nil || c.first.Pod != "far" {
+					t.Fatalf("%s from %s: %+v, %v", to, own, c.first, err)
+				}
+				open = append(open, c)
+			}
+			n.restart(n.node)
+			n.sync(n.node)
+			expectGoesOn(t, "a restart", open)
+			n.apply(endpoints(n.near))
+			expectNext(t, "its endpoint left", open, isAnsweredBy("near"))
+		})
+	}
+}

@@ -1,0 +1,56 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Routes asks the kernel about its routes, in the network namespace in which it was opened. It may be used by several
+// goroutines.
+type Routes struct{ handle *netlink.Handle }
+
+// OpenRoutes opens a socket to ask on.
+func OpenRoutes() (*Routes, error) {
+	handle, err := openHandle()
+	if err != nil {
+		return nil, err
+	}
+	return &Routes{handle: handle}, nil
+}
+
+// Close closes the socket.
+func (r *Routes) Close() { r.handle.Close() }
+
+// IsLocal reports whether the kernel takes an address for this machine's own, as `fib daddr type local` does in the
+// tables. No interface need have the address: a route of type local will do, such as `ip route add local
+// 198.51.100.0/24 dev lo`, which agents of clouds add for their load balancers.
+func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
+	if addr.IsUnspecified() {
+		return false, nil // the kernel answers for loopback
+	}
+	routes, err := r.handle.RouteGet(addr.AsSlice())
+	switch {
+	case leadsNowhere(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("asking for the route to %s: %w", addr, err)
+	}
+	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
+}
+
+// leadsNowhere reports whether an error is the kernel's answer: it has no route, or one of type unreachable, prohibit
+// or blackhole.
+func leadsNowhere(err error) bool {
+	for _, answer := range []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}

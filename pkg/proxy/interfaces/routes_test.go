@@ -1,0 +1,128 @@
+//go:build linux
+
+package interfaces
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// judge notes which destinations of UDP are local in the eyes of the tables.
+const judge = `
+table inet judge {
+	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }
+	set ipv6 { type ipv6_addr; flags dynamic; size 1000; }
+	chain output {
+		type filter hook output priority 0;
+		udp dport 9 fib daddr type local add @ipv4 { ip daddr }
+		udp dport 9 fib daddr type local add @ipv6 { ip6 daddr }
+	}
+}
+`
+
+// localByTables returns those of the addresses that `fib daddr type local` takes for local.
+func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
+	n.t.Helper()
+	n.Load(judge)
+	sent := 0
+	n.Do(func() {
+		for _, addr := range addrs {
+			conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, 9)))
+			if err != nil {
+				continue // there is no route, so it is not local
+			}
+			if _, err := conn.Write([]byte("?")); err == nil {
+				sent++
+			}
+			_ = conn.Close()
+		}
+	})
+	if sent == 0 {
+		n.t.Fatal("no packet was sent")
+	}
+	noted := strings.Fields(strings.NewReplacer(",", " ", "{", " ", "}", " ").Replace(n.NFT("list", "table", "inet", "judge")))
+	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(noted, addr.String()) })
+}
+
+// TestAnAddressIsLocalWhereTheTablesTakeItForLocal, whatever interfaces have.
+func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
+	n := newNetwork(t)
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	n.address(func(link netlink.Link, addr *netlink.Addr) error {
+		addr.Flags = unix.IFA_F_NODAD
+		return netlink.AddrAdd(link, addr)
+	}, "eth0", "2001:db8::1/64")
+	for _, args := range []string{
+		"route add local 198.51.100.0/24 dev lo", "route add 203.0.113.0/24 dev eth0", "route add default via 192.0.2.254",
+		"route add unreachable 10.1.0.0/16", "route add blackhole 10.2.0.0/16", "route add prohibit 10.3.0.0/16",
+		"-6 route add local 2001:db8:1::/64 dev lo", "-6 route add 2001:db8:2::/64 dev eth0", "-6 route add unreachable 2001:db8:3::/64",
+		// As for a transparent proxy: what carries a mark is local.
+		"rule add fwmark 1 lookup 100", "route add local 0.0.0.0/0 dev lo table 100",
+		"-6 rule add fwmark 1 lookup 100", "-6 route add local ::/0 dev lo table 100",
+	} {
+		n.Exec("ip", strings.Fields(args)...)
+	}
+	local := with(nil, "127.0.0.1", "127.9.9.9", "192.0.2.1", "198.51.100.1", "198.51.100.254", "::1", "2001:db8::1", "2001:db8:1::7")
+	all := with(local, "192.0.2.2", "192.0.2.0", "192.0.2.255", "198.51.101.1", "203.0.113.1", "8.8.8.8", "10.1.0.1", "10.2.0.1", "10.3.0.1",
+		"224.0.0.1", "255.255.255.255", "2001:db8::2", "2001:db8::", "2001:db8:2::1", "2001:db8:3::1", "2001:db8:9::1")
+	if diff := cmp.Diff(local, n.localByTables(all), compareAddrs); diff != "" {
+		t.Fatalf("the tables take others for local (-want +got):\n%s", diff)
+	}
+
+	var routes *Routes
+	n.do(func() (err error) { routes, err = OpenRoutes(); return err })
+	defer routes.Close()
+	var got []netip.Addr
+	for _, addr := range append(all, netip.IPv4Unspecified(), netip.IPv6Unspecified()) {
+		isLocal, err := routes.IsLocal(addr)
+		if err != nil {
+			t.Error(err)
+		}
+		if isLocal {
+			got = append(got, addr)
+		}
+	}
+	if diff := cmp.Diff(local, got, compareAddrs); diff != "" {
+		t.Errorf("what is local (-tables +got):\n%s", diff)
+	}
+	n.Exec("ip", "route", "del", "local", "198.51.100.0/24", "dev", "lo")
+	if isLocal, err := routes.IsLocal(netip.MustParseAddr("198.51.100.1")); isLocal || err != nil {
+		t.Errorf("after the route has gone: %t, %v; want false", isLocal, err)
+	}
+}
+
+func TestClosedRoutesLeaveNothingOpen(t *testing.T) {
+	n, before := newNetwork(t), openFiles(t)
+	for range 10 {
+		n.do(func() error {
+			routes, err := OpenRoutes()
+			if err == nil {
+				routes.Close()
+			}
+			return err
+		})
+	}
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, there were %d before", after, before)
+	}
+}
+
+func BenchmarkIsLocal(b *testing.B) {
+	routes, err := OpenRoutes()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer routes.Close()
+	for b.Loop() {
+		if _, err := routes.IsLocal(netip.MustParseAddr("127.0.0.1")); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -50,6 +51,8 @@ All flags of 'proxy run' may be given; they replace what the proxy says, and are
 
 With --all-nodes the proxies of all Nodes are asked instead, through the API server, and their kernels are not compared:
 that needs to list Nodes, and in the proxy's namespace to list pods and to get pods/proxy.
+
+Rules of another service proxy that may answer first do not agree either, unless --service-proxy-name is set.
 
 Exit status: 0 if everything agrees, 1 if not. Root (CAP_NET_ADMIN) is needed, but for --all-nodes.`,
 		Example: `  # on a node
@@ -104,7 +107,7 @@ func valueOf(flag *pflag.Flag) string {
 //
 // Its JSON names are an interface: scripts read them.
 type nodeStatus struct {
-	// Agrees: the proxy is well, and the kernel holds what it should.
+	// Agrees: the proxy is well, the kernel holds what it should, and no other service proxy may answer before.
 	Agrees bool `json:"agrees"`
 	// Proxy is what the proxy says; null if none answers.
 	Proxy  *status.Summary `json:"proxy"`
@@ -117,6 +120,8 @@ type kernelStatus struct {
 	Elements    int                  `json:"elements"` // that were read
 	Seconds     float64              `json:"seconds"`  // that the comparison took
 	Differences []ruleset.Difference `json:"differences"`
+	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
+	OtherProxies []otherproxy.Finding `json:"otherProxies"`
 }
 
 func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, output string) error {
@@ -149,7 +154,8 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 	if node.Kernel, err = compareKernel(ctx, flags); err != nil {
 		return err
 	}
-	node.Agrees = node.Kernel.Agrees && node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
+	node.Agrees = node.Kernel.Agrees && len(node.Kernel.OtherProxies) == 0 &&
+		node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
 	if output == "text" {
 		err = node.print(stdout, address)
 	} else {
@@ -248,6 +254,11 @@ func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
 				return kernelStatus{}, ctx.Err()
 			case <-time.After(time.Second):
 			}
+		}
+	}
+	if flags.serviceProxyName == "" {
+		if compared.OtherProxies, err = reader.OtherProxies(ctx); err != nil {
+			return kernelStatus{}, err
 		}
 	}
 	compared.Differences = append(compared.Differences, before...)
@@ -369,19 +380,9 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 		}
 		line("", "%s", difference)
 	}
+	line("other proxies", "%s", notAlone(k.OtherProxies))
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil
-}
-
-func heard(interruptions []status.Interruption, ago func(time.Time) string) string {
-	if len(interruptions) == 0 {
-		return "is heard"
-	}
-	var words []string
-	for _, one := range interruptions {
-		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, ago(one.Since), one.Reason))
-	}
-	return "is not heard about " + strings.Join(words, "; ")
 }

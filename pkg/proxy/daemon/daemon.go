@@ -146,6 +146,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.reporter.run,
 		d.watchFiles,
 		d.answerDNS,
+		d.lookForOtherProxies,
 		d.checks.run,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)

@@ -10,6 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -126,6 +127,13 @@ func (r *eventReporter) healthChecksNotServed(err error) {
 func (r *eventReporter) foreignChange(change nft.ForeignChange) {
 	if r != nil && !change.Lost {
 		r.recorder.Report(events.ForeignChange(r.node, change.Process, change.PID))
+	}
+}
+
+// otherProxy reports another service proxy on this node.
+func (r *eventReporter) otherProxy(finding otherproxy.Finding) {
+	if r != nil {
+		r.recorder.Report(events.OtherProxy(r.node, finding.Says, finding.Do))
 	}
 }
 

@@ -211,6 +211,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",
 	"vicinity_dns_services":                                "TestAClientIsToldOfItsOwnZone, likewise",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
+	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 }
 

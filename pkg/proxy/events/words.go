@@ -92,6 +92,14 @@ func ForeignChange(node, process string, pid uint32) Event {
 	}
 }
 
+// OtherProxy says that another service proxy translates connections on a node, and what to do about it.
+func OtherProxy(node, says, do string) Event {
+	return Event{
+		Regarding: Node(node), Warning: true, Reason: "OtherServiceProxy", Action: "Look", Local: true,
+		Note: says + "; " + do,
+	}
+}
+
 // Evacuated says that the evacuation of a node begins; nil: that it is over.
 func Evacuated(node string, evacuation *model.Evacuation) Event {
 	if evacuation == nil {

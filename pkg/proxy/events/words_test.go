@@ -63,6 +63,13 @@ func TestTheWords(t *testing.T) {
 					"connections may have failed meanwhile",
 			},
 		},
+		"another service proxy": {
+			OtherProxy("node-1", "kube-proxy has rules on this node too", "stop it"),
+			Event{
+				Regarding: node, Warning: true, Reason: "OtherServiceProxy", Action: "Look", Local: true,
+				Note: "kube-proxy has rules on this node too; stop it",
+			},
+		},
 		"the start": {
 			Started("node-1", "v1.2.3"),
 			Event{

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 )
 
 // The labels.
@@ -16,6 +17,7 @@ const (
 	reasonLabel    = "reason"         // one of the codes that explain gives
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
+	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other
 	resultLabel    = "result"         // a dns.Outcome
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
@@ -47,6 +49,9 @@ const (
 
 // topologyResources are the values of the label resource from which it may be known where nodes are.
 var topologyResources = model.TopologyResources
+
+// otherProxies are the values of the label proxy.
+var otherProxies = otherproxy.IDs()
 
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
@@ -195,6 +200,11 @@ var (
 		name:   "vicinity_foreign_changes_repaired_total",
 		help:   "Changes to our nftables tables that another process made, counted when everything had been written again.",
 		labels: []string{familyLabel}, start: perFamily,
+	})
+	OtherProxies = gauge(row{
+		name:   "vicinity_other_service_proxies",
+		help:   "1 while another service proxy has rules on this node that may translate connections before ours do; the log says what to do.",
+		labels: []string{proxyLabel}, start: [][]string{otherProxies},
 	})
 	eventsDropped = counterFunc(row{
 		name: "vicinity_events_dropped_total",

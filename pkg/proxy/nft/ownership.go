@@ -19,7 +19,8 @@ const (
 	tableOwner   uint32 = 1 << 1
 	tablePersist uint32 = 1 << 2
 
-	tableOwnerAttribute = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
+	tableHandleAttribute = 4 // NFTA_TABLE_HANDLE
+	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
 // wantedFlags are the flags with which our tables are added. They are owner and persist together: with owner alone
@@ -43,11 +44,12 @@ func canOwn(writer *socket) (bool, error) {
 	return false, fmt.Errorf("asking whether tables can be owned: %w", err)
 }
 
-// tableState is what there is of our table in a family.
+// tableState is what there is of a table in a family.
 type tableState struct {
 	exists bool
 	flags  uint32
 	owner  uint32 // port id; zero without an owner
+	handle uint64 // of two tables in a namespace the younger has the larger one
 }
 
 // becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
@@ -59,20 +61,25 @@ func (s tableState) becomes(owned bool) bool {
 
 // table asks for our table of a family.
 func (r *reader) table(ctx context.Context, family model.Family) (tableState, error) {
+	return r.tableNamed(ctx, family, ruleset.TableName)
+}
+
+func (r *reader) tableNamed(ctx context.Context, family model.Family, name string) (tableState, error) {
 	var state tableState
 	err := r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
-		m.text(unix.NFTA_TABLE_NAME, ruleset.TableName)
+		m.text(unix.NFTA_TABLE_NAME, name)
 		m.end()
 	}, func(m message) error {
 		_, body := m.family()
 		state.exists = true
+		state.handle = longOf(body, tableHandleAttribute)
 		state.flags, _ = numberOf(body, unix.NFTA_TABLE_FLAGS)
 		state.owner, _ = numberOf(body, tableOwnerAttribute)
 		return nil
 	})
 	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return tableState{}, fmt.Errorf("looking for table %s: %w", tableText(family), err)
+		return tableState{}, fmt.Errorf("looking for table %s %s: %w", ruleset.Keyword(family), name, err)
 	}
 	return state, nil
 }

@@ -96,6 +96,15 @@ func numberOf(b []byte, wanted uint16) (number uint32, ok bool) {
 	return binary.BigEndian.Uint32(value), true
 }
 
+// longOf returns the number of 64 bits in the first attribute of a kind, zero if there is none.
+func longOf(b []byte, wanted uint16) uint64 {
+	value := attribute(b, wanted)
+	if len(value) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
 // textOf returns the text in the first attribute of a kind.
 func textOf(b []byte, wanted uint16) string {
 	value := attribute(b, wanted)

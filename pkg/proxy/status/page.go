@@ -19,6 +19,8 @@ type page struct {
 	LastError    string    `json:"lastError,omitempty"`
 	// Interruptions are the resources about which the API server is not heard.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
+	// OtherProxies are the other service proxies on the node, a sentence each.
+	OtherProxies []string `json:"otherServiceProxies,omitempty"`
 	// RefusedTotal counts the objects left out. Which they are is said beside the metrics: anybody may ask for this page.
 	RefusedTotal int `json:"refusedTotal"`
 }
@@ -49,6 +51,7 @@ func livePage(v Verdict) page {
 		RefusedTotal: v.Refused,
 
 		Interruptions: v.Interruptions,
+		OtherProxies:  v.OtherProxies,
 	}
 	if v.Healthy {
 		// kube-proxy does so as well. Clients older than the field healthy compare the two times: as long as all is well

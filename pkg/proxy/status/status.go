@@ -35,6 +35,7 @@ type record struct {
 	failed        time.Time // the newest failure, unless a success has followed it
 	failure       string
 	refused       int
+	others        []string
 	eligibility   eligibility
 	interruptions []Interruption // by resource
 }
@@ -83,6 +84,13 @@ func (s *Status) Refused(objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.refused = objects
+}
+
+// OtherProxies says which other service proxies are on this node, a sentence each.
+func (s *Status) OtherProxies(sentences []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record.others = sentences
 }
 
 // NodeEligibility says whether load balancers may send new connections through this node, and if not, why. It is a

@@ -27,6 +27,9 @@ type Verdict struct {
 	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy
 	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
 	Interruptions []Interruption
+	// OtherProxies are the other service proxies on this node, a sentence each. They never make the proxy unhealthy: a
+	// restart removes none.
+	OtherProxies []string
 	// Refused counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
 	// restart mends no object.
 	Refused int
@@ -57,6 +60,7 @@ func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
 		NodeEligible:  r.eligibility.eligible,
 		NotEligible:   r.eligibility.why,
 		Interruptions: r.interruptions,
+		OtherProxies:  r.others,
 		Refused:       r.refused,
 	}
 	if !r.eligibility.known {

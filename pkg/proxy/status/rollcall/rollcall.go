@@ -39,7 +39,7 @@ type Options struct {
 type Node struct {
 	Node string `json:"node"`
 	Pod  string `json:"pod"` // empty if no proxy runs there
-	// Agrees: the proxy answers, is healthy, and no change has failed or waits.
+	// Agrees: the proxy answers, is healthy, no change has failed or waits, and no other service proxy is on the node.
 	Agrees bool `json:"agrees"`
 	// Problem says why not; empty if it agrees.
 	Problem string `json:"problem"`
@@ -146,6 +146,7 @@ type live struct {
 	PendingSince  time.Time             `json:"pendingSince"`
 	LastError     string                `json:"lastError"`
 	Interruptions []status.Interruption `json:"interruptions"`
+	OtherProxies  []string              `json:"otherServiceProxies"`
 	RefusedTotal  int                   `json:"refusedTotal"`
 }
 
@@ -170,6 +171,8 @@ func (n *Node) ask(ctx context.Context, c *caller) {
 		n.Problem = "the last sync failed: " + printable.Short(said.LastError)
 	case !said.Healthy:
 		n.Problem = "a change waits since " + said.PendingSince.UTC().Format(time.TimeOnly) + " UTC"
+	case len(said.OtherProxies) > 0:
+		n.Problem = strings.Join(said.OtherProxies, "; ")
 	default:
 		n.Agrees, n.Problem = true, ""
 	}

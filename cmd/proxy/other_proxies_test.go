@@ -1,0 +1,97 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// kubeProxy is what a kube-proxy in nftables mode translates with; what it was told of has gone.
+const kubeProxy = `
+table ip kube-proxy {
+	chain services {
+		ip daddr 10.96.0.99 tcp dport 80 dnat to 10.244.9.9:80
+	}
+	chain nat-prerouting {
+		type nat hook prerouting priority dstnat
+		jump services
+	}
+}
+`
+
+// TestAnotherServiceProxyIsTold by a daemon that starts beside its rules, and by status, which looks by itself.
+func TestAnotherServiceProxyIsTold(t *testing.T) {
+	const series = `vicinity_other_service_proxies{proxy="kube-proxy-nftables"} `
+	for name, test := range map[string]struct {
+		args  []string
+		value string // of the series
+		exit  int
+	}{
+		"alone on the node":    {nil, "1", 1},
+		"beside another proxy": {[]string{"--service-proxy-name", "vicinity"}, "0", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := netns.New(t)
+			namespace.Load(kubeProxy)
+			folder := manifestsCopy(t)
+			if len(test.args) > 0 {
+				giveToVicinity(t, folder)
+			}
+			d := startDaemon(t, namespace, append([]string{"--manifests", folder, "--own-tables", "never"}, test.args...)...)
+			eventually(t, "the metric says it", func() bool {
+				_, page := d.get(t, "127.0.0.1:10249", "/metrics")
+				return lineOf(page, series) == series+test.value+"\n"
+			})
+			_, page := d.get(t, "127.0.0.1:10256", "/livez")
+			if strings.Contains(page, "kube-proxy in nftables mode has rules") != (test.exit == 1) {
+				t.Errorf("/livez says %s", page)
+			}
+			node, exit := nodeStatusIn(t, namespace)
+			others := len(node.Kernel.OtherProxies)
+			if exit != test.exit || node.Agrees != (test.exit == 0) || !node.Kernel.Agrees || others != test.exit {
+				t.Errorf("exit status %d, %+v", exit, node.Kernel)
+			}
+			// Made anew it is the younger one. Status need not wait for the daemon's next look.
+			namespace.NFT("delete", "table", "ip", "kube-proxy")
+			alone, exit := nodeStatusIn(t, namespace)
+			if exit != 0 || !alone.Agrees || len(alone.Kernel.OtherProxies) != 0 {
+				t.Errorf("without it: exit status %d, %+v", exit, alone.Kernel)
+			}
+			namespace.Load(kubeProxy)
+			text := statusIn(t, namespace)
+			for _, want := range []string{
+				"answers new connections before this proxy does: its rules (ip kube-proxy) came later",
+				"delete daemonset kube-proxy",
+			} {
+				if strings.Contains(text.stdout, want) != (test.exit == 1) || text.status != test.exit {
+					t.Errorf("with a younger one: exit status %d, the text says or lacks %q:\n%s", text.status, want, text.stdout)
+				}
+			}
+			ended := d.end(t)
+			if got := strings.Count(ended.stderr, "another service proxy is on this node"); got != test.exit {
+				t.Errorf("the log tells it %d times:\n%s", got, ended.stderr)
+			}
+		})
+	}
+}
+
+// giveToVicinity labels the Service in a folder of manifests.
+func giveToVicinity(t *testing.T, folder string) {
+	t.Helper()
+	path := filepath.Join(folder, "shop.yaml")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const before = "    annotations:\n"
+	label := "    labels: {" + policy.ServiceProxyNameLabel + ": vicinity}\n"
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), before, label+before, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

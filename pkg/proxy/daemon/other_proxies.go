@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// otherProxiesInterval is the pause between two looks for other service proxies. A look costs the kernel some ten short
+// answers, 0.1 ms. Notifications would cost more: while anybody listens to nf_tables, the kernel makes one of every
+// element that we write.
+const otherProxiesInterval = time.Minute
+
+// otherProxies tells people of other service proxies on this node, once when one comes and once when it goes. What was
+// found last stays in force while the kernel cannot be asked.
+type otherProxies struct {
+	look     func(context.Context) ([]otherproxy.Finding, error)
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+	reporter *eventReporter
+
+	found  []otherproxy.Finding
+	failed bool // the last look
+}
+
+// lookForOtherProxies looks until ctx ends, unless two proxies are wanted: with --service-proxy-name each has its own
+// Services.
+func (d *daemon) lookForOtherProxies(ctx context.Context) error {
+	if d.options.ServiceProxyName != "" {
+		return nil
+	}
+	others := otherProxies{
+		look: d.conn.OtherProxies, log: d.log, status: d.status, recorder: d.recorder, reporter: d.reporter,
+	}
+	others.run(ctx)
+	return nil
+}
+
+func (o *otherProxies) run(ctx context.Context) {
+	for {
+		found, err := o.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			o.tell(found)
+		case !o.failed:
+			o.log.Warn("could not look for other service proxies; trying again", "error", err)
+		}
+		o.failed = err != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(otherProxiesInterval):
+		}
+	}
+}
+
+// tell reports what is new. A proxy that is asked first from now on is new too.
+func (o *otherProxies) tell(found []otherproxy.Finding) {
+	sentences := make([]string, 0, len(found))
+	for _, finding := range found {
+		sentences = append(sentences, finding.Says)
+		before := findingOf(o.found, finding.Proxy)
+		if before == nil || finding.First && !before.First {
+			o.log.Warn("another service proxy is on this node",
+				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.First,
+				"meaning", finding.Says, "what-to-do", finding.Do)
+			o.reporter.otherProxy(finding)
+		}
+	}
+	for _, before := range o.found {
+		if findingOf(found, before.Proxy) == nil {
+			o.log.Info("another service proxy has left this node", "proxy", before.Proxy)
+		}
+	}
+	o.found = found
+	o.status.OtherProxies(sentences)
+	for _, program := range otherproxy.Programs {
+		isFound := 0
+		if findingOf(found, program.ID) != nil {
+			isFound = 1
+		}
+		o.recorder.Set(metrics.OtherProxies, isFound, program.ID)
+	}
+}
+
+// findingOf returns what was found of a program; nil if nothing was.
+func findingOf(findings []otherproxy.Finding, proxy string) *otherproxy.Finding {
+	at := slices.IndexFunc(findings, func(f otherproxy.Finding) bool { return f.Proxy == proxy })
+	if at < 0 {
+		return nil
+	}
+	return &findings[at]
+}

@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+)
+
+// answer is what the kernel says to a look.
+type answer struct {
+	found []otherproxy.Finding
+	err   error
+}
+
+// TestOtherProxiesAreToldOnce when they come, when they are asked first from now on, and when they go, however often
+// the kernel is asked meanwhile, and also if it cannot be asked.
+func TestOtherProxiesAreToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logs.New(t, "the proxy")
+		d := &daemon{
+			options:  &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}},
+			recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler),
+		}
+		if err := d.connect(); err != nil {
+			t.Fatal(err)
+		}
+		var kernel atomic.Pointer[answer]
+		kernel.Store(&answer{})
+		looks := 0
+		o := &otherProxies{
+			look: func(context.Context) ([]otherproxy.Finding, error) {
+				looks++
+				says := kernel.Load()
+				return says.found, says.err
+			},
+			log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{}, recorder: d.recorder, reporter: d.reporter,
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			o.run(ctx)
+		}()
+		const (
+			warned = "another service proxy is on this node"
+			gone   = "another service proxy has left this node"
+			blind  = "could not look for other service proxies"
+			series = "\nvicinity_other_service_proxies{proxy=\"kube-proxy-nftables\"} "
+		)
+		expect := func(when string, value string, words, lines map[string]int) {
+			t.Helper()
+			time.Sleep(10*otherProxiesInterval + time.Second)
+			synctest.Wait()
+			for text, want := range lines {
+				if got := log.Count(text); got != want {
+					t.Errorf("%s: the log says %q %d times, want %d", when, text, got, want)
+				}
+			}
+			page := httptest.NewRecorder()
+			o.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			if !strings.Contains(page.Body.String(), series+value+"\n") {
+				t.Errorf("%s: /metrics lacks %q", when, series+value)
+			}
+			live := httptest.NewRecorder()
+			o.status.Handler(time.Now).ServeHTTP(live, httptest.NewRequest(http.MethodGet, "/livez", nil))
+			for text, want := range words {
+				if got := strings.Count(live.Body.String(), text); got != want {
+					t.Errorf("%s: /livez says %q %d times, want %d:\n%s", when, text, got, want, live.Body)
+				}
+			}
+		}
+		says := func(text string) map[string]int {
+			return map[string]int{"kube-proxy is second": 0, "kube-proxy is first": 0, text: 1}
+		}
+
+		expect("alone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 0, gone: 0, blind: 0})
+		second := otherproxy.Finding{Proxy: "kube-proxy-nftables", Says: "kube-proxy is second", Do: "remove it"}
+		first := otherproxy.Finding{Proxy: "kube-proxy-nftables", Says: "kube-proxy is first", First: true}
+		kernel.Store(&answer{found: []otherproxy.Finding{second}})
+		expect("one comes", "1", says("kube-proxy is second"), map[string]int{warned: 1, "remove it": 1, gone: 0})
+		kernel.Store(&answer{found: []otherproxy.Finding{first}})
+		expect("it starts anew", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0})
+		kernel.Store(&answer{err: errors.New("no answer")})
+		expect("the kernel does not answer", "1", says("kube-proxy is first"), map[string]int{warned: 2, gone: 0, blind: 1})
+		kernel.Store(&answer{found: []otherproxy.Finding{second}})
+		expect("ours are made anew", "1", says("kube-proxy is second"), map[string]int{warned: 2, gone: 0, blind: 1})
+		kernel.Store(&answer{})
+		expect("it has gone", "0", map[string]int{"otherServiceProxies": 0}, map[string]int{warned: 2, gone: 1, blind: 1})
+		if want := 61; looks != want {
+			t.Errorf("%d looks in an hour, want %d", looks, want)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// TestTwoWantedProxiesAreNotLookedFor does not even ask the kernel: there is no connection to it.
+func TestTwoWantedProxiesAreNotLookedFor(t *testing.T) {
+	d := &daemon{options: &Options{Node: "node-a", ServiceProxyName: "vicinity"}}
+	if err := d.lookForOtherProxies(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

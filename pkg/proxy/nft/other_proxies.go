@@ -1,0 +1,89 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// OtherProxies returns the other service proxies that translate connections in this network namespace.
+//
+// The kernel is asked for a handful of tables and chains by name, whatever else there is. Nothing is listed: a dump has
+// all chains of all tables, and kube-proxy makes several for each Service.
+func (c *Conn) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
+	tables := map[model.Family]otherproxy.Tables{}
+	for _, family := range model.Families {
+		held, err := c.reader.tablesOfProxies(ctx, family)
+		if err != nil {
+			return nil, fmt.Errorf("looking for other service proxies: %w", err)
+		}
+		tables[family] = held
+	}
+	return otherproxy.Find(tables), nil
+}
+
+// OtherProxies returns the other service proxies, as Conn.OtherProxies does.
+func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
+	return r.conn.OtherProxies(ctx)
+}
+
+func (r *reader) tablesOfProxies(ctx context.Context, family model.Family) (otherproxy.Tables, error) {
+	ours, err := r.table(ctx, family)
+	if err != nil {
+		return otherproxy.Tables{}, err
+	}
+	tables := otherproxy.Tables{Ours: ours.handle}
+	for i := range otherproxy.Programs {
+		held, err := r.heldBy(ctx, family, &otherproxy.Programs[i])
+		if err != nil {
+			return otherproxy.Tables{}, err
+		}
+		tables.Held = append(tables.Held, held)
+	}
+	return tables, nil
+}
+
+func (r *reader) heldBy(ctx context.Context, family model.Family, by *otherproxy.Program) (otherproxy.Held, error) {
+	table, err := r.tableNamed(ctx, family, by.Table)
+	if err != nil || !table.exists {
+		return otherproxy.Held{}, err
+	}
+	held := otherproxy.Held{Handle: table.handle}
+	if held.Base, err = r.chain(ctx, family, by.Table, by.Base); err != nil {
+		return otherproxy.Held{}, err
+	}
+	held.Mark, err = r.chain(ctx, family, by.Table, by.Mark)
+	return held, err
+}
+
+// chain asks for one chain of any table.
+func (r *reader) chain(ctx context.Context, family model.Family, table, name string) (otherproxy.Chain, error) {
+	var chain otherproxy.Chain
+	err := r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, number(family))
+		m.text(unix.NFTA_CHAIN_TABLE, table)
+		m.text(unix.NFTA_CHAIN_NAME, name)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		hook := attribute(body, unix.NFTA_CHAIN_HOOK)
+		hookNumber, isBase := numberOf(hook, unix.NFTA_HOOK_HOOKNUM)
+		chain.Translates = isBase && hookNumber == unix.NF_INET_PRE_ROUTING && textOf(body, unix.NFTA_CHAIN_TYPE) == "nat"
+		priority, _ := numberOf(hook, unix.NFTA_HOOK_PRIORITY)
+		chain.Priority = int32(priority)
+		chain.Uses, _ = numberOf(body, unix.NFTA_CHAIN_USE)
+		return nil
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return chain, fmt.Errorf("looking for chain %s of table %s %s: %w", name, ruleset.Keyword(family), table, err)
+	}
+	return chain, nil
+}

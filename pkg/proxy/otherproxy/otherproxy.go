@@ -1,0 +1,141 @@
+// Package otherproxy recognizes other service proxies in what the kernel's nf_tables hold, and says who is asked first.
+//
+// Two NAT chains of one priority may see a connection, and the first that translates it ends the matter. The kernel
+// asks the chain first that was registered last. So a service proxy that starts later decides where connections go,
+// and the rules that a stopped one left behind may do so too.
+//
+// These are not seen:
+//
+//   - IPVS, with which kube-proxy and kube-router balance. It is always asked after our chains: it works at the hooks
+//     local in, and local out behind -100 (ip_vs_core.c).
+//   - Programs that translate in eBPF or Open vSwitch, such as Cilium, Calico's eBPF and OVN-Kubernetes.
+//   - The legacy iptables. The kernel tells of its chains only together with all of their rules.
+package otherproxy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Program is a service proxy, and how it is recognized.
+type Program struct {
+	// Name is for people, ID for metrics.
+	Name, ID string
+	// Table is its table, in each family, and Base its NAT chain at prerouting.
+	Table, Base string
+	// Mark is a chain that nobody else has. It may be Base.
+	Mark string
+	// Do is what an administrator should do.
+	Do string
+}
+
+const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonset kube-proxy, or what else starts it)" +
+	", then remove its rules on this node (kube-proxy --cleanup)"
+
+// Programs are the service proxies that are recognized.
+//
+// In the table nat, which many share, the mark is not KUBE-SERVICES: in IPVS mode kube-proxy has that one too, and it
+// translates nothing. Nobody but kube-proxy makes KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go, 1.30 to 1.37);
+// KUBE-MARK-…, KUBE-POSTROUTING, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT are kubelet's.
+var Programs = []Program{
+	{
+		Name: "kube-proxy in nftables mode", ID: "kube-proxy-nftables",
+		Table: "kube-proxy", Base: "nat-prerouting", Mark: "nat-prerouting", Do: removeKubeProxy,
+	},
+	{
+		Name: "kube-proxy in iptables mode", ID: "kube-proxy-iptables",
+		Table: "nat", Base: "PREROUTING", Mark: "KUBE-NODEPORTS", Do: removeKubeProxy,
+	},
+}
+
+// IDs returns those of all Programs.
+func IDs() []string {
+	ids := make([]string, len(Programs))
+	for i := range Programs {
+		ids[i] = Programs[i].ID
+	}
+	return ids
+}
+
+// Chain is what the kernel says of a chain; zero if there is none.
+type Chain struct {
+	// Translates: it is a base chain of type nat at prerouting, with this priority.
+	Translates bool
+	Priority   int32
+	// Uses counts its rules, and the rules that lead to it.
+	Uses uint32
+}
+
+// Held is what the kernel holds of a Program in one family.
+type Held struct {
+	// Handle is that of the table. The kernel counts tables up, so that of two the younger has the larger one.
+	Handle     uint64
+	Base, Mark Chain
+}
+
+// Tables are what the kernel holds in one family. Ours is the handle of our own table, zero if there is none: our NAT
+// chains come with it and stay as long as it does. Held are the Programs', in their order.
+type Tables struct {
+	Ours uint64
+	Held []Held
+}
+
+// Finding is another service proxy that translates connections on this node.
+//
+// Its JSON names are an interface: `proxy status` prints them.
+type Finding struct {
+	Proxy  string   `json:"proxy"`  // Program.ID
+	Tables []string `json:"tables"` // as nft names them, such as "ip kube-proxy"
+	// First: in some family it is known to be asked before our chains. Otherwise it may be, as it is not known which of
+	// two base chains is the younger if one is in the older table: kube-proxy makes its own anew at each start.
+	First bool   `json:"first"`
+	Says  string `json:"says"` // one sentence, for people
+	Do    string `json:"do"`   // what to do about it
+}
+
+// Find returns the other service proxies, in the order of Programs; never nil.
+func Find(tables map[model.Family]Tables) []Finding {
+	findings := []Finding{}
+	for i := range Programs {
+		program := &Programs[i]
+		finding := Finding{Proxy: program.ID, Do: program.Do}
+		for _, family := range model.Families {
+			seen, found := tables[family]
+			if !found || !seen.Held[i].translates() {
+				continue
+			}
+			finding.Tables = append(finding.Tables, ruleset.Keyword(family)+" "+program.Table)
+			finding.First = finding.First || seen.isFirst(i)
+		}
+		if finding.Tables == nil {
+			continue
+		}
+		finding.Says = sentence(program.Name, &finding)
+		findings = append(findings, finding)
+	}
+	return findings
+}
+
+// translates reports whether connections that our chains wait for may come to the program's rules before. A chain
+// behind ours gets only what we do not serve, and chains that were flushed translate nothing.
+func (h *Held) translates() bool {
+	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
+}
+
+// isFirst reports whether a program that translates is known to be asked before us.
+func (t *Tables) isFirst(program int) bool {
+	held := &t.Held[program]
+	return t.Ours != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.Ours)
+}
+
+func sentence(name string, finding *Finding) string {
+	tables := strings.Join(finding.Tables, ", ")
+	if finding.First {
+		return fmt.Sprintf("%s answers new connections before this proxy does: its rules (%s) came later", name, tables)
+	}
+	return fmt.Sprintf("%s has rules on this node too (%s): they answer where this proxy does not, and before it "+
+		"if they came later", name, tables)
+}

@@ -92,6 +92,9 @@ func TestACanaryLosesNoConnection(t *testing.T) {
 	if failed := daemon.failedSyncs(); len(failed) > 0 {
 		t.Errorf("the proxy logged errors: %q", failed)
 	}
+	if told := daemon.Log.Lines(toldOfAnother); len(told) > 0 {
+		t.Errorf("two proxies are wanted, and the proxy warns of the other: %q", told)
+	}
 }
 
 // span is the time from a change of the label until the proxy that it names alone serves the Service.
@@ -180,15 +183,18 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `
 
 // startKubeProxy starts it beside Vicinity, until the test ends.
-func (s *canary) startKubeProxy() {
+func (s *canary) startKubeProxy() *site.Process {
 	s.t.Helper()
 	client, err := s.api.ClientConfig("kube-proxy", "system:masters")
 	must.Succeed(s.t, err)
 	path := filepath.Join(s.t.TempDir(), "kube-proxy.yaml")
 	text := fmt.Sprintf(kubeProxyConfig, fabric.PodsIPv4, fabric.PodsIPv6, s.node.Name, site.Kubeconfig(s.t, client))
 	must.Succeed(s.t, os.WriteFile(path, []byte(text), 0o600))
-	site.Start(s.t, s.node.Namespace, exec.Command(s.api.Programs.Path(binaries.Kubernetes, "kube-proxy"), "--config", path))
+	return site.Start(s.t, s.node.Namespace, exec.Command(s.kubeProxy(), "--config", path))
 }
+
+// kubeProxy is the program.
+func (s *canary) kubeProxy() string { return s.api.Programs.Path(binaries.Kubernetes, "kube-proxy") }
 
 // frontends is the map in which each proxy has the frontends that it serves.
 var frontends = map[string]string{"vicinity": "services", "kube-proxy": "service-ips"}

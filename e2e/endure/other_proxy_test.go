@@ -1,0 +1,142 @@
+package endure_test
+
+import (
+	"context"
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// toldOfAnother is what the log says of another service proxy.
+const toldOfAnother = "another service proxy is on this node"
+
+// TestAKubeProxyThatComesBackIsTold: kube-proxy, Kubernetes' own, starts on a node that Vicinity has for itself, as
+// after an upgrade by kubeadm. Its rules come last, so they answer first. They stay when it ends, until they are
+// cleaned up as the warning says.
+func TestAKubeProxyThatComesBackIsTold(t *testing.T) {
+	t.Parallel() // beside the storms
+	s := &canary{apiSite: newAPISite(t)}
+	// kube-proxy has the usual ports.
+	const metrics = "127.0.0.1:10349"
+	daemon := s.follow("--healthz-bind-address", "0.0.0.0:10356", "--metrics-bind-address", metrics)
+	daemon.awaitSync()
+	s.createPodOfProxy()
+	if others, err := s.others(metrics); err != nil || len(others) > 0 {
+		t.Fatalf("alone on the node: %v, %+v", err, others)
+	}
+	if agrees, problem := s.rollcall(); !agrees {
+		t.Errorf("alone on the node: status --all-nodes says %q", problem)
+	}
+	kubeProxy := s.startKubeProxy()
+	wait.Until(t, "the proxy warns of kube-proxy", func() bool { return daemon.Log.Has(toldOfAnother) })
+	for _, want := range []string{"proxy=kube-proxy-nftables", "first=true", "kube-proxy --cleanup"} {
+		if told := daemon.Log.Lines(toldOfAnother); len(told) != 1 || !strings.Contains(told[0], want) {
+			t.Errorf("the log tells %q, want %q once", told, want)
+		}
+	}
+	wait.Until(t, "an Event on the Node", func() bool {
+		events, err := s.client.EventsV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		for i := range events.Items {
+			event := &events.Items[i]
+			if event.Reason == "OtherServiceProxy" && event.Regarding.Kind == "Node" && event.Regarding.Name == s.node.Name {
+				return true
+			}
+		}
+		return false
+	})
+	value, err := daemon.Metric(metrics, "vicinity_other_service_proxies", `proxy="kube-proxy-nftables"`)
+	if err != nil || value != 1 {
+		t.Errorf("the metric is %v (%v), want 1", value, err)
+	}
+	if agrees, problem := s.rollcall(); agrees || !strings.Contains(problem, "answers new connections before") {
+		t.Errorf("status --all-nodes says %q, and that the node agrees: %v", problem, agrees)
+	}
+	_ = kubeProxy.Stop(10 * time.Second) // it ends by the signal itself, which counts as an error
+	if others, err := s.others(metrics); err == nil || len(others) != 1 || !others[0].First {
+		t.Errorf("with the rules that kube-proxy left behind status says %+v (%v), and exits with 0", others, err)
+	}
+	_, err = s.node.Run(exec.Command(s.kubeProxy(), "--cleanup"))
+	must.Succeed(t, err)
+	if others, err := s.others(metrics); err != nil || len(others) > 0 {
+		t.Errorf("after a clean-up: %v, %+v", err, others)
+	}
+}
+
+// others returns what `proxy status` finds of other service proxies. The error is its exit status.
+func (s *canary) others(metrics string) ([]otherProxy, error) {
+	s.t.Helper()
+	output, err := s.run(s.program, "status", "--metrics-bind-address", metrics, "-o", "json")
+	var said struct {
+		Kernel struct{ OtherProxies []otherProxy }
+	}
+	if wrong := json.Unmarshal([]byte(output), &said); wrong != nil {
+		s.t.Fatalf("%v: %v: %s", err, wrong, output)
+	}
+	return said.Kernel.OtherProxies, err
+}
+
+// otherProxy is what is read of one.
+type otherProxy struct {
+	Proxy string
+	First bool
+}
+
+const appLabel = "app.kubernetes.io/name"
+
+// createPodOfProxy tells the API server of a pod in which the proxy runs. The API server asks it at the node's address.
+func (s *canary) createPodOfProxy() {
+	s.t.Helper()
+	const namespace = metav1.NamespaceSystem
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "vicinity-proxy-1", Labels: map[string]string{appLabel: "vicinity-proxy"}},
+		Spec:       corev1.PodSpec{NodeName: s.node.Name, Containers: []corev1.Container{{Name: "proxy", Image: "none"}}},
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	s.ask("creating the pod of the proxy", func(ctx context.Context) error {
+		_, err := s.client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		created, err := s.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		addr := s.node.IPv4.String()
+		created.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: addr, PodIPs: []corev1.PodIP{{IP: addr}}}
+		_, err = s.client.CoreV1().Pods(namespace).UpdateStatus(ctx, created, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// rollcall returns what `proxy status --all-nodes` says of the node. No proxies run on the others.
+func (s *canary) rollcall() (agrees bool, problem string) {
+	s.t.Helper()
+	output, err := s.outside.Run(exec.Command(s.program, "status", "--all-nodes", "-o", "json",
+		"--kubeconfig", s.api.AdminKubeconfig(), "--proxy-healthz-port", "10356"))
+	var nodes []struct {
+		Node, Problem string
+		Agrees        bool
+	}
+	if wrong := json.Unmarshal([]byte(output), &nodes); wrong != nil {
+		s.t.Fatalf("%v: %v: %s", err, wrong, output)
+	}
+	for _, node := range nodes {
+		if node.Node == s.node.Name {
+			return node.Agrees, node.Problem
+		}
+	}
+	s.t.Fatalf("node %s is missing: %s", s.node.Name, output)
+	return false, ""
+}

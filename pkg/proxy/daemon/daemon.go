@@ -74,7 +74,7 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 		config: config, wanted: make(chan wantedChecks, 1),
 	}
 	if options.DNSAddress.IsValid() {
-		d.names = &dns.Table{}
+		d.names = &dns.Table{Zone: d.options.DNSZone}
 	}
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, reporter: d.reporter,
@@ -178,7 +178,7 @@ func (d *daemon) answerDNS(ctx context.Context) error {
 	if d.names == nil {
 		return nil
 	}
-	server := dns.Server{Zone: d.options.DNSZone, Table: d.names, Log: d.log, Answered: func(result dns.Result) {
+	server := dns.Server{Table: d.names, Log: d.log, Answered: func(result dns.Result) {
 		d.recorder.Add(metrics.DNSRequests, 1, result.Type, string(result.Outcome))
 	}}
 	return server.Run(ctx, d.options.DNSAddress)

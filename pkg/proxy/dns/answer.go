@@ -1,7 +1,9 @@
 package dns
 
 import (
+	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +23,12 @@ type Zone struct {
 // services is below what all names are that are answered: "svc.cluster.local." in small letters.
 func (z Zone) services() string { return "svc." + z.name() }
 
-func (z Zone) name() string { return strings.ToLower(strings.TrimSuffix(z.Domain, ".")) + "." }
+// below is what follows the name of an endpoint of a Service: ".web.shop.svc.cluster.local.".
+func (z Zone) below(service model.ObjectName) string {
+	return "." + service.Name + "." + service.Namespace + "." + z.services()
+}
+
+func (z Zone) name() string { return lower(strings.TrimSuffix(z.Domain, ".")) + "." }
 
 func (z Zone) seconds() uint32 { return uint32(z.TTL / time.Second) }
 
@@ -67,7 +74,7 @@ var asked = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAA
 type draft struct {
 	zone     Zone
 	header   dnsmessage.Header
-	question *dnsmessage.Question
+	question asking // the zero value: none that could be read
 	edns     bool
 	badEDNS  bool // a version that nobody knows
 	limit    int
@@ -92,7 +99,8 @@ func (z Zone) Answer(
 	if header.OpCode != 0 {
 		return d.fail(dnsmessage.RCodeNotImplemented), result
 	}
-	if d.question, err = onlyQuestion(&parser); err != nil {
+	var isOne bool
+	if d.question, isOne = readQuestion(query); !isOne || parser.SkipQuestion() != nil {
 		return d.fail(dnsmessage.RCodeFormatError), result
 	}
 	size, err := d.readEDNS(&parser)
@@ -113,25 +121,11 @@ func (z Zone) Answer(
 	return answer, result
 }
 
-var errQuestions = errors.New("not one question")
-
-// onlyQuestion reads the question, of which there must be one.
-func onlyQuestion(parser *dnsmessage.Parser) (*dnsmessage.Question, error) {
-	question, err := parser.Question()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := parser.Question(); !errors.Is(err, dnsmessage.ErrSectionDone) {
-		return nil, errQuestions
-	}
-	return &question, nil
-}
-
 var errTwoOPT = errors.New("more than one OPT record")
 
 // readEDNS reads how much a client takes; 0 if it does not say (RFC 6891).
 func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
-	if err := errors.Join(parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
+	if err := errors.Join(parser.SkipAllQuestions(), parser.SkipAllAnswers(), parser.SkipAllAuthorities()); err != nil {
 		return 0, err
 	}
 	for {
@@ -145,10 +139,8 @@ func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 			}
 			d.edns, d.badEDNS, size = true, header.TTL>>16&0xff != 0, int(header.Class)
 		}
-		if err == nil {
-			err = parser.SkipAdditional()
-		}
-		if err != nil {
+		// A record whose header the library does not read may be well formed: its name has a label with a dot.
+		if err := parser.SkipAdditional(); err != nil {
 			return 0, err
 		}
 	}
@@ -157,7 +149,7 @@ func (d *draft) readEDNS(parser *dnsmessage.Parser) (size int, err error) {
 // answer answers a query that is well formed.
 func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32) ([]byte, Outcome) {
 	typ := d.question.Type
-	name, isBelow := parseName(d.question.Name.String(), d.zone.services())
+	name, isBelow := parseName(d.question.Name.String(), d.zone.services()) // it has no name if that has a dot in a label
 	if _, isOurs := asked[typ]; !isOurs || !isBelow || d.question.Class != dnsmessage.ClassINET {
 		return d.fail(dnsmessage.RCodeRefused), Refused
 	}
@@ -175,10 +167,15 @@ func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Recor
 	return d.write(transport, name.service, all, draw), Answered
 }
 
-// fail answers with a code and no record.
+// fail answers with a code and no record. The question is repeated as it came: the library writes no label with a dot.
 func (d *draft) fail(code dnsmessage.RCode) []byte {
 	d.header.RCode = code
-	return d.build(func(*dnsmessage.Builder) error { return nil })
+	message := d.finish(dnsmessage.NewBuilder(make([]byte, 0, leastOverUDP), d.header), nil)
+	if len(message) < headerSize || d.question.raw == nil {
+		return message
+	}
+	binary.BigEndian.PutUint16(message[4:], 1)
+	return slices.Insert(message, headerSize, d.question.raw...)
 }
 
 // empty answers that there is no such record: the name has others. The SOA says for how long (RFC 2308), if it fits.
@@ -209,15 +206,16 @@ func (d *draft) addSOA(builder *dnsmessage.Builder) error {
 	)
 }
 
-// build writes a message: the question, what add adds, and the OPT record if the client speaks EDNS.
+// build writes a message about a name of ours: the question, what add adds, and the OPT record.
 func (d *draft) build(add func(*dnsmessage.Builder) error) []byte {
 	builder := dnsmessage.NewBuilder(make([]byte, 0, leastOverUDP), d.header)
 	builder.EnableCompression()
-	err := builder.StartQuestions()
-	if d.question != nil {
-		err = errors.Join(err, builder.Question(*d.question))
-	}
-	err = errors.Join(err, add(&builder))
+	err := errors.Join(builder.StartQuestions(), builder.Question(d.question.Question))
+	return d.finish(builder, errors.Join(err, add(&builder)))
+}
+
+// finish ends a message, with the OPT record if the client speaks EDNS.
+func (d *draft) finish(builder dnsmessage.Builder, err error) []byte {
 	if d.edns {
 		err = errors.Join(err, d.addOPT(&builder))
 	}

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -60,6 +61,10 @@ func TestAnswers(t *testing.T) {
 		{"the root", one, "A .", "REFUSED"},
 		{"an address", one, "PTR 1.0.0.10.in-addr.arpa.", "REFUSED"},
 		{"a domain that ends alike", one, "A web.shop.xsvc.cluster.local.", "REFUSED"},
+		{"a dot in a label", one, `A web\.shop.svc.cluster.local.`, "REFUSED"},
+		{"a dot in the domain", one, `A web.shop.svc.cluster\.local.`, "REFUSED"},
+		{"a dot in another's name", one, `TXT first\.last.example.`, "REFUSED"},
+		{"a label of odd bytes", one, `A \000\255\\.shop.svc.cluster.local.`, "REFUSED"},
 	} {
 		t.Run(test.title, func(t *testing.T) {
 			query := newQuery(t, test.query)
@@ -100,6 +105,12 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 		"two OPT records":     {func(m *miekg.Msg) { m.SetEdns0(4096, false); m.Extra = append(m.Extra, m.Extra[0]) }, "FORMERR"},
 		"what is beside it":   {func(m *miekg.Msg) { m.Answer = []miekg.RR{anAnswer(m)} }, "NOERROR; A 10.0.0.1"},
 		"an EDNS that is old": {func(m *miekg.Msg) { m.SetEdns0(100, true) }, "NOERROR; A 10.0.0.1"},
+		"a dot in a label":    {func(m *miekg.Msg) { m.Question[0].Name = `a\.b.`; m.SetEdns0(1400, true) }, "REFUSED"},
+		"a dot in a label of what is beside it": {func(m *miekg.Msg) {
+			m.Extra = []miekg.RR{anAnswer(m)}
+			m.Extra[0].Header().Name = `a\.b.`
+			m.SetEdns0(1400, true)
+		}, "NOERROR; A 10.0.0.1"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			query := newQuery(t, "A "+webName)
@@ -126,6 +137,59 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 	for title, message := range map[string][]byte{"an answer": packed, "too short": packed[:11], "nothing": nil} {
 		if answer, result := testZone.Answer(message, UDP, one, firstAlways); answer != nil || result.Outcome != Malformed {
 			t.Errorf("%s is answered by %x, %v", title, answer, result)
+		}
+	}
+}
+
+// TestOnlyWhatIsMalformedIsCalledSo: with FORMERR the node's cache does not ask the cluster's DNS.
+func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
+	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
+	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
+	const typeAndClass = "\x00\x01\x00\x01"
+	for title, test := range map[string]struct {
+		question string
+		want     int
+	}{
+		"the longest label":             {label(63) + "\x00" + typeAndClass, miekg.RcodeRefused},
+		"a label that is longer":        {label(64) + "\x00" + typeAndClass, miekg.RcodeFormatError},
+		"a name of 255 bytes":           {strings.Repeat(label(63), 3) + label(61) + "\x00" + typeAndClass, miekg.RcodeRefused},
+		"a name that is longer":         {strings.Repeat(label(63), 3) + label(62) + "\x00" + typeAndClass, miekg.RcodeFormatError},
+		"a dot, a zero and a backslash": {"\x03.\x00\\\x00" + typeAndClass, miekg.RcodeRefused},
+		"a pointer to itself":           {"\xc0\x0c" + typeAndClass, miekg.RcodeFormatError},
+		"a pointer into the header":     {"\xc0\x04" + typeAndClass, miekg.RcodeFormatError},
+		"a label without an end":        {"\x09short", miekg.RcodeFormatError},
+		"a name without an end":         {"\x05short", miekg.RcodeFormatError},
+		"no class":                      {"\x05short\x00\x00\x01", miekg.RcodeFormatError},
+	} {
+		query := append([]byte{0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, test.question...)
+		answer, _ := testZone.Answer(query, UDP, lookup, firstAlways)
+		if len(answer) < headerSize || int(answer[3]&0xf) != test.want {
+			t.Errorf("%s: %x, want code %d", title, answer, test.want)
+		}
+		if test.want == miekg.RcodeRefused && string(answer[headerSize:]) != test.question {
+			t.Errorf("%s: the question comes back as %q", title, answer[headerSize:])
+		}
+	}
+}
+
+// TestOnlyLettersOfASCIIHaveACase: others become such letters where text is folded, and are other names in DNS.
+func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
+	records := NewRecords(world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
+	lookup := func(name model.ObjectName) *Records {
+		if name != (model.ObjectName{Namespace: "sick", Name: "kiosk"}) {
+			return nil
+		}
+		return records
+	}
+	const ours = "kiosk.sick.svc.cluster.local."
+	if got, _, _ := ask(t, newQuery(t, "A "+strings.ToUpper(ours)), UDP, lookup); len(got.Answer) != 1 {
+		t.Errorf("in capitals: %s", inWords(got))
+	}
+	for letter, alike := range map[string]string{"k": "\u212a", "s": "\u017f", "i": "\u0130", "K": "\u212a"} { // Kelvin, long s, dotted I
+		if name := strings.ReplaceAll(ours, letter, alike); name != ours {
+			if got, _, _ := ask(t, newQuery(t, "A "+name), UDP, lookup); inWords(got) != "REFUSED" {
+				t.Errorf("with %q for %s: %s", alike, letter, inWords(got))
+			}
 		}
 	}
 }
@@ -198,7 +262,7 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 			choice.Slots = []int{5, 1, 2}
 		}
 	}
-	records := NewRecords(decisions)
+	records := NewRecords(decisions, testZone)
 	lookup := func(model.ObjectName) *Records { return records }
 	packed, err := newQuery(t, "A "+webName).Pack()
 	if err != nil {
@@ -233,7 +297,7 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 // answer, and nobody answers it.
 func FuzzAnswer(f *testing.F) {
 	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
-	for _, name := range []string{webName, portOf, "x." + webName, "."} {
+	for _, name := range []string{webName, portOf, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
 		for _, typ := range []uint16{miekg.TypeA, miekg.TypeAAAA, miekg.TypeSRV, miekg.TypeTXT} {
 			query := new(miekg.Msg).SetQuestion(name, typ)
 			for range 2 {
@@ -266,10 +330,34 @@ func checkAnswer(t *testing.T, query []byte, lookup func(model.ObjectName) *Reco
 		if err := read.Unpack(answer); err != nil || !read.Response || len(answer) > most {
 			t.Errorf("%x is answered by %x, %d bytes: %v", query, answer, len(answer), err)
 		}
+		if isWellFormed(query) && read.Rcode == miekg.RcodeFormatError {
+			t.Errorf("%x is well formed, and answered by FORMERR", query)
+		}
 		if again, _ := testZone.Answer(answer, transport, lookup, firstAlways); again != nil {
 			t.Errorf("the answer %x is answered", answer)
 		}
 	}
+}
+
+// isWellFormed reports whether another library reads a query: one question, whose name is no pointer, and at most one OPT.
+func isWellFormed(query []byte) bool {
+	var read miekg.Msg
+	if read.Unpack(query) != nil || len(read.Question) != 1 || read.Opcode != miekg.OpcodeQuery || len(query) < headerSize {
+		return false
+	}
+	options, records := 0, len(read.Answer)+len(read.Ns)+len(read.Extra)
+	for _, record := range read.Extra {
+		if record.Header().Rrtype == miekg.TypeOPT {
+			options++
+		}
+	}
+	counted := 0 // that library minds no record that is missing, nor the end of the question
+	for _, at := range []int{6, 8, 10} {
+		counted += int(query[at])<<8 | int(query[at+1])
+	}
+	packed, err := read.Pack()
+	isPointer := bytes.ContainsFunc(query[headerSize:], func(r rune) bool { return r >= 0xc0 })
+	return options < 2 && counted == records && !isPointer && err == nil && len(packed) <= len(query)
 }
 
 // TestMutatedQueries: a few bytes of a good query are others, millions of times if VICINITY_MUTATIONS says so.

@@ -80,7 +80,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 
 // lookup knows shop/web alone.
 func (w world) lookup() func(model.ObjectName) *Records {
-	records := NewRecords(w.decisions())
+	records := NewRecords(w.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
 		if name != (model.ObjectName{Namespace: "shop", Name: "web"}) {
 			return nil

@@ -21,7 +21,7 @@ func mutate(t *testing.T, lookup func(model.ObjectName) *Records) {
 		}
 	}
 	var good [][]byte
-	for _, text := range []string{"A " + webName, "SRV " + portOf, "AAAA " + webName, "TXT ."} {
+	for _, text := range []string{"A " + webName, "SRV " + portOf, "AAAA " + webName, "TXT .", `A a\.b.` + webName} {
 		query := newQuery(t, text)
 		for range 2 {
 			packed, err := query.Pack()

@@ -1,6 +1,8 @@
 package dns
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -8,18 +10,81 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
+// How long names may be, as text with the dot behind them, and labels (RFC 1035, 2.3.4).
+const (
+	longestName  = 254
+	longestLabel = 63
+)
+
+// asking is the question of a query.
+type asking struct {
+	// raw is the question as it came, which answers repeat.
+	raw []byte
+	dnsmessage.Question
+	// hasDot: a label has a dot in it. Such a name is none of ours, and Question has none.
+	hasDot bool
+}
+
+// readQuestion reads the question of a query, of which there must be one. It refuses only what is no name on the wire:
+// whatever bytes a label has, another server may know it.
+func readQuestion(query []byte) (asking, bool) {
+	if binary.BigEndian.Uint16(query[4:]) != 1 {
+		return asking{}, false
+	}
+	rest, text, read := query[headerSize:], []byte(nil), asking{}
+	for {
+		if len(rest) == 0 {
+			return asking{}, false
+		}
+		size := int(rest[0])
+		if rest = rest[1:]; size == 0 {
+			break
+		}
+		if size > longestLabel || size > len(rest) { // or a pointer, to no name before this one
+			return asking{}, false
+		}
+		read.hasDot = read.hasDot || bytes.IndexByte(rest[:size], '.') >= 0
+		text = append(append(text, rest[:size]...), '.')
+		rest = rest[size:]
+	}
+	if len(text) > longestName || len(rest) < 4 {
+		return asking{}, false
+	}
+	read.raw = query[headerSize : len(query)-len(rest)+4]
+	read.Type = dnsmessage.Type(binary.BigEndian.Uint16(rest))
+	read.Class = dnsmessage.Class(binary.BigEndian.Uint16(rest[2:]))
+	if !read.hasDot {
+		read.Name.Length = uint8(copy(read.Name.Data[:], text))
+	}
+	return read, true
+}
+
+// lower returns a name in small letters. DNS minds the case of ASCII alone (RFC 4343): the sign for Kelvin is no k.
+func lower(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
+		return name
+	}
+	small := []byte(name)
+	for i, c := range small {
+		if 'A' <= c && c <= 'Z' {
+			small[i] = c + 'a' - 'A'
+		}
+	}
+	return string(small)
+}
+
 // question is what a query asks of a Service.
 type question struct {
 	service model.ObjectName
-	// port and protocol are those of _port._protocol.service.…; both empty for the Service's own name.
-	port, protocol string
+	// port is that of _port._protocol.service.…; empty for the Service's own name.
+	port portName
 }
 
 // parseName reads a name below a domain, "svc.cluster.local." in small letters: "web.shop.svc.cluster.local." or
 // "_http._tcp.web.shop.svc.cluster.local.". No other name is one of ours; those of single endpoints are identities,
 // and nobody may choose among them.
 func parseName(name, domain string) (question, bool) {
-	labels, isBelow := strings.CutSuffix(strings.ToLower(name), "."+domain)
+	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {
 		return question{}, false
 	}
@@ -28,46 +93,26 @@ func parseName(name, domain string) (question, bool) {
 		return question{service: model.ObjectName{Namespace: parts[1], Name: parts[0]}}, true
 	case len(parts) == 4 && len(parts[0]) > 1 && len(parts[1]) > 1 && parts[0][0] == '_' && parts[1][0] == '_':
 		return question{
-			service: model.ObjectName{Namespace: parts[3], Name: parts[2]}, port: parts[0][1:], protocol: parts[1][1:],
+			service: model.ObjectName{Namespace: parts[3], Name: parts[2]}, port: portName{parts[0][1:], parts[1][1:]},
 		}, true
 	}
 	return question{}, false
 }
 
-// families are the types that ask for addresses.
-var families = map[dnsmessage.Type]model.Family{dnsmessage.TypeA: model.IPv4, dnsmessage.TypeAAAA: model.IPv6}
-
-// found is what there is to answer to a question: lists of targets, one after the other, with who has to say their port.
-type found struct {
-	lists []targets
-	count int // of all targets
-}
-
 // find returns what there is for a question of a type. It returns false for a port that the Service does not have: the
 // cluster's DNS says so.
-func (r *Records) find(asked question, typ dnsmessage.Type) (found, bool) {
-	var all found
-	if family, isAddress := families[typ]; isAddress && asked.port == "" {
-		all.add(r.addresses[family])
-		return all, true
-	}
-	isKnown := asked.port == ""
-	for _, port := range r.ports {
-		if asked.port != "" && (port.name != asked.port || port.protocol != asked.protocol) {
-			continue
-		}
-		isKnown = true
-		for _, family := range model.Families {
-			if wanted, isAddress := families[typ]; !isAddress || wanted == family {
-				all.add(port.targets[family])
-			}
+func (r *Records) find(asked question, typ dnsmessage.Type) (merged, bool) {
+	of := &r.own
+	if asked.port != (portName{}) {
+		if of = r.ports[asked.port]; of == nil {
+			return merged{}, false
 		}
 	}
-	return all, isKnown
-}
-
-func (f *found) add(list targets) {
-	if len(list.list) > 0 {
-		f.lists, f.count = append(f.lists, list), f.count+len(list.list)
+	switch typ {
+	case dnsmessage.TypeA:
+		return of.addresses[model.IPv4], true
+	case dnsmessage.TypeAAAA:
+		return of.addresses[model.IPv6], true
 	}
+	return of.services, true
 }

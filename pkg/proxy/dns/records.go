@@ -9,17 +9,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Records are what is answered about one Service.
+// Records are what is answered about one Service: to its own name, and to the name of each of its ports. All that costs
+// more than what is answered is done when they are made, once: an answer looks nothing up for each of its records.
 type Records struct {
-	// addresses are those of each family, and ports the Service's ports with theirs.
-	addresses map[model.Family]targets
-	ports     []port
+	own   answers
+	ports map[portName]*answers
 }
 
-// port is a port of a Service: that of the endpoints has a number, which may differ from one to the other.
-type port struct {
-	name, protocol string // the protocol in small letters
-	targets        map[model.Family]targets
+// portName is a port by its name, and by its protocol in small letters.
+type portName struct{ name, protocol string }
+
+// answers are what is answered to one name.
+type answers struct {
+	addresses [model.IPv6 + 1]merged // A and AAAA
+	services  merged                 // SRV
+}
+
+// merged are lists of targets, one after the other. No two of all targets make the same record (RFC 2181, 5), and each
+// makes one.
+type merged struct {
+	lists []targets
+	count int // of all targets
 }
 
 // targets are endpoints that clients are told of.
@@ -36,44 +46,117 @@ type target struct {
 	hostname string
 }
 
-// NewRecords makes of the decisions about a headless Service what is answered about it: nil if no endpoint is ready
-// anywhere, or if the Service is no headless one. Then the cluster's DNS says what it says.
-func NewRecords(decisions []selection.Decision) *Records {
+// NewRecords makes of the decisions about a headless Service what is answered about it in a zone: nil if no endpoint is
+// ready anywhere, or if the Service is no headless one. Then the cluster's DNS says what it says.
+func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	if len(decisions) == 0 || !decisions[0].Service.IsHeadless {
 		return nil
 	}
-	records := &Records{addresses: map[model.Family]targets{}}
+	making := newMaking(&decisions[0], zone)
 	isReady := false
 	for i := range decisions {
-		decision := &decisions[i]
-		isReady = isReady || decision.Selection.Anywhere
-		chosen := newTargets(decision)
-		if decision.IsOfAddresses {
-			records.addresses[decision.Family] = chosen
-		} else {
-			records.add(decision, chosen)
-		}
+		isReady = isReady || decisions[i].Selection.Anywhere
+		making.add(&decisions[i])
 	}
 	if !isReady {
 		return nil
 	}
-	return records
+	making.mergePorts()
+	return &making.records
 }
 
-func (r *Records) add(decision *selection.Decision, chosen targets) {
-	if all := r.addresses[decision.Family]; slices.EqualFunc(all.list, chosen.list, target.isOfSameAddress) {
-		r.addresses[decision.Family] = chosen // most Services have one port: no second list of the same addresses
-	}
-	name, protocol := decision.Port.Name, strings.ToLower(decision.Port.Protocol.String())
-	at := slices.IndexFunc(r.ports, func(p port) bool { return p.name == name && p.protocol == protocol })
-	if at < 0 {
-		at = len(r.ports)
-		r.ports = append(r.ports, port{name: name, protocol: protocol, targets: map[model.Family]targets{}})
-	}
-	r.ports[at].targets[decision.Family] = chosen
+// making are Records that are being made.
+type making struct {
+	records Records
+	ports   []*answers // in the order of the Service's
+	// longest is how long what an endpoint is called may be, to make a name of DNS with what comes behind it.
+	longest int
+	// hasHostnames: several endpoints may be called alike.
+	hasHostnames bool
+	// seen are the SRV records that are made already.
+	seen map[serviceRecord]bool
 }
 
-func newTargets(decision *selection.Decision) targets {
+// serviceRecord is what an SRV record says to one name.
+type serviceRecord struct {
+	of *answers
+	// hostname is what the endpoint is called where some have hostnames. The address is another way to say it elsewhere.
+	hostname string
+	addr     netip.AddrPort
+}
+
+func newMaking(decision *selection.Decision, zone Zone) *making {
+	return &making{
+		records: Records{ports: map[portName]*answers{}},
+		longest: longestName - len(zone.below(decision.Service.Name)),
+		seen:    map[serviceRecord]bool{}, hasHostnames: len(decision.Hostnames) > 0,
+	}
+}
+
+func (m *making) add(decision *selection.Decision) {
+	chosen := targetsOf(decision)
+	own := &m.records.own
+	if decision.IsOfAddresses {
+		own.addresses[decision.Family].add(chosen)
+		return
+	}
+	own.addresses[decision.Family].share(chosen.list)
+	port := m.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
+	port.services.add(chosen.only(func(one target) bool { return m.isNew(port, one) }))
+	var last netip.Addr
+	port.addresses[decision.Family].add(chosen.only(func(one target) bool { // they come in the order of their addresses
+		before := last
+		last = one.addr.Addr()
+		return last != before
+	}))
+}
+
+func (m *making) port(name portName) *answers {
+	port := m.records.ports[name]
+	if port == nil {
+		port = &answers{}
+		m.records.ports[name] = port
+		m.ports = append(m.ports, port)
+	}
+	return port
+}
+
+// isNew reports whether an endpoint makes an SRV record that is no other one's of the same list.
+func (m *making) isNew(of *answers, one target) bool {
+	if m.longest < longestLabel && len(one.name()) > m.longest {
+		return false
+	}
+	record := serviceRecord{of: of, addr: one.addr}
+	switch {
+	case m.hasHostnames:
+		record.hostname, record.addr = one.name(), netip.AddrPortFrom(netip.Addr{}, one.addr.Port())
+	case of != &m.records.own:
+		return true // each of a port has an address and number of its own
+	}
+	isNew := !m.seen[record]
+	m.seen[record] = true
+	return isNew
+}
+
+// mergePorts has the Service's own name stand for all ports: several may have the same number.
+func (m *making) mergePorts() {
+	if len(m.ports) == 1 {
+		m.records.own.services = m.ports[0].services
+		return
+	}
+	own, all := &m.records.own, 0
+	for _, port := range m.ports {
+		all += port.services.count
+	}
+	m.seen = make(map[serviceRecord]bool, all)
+	for _, port := range m.ports {
+		for _, list := range port.services.lists {
+			own.services.add(list.only(func(one target) bool { return m.isNew(own, one) }))
+		}
+	}
+}
+
+func targetsOf(decision *selection.Decision) targets {
 	choice := decision.Selection.Cluster
 	all := targets{list: make([]target, len(choice.Endpoints))}
 	for i := range choice.Endpoints {
@@ -89,10 +172,6 @@ func newTargets(decision *selection.Decision) targets {
 		}
 	}
 	return all
-}
-
-func (t target) isOfSameAddress(other target) bool {
-	return t.addr.Addr() == other.addr.Addr() && t.hostname == other.hostname
 }
 
 // name is what an endpoint is called below the Service: its hostname, or its address with dashes, as CoreDNS calls it
@@ -112,6 +191,54 @@ func (t target) name() string {
 	return name
 }
 
+func (m *merged) add(list targets) {
+	if len(list.list) > 0 {
+		m.lists, m.count = append(m.lists, list), m.count+len(list.list)
+	}
+}
+
+// share takes another list in place of one with the same addresses: most Services have one port, and the second list of
+// its endpoints need not be kept.
+func (m *merged) share(list []target) {
+	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.isOfSameAddress) {
+		m.lists[0].list = list
+	}
+}
+
+func (t target) isOfSameAddress(other target) bool { return t.addr.Addr() == other.addr.Addr() }
+
+// only returns the targets that are wanted: the same ones, if that is all of them.
+func (t targets) only(isWanted func(target) bool) targets {
+	left, isWhole := targets{}, true
+	for i, one := range t.list {
+		switch wanted := isWanted(one); {
+		case wanted && !isWhole:
+			left.append(one, t, i)
+		case !wanted && isWhole:
+			isWhole = false
+			for k := range i {
+				left.append(t.list[k], t, k)
+			}
+		}
+	}
+	if isWhole {
+		return t
+	}
+	return left
+}
+
+// append adds a target that is number i of others.
+func (t *targets) append(one target, of targets, i int) {
+	t.list = append(t.list, one)
+	if of.until != nil {
+		before := uint32(0)
+		if len(t.until) > 0 {
+			before = t.until[len(t.until)-1]
+		}
+		t.until = append(t.until, before+of.slots(i))
+	}
+}
+
 // first returns which of them comes first in an answer, and the rest follows in their order. draw returns a number below
 // another one, by chance.
 func (t targets) first(draw func(uint32) uint32) int {
@@ -126,14 +253,18 @@ func (t targets) first(draw func(uint32) uint32) int {
 	return at
 }
 
+// slots is how often one of them comes first, where a bound on the load says so.
+func (t targets) slots(i int) uint32 {
+	if i == 0 {
+		return t.until[0]
+	}
+	return t.until[i] - t.until[i-1]
+}
+
 // weight is that of an SRV record: as CoreDNS gives it to each of so many, or what a bound on the load gives.
 func (t targets) weight(i, all int) uint16 {
 	if t.until == nil {
 		return uint16(max(1, 100/all))
 	}
-	slots := t.until[i]
-	if i > 0 {
-		slots -= t.until[i-1]
-	}
-	return uint16(min(slots, 1<<16-1))
+	return uint16(min(t.slots(i), 1<<16-1))
 }

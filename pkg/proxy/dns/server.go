@@ -14,7 +14,6 @@ import (
 
 // Server answers over UDP and TCP.
 type Server struct {
-	Zone  Zone
 	Table *Table
 	// Answered is told what became of each query, by many goroutines at once. It returns at once.
 	Answered func(Result)
@@ -64,7 +63,7 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 		connections.closeAll()
 	})
 	defer stop()
-	s.Log.Info("DNS is answered for headless Services with topology keys", "address", address, "domain", s.Zone.Domain)
+	s.Log.Info("DNS is answered for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
 	var serving sync.WaitGroup
 	for range udpReaders {
 		serving.Go(func() { s.serveUDP(udp) })
@@ -95,7 +94,7 @@ func (s *Server) serveUDP(socket *net.UDPConn) {
 }
 
 func (s *Server) answer(query []byte, transport Transport) []byte {
-	answer, result := s.Zone.Answer(query, transport, s.Table.Lookup, rand.Uint32N)
+	answer, result := s.Table.Zone.Answer(query, transport, s.Table.Lookup, rand.Uint32N)
 	s.Answered(result)
 	return answer
 }

@@ -31,7 +31,7 @@ type served struct {
 
 func newServed(t *testing.T) *served {
 	t.Helper()
-	s := &served{t: t, table: &Table{}}
+	s := &served{t: t, table: &Table{Zone: testZone}}
 	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
 	s.table.Read(model.ObjectName{Namespace: "shop", Name: "web"}, w.decisions())
 	free, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
@@ -40,7 +40,7 @@ func newServed(t *testing.T) *served {
 	must.Succeed(t, free.Close())
 	s.address = address.String()
 	server := &Server{
-		Zone: testZone, Table: s.table, Log: slog.New(slog.DiscardHandler), Answered: func(Result) { s.counted.Add(1) },
+		Table: s.table, Log: slog.New(slog.DiscardHandler), Answered: func(Result) { s.counted.Add(1) },
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)

@@ -10,6 +10,9 @@ import (
 
 // Table has the Services that are answered for. It is a reader of the proxy's decisions, and may be asked at any time.
 type Table struct {
+	// Zone is what the names are in.
+	Zone Zone
+
 	services sync.Map // model.ObjectName to *Records
 	count    atomic.Int64
 	isOpen   atomic.Bool
@@ -17,7 +20,7 @@ type Table struct {
 
 // Read takes the decisions about a Service in place of those before.
 func (t *Table) Read(service model.ObjectName, decisions []selection.Decision) {
-	records := NewRecords(decisions)
+	records := NewRecords(decisions, t.Zone)
 	if records == nil {
 		if _, had := t.services.LoadAndDelete(service); had {
 			t.count.Add(-1)

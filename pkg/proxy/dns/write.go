@@ -2,7 +2,6 @@ package dns
 
 import (
 	"errors"
-	"strconv"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -24,26 +23,22 @@ const (
 type record struct {
 	target
 	weight uint16
-	name   dnsmessage.Name // of an SRV record's target
-	size   int             // of the record itself
+	owner  string // the name of an SRV record's target
+	size   int    // of the record itself
 }
 
 // write answers with records: as many as fit, from a random one on. What does not fit over UDP is asked for again over
 // TCP, and of more than fit there, a part must do.
-func (d *draft) write(transport Transport, service model.ObjectName, all found, draw func(uint32) uint32) []byte {
+func (d *draft) write(transport Transport, service model.ObjectName, all merged, draw func(uint32) uint32) []byte {
 	d.header.Authoritative = true
-	room := d.limit - headerSize - (len(d.question.Name.String()) + 1 + 4)
+	room := d.limit - headerSize - len(d.question.raw)
 	if d.edns {
 		room -= sizeOfOPT
 	}
 	var records []record
-	isWhole, written := true, map[string]bool{}
+	isWhole, below := true, d.zone.below(service)
 	for entry := range all.inOrder(draw) {
-		made, err := d.newRecord(service, entry)
-		if err != nil || written[made.key()] {
-			continue // its name is too long to be one, or another port has the same number
-		}
-		written[made.key()] = true
+		made := d.newRecord(entry, below)
 		if room -= made.size; room < 0 {
 			isWhole = false
 			break
@@ -66,18 +61,18 @@ type entry struct {
 }
 
 // inOrder yields all targets, beginning with one by chance.
-func (f found) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
+func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 	return func(yield func(entry) bool) {
 		firstList := 0
-		if len(f.lists) > 1 {
-			firstList = int(draw(uint32(len(f.lists))))
+		if len(m.lists) > 1 {
+			firstList = int(draw(uint32(len(m.lists))))
 		}
-		for i := range f.lists {
-			list := f.lists[(firstList+i)%len(f.lists)]
+		for i := range m.lists {
+			list := m.lists[(firstList+i)%len(m.lists)]
 			first := list.first(draw)
 			for k := range list.list {
 				at := (first + k) % len(list.list)
-				if !yield(entry{list.list[at], list.weight(at, f.count)}) {
+				if !yield(entry{list.list[at], list.weight(at, m.count)}) {
 					return
 				}
 			}
@@ -85,7 +80,7 @@ func (f found) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 	}
 }
 
-func (d *draft) newRecord(service model.ObjectName, e entry) (record, error) {
+func (d *draft) newRecord(e entry, below string) record {
 	made := record{target: e.target, weight: e.weight}
 	switch d.question.Type {
 	case dnsmessage.TypeA:
@@ -93,22 +88,10 @@ func (d *draft) newRecord(service model.ObjectName, e entry) (record, error) {
 	case dnsmessage.TypeAAAA:
 		made.size = sizeOfAAAA
 	default:
-		text := e.name() + "." + service.Name + "." + service.Namespace + "." + d.zone.services()
-		name, err := dnsmessage.NewName(text)
-		if err != nil {
-			return record{}, err
-		}
-		made.name, made.size = name, sizeOfSRV+len(text)+ownNameBytes-1
+		made.owner = e.name() + below
+		made.size = sizeOfSRV + len(made.owner) + ownNameBytes - 1
 	}
-	return made, nil
-}
-
-// key is the same of two records that say the same: an answer has each once (RFC 2181, 5).
-func (r *record) key() string {
-	if r.name.Length == 0 {
-		return string(r.addr.Addr().AsSlice())
-	}
-	return r.name.String() + strconv.Itoa(int(r.addr.Port()))
+	return made
 }
 
 func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error {
@@ -120,7 +103,7 @@ func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error 
 		}
 		if d.question.Type == dnsmessage.TypeSRV {
 			err = builder.SRVResource(header, dnsmessage.SRVResource{
-				Weight: records[i].weight, Port: records[i].addr.Port(), Target: records[i].name,
+				Weight: records[i].weight, Port: records[i].addr.Port(), Target: nameOf(records[i].owner),
 			})
 			continue
 		}
@@ -131,7 +114,7 @@ func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error 
 
 // addAddresses adds the addresses of SRV records' targets, if there is room for all of them.
 func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room int) error {
-	seen := make(map[dnsmessage.Name]bool, len(records))
+	seen := make(map[string]bool, len(records))
 	for i := range records {
 		size := sizeOfAAAA
 		if records[i].addr.Addr().Is4() {
@@ -144,11 +127,11 @@ func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room
 	}
 	err := builder.StartAdditionals()
 	for i := range records {
-		if seen[records[i].name] {
+		if seen[records[i].owner] {
 			continue // the same endpoint, at another port
 		}
-		seen[records[i].name] = true
-		header := dnsmessage.ResourceHeader{Name: records[i].name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
+		seen[records[i].owner] = true
+		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].owner), Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
 		err = errors.Join(err, addAddress(builder, header, records[i].target))
 	}
 	return err
@@ -159,4 +142,10 @@ func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, t
 		return builder.AResource(header, dnsmessage.AResource{A: addr.As4()})
 	}
 	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: t.addr.Addr().As16()})
+}
+
+// nameOf is a name for the library: of a target that has one, for those without make no SRV record.
+func nameOf(text string) (name dnsmessage.Name) {
+	name.Length = uint8(copy(name.Data[:], text))
+	return name
 }

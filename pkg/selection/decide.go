@@ -50,7 +50,7 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 	for _, family := range families {
 		sources[family] = service.AllowedSources(family, viewpoint.Node)
 	}
-	var decisions []Decision
+	decisions := make([]Decision, 0, len(service.ClusterIPs)*len(service.Ports))
 	for _, port := range service.Ports {
 		for _, family := range families {
 			if _, ok := service.ClusterIP(family); !ok {

@@ -10,7 +10,7 @@ func (n *Nodes) decideHeadless(
 	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,
 ) []Decision {
 	hostnames := joined.Hostnames()
-	var decisions []Decision
+	decisions := make([]Decision, 0, len(families)*(1+len(service.Ports)))
 	for _, family := range families {
 		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, IsOfAddresses: true, Hostnames: hostnames}
 		addresses.Endpoints, addresses.LeftOut = joined.Addresses(family)

@@ -6,7 +6,8 @@ import (
 )
 
 // Weight is about how much work a Service is to decide, and to put into the tables: its endpoints times its ports, and
-// its frontends. It looks at no endpoint.
+// its frontends. Of a headless Service it is about how many targets DNS may tell of, for each port and for the Service.
+// It looks at no endpoint.
 func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	service := cluster.Service(name)
 	if service == nil {
@@ -18,7 +19,14 @@ func Weight(cluster *model.Cluster, name model.ObjectName) int {
 		offers += len(slice.Ports)
 	}
 	ports, addresses := len(service.Ports), 2*len(service.ClusterIPs)+len(service.LoadBalancerIPs)+len(service.ExternalIPs)
-	slots := min(endpoints*ports, len(service.ClusterIPs)*model.MaxPortEndpoints)
+	families := len(service.ClusterIPs)
+	if service.IsHeadless {
+		families, addresses = len(model.Families), len(model.Families)
+	}
+	slots := min(endpoints*ports, families*model.MaxPortEndpoints)
+	if service.IsHeadless {
+		slots += endpoints
+	}
 	if service.Topology.MaxLoad > 0 {
 		slots += ports * balance.MostSlots(endpoints)
 	}

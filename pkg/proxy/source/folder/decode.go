@@ -2,7 +2,6 @@ package folder
 
 import (
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -41,15 +40,6 @@ func decode(file string, text []byte, view convert.View) contents {
 		}
 	}
 	return d.out
-}
-
-// hasMoreThan reports whether an object is here that is not in other contents.
-func (c contents) hasMoreThan(other contents) bool {
-	there := make(map[convert.ObjectKey]bool, len(other.claims))
-	for _, claim := range other.claims {
-		there[claim.key] = true
-	}
-	return slices.ContainsFunc(c.claims, func(claim claim) bool { return !there[claim.key] })
 }
 
 // decoder collects what one file holds.

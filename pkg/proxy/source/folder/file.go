@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// settleTime is how long a file must have been left alone before its stamp is trusted. Two writes within the
-// resolution of a file system's clock (up to two seconds) leave the same stamp.
+// settleTime is how long a file must have been left alone before its stamp is trusted, and before it may take something
+// away. Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
 // errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
@@ -42,49 +42,63 @@ type stamp struct {
 	changed  syscall.Timespec
 }
 
-// file is one file of the folder, as it was read last.
+// file is one file of the folder.
 type file struct {
 	stamp     stamp
 	isSettled bool // the stamp would differ if the file had changed since
-	sum       [sha256.Size]byte
-	contents  contents
-	// failure is why the file could not be read the last time; the contents are then those before.
+	// version is the one that counts.
+	version
+	// failure is why the file could not be read the last time.
 	failure error
-	// coming are its contents while it lacks objects that it had, and has just been written. Those before are in force.
-	coming *contents
+	// coming is the version that was read last, while it is not believed; since is when it was read first.
+	coming *version
+	since  time.Time
 }
 
-// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was.
-//
-// A program may write a file slowly, one document after the other: what is not there yet is no deletion. So a file that
-// is followed, and lacks objects that it had, is believed once it has been left alone.
+// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file that
+// is not followed is believed at once.
 func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
-	updated.coming = nil
 	text, err := updated.newText(filepath.Join(dir, name), now)
 	updated.failure = err
-	if err != nil {
-		updated.stamp = stamp{}
-		return &updated
-	}
-	if text == nil {
-		return &updated
-	}
-	if len(text) == 0 && f.mayHoldObjects() {
+	if err == nil && text != nil && len(text) == 0 && f.mayHoldObjects() {
 		updated.failure = errEmptied
+	}
+	if updated.failure != nil {
+		updated.coming = nil
+		if err != nil {
+			updated.stamp = stamp{}
+		}
 		return &updated
 	}
-	sum := sha256.Sum256(text)
-	if sum == f.sum {
-		return &updated
+	if text != nil {
+		updated.note(name, text, view, now)
 	}
-	contents := decode(name, text, view)
-	if isFollowed && !updated.isSettled && contents.isComplete && f.contents.hasMoreThan(contents) {
-		updated.coming = &contents
-		return &updated
+	if updated.coming != nil && (!isFollowed || isBelieved(&f.version, updated.coming, now.Sub(updated.since))) {
+		updated.believe()
 	}
-	updated.sum, updated.contents = sum, contents
 	return &updated
+}
+
+// note takes in a text that was read. The time since when it is there goes on while it stays the same.
+func (f *file) note(name string, text []byte, view convert.View, now time.Time) {
+	sum := sha256.Sum256(text)
+	switch {
+	case sum == f.sum:
+		f.coming = nil
+	case f.coming == nil || sum != f.coming.sum:
+		f.coming = &version{sum: sum, size: len(text), contents: decode(name, text, view)}
+		f.since = now
+	}
+}
+
+// believe makes the version that was read last the one that counts.
+func (f *file) believe() {
+	now := *f.coming
+	if !now.contents.isComplete {
+		now.missing = now.lostSince(&f.version)
+	}
+	f.version, f.coming = now, nil
 }
 
 // mayHoldObjects reports whether the file held objects when it was read last, as far as that is known.

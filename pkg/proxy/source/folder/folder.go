@@ -15,7 +15,7 @@ import (
 type Folder struct {
 	// View says which objects concern the proxy. It is set before the first load.
 	View convert.View
-	// isFollowed: it is loaded again and again. Then a file that loses objects is believed a moment later.
+	// isFollowed: it is loaded again and again. Then a file that loses something is believed a moment later.
 	isFollowed bool
 
 	isLoaded bool
@@ -31,7 +31,9 @@ type Folder struct {
 //
 // It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in
 // force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
-func (f *Folder) Load(dir string) (convert.Update, error) {
+func (f *Folder) Load(dir string) (convert.Update, error) { return f.loadAt(dir, time.Now()) }
+
+func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
 		if !f.isLoaded {
@@ -40,7 +42,7 @@ func (f *Folder) Load(dir string) (convert.Update, error) {
 		_, problems := resolve(f.inForce, f.files)
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
-	files := f.read(dir, found)
+	files := f.read(dir, found, now)
 	inForce, problems := resolve(f.inForce, files)
 	for name, failure := range found.Unreadable {
 		if files[name] == nil {
@@ -64,8 +66,7 @@ func (f *Folder) update(change model.Change, problems []convert.Problem) convert
 }
 
 // read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
-func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
-	now := time.Now()
+func (f *Folder) read(dir string, found manifest.Tree, now time.Time) map[string]*file {
 	files := make(map[string]*file, len(found.Files))
 	for _, name := range found.Files {
 		old := f.files[name]
@@ -88,8 +89,8 @@ func (f *Folder) read(dir string, found manifest.Tree) map[string]*file {
 	return files
 }
 
-// isShrinking reports whether a file lost objects and has to be looked at again.
-func (f *Folder) isShrinking() bool {
+// isWaiting reports whether a file is not believed yet and has to be looked at again.
+func (f *Folder) isWaiting() bool {
 	for _, file := range f.files {
 		if file.coming != nil {
 			return true

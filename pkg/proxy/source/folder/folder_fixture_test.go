@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -42,6 +43,19 @@ func (f *testFolder) remove(name string) {
 	if err := os.RemoveAll(filepath.Join(f.dir, name)); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// epoch is when the tests with a clock of their own begin.
+var epoch = time.Unix(1_800_000_000, 0)
+
+// loadAfter is load, some time after the epoch.
+func (f *testFolder) loadAfter(passed time.Duration) []string {
+	f.t.Helper()
+	update, err := f.folder.loadAt(f.dir, epoch.Add(passed))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return f.apply(update)
 }
 
 // load loads the folder and applies the update, as the proxy does. It returns the objects that the update names.

@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -80,42 +77,29 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 // TestAnObjectThatMovesToAFileThatIsBeingWrittenStays: the file that it leaves is believed sooner than the one to which
 // it goes, because that one lacks another object and was written later.
 func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // whose time is behind, until the test lets it pass
-		f := newTestFolder(t)
-		f.folder.isFollowed = true
-		f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
-		f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
-		f.load()
-		writtenAt := func(name string) time.Time {
-			info, err := os.Stat(filepath.Join(f.dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := stampOf(info)
-			return time.Unix(found.changed.Unix())
-		}
-		f.write("b.yaml", serviceYAML("web", "10.96.0.3"))
-		const later = 50 * time.Millisecond
-		for f.write("a.yaml", serviceYAML("db", "10.96.0.4")); writtenAt("a.yaml").Sub(writtenAt("b.yaml")) < later; {
-			f.write("a.yaml", serviceYAML("db", "10.96.0.4"))
-		}
-		const web, db = "Service default/web", "Service default/db"
-		for _, step := range []struct {
-			what string
-			at   time.Time
-			want map[string]string
-		}{
-			{"both files are new", writtenAt("b.yaml"), map[string]string{web: "10.96.0.1", db: "10.96.0.2"}},
-			{"one is believed", writtenAt("b.yaml").Add(settleTime + later/2), map[string]string{web: "10.96.0.1", db: "10.96.0.2"}},
-			{"both are believed", writtenAt("a.yaml").Add(settleTime + later/2), map[string]string{web: "10.96.0.3", db: "10.96.0.4"}},
-		} {
-			time.Sleep(time.Until(step.at))
-			f.load()
-			for service, clusterIP := range step.want {
-				if want := "[" + clusterIP + "] [{ TCP 80 0}]"; f.state[service] != want {
-					t.Errorf("%s: %s is %q, want %q", step.what, service, f.state[service], want)
-				}
+	f := newTestFolder(t)
+	f.folder.isFollowed = true
+	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
+	f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
+	f.loadAfter(0)
+	const later = 50 * time.Millisecond
+	for _, step := range []struct {
+		what    string
+		change  func()
+		at      time.Duration
+		web, db string
+	}{
+		{"one file is new", func() { f.write("b.yaml", serviceYAML("web", "10.96.0.3")) }, 0, "10.96.0.1", "10.96.0.2"},
+		{"the other is, too", func() { f.write("a.yaml", serviceYAML("db", "10.96.0.4")) }, later, "10.96.0.1", "10.96.0.2"},
+		{"one is believed", func() {}, settleTime + later/2, "10.96.0.1", "10.96.0.2"},
+		{"both are believed", func() {}, settleTime + later, "10.96.0.3", "10.96.0.4"},
+	} {
+		step.change()
+		f.loadAfter(step.at)
+		for name, clusterIP := range map[string]string{"web": step.web, "db": step.db} {
+			if got, want := f.state["Service default/"+name], "["+clusterIP+"] [{ TCP 80 0}]"; got != want {
+				t.Errorf("%s: %s is %q, want %q", step.what, name, got, want)
 			}
 		}
-	})
+	}
 }

@@ -67,7 +67,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
-		watch.again = m.folder.isShrinking()
+		watch.again = m.folder.isWaiting()
 		if !watch.wait(ctx) {
 			return nil
 		}

@@ -68,7 +68,7 @@ func comingIn(files map[string]*file) map[convert.ObjectKey]bool {
 		if f.coming == nil {
 			continue
 		}
-		for _, claim := range f.coming.claims {
+		for _, claim := range f.coming.contents.claims {
 			coming[claim.key] = true
 		}
 	}

@@ -113,6 +113,7 @@ func (r *Records) find(asked question, typ dnsmessage.Type) (merged, bool) {
 		return of.addresses[model.IPv4], true
 	case dnsmessage.TypeAAAA:
 		return of.addresses[model.IPv6], true
+	default:
+		return of.services, true
 	}
-	return of.services, true
 }

@@ -31,8 +31,7 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 	case ruleset.VerdictOf:
 		return find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT})
 	case ruleset.SetPriority:
-		found, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
-		return append(found, setPriority), err
+		return priorityOf(family, s)
 	case ruleset.WritePriority:
 		number := binary.NativeEndian.AppendUint32(nil, s.Number)
 		return []expr.Any{&expr.Immediate{Register: firstRegister, Data: number}, setPriority}, nil
@@ -82,6 +81,11 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 }
 
 var setPriority = &expr.Meta{Key: expr.MetaKeyPRIORITY, SourceRegister: true, Register: firstRegister}
+
+func priorityOf(family model.Family, s ruleset.SetPriority) ([]expr.Any, error) {
+	found, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
+	return append(found, setPriority), err
+}
 
 // find looks a key up in a set or map.
 func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.Any, error) {

@@ -170,28 +170,29 @@ func TestBelief(t *testing.T) {
 		}
 		return c
 	}
+	of := func(size int, names ...string) version { return version{size: size, contents: claims(names...)} }
 	missing := claims("c").claims[0].key
 	for name, test := range map[string]struct {
 		before, now version
 		alone       time.Duration
 		want        bool
 	}{
-		"the first version":                    {version{}, version{size: 9, contents: claims("a")}, 0, true},
-		"one more object":                      {version{size: 9, contents: claims("a")}, version{size: 18, contents: claims("a", "b")}, 0, true},
-		"one object less":                      {version{size: 18, contents: claims("a", "b")}, version{size: 9, contents: claims("a")}, 0, false},
-		"one object less, for a while":         {version{size: 18, contents: claims("a", "b")}, version{size: 9, contents: claims("a")}, settleTime, true},
-		"one object less, not for long enough": {version{size: 18, contents: claims("a", "b")}, version{size: 9, contents: claims("a")}, settleTime - 1, false},
-		"another object, and longer":           {version{size: 9, contents: claims("a")}, version{size: 18, contents: claims("bbbb")}, 0, false},
+		"the first version":                    {version{}, of(9, "a"), 0, true},
+		"one more object":                      {of(9, "a"), of(18, "a", "b"), 0, true},
+		"one object less":                      {of(18, "a", "b"), of(9, "a"), 0, false},
+		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), settleTime, true},
+		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), settleTime - 1, false},
+		"another object, and longer":           {of(9, "a"), of(18, "bbbb"), 0, false},
 		"one that could not be read is not there": {
-			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, version{size: 20, contents: claims("a")}, 0, false},
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
 		"one that could not be read is there": {
-			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, version{size: 20, contents: claims("a", "c")}, 0, true},
-		"the last object is shorter":         {version{size: 9, contents: claims("a", "b=12")}, version{size: 8, contents: claims("a", "b=1")}, 0, false},
-		"the last object is longer":          {version{size: 9, contents: claims("a", "b=12")}, version{size: 10, contents: claims("a", "b=123")}, 0, true},
-		"one before the last is shorter":     {version{size: 9, contents: claims("a=12", "b")}, version{size: 8, contents: claims("a=1", "b")}, 0, true},
-		"a comment behind the last is gone":  {version{size: 9, contents: claims("a", "b")}, version{size: 5, contents: claims("a", "b")}, 0, true},
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a", "c"), 0, true},
+		"the last object is shorter":         {of(9, "a", "b=12"), of(8, "a", "b=1"), 0, false},
+		"the last object is longer":          {of(9, "a", "b=12"), of(10, "a", "b=123"), 0, true},
+		"one before the last is shorter":     {of(9, "a=12", "b"), of(8, "a=1", "b"), 0, true},
+		"a comment behind the last is gone":  {of(9, "a", "b"), of(5, "a", "b"), 0, true},
 		"nothing was there, and nothing is":  {version{size: 9}, version{size: 5}, 0, true},
-		"the same, with the objects swapped": {version{size: 9, contents: claims("a", "b")}, version{size: 9, contents: claims("b", "a")}, 0, true},
+		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
 	} {
 		if got := isBelieved(&test.before, &test.now, test.alone); got != test.want {
 			t.Errorf("%s: isBelieved() = %t, want %t", name, got, test.want)

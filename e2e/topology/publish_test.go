@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
@@ -86,4 +88,40 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	if first.seen.failures+second.seen.failures > 0 {
 		t.Errorf("%d and %d rounds failed", first.seen.failures, second.seen.failures)
 	}
+}
+
+// TestTheAdministratorsKeysHaveAPlace: where tenants have taken all places with keys that nodes carry, one that comes late
+// waits, and one that the webhook's own Namespace names does not.
+func TestTheAdministratorsKeysHaveAPlace(t *testing.T) {
+	config := install(t)
+	const tenants = topologyslice.MaxKeys // some places are taken always
+	labels := map[string]string{rack: "rack-1"}
+	name := func(tenant int) string { return fmt.Sprintf("tenant-%02d", tenant) }
+	for i := range tenants {
+		labels["example.com/"+name(i)] = "1"
+	}
+	_, err := api.Admin.CoreV1().Nodes().Create(t.Context(), nodeOf("node-0000", "zone-a", labels), metav1.CreateOptions{})
+	must.Succeed(t, err)
+	t.Cleanup(func() { // nothing here ends a Namespace that is deleted
+		_, err := api.Shell(context.WithoutCancel(t.Context()), "kubectl annotate namespaces --all "+policy.DefaultTopologyKeysAnnotation+"-")
+		must.Succeed(t, err)
+	})
+	for i := range tenants {
+		tenant := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name(i), Annotations: map[string]string{policy.DefaultTopologyKeysAnnotation: "example.com/" + name(i)},
+		}}
+		_, err := api.Admin.CoreV1().Namespaces().Create(t.Context(), tenant, metav1.CreateOptions{})
+		must.Succeed(t, err)
+	}
+	has := func(key string) bool {
+		nodes, _ := published(t)
+		return strings.Contains(nodes["node-0000"], key+"=")
+	}
+	start(t, config, "one")
+	wait.Equal(t, "the first tenant's key", true, func() bool { return has("example.com/" + name(0)) })
+	if last := name(tenants - 1); has("example.com/" + last) {
+		t.Errorf("the key of %s has a place, as all others have", last)
+	}
+	api.Kubectl(t, "annotate", "namespace", namespace, policy.DefaultTopologyKeysAnnotation+"="+rack)
+	wait.Equal(t, "the administrator's key", true, func() bool { return has(rack) })
 }

@@ -74,7 +74,7 @@ var (
 	})
 	topologyKeysLeftOut = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_keys_left_out",
-		help:  "Topology keys in use that are not published, because there are too many.",
+		help:  "Topology keys in use that are not published: there are too many, or they changed too often. The log says which and why.",
 		start: atZero,
 	})
 	topologyWrites = declare(row{

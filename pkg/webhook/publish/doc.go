@@ -8,7 +8,8 @@
 // replica that loses the lead goes on answering reviews, and waits for its next turn.
 //
 // What came together is written together: a change is written a second after the first of those that it waits for. A
-// slice is written only if something in it changes, and no node moves without need.
+// slice is written only if something in it changes, and no node moves without need. Which keys are published users choose,
+// so that changes of them have a budget (budget.go), and places among them an order (contest.go).
 //
 // # Cost
 //

@@ -3,7 +3,6 @@ package publish
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -16,13 +15,18 @@ import (
 // always are published whether or not a Service names them: where nodes are, and what they ask.
 var always = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, policy.DemandLabels[:]...)
 
-// keyLinger is how long a key is published after it went out of use. A key that comes or goes changes every slice, and
-// whoever may edit a Service chooses keys. So each comes once a day at most, and one that has a place keeps it, but for a
-// key that nodes carry, whose Namespace has fewer places: no tenant chooses what nodes carry.
+// places is how many keys can be published beside those.
+var places = topologyslice.MaxKeys - len(always)
+
+// keyLinger is how long a key is published after it went out of use, and how long one that lost its place to another one
+// does without. A key that comes or goes changes every slice.
 const keyLinger = 24 * time.Hour
 
-// usage says in which Namespaces each key is used; "" is the configuration.
+// usage says in which Namespaces each key is used. byAdministrator stands for the webhook's configuration and its own
+// Namespace.
 type usage map[policy.Key]map[string]bool
+
+const byAdministrator = ""
 
 func (u usage) add(key policy.Key, namespace string) {
 	if u[key] == nil {
@@ -31,88 +35,118 @@ func (u usage) add(key policy.Key, namespace string) {
 	u[key][namespace] = true
 }
 
-// keyring chooses the keys to publish. The zero value has none.
+// keyring says which keys are published, and what that depends on besides their use. It is a value: choose returns the
+// next one, and leaves this one as it is.
 type keyring struct {
-	// published are the keys that have a place. There are never more than topologyslice.MaxKeys.
+	// published are the keys that have a place, and lost when those that nodes carry lost one to another key.
 	published map[policy.Key]tenure
+	lost      map[policy.Key]time.Time
+	// waiting are the keys in use that have no place, and since when.
+	waiting map[policy.Key]time.Time
+	// changes are what is spent for all changes, and changesBy for those that a Namespace asked for.
+	changes   spent
+	changesBy map[string]spent
 }
 
-// tenure is when a published key was last seen in use, and where.
+// tenure is how a key has its place: since when, when it was last seen in use, and where.
 type tenure struct {
-	at time.Time
-	by map[string]bool
+	since, used time.Time
+	by          map[string]bool
 }
 
-// choose returns the keys to publish now, sorted, and how many in use found no place: first those that always are, then
-// those that some node carries, and at last others. Keys that EndpointSlices answer themselves, and `*`, are none.
-//
-// published are those that slices have already: a new leader keeps them as though they had just gone out of use.
-func (k *keyring) choose(now time.Time, used usage, published []string, carried map[string]bool) (keys []string, leftOut int) {
-	if k.published == nil {
-		k.published = map[policy.Key]tenure{}
-		for _, key := range published {
-			k.published[policy.Key(key)] = tenure{at: now}
+// newKeyring is that of a new leader. It keeps the keys that slices have already, as though they had just gone out of use,
+// and may make one change at once: however often the leader changes, each makes one at most beyond the budget. If nothing
+// is published yet, the first publication takes whatever there is.
+func newKeyring(now time.Time, published []string) keyring {
+	k := keyring{published: map[policy.Key]tenure{}, lost: map[policy.Key]time.Time{}, changesBy: map[string]spent{}}
+	for _, key := range published {
+		if !slices.Contains(always, policy.Key(key)) {
+			k.published[policy.Key(key)] = tenure{since: now, used: now}
 		}
 	}
-	maps.DeleteFunc(k.published, func(key policy.Key, of tenure) bool { return used[key] == nil && now.Sub(of.at) > keyLinger })
+	if len(published) > 0 {
+		k.changes = inAll.butOne(now)
+	}
+	return k
+}
+
+// keys are those to publish, sorted.
+func (k keyring) keys() []string {
+	keys := make([]string, 0, topologyslice.MaxKeys)
 	for _, key := range always {
-		delete(k.published, key)
 		keys = append(keys, string(key))
 	}
-	before := k.published
-	k.published = map[policy.Key]tenure{}
-	for _, key := range wanted(before, used, carried) {
-		switch {
-		case len(keys) < topologyslice.MaxKeys:
-			keys = append(keys, string(key))
-			if k.published[key] = before[key]; used[key] != nil {
-				k.published[key] = tenure{now, used[key]}
-			}
-		case used[key] != nil:
-			leftOut++
-		}
+	for key := range k.published {
+		keys = append(keys, string(key))
 	}
 	slices.Sort(keys)
-	return keys, leftOut
+	return keys
 }
 
-// wanted are the keys that want a place, beyond those that always have one, in the order in which they get one: those that
-// nodes carry in turns, one of each Namespace after the other, and then the rest. Among equals those that are published
-// come first.
-func wanted(published map[policy.Key]tenure, used usage, carried map[string]bool) []policy.Key {
-	all := slices.Collect(maps.Keys(published))
-	for key := range used {
-		_, isPublished := published[key]
-		if !isPublished && key != policy.Hostname && key != policy.AnyNode && !slices.Contains(always, key) {
-			all = append(all, key)
+// choose returns the keyring after a look at which keys are used, and which of them some node carries; and the keys that
+// are used and not published, with the reason, in the order in which they came. The keys that EndpointSlices answer
+// themselves, and `*`, are none.
+func (k keyring) choose(now time.Time, used usage, carried map[string]bool) (keyring, []deferral) {
+	next := keyring{
+		published: maps.Clone(k.published), lost: maps.Clone(k.lost), waiting: map[policy.Key]time.Time{},
+		changes: k.changes, changesBy: maps.Clone(k.changesBy),
+	}
+	maps.DeleteFunc(next.lost, func(_ policy.Key, at time.Time) bool { return now.Sub(at) > keyLinger })
+	maps.DeleteFunc(next.changesBy, func(_ string, s spent) bool { return !s.After(now) })
+	for key, by := range used {
+		if of, isPublished := next.published[key]; isPublished {
+			next.published[key] = tenure{of.since, now, by}
+		} else if key != policy.Hostname && key != policy.AnyNode && !slices.Contains(always, key) {
+			since, waits := k.waiting[key]
+			if !waits {
+				since = now
+			}
+			next.waiting[key] = since
 		}
 	}
-	newcomer := func(key policy.Key) int {
-		if _, isPublished := published[key]; isPublished {
-			return 0
-		}
-		return 1
+	c := newContest(&next, now, used, carried)
+	if inAll.has(next.changes, now) {
+		c.change()
 	}
-	slices.SortFunc(all, func(a, b policy.Key) int { return cmp.Or(cmp.Compare(newcomer(a), newcomer(b)), cmp.Compare(a, b)) })
-	turns, taken := map[policy.Key]int{}, map[string]int{}
-	for _, key := range all {
-		turns[key] = math.MaxInt // nobody carries it
-		if !carried[string(key)] {
-			continue
+	return next, c.waits()
+}
+
+// deferral is a key in use that is not published.
+type deferral struct {
+	key   policy.Key
+	since time.Time
+	why   string
+	until time.Time // zero: until a place is free
+}
+
+// The reasons for which keys wait.
+const (
+	manyChanges   = "the published keys changed too often"
+	changesOfOne  = "the keys of its Namespaces changed too often"
+	lostItsPlace  = "it lost its place to a key of a Namespace that has fewer"
+	noPlaceIsFree = "there are as many keys as can be published"
+)
+
+// waits says why the keys wait that are left.
+func (c *contest) waits() []deferral {
+	var all []deferral
+	weakest := c.weakest()
+	for key, since := range c.waiting {
+		one := deferral{key: key, since: since}
+		lost, hasLost := c.lost[key]
+		switch next := c.nextOf(key); {
+		case hasLost:
+			one.why, one.until = lostItsPlace, lost.Add(keyLinger)
+		case len(c.published) >= places && c.victim(key, weakest) == "":
+			one.why = noPlaceIsFree
+		case next.After(c.now):
+			one.why, one.until = changesOfOne, next
+		default:
+			one.why, one.until = manyChanges, inAll.next(c.changes)
 		}
-		by := used[key]
-		if by == nil {
-			by = published[key].by
-		}
-		if len(by) == 0 { // of an earlier leader
-			by = map[string]bool{"": true}
-		}
-		for namespace := range by {
-			turns[key] = min(turns[key], taken[namespace])
-			taken[namespace]++
-		}
+		all = append(all, one)
 	}
-	slices.SortStableFunc(all, func(a, b policy.Key) int { return cmp.Compare(turns[a], turns[b]) })
+	slices.SortFunc(all, func(a, b deferral) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
 	return all
 }
 

@@ -31,7 +31,8 @@ type reconciler struct {
 	leases  coordinationclient.LeaseInterface
 	changes *changes
 
-	keys    keyring
+	keys    *keyring // nil before the first round
+	told    told
 	renewed time.Time
 	failure string // of the last round; empty if it worked
 }
@@ -72,7 +73,7 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	for i := range seen.slices {
 		now[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
 	}
-	keys, leftOut := r.keys.choose(time.Now(), seen.used, seen.published(), seen.carried)
+	keys, leftOut := r.chooseKeys(time.Now(), seen)
 	nodes := make(map[string]map[string]string, len(seen.nodes))
 	for name, labels := range seen.nodes {
 		nodes[name] = describe(labels, keys)
@@ -88,6 +89,18 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	}
 	r.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), leftOut, lag)
 	return r.renew(ctx)
+}
+
+// chooseKeys returns the keys to publish, and how many in use are not. What was chosen counts even if writing it fails: it
+// is what the next round writes.
+func (r *reconciler) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
+	if r.keys == nil {
+		r.keys = new(newKeyring(now, seen.published()))
+	}
+	next, waits := r.keys.choose(now, seen.used, seen.carried)
+	r.keys = &next
+	r.told.tell(r.options.Log, now, waits)
+	return next.keys(), len(waits)
 }
 
 // countAfter is how many slices there are after writes.
@@ -140,10 +153,13 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 			if kind == namespaceKind {
 				namespace = objects[i].Name
 			}
+			if namespace == r.options.Namespace {
+				namespace = byAdministrator
+			}
 			seen.use(objects[i].Annotations[annotation], namespace)
 		}
 	}
-	seen.use(r.options.DefaultKeys(), "")
+	seen.use(r.options.DefaultKeys(), byAdministrator)
 	return seen, nil
 }
 

@@ -1,0 +1,54 @@
+package publish
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// told is what the log says of keys that wait. Each key is told once, but any user may name another one each second: so
+// there is one line in the time that all changes wait for one more, and what came meanwhile is in the next.
+type told struct {
+	at   time.Time
+	keys map[policy.Key]bool
+}
+
+// toldKeys is how many keys a line names.
+const toldKeys = 10
+
+func (t *told) tell(log *slog.Logger, now time.Time, waits []deferral) {
+	if len(waits) == 0 {
+		if t.keys != nil {
+			log.Info("all topology keys in use are published")
+		}
+		t.keys = nil
+		return
+	}
+	if !t.at.IsZero() && now.Sub(t.at) < inAll.more {
+		return
+	}
+	before := t.keys
+	t.keys = make(map[policy.Key]bool, len(waits))
+	var news []string
+	for _, one := range waits {
+		t.keys[one.key] = true
+		if !before[one.key] && len(news) < toldKeys {
+			news = append(news, one.String())
+		}
+	}
+	if len(news) > 0 {
+		t.at = now
+		log.Warn("topology keys in use wait to be published", "count", len(waits), "new", news)
+	}
+}
+
+// String says which key waits, why, and until when.
+func (d deferral) String() string {
+	until := "until a place is free"
+	if !d.until.IsZero() {
+		until = "until " + d.until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%q waits %s: %s", d.key, until, d.why)
+}

@@ -11,9 +11,13 @@ import (
 
 // ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line
 // works as it is, and not shown.
-type ignoredFlags struct{ flags []*pflag.Flag }
+type ignoredFlags struct {
+	flags   []*pflag.Flag
+	refused map[*pflag.Flag]config.Meaningless // those that have a value that is refused
+}
 
 func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
+	f.refused = map[*pflag.Flag]config.Meaningless{}
 	for _, setting := range config.WithoutMeaning() {
 		if setting.Flag == "" {
 			continue
@@ -21,7 +25,21 @@ func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
 		flag := f.add(flags, settings, setting)
 		flag.Hidden = true
 		f.flags = append(f.flags, flag)
+		if setting.Refused != "" {
+			f.refused[flag] = setting
+		}
 	}
+}
+
+// Validate refuses the values that would forbid something.
+func (f *ignoredFlags) Validate() error {
+	var errs []error
+	for _, flag := range f.flags {
+		if setting, may := f.refused[flag]; may && flag.Changed && flag.Value.String() == setting.Refused {
+			errs = append(errs, fmt.Errorf("--%s %s: %s", flag.Name, setting.Refused, setting.WhyRefused))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // add registers a flag. Where it is a field's, its text is checked, and /configz will show it.
@@ -29,7 +47,11 @@ func (f *ignoredFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting
 	if setting.Field != "" && config.IsSettable(setting.Field) {
 		return settings.add(flags, settingFlag{setting.Flag, setting.Field, setting.Why})
 	}
-	flags.String(setting.Flag, "", setting.Why)
+	if setting.Refused != "" {
+		flags.Int32(setting.Flag, 0, setting.Why)
+	} else {
+		flags.String(setting.Flag, "", setting.Why)
+	}
 	return flags.Lookup(setting.Flag)
 }
 

@@ -15,13 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy v1.37.1, as its --help prints them, with the deprecated ones that it
-// hides and the two that ended with 1.36, boot-id-file and machine-id-file. Each has a value that is not its default.
+// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.1, as its --help prints them, with the deprecated
+// ones that it hides; boot-id-file and machine-id-file, which ended with 1.36, and proxy-port-range, which ended with 1.31.
+// The flags in options.go (before 1.31 server.go) of the versions between differ in nothing else. Each has a value that is
+// not its default.
 var kubeProxysFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
 	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",
 	"conntrack-tcp-be-liberal": "true", "conntrack-tcp-timeout-close-wait": "2h", "conntrack-tcp-timeout-established": "2h",
-	"conntrack-udp-timeout": "1m", "conntrack-udp-timeout-stream": "2m", "detect-local-mode": "NodeCIDR", "feature-gates": "A=true",
+	"conntrack-udp-timeout": "1m", "conntrack-udp-timeout-stream": "2m", "detect-local-mode": "NodeCIDR", "feature-gates": "AllBeta=true",
 	"healthz-bind-address": "127.0.0.1:1", "healthz-port": "1", "hostname-override": "node-b", "init-only": "true",
 	"iptables-localhost-nodeports": "false", "iptables-masquerade-bit": "7", "iptables-min-sync-period": "2s",
 	"iptables-sync-period": "1m", "ipvs-exclude-cidrs": "10.0.0.0/8", "ipvs-min-sync-period": "2s", "ipvs-scheduler": "lc",
@@ -31,8 +33,8 @@ var kubeProxysFlags = map[string]string{
 	"log-text-info-buffer-size": "1Ki", "log-text-split-stream": "true", "logging-format": "json", "machine-id-file": "/x",
 	"masquerade-all": "true", "master": "https://192.0.2.1", "metrics-bind-address": "127.0.0.1:2", "metrics-port": "1",
 	"nodeport-addresses": "192.0.2.0/24", "oom-score-adj": "-7", "pod-bridge-interface": "", "pod-interface-name-prefix": "",
-	"profiling": "true", "proxy-mode": "ipvs", "show-hidden-metrics-for-version": "1.35", "v": "2", "version": "false",
-	"vmodule": "a=2", "write-config-to": "/x",
+	"profiling": "true", "proxy-mode": "ipvs", "proxy-port-range": "1-2", "show-hidden-metrics-for-version": "1.35", "v": "2",
+	"version": "false", "vmodule": "a=2", "write-config-to": "/x",
 }
 
 // TestKubeProxysCommandLineWorksAsItIs gives all flags at once: each either has an effect or is noted.

@@ -82,7 +82,7 @@ var conntrackSettings = []settingFlag{
 
 // daemonSettings are all settings that have meaning here and a flag.
 func daemonSettings() []settingFlag {
-	return slices.Concat(connectionSettings, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
+	return slices.Concat(connectionSettings, gateSettings, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
@@ -107,6 +107,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 func (f *runFlags) Validate() error {
 	err := errors.Join(
 		f.instead.Validate(),
+		f.ignored.Validate(),
 		f.validateState(),
 		f.parseLevel(),
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),

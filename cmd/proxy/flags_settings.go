@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -118,7 +119,12 @@ func (f *settingFlags) read() (err error) {
 func (f *settingFlags) resolve() error {
 	f.configuration = &config.Configuration{}
 	if f.file != nil {
-		f.configuration, f.notes = f.file.Configuration.DeepCopy(), f.file.Notes
+		f.configuration, f.notes = f.file.Configuration.DeepCopy(), slices.Clone(f.file.Notes)
+	}
+	for _, note := range config.GateNotes(f.alone) {
+		if !slices.Contains(f.notes, note) {
+			f.notes = append(f.notes, note)
+		}
 	}
 	var errs []error
 	for _, flag := range f.given {

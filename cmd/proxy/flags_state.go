@@ -44,6 +44,11 @@ type stateFlags struct {
 var connectionSettings = []settingFlag{
 	{"node", "hostnameOverride", "`NAME` of the node to act for (default: this machine's host name in lower case)"},
 	{
+		"bind-address", "bindAddress",
+		"`IP` of this node, which counts instead of the address of its family that the Node object names. Nothing is bound to it; an " +
+			"IPv6 one makes the default addresses of both servers IPv6 ones",
+	},
+	{
 		"kubeconfig", "clientConnection.kubeconfig",
 		"`FILE` that says how to reach the API server. Without it, --master and --manifests, the pod's service account does",
 	},
@@ -52,8 +57,14 @@ var connectionSettings = []settingFlag{
 	{"kube-api-content-type", "clientConnection.contentType", "`TYPE` of what is sent to the API server"},
 }
 
+// gateSettings say what is served at all. All commands that decide something have them.
+var gateSettings = []settingFlag{{
+	"feature-gates", "featureGates",
+	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. One that no kube-proxy has is an error",
+}}
+
 func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
-	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings)...))
+	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings, gateSettings)...))
 	flags.StringVar(&f.manifests, "manifests", "",
 		"`DIR` with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints "+
 			"them. No API server is contacted then")

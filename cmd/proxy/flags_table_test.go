@@ -13,7 +13,9 @@ import (
 
 // TestTheFlagTable holds README.md to the flags and settings that there are.
 func TestTheFlagTable(t *testing.T) {
-	golden.Tables(t, "README.md", map[string]string{"flags": flagTable(), "settings without meaning": meaninglessTable()})
+	golden.Tables(t, "README.md", map[string]string{
+		"flags": flagTable(), "settings without meaning": meaninglessTable(), "feature gates": gateTable(),
+	})
 }
 
 // flagTable lists the flags of `proxy run` that --help shows.
@@ -64,9 +66,27 @@ func meaninglessTable() string {
 		if flag != "" {
 			flag = "--" + flag
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(setting.Why))
+		why := setting.Why
+		if setting.Refused != "" {
+			why += fmt.Sprintf("; %s is refused: %s", setting.Refused, setting.WhyRefused)
+		}
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", code(setting.Field), code(flag), cell(why))
 	}
 	return table.String()
+}
+
+// gateTable lists the feature gates of kube-proxy: those that are obeyed, then the others.
+func gateTable() string {
+	var obeyed, fixed strings.Builder
+	for _, gate := range config.Gates() {
+		if gate.IsObeyed {
+			fmt.Fprintf(&obeyed, "| `%s` | obeyed | %s |\n", gate.Name, cell(gate.Why))
+			continue
+		}
+		always := map[bool]string{true: "always on", false: "always off"}[gate.IsOn]
+		fmt.Fprintf(&fixed, "| `%s` | %s | %s |\n", gate.Name, always, cell(gate.Why))
+	}
+	return "| gate | here | |\n|---|---|---|\n" + obeyed.String() + fixed.String()
 }
 
 func code(text string) string {

@@ -103,7 +103,10 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 }
 
 func (f *stateFlags) view() convert.View {
-	return convert.View{Node: f.node, ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.maxLoad, WithHeadless: f.withHeadless}
+	return convert.View{
+		Node: f.node, NodeAddress: f.settings.NodeAddress, ServiceProxyName: f.serviceProxyName, WithoutExternalIPs: !f.settings.ExternalIPs,
+		DefaultMaxLoad: f.maxLoad, WithHeadless: f.withHeadless,
+	}
 }
 
 // warnOfUnknownNode warns of a node without a Node object: its labels are unknown, so the answer may differ from that

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
@@ -135,11 +132,9 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 	said := map[string]string{}
 	if page, err := ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
 		node.Proxy = &summary
-		page, err := ask(ctx, address, "/flagz")
-		if err != nil {
+		if err := askFlags(ctx, address, given, said); err != nil {
 			return fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
 		}
-		readFlags(page, said)
 	}
 	maps.Copy(said, given)
 	if flags, err = parsedRun(said); err != nil {
@@ -180,46 +175,6 @@ func parsedRun(values map[string]string) (*runFlags, error) {
 		return nil, err
 	}
 	return flags, flags.resolve()
-}
-
-const (
-	pageTimeout = 3 * time.Second
-	// maxPage bounds what is read of a page, in bytes: some 40,000 refused Services.
-	maxPage = 16 << 20
-)
-
-// ask reads a page of the proxy that runs on this machine. There may be none, or another program.
-func ask(ctx context.Context, address, page string) ([]byte, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "localhost"
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment's
-	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("%s answers %d %s", page, status, http.StatusText(status))
-	}
-	return body, err
-}
-
-// readFlags reads the page /flagz: those flags that have another value than by default.
-func readFlags(text []byte, into map[string]string) {
-	defaults := pflag.NewFlagSet("run", pflag.ContinueOnError)
-	new(runFlags).register(defaults)
-	for line := range strings.Lines(string(text)) {
-		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		flag := defaults.Lookup(name)
-		if !found || flag == nil || value == flag.DefValue || value == flag.Value.String() {
-			continue
-		}
-		if _, isList := flag.Value.(pflag.SliceValue); isList {
-			value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
-		}
-		into[name] = value
-	}
 }
 
 // looks is how often the kernel is compared before a difference counts, a second apart.

@@ -20,7 +20,8 @@ type Configuration = v1alpha1.KubeProxyConfiguration
 // documents, such as conntrack.maxPerCore; another one is a mistake in the program, and panics.
 func Get(c *Configuration, path string) string { return textOf(field(c, path)) }
 
-// Set gives a field the value of a text: of a flag, say. Lists are comma-separated.
+// Set gives a field the value of a text: of a flag, say. Lists are comma-separated. Feature gates are, too, as A=true;
+// those that the text does not name keep their value.
 func Set(c *Configuration, path, text string) error {
 	value := field(c, path)
 	if value.Kind() == reflect.Pointer {
@@ -62,6 +63,8 @@ func setPlain(value reflect.Value, text string) error {
 			list = strings.Split(text, ",")
 		}
 		value.Set(reflect.ValueOf(list))
+	case reflect.Map:
+		return setGates(value.Addr().Interface().(*map[string]bool), text)
 	default:
 		panic(fmt.Sprintf("a %s cannot be set by a text", value.Type()))
 	}
@@ -71,7 +74,7 @@ func setPlain(value reflect.Value, text string) error {
 // IsSettable reports whether Set knows the field's type.
 func IsSettable(path string) bool {
 	t := typeOf(path)
-	return t.Kind() != reflect.Struct && t.Kind() != reflect.Map && (t.Kind() != reflect.Slice || IsList(path)) ||
+	return t.Kind() != reflect.Struct && (t.Kind() != reflect.Slice || IsList(path)) ||
 		t == reflect.TypeFor[metav1.Duration]()
 }
 
@@ -114,8 +117,10 @@ func textOf(value reflect.Value) string {
 		return v.String()
 	case []string:
 		return strings.Join(v, ",")
+	case map[string]bool:
+		return textOfGates(v)
 	}
-	if value.IsZero() && (value.Kind() == reflect.Slice || value.Kind() == reflect.Map) {
+	if value.IsZero() && value.Kind() == reflect.Slice {
 		return ""
 	}
 	return fmt.Sprint(value.Interface())

@@ -14,12 +14,16 @@ var chosen = map[string]string{
 	"bindAddress":        "192.0.2.1",
 	"clusterCIDR":        "10.244.0.0/16",
 	"detectLocalMode":    "NodeCIDR",
+	"featureGates":       "AllowServiceExternalIPs=false",
 	"healthzBindAddress": "127.0.0.1:1",
 	"logging.format":     "json",
 	"metricsBindAddress": "127.0.0.1:1",
 	"mode":               "ipvs",
 	"nodePortAddresses":  "192.0.2.0/24",
 }
+
+// equateValues compares what Settings hold.
+var equateValues = cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})
 
 // choose sets a field to something else than its default.
 func choose(t *testing.T, c *Configuration, path string) {
@@ -68,7 +72,7 @@ func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 			if len(fieldErrors) > 0 {
 				t.Fatalf("field errors: %v", fieldErrors)
 			}
-			if isSame := cmp.Equal(was, is, cmpopts.EquateComparable(netip.Prefix{})); isSame != isMeaningless {
+			if isSame := cmp.Equal(was, is, equateValues); isSame != isMeaningless {
 				t.Errorf("it changes nothing: %v; among the meaningless: %v", isSame, isMeaningless)
 			}
 		})
@@ -128,7 +132,7 @@ func TestEveryMeaninglessSettingIsNotedUnlessItIsKubeProxysDefault(t *testing.T)
 func TestATextThatIsNoValueIsRefused(t *testing.T) {
 	for path, text := range map[string]string{
 		"conntrack.min": "many", "oomScoreAdj": "99999999999", "clientConnection.qps": "fast", "enableProfiling": "perhaps",
-		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1",
+		"nftables.syncPeriod": "30", "conntrack.tcpCloseWaitTimeout": "an hour", "logging.verbosity": "-1", "featureGates": "AllBeta",
 	} {
 		if err := Set(Default(), path, text); err == nil {
 			t.Errorf("%s takes %q", path, text)
@@ -140,7 +144,7 @@ func TestAFieldReadsWhatItWrites(t *testing.T) {
 	for path, text := range map[string]string{
 		"clusterCIDR": "10.244.0.0/16", "mode": "ipvs", "conntrack.min": "7", "clientConnection.qps": "2.5", "enableProfiling": "true",
 		"nftables.syncPeriod": "30s", "conntrack.tcpCloseWaitTimeout": "1h0m0s", "nodePortAddresses": "192.0.2.0/24,::/0",
-		"logging.verbosity": "4",
+		"logging.verbosity": "4", "featureGates": "AllBeta=false,WinDSR=true",
 	} {
 		c := &Configuration{}
 		if err := Set(c, path, text); err != nil || Get(c, path) != text {

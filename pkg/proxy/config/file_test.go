@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -25,6 +24,9 @@ func defaults() Settings {
 		HealthzBindAddress: "0.0.0.0:10256",
 		MetricsBindAddress: "127.0.0.1:10249",
 		NodePorts:          model.NodePortAddresses{Primary: true},
+		ExternalIPs:        true,
+		Flagz:              true,
+		Statusz:            true,
 		SyncPeriod:         30 * time.Second,
 		Conntrack: sysctl.Conntrack{
 			MaxPerCore: 32768, Min: 131072, TCPEstablishedTimeout: 24 * time.Hour, TCPCloseWaitTimeout: time.Hour,
@@ -70,10 +72,10 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			"nftables.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes",
 		}},
 		"kubeadm-1.36-ipvs.yaml": {kubeadm(func(s *Settings) { s.MasqueradeAll, s.SyncPeriod = true, 45*time.Second }), []string{
-			"featureGates.SomethingNew: there are no feature gates",
 			"ipvs.scheduler: each connection goes to an endpoint drawn at random",
 			"ipvs.strictARP: IPVS is not used",
 			"mode: nftables is what is programmed, whatever the mode",
+			"featureGates.SidecarContainers: it changes nothing in a proxy",
 		}},
 		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.1 alike.
 		"kube-proxy-1.36-defaults.yaml": {func() Settings {
@@ -92,7 +94,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			if len(fieldErrors) > 0 {
 				t.Errorf("field errors: %v", fieldErrors)
 			}
-			if diff := cmp.Diff(test.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+			if diff := cmp.Diff(test.want, got, equateValues); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.notes, file.Notes); diff != "" {
@@ -185,6 +187,10 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		"a bridge without a name": {
 			header + "detectLocalMode: BridgeInterface\n", "detectLocal.bridgeInterface: detectLocalMode BridgeInterface needs it",
 		},
+		"a gate that no kube-proxy has": {
+			header + "featureGates: {AllowServiceExternalIP: false}\n",
+			`featureGates: "AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`,
+		},
 		"a bind address that is no IP": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
 	}
 	for name, test := range tests {
@@ -272,7 +278,7 @@ func FuzzAFileIsReadOrRefused(f *testing.F) {
 			t.Fatalf("the file is accepted with field errors: %v", fieldErrors)
 		}
 		again, fieldErrors := Resolve(c)
-		if diff := cmp.Diff(settings, again, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(fieldErrors) > 0 {
+		if diff := cmp.Diff(settings, again, equateValues); diff != "" || len(fieldErrors) > 0 {
 			t.Fatalf("it says something else when it is resolved again: %v\n%s", fieldErrors, diff)
 		}
 	})

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"net/netip"
-
-	"k8s.io/kube-proxy/config/v1alpha1"
-)
+import "k8s.io/kube-proxy/config/v1alpha1"
 
 // The modes that kube-proxy has, or had. In none of them anything else than nftables is programmed here.
 const (
@@ -50,10 +46,4 @@ func takeModesSection(c *Configuration) []string {
 		c.NFTables.SyncPeriod = c.IPVS.SyncPeriod
 	}
 	return notes
-}
-
-// isUnspecified reports whether a text is the address that stands for all.
-func isUnspecified(text string) bool {
-	addr, err := netip.ParseAddr(text)
-	return err == nil && addr.IsUnspecified()
 }

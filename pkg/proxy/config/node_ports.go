@@ -41,6 +41,19 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 	return addresses
 }
 
+// nodeAddress reads bindAddress, which binds nothing: kube-proxy takes it for the node's address of its family. Neither
+// all addresses nor loopback, which never serves node ports, is one.
+func (c *checker) nodeAddress(text string) netip.Addr {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		c.wrong("bindAddress", "%q is not an IP address", text)
+	}
+	if addr = addr.Unmap().WithZone(""); addr.IsUnspecified() || addr.IsLoopback() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
 // parseNodePortEntry reads a range, or a word that stands for some, and knows what people write instead of one.
 func parseNodePortEntry(entry string) ([]netip.Prefix, error) {
 	if prefixes, ok := nodePortRanges[entry]; ok {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -19,14 +20,19 @@ type Settings struct {
 	HealthzBindAddress, MetricsBindAddress string
 	// BindAddressHardFail: an address of a server that cannot be bound ends the proxy. Otherwise it is tried again.
 	BindAddressHardFail bool
-	// Profiling: the server of metrics also serves /debug/pprof.
-	Profiling bool
+	// Profiling: the server of metrics also serves /debug/pprof; Flagz and Statusz: /flagz and /statusz.
+	Profiling, Flagz, Statusz bool
+	// ExternalIPs: addresses in spec.externalIPs are served.
+	ExternalIPs bool
 	// LocalTraffic distinguishes this node's pods from other clients.
 	LocalTraffic ruleset.LocalTraffic
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
 	// NodePorts says on which addresses node ports are served.
 	NodePorts model.NodePortAddresses
+	// NodeAddress is an address of the node that counts instead of the one of its family that the Node object names. Not
+	// valid: the object's count.
+	NodeAddress netip.Addr
 	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the
 	// proxy unhealthy.
 	SyncPeriod time.Duration
@@ -87,9 +93,13 @@ func Resolve(c *Configuration) (Settings, []FieldError) {
 		BindAddressHardFail: c.BindAddressHardFail,
 
 		Profiling:     c.EnableProfiling,
+		Flagz:         isOn(c.FeatureGates, componentFlagz),
+		Statusz:       isOn(c.FeatureGates, componentStatusz),
+		ExternalIPs:   isOn(c.FeatureGates, allowServiceExternalIPs),
 		LocalTraffic:  check.localTraffic(c),
 		MasqueradeAll: c.NFTables.MasqueradeAll,
 		NodePorts:     check.nodePorts(c.NodePortAddresses),
+		NodeAddress:   check.nodeAddress(c.BindAddress),
 		SyncPeriod:    check.positive("nftables.syncPeriod", c.NFTables.SyncPeriod.Duration),
 		Conntrack:     check.conntrack(&c.Conntrack),
 		OOMScoreAdj:   check.oomScoreAdj(c.OOMScoreAdj),
@@ -99,7 +109,7 @@ func Resolve(c *Configuration) (Settings, []FieldError) {
 		settings.LogLevel = slog.LevelDebug
 	}
 	check.different(c)
-	check.address("bindAddress", c.BindAddress)
+	check.gates(c.FeatureGates)
 	check.oneOf("mode", string(c.Mode), modes...)
 	c.Mode = modeNFTables
 	return settings, check.fieldErrors

@@ -2,11 +2,9 @@ package config
 
 import (
 	"math"
-	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 func TestPodsAddressesAreRead(t *testing.T) {
@@ -102,11 +100,23 @@ func TestWhatIsAtTheEdgeIsRight(t *testing.T) {
 	}
 }
 
+func TestTheBindAddressIsTheNodesAddressUnlessItIsNoneOfAMachine(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "invalid IP", "0.0.0.0": "invalid IP", "::": "invalid IP", "127.0.0.1": "invalid IP", "::1": "invalid IP",
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::1",
+	} {
+		settings, fieldErrors := Resolve(&Configuration{BindAddress: text})
+		if got := settings.NodeAddress.String(); got != want || len(fieldErrors) > 0 {
+			t.Errorf("%q: %s, want %s; field errors %v", text, got, want, fieldErrors)
+		}
+	}
+}
+
 func TestResolvingTwiceIsResolvingOnce(t *testing.T) {
 	c := &Configuration{BindAddress: "::", HealthzBindAddress: "::1"}
 	first, _ := Resolve(c)
 	second, fieldErrors := Resolve(c)
-	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Prefix{})); diff != "" || len(fieldErrors) > 0 {
+	if diff := cmp.Diff(first, second, equateValues); diff != "" || len(fieldErrors) > 0 {
 		t.Errorf("field errors %v; (-first +second):\n%s", fieldErrors, diff)
 	}
 	if first.HealthzBindAddress != "[::1]:10256" || first.MetricsBindAddress != "[::1]:10249" {

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Meaningless is a setting of kube-proxy that has no effect here.
 type Meaningless struct {
@@ -16,6 +12,9 @@ type Meaningless struct {
 	Default string
 	// Why is the reason in a few words.
 	Why string
+	// Refused is a number that would forbid something, so that it is an error; empty if there is none. WhyRefused says
+	// what to write instead.
+	Refused, WhyRefused string
 }
 
 const (
@@ -23,23 +22,20 @@ const (
 	noPause     = "changes wait for each other 40 ms at most, and a sync costs what it changes"
 	noIPVS      = "IPVS is not used"
 	noWindows   = "this is not Windows"
-	noGates     = "there are no feature gates"
 	noBuffer    = "each line of the log is written at once, to standard error"
 	noCadvisor  = "nothing here reads it"
 	otherModes  = "only the section of the file's mode counts"
-	nodeObject  = "the node's addresses are those of its Node object, and nothing is bound to this one"
 	noLocalhost = "loopback never serves node ports"
 )
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.
 //
-// Three have one after all, in some file: the section of the file's mode says whether everything is masqueraded and
-// how long to wait (see takeModesSection); and an IPv6 bindAddress makes the addresses of the servers IPv6 ones, if
-// they are not set.
+// None of them forbids or limits anything, unless what it forbids is never done here.
+//
+// Three have a meaning after all, in some file: the section of the file's mode says whether everything is masqueraded and
+// how long to wait (see takeModesSection).
 var meaningless = []Meaningless{
-	{Field: "bindAddress", Flag: "bind-address", Default: "0.0.0.0", Why: nodeObject},
 	{Field: "configSyncPeriod", Flag: "config-sync-period", Default: "15m0s", Why: "nothing is read again without a change"},
-	{Field: "featureGates", Flag: "feature-gates", Why: noGates},
 	{Field: "iptables.localhostNodePorts", Flag: "iptables-localhost-nodeports", Default: "true", Why: noLocalhost},
 	{Field: "iptables.masqueradeAll", Why: otherModes},
 	{Field: "iptables.masqueradeBit", Flag: "iptables-masquerade-bit", Default: "14", Why: noMark},
@@ -62,7 +58,7 @@ var meaningless = []Meaningless{
 	{Field: "mode", Flag: "proxy-mode", Default: modeNFTables, Why: "nftables is what is programmed, whatever the mode"},
 	{Field: "nftables.masqueradeBit", Default: "14", Why: noMark},
 	{Field: "nftables.minSyncPeriod", Default: "1s", Why: noPause},
-	{Field: "portRange", Why: "no port is opened for a Service"},
+	{Field: "portRange", Flag: "proxy-port-range", Why: "no port is opened for a Service"},
 	{
 		Field: "showHiddenMetricsForVersion", Flag: "show-hidden-metrics-for-version", Why: "no metric is hidden",
 	},
@@ -74,8 +70,14 @@ var meaningless = []Meaningless{
 	{Field: "winkernel.sourceVip", Why: noWindows},
 	{Flag: "boot-id-file", Why: noCadvisor},
 	{Flag: "machine-id-file", Why: noCadvisor},
-	{Flag: "healthz-port", Why: "--healthz-bind-address has the port"},
-	{Flag: "metrics-port", Why: "--metrics-bind-address has the port"},
+	{
+		Flag: "healthz-port", Why: "--healthz-bind-address has the port",
+		Refused: "0", WhyRefused: "this server cannot be closed; --healthz-bind-address 127.0.0.1 keeps it on this node",
+	},
+	{
+		Flag: "metrics-port", Why: "--metrics-bind-address has the port",
+		Refused: "0", WhyRefused: "this server cannot be closed; --metrics-bind-address 127.0.0.1 keeps it on this node",
+	},
 }
 
 // former are the fields that kube-proxy's file had once (kubernetes/kubernetes#78296, #78287, and userspace mode's).
@@ -96,15 +98,9 @@ func notes(c *Configuration) []string {
 		if !setting.IsChosen(c) || countsInMode(setting.Field, c.Mode) {
 			continue
 		}
-		if setting.Field == "featureGates" {
-			for _, gate := range slices.Sorted(maps.Keys(c.FeatureGates)) {
-				lines = append(lines, fmt.Sprintf("featureGates.%s: %s", gate, noGates))
-			}
-			continue
-		}
 		lines = append(lines, setting.Field+": "+setting.Why)
 	}
-	return lines
+	return append(lines, GateNotes(c)...)
 }
 
 // IsChosen reports whether the field is set, and to something else than kube-proxy's default. It is false for a
@@ -113,11 +109,7 @@ func (m Meaningless) IsChosen(c *Configuration) bool {
 	if m.Field == "" {
 		return false
 	}
-	text := Get(c, m.Field)
-	if m.Field == "bindAddress" && isUnspecified(text) {
-		return false
-	}
-	switch text {
+	switch text := Get(c, m.Field); text {
 	case "", m.Default:
 		return false
 	case "0", "0s", "false":

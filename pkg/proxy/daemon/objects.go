@@ -33,7 +33,8 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 // view says which objects concern this proxy.
 func (o *Options) view() convert.View {
 	return convert.View{
-		Node: o.Node, ServiceProxyName: o.ServiceProxyName, DefaultMaxLoad: o.DefaultMaxLoad, WithHeadless: o.DNSAddress.IsValid(),
+		Node: o.Node, NodeAddress: o.Settings.NodeAddress, ServiceProxyName: o.ServiceProxyName,
+		WithoutExternalIPs: !o.Settings.ExternalIPs, DefaultMaxLoad: o.DefaultMaxLoad, WithHeadless: o.DNSAddress.IsValid(),
 		WithPodNames: o.DNSPodNames,
 	}
 }

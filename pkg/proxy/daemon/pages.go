@@ -76,5 +76,8 @@ func (d *daemon) pages() http.Handler {
 		Now:       time.Now,
 		Logged:    func(err error) { d.log.Error("a page could not be shown", "error", err) },
 		Profiling: d.options.Settings.Profiling,
+
+		WithFlags:  d.options.Settings.Flagz,
+		WithStatus: d.options.Settings.Statusz,
 	}.Handler()
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pages is what the pages show. All fields but Profiling must be set.
+// Pages is what the pages show. All fields must be set but those that say whether a page is served.
 type Pages struct {
 	Metrics http.Handler // /metrics
 	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
@@ -27,6 +27,8 @@ type Pages struct {
 	Logged func(error)      // called with why a page could not be made
 	// Profiling serves /debug/pprof. A client that asks for a profile slows the process down, and sees its memory.
 	Profiling bool
+	// WithFlags and WithStatus serve /flagz and /statusz.
+	WithFlags, WithStatus bool
 }
 
 // Build is what runs, for /flagz and /statusz.
@@ -44,8 +46,12 @@ func (p Pages) Handler() http.Handler {
 		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
 		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
 		"/summary":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
-		"/flagz":        func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) },
-		"/statusz":      func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) },
+	}
+	if p.WithFlags {
+		pages["/flagz"] = func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) }
+	}
+	if p.WithStatus {
+		pages["/statusz"] = func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.statusz()) }
 	}
 	if p.Profiling {
 		pages["/debug/pprof/"] = pprof.Index // and each profile by its name

@@ -34,6 +34,9 @@ func example(profiling bool, logged func(error)) Pages {
 		Now:       func() time.Time { return began.Add(26*time.Hour + 3*time.Minute + 9*time.Second) },
 		Logged:    logged,
 		Profiling: profiling,
+
+		WithFlags:  true,
+		WithStatus: true,
 	}
 }
 

@@ -56,10 +56,14 @@ func (p Pages) statusz() string {
 
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
-	paths := []string{"/configz", "/flagz", "/healthz", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
-	if p.Profiling {
-		return append([]string{"/configz", "/debug/pprof"}, paths[1:]...)
+	paths := []string{"/configz", "/healthz", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
+	if p.WithFlags {
+		paths = append(paths, "/flagz")
 	}
+	if p.Profiling {
+		paths = append(paths, "/debug/pprof")
+	}
+	slices.Sort(paths)
 	return paths
 }
 

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"net/netip"
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,6 +59,11 @@ type View struct {
 	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves
 	// the Services without that label.
 	ServiceProxyName string
+	// NodeAddress is an address of this node that counts instead of the one of its family that the Node object names. Not
+	// valid: the object's count.
+	NodeAddress netip.Addr
+	// WithoutExternalIPs: spec.externalIPs are left out of every Service.
+	WithoutExternalIPs bool
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64

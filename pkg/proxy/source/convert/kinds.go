@@ -81,7 +81,7 @@ var Nodes = describe(
 			return Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, view.Node).String()}
 		},
 	},
-	func(node *corev1.Node, _ View) (*model.Node, field.ErrorList) { return Node(node) }, nodesOf, plainName,
+	nodeInView, nodesOf, plainName,
 )
 
 // OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and they are only

@@ -3,6 +3,7 @@ package convert
 import (
 	"maps"
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -38,6 +39,15 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 		PodCIDRs:  podCIDRs,
 		Leaving:   readLeaving(node),
 	}, nil
+}
+
+// nodeInView is Node with the address that counts in a view instead of one that the object names.
+func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
+	read, errs := Node(node)
+	if read != nil && read.Name == view.Node && view.NodeAddress.IsValid() {
+		read.Addresses = firstOfEach(slices.Insert(read.Addresses, 0, view.NodeAddress), model.FamilyOf)
+	}
+	return read, errs
 }
 
 // readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if

@@ -135,3 +135,39 @@ func TestNodeThatLeavesSaysWhy(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAddressOfTheViewIsTheNodesOwn: kube-proxy's bindAddress.
+func TestAnAddressOfTheViewIsTheNodesOwn(t *testing.T) {
+	internal := func(node string, addresses ...string) *corev1.Node {
+		object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		for _, addr := range addresses {
+			object.Status.Addresses = append(object.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: addr})
+		}
+		return object
+	}
+	for name, test := range map[string]struct {
+		node *corev1.Node
+		addr string
+		want []string
+	}{
+		"in its family":                   {internal("self", "10.0.0.1", "fd00::1"), "192.0.2.1", []string{"192.0.2.1", "fd00::1"}},
+		"in the other family":             {internal("self", "10.0.0.1", "fd00::1"), "2001:db8::1", []string{"2001:db8::1", "10.0.0.1"}},
+		"if the object names none":        {internal("self"), "192.0.2.1", []string{"192.0.2.1"}},
+		"and no other's":                  {internal("other", "10.0.0.1"), "192.0.2.1", []string{"10.0.0.1"}},
+		"and without one the object's is": {internal("self", "10.0.0.1"), "", []string{"10.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			view := View{Node: "self"}
+			if test.addr != "" {
+				view.NodeAddress = addrs(test.addr)[0]
+			}
+			got, errs := Nodes.Convert(test.node, view)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if diff := cmp.Diff(addrs(test.want...), got.(*model.Node).Addresses, equateValues); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

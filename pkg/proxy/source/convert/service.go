@@ -49,7 +49,7 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 		Created:              service.CreationTimestamp.UTC(),
 		ClusterIPs:           clusterIPs,
 		Ports:                ports,
-		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, &left),
+		ExternalIPs:          readExternalIPs(spec.Child("externalIPs"), service.Spec.ExternalIPs, clusterIPs, view, &left),
 		LoadBalancerIPs:      readIngress(service.Status.LoadBalancer.Ingress, clusterIPs, &left),
 		SourceRanges:         limitRanges(spec.Child("loadBalancerSourceRanges"), ranges, &left),
 		HealthCheckNodePort:  readHealthCheckNodePort(spec.Child("healthCheckNodePort"), &service.Spec, &left),

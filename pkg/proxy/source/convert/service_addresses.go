@@ -63,10 +63,18 @@ func checkClusterIPFamily(
 
 // readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is passed over in silence
 // as in kube-proxy.
-func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
+//
+// Whoever may write a Service may name any address there, and so get other people's connections to it (CVE-2020-8554).
+// Where none is to be served, each is left out.
+func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, view View, left *leftOut) []netip.Addr {
 	var addrs []netip.Addr
 	for i, text := range texts {
-		if strings.TrimSpace(text) != "" {
+		switch {
+		case strings.TrimSpace(text) == "":
+		case view.WithoutExternalIPs:
+			left.add(field.ErrorList{field.Forbidden(path.Index(i), fmt.Sprintf(
+				"%q is not served: the feature gate AllowServiceExternalIPs of the proxy is off", text))})
+		default:
 			addrs = appendServed(addrs, path.Index(i), text, clusterIPs, left)
 		}
 	}

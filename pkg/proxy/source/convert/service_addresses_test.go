@@ -3,6 +3,7 @@ package convert
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -120,4 +121,24 @@ func TestServiceAddresses(t *testing.T) {
 			func(s *model.Service) { s.ExternalIPs, s.LoadBalancerIPs = addrs("192.0.2.10"), addrs("192.0.2.11") },
 		},
 	})
+}
+
+// TestExternalIPsAreLeftOutWhereNoneIsServed: the rest of the Service is as with them. That it has some still counts for
+// what externalTrafficPolicy means, as in kube-proxy.
+func TestExternalIPsAreLeftOutWhereNoneIsServed(t *testing.T) {
+	given, want := webService(), webModel()
+	given.Spec.ExternalIPs = []string{"192.0.2.7", "", "2001:db8::1", "no address\x1b"}
+	given.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	given.Status.LoadBalancer.Ingress = ingressOf("192.0.2.7")
+	want.ExternalTrafficLocal, want.LoadBalancerIPs = true, addrs("192.0.2.7")
+	const why = " is not served: the feature gate AllowServiceExternalIPs of the proxy is off"
+	want.LeftOut = []string{
+		`spec.externalIPs[0]: Forbidden: "192.0.2.7"` + why,
+		`spec.externalIPs[2]: Forbidden: "2001:db8::1"` + why,
+		`spec.externalIPs[3]: Forbidden: "no address\x1b"` + why,
+	}
+	got, errs := Service(given, View{WithoutExternalIPs: true})
+	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
+		t.Errorf("Service() refused: %v; (-want +got):\n%s", errs, diff)
+	}
 }

@@ -1,0 +1,196 @@
+//go:build linux
+
+package main
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// outsideState is a Service that two external IPs lead to, as whoever may write Services can have it.
+var outsideState = strings.Replace(busyState, "    clusterIP: 10.96.0.53\n",
+	"    externalIPs: [203.0.113.10, 203.0.113.11]\n    clusterIP: 10.96.0.53\n", 1)
+
+const (
+	externalIP = "203.0.113.10"
+	gateOff    = "featureGates: {AllowServiceExternalIPs: false}"
+	notServed  = `is not served: the feature gate AllowServiceExternalIPs of the proxy is off`
+)
+
+// TestExternalIPsAreNotServedWithTheGateOff, as file and as flag, by every command that decides what is served.
+func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
+	folder := writeState(t, outsideState)
+	off := configFile(t, gateOff)
+	for name, test := range map[string]struct {
+		args   string
+		served bool
+	}{
+		"by default":                              {"", true},
+		"on":                                      {"--feature-gates AllowServiceExternalIPs=true", true},
+		"off by a flag":                           {"--feature-gates AllowServiceExternalIPs=false", false},
+		"off by the second of two flags":          {"--feature-gates WinDSR=true --feature-gates AllowServiceExternalIPs=false", false},
+		"off by the file":                         {"--config " + off, false},
+		"off by the file, beside a flag":          {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
+		"off by the file, on by a flag":           {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
+		"on by the file, off by a flag":           {"--config " + configFile(t, "featureGates: {AllowServiceExternalIPs: true}") + " --feature-gates AllowServiceExternalIPs=false", false},
+		"other gates of the file change nothing":  {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},
+		"a file without gates has those of flags": {"--config " + configFile(t) + " --feature-gates AllowServiceExternalIPs=false", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := words("--manifests " + folder + " --node node-a " + test.args)
+			rendered := proxyCommand(t, append(words("render"), args...)...)
+			if served := strings.Contains(rendered.stdout, externalIP); rendered.status != 0 || served != test.served {
+				t.Errorf("render: served %v, want %v: %+v", served, test.served, rendered)
+			}
+			explained := proxyCommand(t, append(words("explain shop/dns"), args...)...)
+			why := `Left out of the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
+			if toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why); explained.status != 0 || toldWhy == test.served {
+				t.Errorf("explain says why not: %v: %+v", toldWhy, explained)
+			}
+		})
+	}
+}
+
+// TestTheGateIsOffAfterARestart: what the daemon served before ends with it, also the UDP flows that are there.
+func TestTheGateIsOffAfterARestart(t *testing.T) {
+	namespace := netns.New(t)
+	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
+	for _, addr := range []string{"10.244.1.5:5353", "10.244.1.6:5353"} {
+		echo(t, namespace, addr)
+	}
+	folder := writeState(t, outsideState)
+	const dialled = externalIP + ":53"
+
+	d := startDaemon(t, namespace, "--manifests", folder)
+	if !d.answers(t, dialled) || d.flowsFrom(t, externalIP) == 0 {
+		t.Fatal("the external IP is not served by default")
+	}
+	if ended := d.end(t); ended.status != 0 || strings.Contains(ended.stderr, notServed) {
+		t.Fatalf("%+v", ended)
+	}
+	d = startDaemon(t, namespace, "--manifests", folder, "--config", configFile(t, gateOff))
+	if d.answers(t, dialled) || !d.answers(t, dnsService) || strings.Contains(rules(namespace), externalIP) {
+		t.Error("the external IP is served, or the ClusterIP is not")
+	}
+	eventually(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
+	if ended := d.end(t); ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no meaning here") {
+		t.Errorf("want a line in the log for each address, and no word of a setting without meaning: %+v", ended)
+	}
+}
+
+// flowsFrom counts the UDP flows that were sent to an address and went to an endpoint.
+func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
+	t.Helper()
+	var flows []*netlink.ConntrackFlow
+	var err error
+	d.namespace.Do(func() { flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, flow := range flows {
+		if flow.Forward.Protocol == unix.IPPROTO_UDP && flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled {
+			count++
+		}
+	}
+	return count
+}
+
+// TestPagesAreClosedByTheirGates, and `status` says what it then needs.
+func TestPagesAreClosedByTheirGates(t *testing.T) {
+	namespace, folder := netns.New(t), manifestsCopy(t)
+	const at = "127.0.0.1:10549"
+	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", at}
+	d := startDaemon(t, namespace, append(args, "--feature-gates", "AllBeta=false,ComponentStatusz=true")...)
+	got := map[string]int{}
+	for _, path := range []string{"/flagz", "/statusz", "/configz"} {
+		got[path], _ = d.get(t, at, path)
+	}
+	want := map[string]int{"/flagz": http.StatusNotFound, "/statusz": http.StatusOK, "/configz": http.StatusOK}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, page := d.get(t, at, "/statusz"); strings.Contains(page, "/flagz") {
+		t.Errorf("the page names one that is not there:\n%s", page)
+	}
+	asked := statusIn(t, namespace, "--metrics-bind-address", at)
+	if asked.status != 1 || !strings.Contains(asked.stderr, "/flagz: there is no such page, so the flags of 'proxy run' must be given") {
+		t.Errorf("without the page and without flags: %+v", asked)
+	}
+	if node, exit := nodeStatusIn(t, namespace, append([]string{"--node", "node-a"}, args...)...); exit != 0 || !node.Agrees || node.Proxy == nil {
+		t.Errorf("with the flags: exit status %d, %+v", exit, node)
+	}
+	if ended := d.end(t); ended.status != 0 {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// TestTheBindAddressIsThePrimaryOne serves node ports there, and not on the address that the Node names.
+func TestTheBindAddressIsThePrimaryOne(t *testing.T) {
+	folder := writeState(t, busyState+"  status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n")
+	for name, test := range map[string]struct{ args, want string }{
+		"the Node's":                        {"", "192.0.2.1"},
+		"by a flag":                         {"--bind-address 192.0.2.2", "192.0.2.2"},
+		"by the file":                       {"--config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.3"},
+		"a flag beats the file":             {"--bind-address 192.0.2.2 --config " + configFile(t, "bindAddress: 192.0.2.3"), "192.0.2.2"},
+		"all addresses are none":            {"--bind-address 0.0.0.0", "192.0.2.1"},
+		"loopback is none":                  {"--bind-address 127.0.0.1", "192.0.2.1"},
+		"of another family changes nothing": {"--bind-address 2001:db8::1", "192.0.2.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := proxyCommand(t, words("render --manifests "+folder+" --node node-a "+test.args)...)
+			found := map[string]bool{}
+			for _, addr := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
+				if strings.Contains(got.stdout, addr) {
+					found[addr] = true
+				}
+			}
+			if on := slices.Collect(maps.Keys(found)); got.status != 0 || !slices.Equal(on, []string{test.want}) {
+				t.Errorf("node ports on %v, want %s: %s", on, test.want, got.stderr)
+			}
+		})
+	}
+}
+
+// TestAServerThatWouldBeClosedIsRefused: kube-proxy has no health server with --healthz-port=0.
+func TestAServerThatWouldBeClosedIsRefused(t *testing.T) {
+	for _, flag := range []string{"healthz-port", "metrics-port"} {
+		_, err := parseRunFlags(t, "--manifests x --"+flag+"=0")
+		expectError(t, err, "--"+flag+" 0: this server cannot be closed; --"+strings.TrimSuffix(flag, "port")+"bind-address 127.0.0.1 keeps")
+		_, err = parseRunFlags(t, "--manifests x --"+flag+"=10256")
+		expectError(t, err, "")
+	}
+}
+
+// TestAGateThatNoKubeProxyHasIsRefused, in a file as on the command line: it may be there to forbid something.
+func TestAGateThatNoKubeProxyHasIsRefused(t *testing.T) {
+	const why = `"AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := configFile(t, "featureGates: {AllowServiceExternalIP: false}")
+	for args, want := range map[string]string{
+		"--feature-gates AllowServiceExternalIP=false":  "proxy: --feature-gates: " + why,
+		"--feature-gates AllowServiceExternalIPs":       "malformed pair, expect string=bool",
+		"--feature-gates AllowServiceExternalIPs=never": "invalid value of AllowServiceExternalIPs: never",
+		"--config " + file:                              "proxy: read the configuration " + file + ": featureGates: " + why,
+	} {
+		for _, command := range []string{"run", "render", "explain"} {
+			if got := proxyCommand(t, words(command+" --manifests "+path+" "+args)...); got.status == 0 || !strings.Contains(got.stderr, want) {
+				t.Errorf("%s %s: %+v", command, args, got)
+			}
+		}
+	}
+}

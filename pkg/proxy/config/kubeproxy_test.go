@@ -1,0 +1,257 @@
+package config
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What becomes of a setting of kube-proxy.
+const (
+	obeyed  = "obeyed"
+	ignored = "logged as without meaning"
+)
+
+// verdict is what becomes of a setting, and what it can forbid or limit in kube-proxy. One that forbids something is
+// obeyed, or held says why that is never done here.
+type verdict struct{ class, forbids, held string }
+
+// verdicts are about every field of kube-proxy's file, and every flag without a field that does not make it do something
+// else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new one has to get a line.
+var verdicts = map[string]verdict{
+	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
+	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
+	"clientConnection.acceptContentTypes": {obeyed, "", ""},
+	"clientConnection.burst":              {obeyed, "more requests at once", ""},
+	"clientConnection.contentType":        {obeyed, "", ""},
+	"clientConnection.kubeconfig":         {obeyed, "other API servers and credentials", ""},
+	"clientConnection.qps":                {obeyed, "more requests", ""},
+	"clusterCIDR":                         {obeyed, "to take other clients for pods", ""},
+	"configSyncPeriod":                    {ignored, "", ""},
+	"conntrack.maxPerCore":                {obeyed, "more tracked connections; README says what of a larger value", ""},
+	"conntrack.min":                       {obeyed, "", ""},
+	"conntrack.tcpBeLiberal":              {obeyed, "", ""},
+	"conntrack.tcpCloseWaitTimeout":       {obeyed, "idle connections", ""},
+	"conntrack.tcpEstablishedTimeout":     {obeyed, "idle connections", ""},
+	"conntrack.udpStreamTimeout":          {obeyed, "idle flows", ""},
+	"conntrack.udpTimeout":                {obeyed, "idle flows", ""},
+	"detectLocal.bridgeInterface":         {obeyed, "to take other clients for pods", ""},
+	"detectLocal.interfaceNamePrefix":     {obeyed, "to take other clients for pods", ""},
+	"detectLocalMode":                     {obeyed, "to take other clients for pods", ""},
+	"enableProfiling":                     {obeyed, "profiles", ""},
+	"featureGates":                        {obeyed, "what each gate forbids: see gateVerdicts", ""},
+	"healthzBindAddress":                  {obeyed, "other addresses", ""},
+	"hostnameOverride":                    {obeyed, "another node's view", ""},
+	"iptables.localhostNodePorts":         {ignored, "node ports on loopback", noLocalhost},
+	"iptables.masqueradeAll":              {ignored, "", ""},
+	"iptables.masqueradeBit":              {ignored, "other bits of the mark", noMark},
+	"iptables.minSyncPeriod":              {ignored, "more syncs", noPause},
+	"iptables.syncPeriod":                 {ignored, "", ""},
+	"ipvs.excludeCIDRs":                   {ignored, "to remove other programs' IPVS services", noIPVS},
+	"ipvs.minSyncPeriod":                  {ignored, "more syncs", noPause},
+	"ipvs.scheduler":                      {ignored, "", ""},
+	"ipvs.strictARP":                      {ignored, "answers to ARP for addresses of a link for IPVS", noIPVS},
+	"ipvs.syncPeriod":                     {ignored, "", ""},
+	"ipvs.tcpFinTimeout":                  {ignored, "idle connections of IPVS", noIPVS},
+	"ipvs.tcpTimeout":                     {ignored, "idle connections of IPVS", noIPVS},
+	"ipvs.udpTimeout":                     {ignored, "idle flows of IPVS", noIPVS},
+	"logging.flushFrequency":              {ignored, "", ""},
+	"logging.format":                      {obeyed, "", ""},
+	"logging.options.json.infoBufferSize": {ignored, "", ""},
+	"logging.options.json.splitStream":    {ignored, "", ""},
+	"logging.options.text.infoBufferSize": {ignored, "", ""},
+	"logging.options.text.splitStream":    {ignored, "", ""},
+	"logging.verbosity":                   {obeyed, "", ""},
+	"logging.vmodule":                     {ignored, "", ""},
+	"metricsBindAddress":                  {obeyed, "other addresses", ""},
+	"mode":                                {ignored, "", ""},
+	"nftables.masqueradeAll":              {obeyed, "", ""},
+	"nftables.masqueradeBit":              {ignored, "other bits of the mark", noMark},
+	"nftables.minSyncPeriod":              {ignored, "more syncs", noPause},
+	"nftables.syncPeriod":                 {obeyed, "", ""},
+	"nodePortAddresses":                   {obeyed, "node ports on other addresses", ""},
+	"oomScoreAdj":                         {obeyed, "", ""},
+	"portRange":                           {ignored, "other ports of the host", "no port is opened for a Service"},
+	"showHiddenMetricsForVersion":         {ignored, "", ""},
+	"windowsRunAsService":                 {ignored, "", ""},
+	"winkernel.enableDSR":                 {ignored, "", ""},
+	"winkernel.forwardHealthCheckVip":     {ignored, "", ""},
+	"winkernel.networkName":               {ignored, "", ""},
+	"winkernel.rootHnsEndpointName":       {ignored, "", ""},
+	"winkernel.sourceVip":                 {ignored, "", ""},
+	"--boot-id-file":                      {ignored, "", ""},
+	"--machine-id-file":                   {ignored, "", ""},
+	"--healthz-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
+	"--metrics-port":                      {ignored, "a server at all, if it is 0", "0 is refused"},
+}
+
+// TestNothingThatForbidsIsIgnored goes through all of kube-proxy's settings. Whether a field is read or logged is shown by
+// TestEveryFieldHasAMeaningOrAReason.
+func TestNothingThatForbidsIsIgnored(t *testing.T) {
+	settings := slices.DeleteFunc(paths(false), func(path string) bool { return path == "apiVersion" || path == "kind" })
+	classes, whys, refused := map[string]string{}, map[string]string{}, map[string]bool{}
+	for _, setting := range meaningless {
+		name := setting.Field
+		if name == "" {
+			name = "--" + setting.Flag
+			settings = append(settings, name)
+		}
+		classes[name], whys[name], refused[name] = ignored, setting.Why, setting.Refused != "" && setting.WhyRefused != ""
+	}
+	for _, name := range settings {
+		is, class := verdicts[name], obeyed
+		if classes[name] != "" {
+			class = ignored
+		}
+		switch {
+		case is.class != class:
+			t.Errorf("%s is %s, and the table says %q", name, class, is.class)
+		case class == ignored && is.forbids != "" && !refused[name] && is.held != whys[name]:
+			t.Errorf("%s forbids %s, and is ignored because %q; that holds because %q", name, is.forbids, whys[name], is.held)
+		case refused[name] != (is.held == "0 is refused"):
+			t.Errorf("%s: a value is refused: %v; the table says %q", name, refused[name], is.held)
+		case class == obeyed && is.held != "":
+			t.Errorf("%s is obeyed, and nothing else need hold", name)
+		}
+	}
+	for name := range verdicts {
+		if !slices.Contains(settings, name) {
+			t.Errorf("kube-proxy has no %s", name)
+		}
+	}
+}
+
+// gateVerdict is when kube-proxy's code asks a gate, by minor versions, and which value of it forbids something: "true",
+// "false", or none.
+type gateVerdict struct{ asked, forbids, what string }
+
+// gateVerdicts are about the gates that are asked in cmd/kube-proxy and pkg/proxy of kubernetes 1.30.14, 1.31.14, 1.32.13,
+// 1.33.13, 1.34.4, 1.35.4, 1.36.3 and 1.37.2 (grep -rhoE 'features\.[A-Z]\w+'), and in what of client-go and
+// component-base kube-proxy runs. The code of apiserver, which it contains too, is for servers.
+var gateVerdicts = map[string]gateVerdict{
+	"AllAlpha":                            {"1.30-1.37", "false", "what is alpha"},
+	"AllBeta":                             {"1.30-1.37", "false", "what is beta"},
+	"AllowServiceExternalIPs":             {"1.36-1.37", "false", "external IPs (serviceport.go: ExternalIPs returns none)"},
+	"AtomicFIFO":                          {"1.36-1.37", "", ""},
+	"ClientsAllowCARotation":              {"1.36-1.37", "", ""},
+	"ClientsAllowCBOR":                    {"1.32-1.37", "", ""},
+	"ClientsAllowTLSCacheGC":              {"1.36-1.37", "", ""},
+	"ClientsPreferCBOR":                   {"1.32-1.37", "", ""},
+	"ComponentFlagz":                      {"1.33-1.37", "false", "the page /flagz"},
+	"ComponentStatusz":                    {"1.33-1.37", "false", "the page /statusz"},
+	"ContextualLogging":                   {"1.30-1.37", "", ""},
+	"InOrderInformers":                    {"1.33-1.37", "", ""},
+	"InOrderInformersBatchProcess":        {"1.35-1.37", "", ""},
+	"InformerResourceVersion":             {"1.30-1.37", "", ""},
+	"KubeProxyDrainingTerminatingNodes":   {"1.30-1.32", "true", "load balancers' new connections to a node that leaves"},
+	"KubeProxyIPVS":                       {"1.37-1.37", "false", "mode ipvs"},
+	"KubeProxyNFTablesLocalhostNodePorts": {"1.37-1.37", "false", "node ports on loopback"},
+	"LoadBalancerIPMode":                  {"1.30-1.34", "true", "to serve addresses in mode Proxy"},
+	"LoggingAlphaOptions":                 {"1.30-1.37", "", ""},
+	"LoggingBetaOptions":                  {"1.30-1.37", "", ""},
+	"MultiCIDRServiceAllocator":           {"1.30-1.37", "true", "packets to unallocated addresses"},
+	"NFTablesNetlink":                     {"1.37-1.37", "", ""},
+	"NFTablesProxyMode":                   {"1.30-1.32", "", ""},
+	"NativeHistograms":                    {"1.36-1.37", "", ""},
+	"PreferSameTrafficDistribution":       {"1.33-1.37", "true", "endpoints on other nodes"},
+	"ServiceTrafficDistribution":          {"1.30-1.32", "true", "endpoints in other zones"},
+	"TopologyAwareHints":                  {"1.30-1.32", "true", "endpoints in other zones"},
+	"UnlockWhileProcessingFIFO":           {"1.36-1.37", "", ""},
+	"WatchListClient":                     {"1.30-1.37", "", ""},
+	"WinDSR":                              {"1.30-1.37", "", ""},
+	"WinOverlay":                          {"1.30-1.37", "", ""},
+}
+
+func TestNoGateThatForbidsIsIgnored(t *testing.T) {
+	for name := range gateVerdicts {
+		if _, isThere := gateOf(name); !isThere {
+			t.Errorf("kube-proxy asks %s, and it has no line", name)
+		}
+	}
+	under := func(gate string, on bool) (Settings, []FieldError) {
+		return Resolve(&Configuration{FeatureGates: map[string]bool{gate: on}})
+	}
+	for _, gate := range Gates() {
+		t.Run(gate.Name, func(t *testing.T) {
+			is, isThere := gateVerdicts[gate.Name]
+			if !isThere || gate.Why == "" {
+				t.Errorf("no kube-proxy asks it, or there is no reason: %+v", gate)
+			}
+			since, until := is.asked[:len("1.30")], is.asked[len("1.30-"):]
+			if has := versions()[gate.Name]; has[0] > since || has[1] < until {
+				t.Errorf("it is asked in %s, and accepted from %s to %s", is.asked, has[0], has[1])
+			}
+			on, wrong := under(gate.Name, true)
+			off, wrong2 := under(gate.Name, false)
+			if len(wrong)+len(wrong2) > 0 {
+				t.Fatalf("refused: %v, %v", wrong, wrong2)
+			}
+			if changes := !cmp.Equal(on, off, equateValues); changes != gate.IsObeyed {
+				t.Errorf("it changes the settings: %v; it is obeyed: %v", changes, gate.IsObeyed)
+			}
+			if never := map[string]bool{"true": true, "false": false}; !gate.IsObeyed && is.forbids != "" && never[is.forbids] != gate.IsOn {
+				t.Errorf("%s forbids %s, and here it is always %v", is.forbids, is.what, gate.IsOn)
+			}
+		})
+	}
+}
+
+func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
+	for name, has := range versions() {
+		if name == "" || has[0] < "1.30" || has[1] > "1.37" || has[0] > has[1] {
+			t.Errorf("%s from %s to %s", name, has[0], has[1])
+		}
+	}
+	// What kubernetes says on its --help and in its sources.
+	for name, want := range map[string][2]string{
+		"AllAlpha": {"1.30", "1.37"}, "AllowServiceExternalIPs": {"1.36", "1.37"}, "APIPriorityAndFairness": {"1.30", "1.30"},
+		"StrictIPCIDRValidation": {"1.33", "1.37"}, "WatchListClient": {"1.30", "1.37"}, "NFTablesNetlink": {"1.37", "1.37"},
+	} {
+		if versions()[name] != want {
+			t.Errorf("%s is there from %v, want %v", name, versions()[name], want)
+		}
+	}
+	if count := len(versions()); count != 351 {
+		t.Errorf("%d gates, want 351", count)
+	}
+}
+
+func TestGates(t *testing.T) {
+	type outcome struct {
+		ExternalIPs, Flagz, Statusz bool
+		Notes                       []string
+		Wrong                       string
+	}
+	for text, want := range map[string]outcome{
+		"":                                  {true, true, true, nil, ""},
+		"AllowServiceExternalIPs=true":      {true, true, true, nil, ""},
+		"AllowServiceExternalIPs=false":     {false, true, true, nil, ""},
+		"AllBeta=false":                     {true, false, false, nil, ""},
+		"AllBeta=false,ComponentFlagz=true": {true, true, false, nil, ""},
+		"ComponentStatusz=false":            {true, true, false, nil, ""},
+		"KubeProxyIPVS=false,NFTablesProxyMode=true,AllAlpha=false": {true, true, true, nil, ""},
+		"KubeProxyIPVS=true,TopologyAwareHints=false,SidecarContainers=true": {true, true, true, []string{
+			"featureGates.KubeProxyIPVS: IPVS is not used",
+			"featureGates.SidecarContainers: it changes nothing in a proxy",
+			"featureGates.TopologyAwareHints: hints are followed where all endpoints have them",
+		}, ""},
+		"AllowServiceExternalIP=false":  {true, true, true, nil, `"AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
+		"allowServiceExternalIPs=false": {true, true, true, nil, `"allowServiceExternalIPs" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
+	} {
+		t.Run(text, func(t *testing.T) {
+			c := &Configuration{}
+			if err := Set(c, "featureGates", text); err != nil {
+				t.Fatal(err)
+			}
+			settings, wrong := Resolve(c)
+			got := outcome{settings.ExternalIPs, settings.Flagz, settings.Statusz, GateNotes(c), ""}
+			for _, one := range wrong {
+				got.Wrong += one.Reason
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -119,6 +119,13 @@ var (
 		packages: []string{"."},
 		patience: "1 minute",
 	}
+	// Categorize is a program of ours, which says which endpoints kube-proxy's own code chooses.
+	Categorize = Module{
+		name:     "categorize",
+		of:       "k8s.io/kubernetes",
+		packages: []string{"."},
+		patience: "2 minutes",
+	}
 )
 
 // All are the modules of a whole cluster, without tests, the quick ones first: what is wrong with the machine shows soon.

@@ -1,0 +1,231 @@
+// Package categorize compares the endpoints that Vicinity chooses with those that kube-proxy's own code chooses, for
+// random Services that use no setting of Vicinity's own. The program is in e2e/lab/build/categorize.
+package categorize
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// categorized is what kube-proxy says of a port of a Service.
+type categorized struct {
+	Cluster, Local, All          []string
+	HasAny                       bool
+	InternalLocal, ExternalLocal bool
+	ExternallyAccessible         bool
+}
+
+// answer is what becomes of connections to a port: to the ClusterIP; to other frontends, from outside the cluster and
+// from inside. Each is the endpoints, or else what is done without any. Reachable are all that may be asked at all.
+type answer struct{ Internal, External, ShortCircuit, Reachable string }
+
+// kubeProxy answers for each case and port, by the port's name.
+func kubeProxy(t *testing.T, cases []question) []map[string]answer {
+	t.Helper()
+	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Categorize)
+	must.Succeed(t, err)
+	var input, output, complaints bytes.Buffer
+	encoder := json.NewEncoder(&input)
+	for _, asked := range cases {
+		must.Succeed(t, encoder.Encode(asked))
+	}
+	cmd := exec.CommandContext(t.Context(), programs.Path(binaries.Categorize, "categorize"))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &input, &output, &complaints
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("categorize: %v\n%s", err, complaints.Bytes()[max(0, complaints.Len()-2000):])
+	}
+	decoder := json.NewDecoder(&output)
+	answers := make([]map[string]answer, len(cases))
+	for i := range cases {
+		var ports map[string]categorized
+		must.Succeed(t, decoder.Decode(&ports))
+		answers[i] = map[string]answer{}
+		for name, port := range ports {
+			answers[i][name] = port.answer()
+		}
+	}
+	return answers
+}
+
+// answer reads what kube-proxy says as its modes do: syncProxyRules in pkg/proxy/nftables/proxier.go of Kubernetes.
+func (c categorized) answer() answer {
+	serve := func(local bool) string {
+		endpoints := c.Cluster
+		if local {
+			endpoints = c.Local
+		}
+		switch {
+		case len(endpoints) > 0:
+			return strings.Join(endpoints, " ")
+		case c.HasAny:
+			return "drop"
+		}
+		return "reject"
+	}
+	read := answer{Internal: serve(c.InternalLocal), Reachable: strings.Join(c.All, " ")}
+	if c.ExternallyAccessible {
+		read.External, read.ShortCircuit = serve(c.ExternalLocal), serve(false)
+	}
+	return read
+}
+
+// vicinity answers likewise, by the way that objects go in the proxy: they are converted, applied and decided about. It
+// counts the reasons.
+func vicinity(asked question, reasons map[selection.Code]int) map[string]answer {
+	var change model.Change
+	note(&change, convert.Services, asked.Service)
+	for _, slice := range asked.Slices {
+		note(&change, convert.EndpointSlices, slice)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: asked.Node, Labels: asked.Labels}}
+	note(&change, convert.Nodes, node)
+	cluster := model.NewCluster(asked.Node)
+	cluster.Apply(change)
+
+	answers := map[string]answer{}
+	family := model.IPv4
+	if asked.Family == corev1.IPv6Protocol {
+		family = model.IPv6
+	}
+	name := model.ObjectName{Namespace: asked.Service.Namespace, Name: asked.Service.Name}
+	for _, decision := range selection.NewNodes(cluster).Decide(name, []model.Family{family}) {
+		chosen := decision.Selection
+		read := answer{Internal: served(chosen.ClusterIP())}
+		if decision.Service.IsExternal(decision.Port, family) {
+			read.External, read.ShortCircuit = served(chosen.External()), served(chosen.ShortCircuit())
+		}
+		reachable := texts(chosen.Cluster)
+		reasons[chosen.Cluster.Reason.Code]++
+		if chosen.Local != nil {
+			reachable = append(reachable, texts(*chosen.Local)...)
+			reasons[chosen.Local.Reason.Code]++
+		}
+		slices.Sort(reachable)
+		read.Reachable = strings.Join(slices.Compact(reachable), " ")
+		answers[decision.Port.Name] = read
+	}
+	return answers
+}
+
+// note puts an object into a change. One that is refused is not there, which shows in the answers.
+func note(change *model.Change, kind *convert.Kind, object convert.Object) {
+	value, _ := kind.Convert(object, convert.View{})
+	kind.Note(change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
+}
+
+func served(choice selection.Choice, outcome selection.Outcome) string {
+	switch outcome {
+	case selection.Balance:
+		return strings.Join(texts(choice), " ")
+	case selection.Drop:
+		return "drop"
+	default:
+		return "reject"
+	}
+}
+
+func texts(choice selection.Choice) []string {
+	all := make([]string, len(choice.Endpoints))
+	for i, endpoint := range choice.Endpoints {
+		all[i] = endpoint.Addr.String()
+	}
+	slices.Sort(all)
+	return all
+}
+
+// difference is a port of which two answers differ.
+type difference struct {
+	asked                question
+	port                 string
+	vicinity, kubeProxys answer
+}
+
+// String is the objects as manifests, and what is said of them.
+func (d difference) String() string {
+	manifest, err := yaml.Marshal(d.asked)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("port %q:\n vicinity:   %+v\n kube-proxy: %+v\n%s", d.port, d.vicinity, d.kubeProxys, manifest)
+}
+
+// compare returns the differences, and how many ports were compared. Vicinity sees the cases as seen makes them.
+func compare(
+	t *testing.T, cases []question, seen func(question) question, reasons map[selection.Code]int,
+) (differences []difference, compared int) {
+	t.Helper()
+	for i, theirs := range kubeProxy(t, cases) {
+		ours := vicinity(seen(cases[i]), reasons)
+		if len(ours) != len(theirs) {
+			t.Fatalf("Vicinity serves %d ports, and kube-proxy %d:\n%s", len(ours), len(theirs), difference{asked: cases[i]})
+		}
+		for name, want := range theirs {
+			compared++
+			if got, ok := ours[name]; !ok || got != want {
+				differences = append(differences, difference{cases[i], name, got, want})
+			}
+		}
+	}
+	return differences, compared
+}
+
+func TestChoicesAreThoseOfKubeProxy(t *testing.T) {
+	const count = 15_000
+	reasons := map[selection.Code]int{}
+	differences, compared := compare(t, randomCases(count), func(asked question) question { return asked }, reasons)
+	t.Logf("%d ports of %d Services compared, for %v", compared, count, reasons)
+	for _, difference := range differences[:min(3, len(differences))] {
+		t.Error(difference)
+	}
+	if len(differences) > 0 {
+		t.Errorf("%d of %d ports differ", len(differences), compared)
+	}
+	if compared < count {
+		t.Errorf("%d ports were compared, want one of each Service at least", compared)
+	}
+	for _, code := range everyReason {
+		if reasons[code] < count/200 {
+			t.Errorf("%s was the reason %d times, want %d at least", code, reasons[code], count/200)
+		}
+	}
+}
+
+// everyReason is why endpoints are chosen without topology keys and evacuations.
+var everyReason = []selection.Code{
+	selection.HintedForThisNode, selection.HintedForThisZone, selection.HintedForThisZoneNotNode,
+	selection.HintedForThisZoneNodeHintsIncomplete, selection.AllEndpoints, selection.HintsIncomplete,
+	selection.NoHintForThisNode, selection.NoHintForThisZone, selection.NodeHasNoZone, selection.OnlyTerminating,
+	selection.OnThisNode, selection.OnThisNodeTerminating, selection.NoneOnThisNode,
+	selection.NoEndpoints, selection.NoUsableEndpoints, selection.ClusterNotUsed,
+}
+
+// TestTheComparisonNotices hides from Vicinity what decides, one thing after the other.
+func TestTheComparisonNotices(t *testing.T) {
+	const count = 1_000
+	cases := randomCases(count)
+	for name, hide := range hidden {
+		t.Run(name, func(t *testing.T) {
+			differences, compared := compare(t, cases, hide, map[selection.Code]int{})
+			t.Logf("%d of %d ports differ", len(differences), compared)
+			if len(differences) < count/100 {
+				t.Errorf("%d of %d ports differ, want %d at least", len(differences), compared, count/100)
+			}
+		})
+	}
+}

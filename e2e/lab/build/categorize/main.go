@@ -1,0 +1,93 @@
+// Command categorize says which endpoints kube-proxy chooses. It reads cases from standard input, one JSON object each:
+// a Node, a Service, its EndpointSlices and a family. For each it writes what CategorizeEndpoints says of every port of
+// the Service, likewise as JSON. The objects go through kube-proxy's own change trackers.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/kubernetes/pkg/proxy"
+)
+
+// question is one case.
+type question struct {
+	Node    string                       `json:"node"`
+	Labels  map[string]string            `json:"labels"` // of the Node
+	Family  corev1.IPFamily              `json:"family"`
+	Service *corev1.Service              `json:"service"`
+	Slices  []*discoveryv1.EndpointSlice `json:"slices"`
+}
+
+// answer is what a port of the Service gets: endpoints as address and port, sorted.
+type answer struct {
+	Cluster              []string `json:"cluster"`
+	Local                []string `json:"local"`
+	All                  []string `json:"all"`
+	HasAny               bool     `json:"hasAny"`
+	InternalLocal        bool     `json:"internalLocal"`
+	ExternalLocal        bool     `json:"externalLocal"`
+	ExternallyAccessible bool     `json:"externallyAccessible"`
+}
+
+func main() {
+	if err := answerAll(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "categorize:", err)
+		os.Exit(1)
+	}
+}
+
+func answerAll(input io.Reader, output io.Writer) error {
+	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
+	for {
+		var asked question
+		switch err := decoder.Decode(&asked); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading a case: %w", err)
+		}
+		if err := encoder.Encode(categorize(asked)); err != nil {
+			return fmt.Errorf("writing an answer: %w", err)
+		}
+	}
+}
+
+// categorize returns an answer for each port of the Service, by the port's name.
+func categorize(asked question) map[string]answer {
+	services, endpoints := proxy.ServicePortMap{}, proxy.EndpointsMap{}
+	serviceChanges := proxy.NewServiceChangeTracker(asked.Family, nil, nil)
+	serviceChanges.Update(nil, asked.Service)
+	services.Update(serviceChanges)
+	endpointChanges := proxy.NewEndpointsChangeTracker(asked.Family, asked.Node, nil, nil)
+	for _, slice := range asked.Slices {
+		endpointChanges.EndpointSliceUpdate(slice, false)
+	}
+	endpoints.Update(endpointChanges)
+
+	answers := map[string]answer{}
+	for name, port := range services {
+		cluster, local, all, hasAny := proxy.CategorizeEndpoints(endpoints[name], port, asked.Node, asked.Labels)
+		answers[name.Port] = answer{
+			Cluster: texts(cluster), Local: texts(local), All: texts(all), HasAny: hasAny,
+			InternalLocal: port.InternalPolicyLocal(), ExternalLocal: port.ExternalPolicyLocal(),
+			ExternallyAccessible: port.ExternallyAccessible(),
+		}
+	}
+	return answers
+}
+
+func texts(endpoints []proxy.Endpoint) []string {
+	all := make([]string, len(endpoints))
+	for i, endpoint := range endpoints {
+		all[i] = endpoint.String()
+	}
+	slices.Sort(all)
+	return all
+}

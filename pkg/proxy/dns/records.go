@@ -30,6 +30,9 @@ type answers struct {
 type merged struct {
 	lists []targets
 	count int // of all targets
+	// weighed is how many SRV records share 100 %, as in CoreDNS: it weighs each endpoint of each port, and merges equal
+	// records only then.
+	weighed int
 }
 
 // targets are endpoints that clients are told of.
@@ -103,6 +106,7 @@ func (m *making) add(decision *selection.Decision) {
 	own.addresses[decision.Family].share(chosen.list)
 	port := m.port(portName{decision.Port.Name, lower(decision.Port.Protocol.String())})
 	port.services.add(chosen.only(func(one target) bool { return m.isNew(port, one) }))
+	port.services.weighed += len(chosen.list)
 	var last netip.Addr
 	port.addresses[decision.Family].add(chosen.only(func(one target) bool { // they come in the order of their addresses
 		before := last
@@ -150,6 +154,7 @@ func (m *making) mergePorts() {
 	}
 	m.seen = make(map[serviceRecord]bool, all)
 	for _, port := range m.ports {
+		own.services.weighed += port.services.weighed
 		for _, list := range port.services.lists {
 			own.services.add(list.only(func(one target) bool { return m.isNew(own, one) }))
 		}

@@ -38,7 +38,7 @@ func (d *draft) write(transport Transport, service model.ObjectName, all merged,
 	var records []record
 	isWhole, below := true, d.zone.below(service)
 	for entry := range all.inOrder(draw) {
-		made := d.newRecord(entry, below)
+		made := d.newRecord(entry, all.weighed, below)
 		if room -= made.size; room < 0 {
 			isWhole = false
 			break
@@ -54,10 +54,10 @@ func (d *draft) write(transport Transport, service model.ObjectName, all merged,
 	})
 }
 
-// entry is a target and its weight.
+// entry is one of a list of targets.
 type entry struct {
-	target
-	weight uint16
+	targets
+	at int
 }
 
 // inOrder yields all targets, beginning with one by chance.
@@ -72,7 +72,7 @@ func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 			first := list.first(draw)
 			for k := range list.list {
 				at := (first + k) % len(list.list)
-				if !yield(entry{list.list[at], list.weight(at, m.count)}) {
+				if !yield(entry{list, at}) {
 					return
 				}
 			}
@@ -80,15 +80,17 @@ func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 	}
 }
 
-func (d *draft) newRecord(e entry, below string) record {
-	made := record{target: e.target, weight: e.weight}
+// newRecord returns the record that an entry makes; of SRV records with a weight in relation to so many.
+func (d *draft) newRecord(e entry, weighed int, below string) record {
+	made := record{target: e.list[e.at]}
 	switch d.question.Type {
 	case dnsmessage.TypeA:
 		made.size = sizeOfA
 	case dnsmessage.TypeAAAA:
 		made.size = sizeOfAAAA
 	default:
-		made.owner = e.name() + below
+		made.weight = e.weight(e.at, weighed)
+		made.owner = made.name() + below
 		made.size = sizeOfSRV + len(made.owner) + ownNameBytes - 1
 	}
 	return made

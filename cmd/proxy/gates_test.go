@@ -31,7 +31,7 @@ const (
 // TestExternalIPsAreNotServedWithTheGateOff, as file and as flag, by every command that decides what is served.
 func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	folder := writeState(t, outsideState)
-	off := configFile(t, gateOff)
+	off, on := configFile(t, gateOff), configFile(t, "featureGates: {AllowServiceExternalIPs: true}")
 	for name, test := range map[string]struct {
 		args   string
 		served bool
@@ -43,7 +43,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 		"off by the file":                         {"--config " + off, false},
 		"off by the file, beside a flag":          {"--config " + off + " --feature-gates WinDSR=true,AllBeta=true", false},
 		"off by the file, on by a flag":           {"--config " + off + " --feature-gates AllowServiceExternalIPs=true", true},
-		"on by the file, off by a flag":           {"--config " + configFile(t, "featureGates: {AllowServiceExternalIPs: true}") + " --feature-gates AllowServiceExternalIPs=false", false},
+		"on by the file, off by a flag":           {"--config " + on + " --feature-gates AllowServiceExternalIPs=false", false},
 		"other gates of the file change nothing":  {"--config " + configFile(t, "featureGates: {AllBeta: false, WinDSR: true}"), true},
 		"a file without gates has those of flags": {"--config " + configFile(t) + " --feature-gates AllowServiceExternalIPs=false", false},
 	} {
@@ -55,7 +55,8 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 			}
 			explained := proxyCommand(t, append(words("explain shop/dns"), args...)...)
 			why := `Left out of the Service: spec.externalIPs[0]: Forbidden: "` + externalIP + `" ` + notServed
-			if toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why); explained.status != 0 || toldWhy == test.served {
+			toldWhy := strings.Contains(strings.Join(strings.Fields(explained.stdout), " "), why)
+			if explained.status != 0 || toldWhy == test.served {
 				t.Errorf("explain says why not: %v: %+v", toldWhy, explained)
 			}
 		})
@@ -84,7 +85,8 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
 	eventually(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
-	if ended := d.end(t); ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no meaning here") {
+	ended := d.end(t)
+	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no meaning here") {
 		t.Errorf("want a line in the log for each address, and no word of a setting without meaning: %+v", ended)
 	}
 }
@@ -128,7 +130,8 @@ func TestPagesAreClosedByTheirGates(t *testing.T) {
 	if asked.status != 1 || !strings.Contains(asked.stderr, "/flagz: there is no such page, so the flags of 'proxy run' must be given") {
 		t.Errorf("without the page and without flags: %+v", asked)
 	}
-	if node, exit := nodeStatusIn(t, namespace, append([]string{"--node", "node-a"}, args...)...); exit != 0 || !node.Agrees || node.Proxy == nil {
+	node, exit := nodeStatusIn(t, namespace, append([]string{"--node", "node-a"}, args...)...)
+	if exit != 0 || !node.Agrees || node.Proxy == nil {
 		t.Errorf("with the flags: exit status %d, %+v", exit, node)
 	}
 	if ended := d.end(t); ended.status != 0 {

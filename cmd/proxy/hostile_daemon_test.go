@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -63,12 +64,15 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 		Interruptions: []status.Interruption{{Resource: hostile.Text, Reason: hostile.Text}},
 	})
 	succeed(t, err)
-	pages := map[string]string{"/summary": string(summary), "/flagz": "manifests=" + folder + "\nnode=node-a\n\x1b=\x9b\n"}
+	var pages sync.Map
+	pages.Store("/summary", string(summary))
+	pages.Store("/flagz", "manifests="+folder+"\nnode=node-a\n\x1b=\x9b\n")
 	var listener net.Listener
 	namespace.Do(func() { listener, err = net.Listen("tcp", "127.0.0.1:10249") })
 	succeed(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		fmt.Fprint(w, pages[request.URL.Path])
+		page, _ := pages.Load(request.URL.Path)
+		fmt.Fprint(w, page)
 	}))
 	server.Listener = listener
 	server.Start()
@@ -79,7 +83,7 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 			t.Errorf("%s: %s in %+v", output, found, got)
 		}
 	}
-	pages["/flagz"] = "manifests=" + folder + "/absent\x1b\u009b\x9b\n"
+	pages.Store("/flagz", "manifests="+folder+"/absent\x1b\u009b\x9b\n")
 	if got := statusIn(t, namespace); hostile.Found(got.stdout+got.stderr) != "" || got.status != 1 {
 		t.Errorf("flags: %+v", got)
 	}

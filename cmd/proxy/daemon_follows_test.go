@@ -124,6 +124,15 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 // flowsTo returns how many UDP flows to the Service conntrack leads to an endpoint.
 func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	t.Helper()
+	return d.udpFlows(t, func(flow *netlink.ConntrackFlow) bool {
+		to := net.JoinHostPort(flow.Forward.DstIP.String(), strconv.Itoa(int(flow.Forward.DstPort)))
+		return to == dnsService && flow.Reverse.SrcIP.String() == endpoint
+	})
+}
+
+// udpFlows counts those of the node's UDP flows over IPv4 that are meant.
+func (d *daemonUnderTest) udpFlows(t *testing.T, isMeant func(*netlink.ConntrackFlow) bool) int {
+	t.Helper()
 	var flows []*netlink.ConntrackFlow
 	var err error
 	d.namespace.Do(func() { flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET) })
@@ -132,8 +141,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	}
 	count := 0
 	for _, flow := range flows {
-		to := net.JoinHostPort(flow.Forward.DstIP.String(), strconv.Itoa(int(flow.Forward.DstPort)))
-		if flow.Forward.Protocol == unix.IPPROTO_UDP && to == dnsService && flow.Reverse.SrcIP.String() == endpoint {
+		if flow.Forward.Protocol == unix.IPPROTO_UDP && isMeant(flow) {
 			count++
 		}
 	}

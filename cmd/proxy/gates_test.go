@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
@@ -94,19 +93,9 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 // flowsFrom counts the UDP flows that were sent to an address and went to an endpoint.
 func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	t.Helper()
-	var flows []*netlink.ConntrackFlow
-	var err error
-	d.namespace.Do(func() { flows, err = netlink.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	count := 0
-	for _, flow := range flows {
-		if flow.Forward.Protocol == unix.IPPROTO_UDP && flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled {
-			count++
-		}
-	}
-	return count
+	return d.udpFlows(t, func(flow *netlink.ConntrackFlow) bool {
+		return flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled
+	})
 }
 
 // TestPagesAreClosedByTheirGates, and `status` says what it then needs.

@@ -62,8 +62,11 @@ func readFlags(text []byte, into map[string]string) {
 // are given must do.
 func askFlags(ctx context.Context, address string, given, said map[string]string) error {
 	page, err := ask(ctx, address, "/flagz")
-	if !errors.Is(err, errNoPage) {
+	switch {
+	case err == nil:
 		readFlags(page, said)
+		return nil
+	case !errors.Is(err, errNoPage):
 		return err
 	}
 	for name := range given {
@@ -74,5 +77,5 @@ func askFlags(ctx context.Context, address string, given, said map[string]string
 	return fmt.Errorf("%w, so the flags of 'proxy run' must be given (its feature gate ComponentFlagz is off)", err)
 }
 
-// errNoPage is why a page cannot be read that the proxy does not have, or not any more.
+// errNoPage says that the proxy serves no such page: a feature gate closes it, or the program is older than the page.
 var errNoPage = errors.New("there is no such page")

@@ -34,7 +34,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConnection{Conn: connection, listener: b, client: clientOf(connection)}
+	counted := &countedConnection{Conn: connection, listener: b, client: ClientOf(connection.RemoteAddr().String())}
 	if surplus := b.add(counted); surplus != nil {
 		_ = surplus.Close() // its client reads that it ended, and no other
 	}
@@ -95,10 +95,12 @@ func (c *countedConnection) Close() error {
 	return c.Conn.Close()
 }
 
-// clientOf returns the address of a connection's client; of no client that the kernel does not name.
-func clientOf(connection net.Conn) netip.Addr {
-	if client, err := netip.ParseAddrPort(connection.RemoteAddr().String()); err == nil {
-		return client.Addr().Unmap()
+// ClientOf returns a client's address, by that of its connection or request (http.Request.RemoteAddr): the zero address
+// of a client that the kernel does not name.
+func ClientOf(remote string) netip.Addr {
+	client, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
 	}
-	return netip.Addr{}
+	return client.Addr().Unmap()
 }

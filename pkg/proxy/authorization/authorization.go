@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
 const (
@@ -115,7 +117,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized)
 		return
 	}
-	if status := h.status(r.Context(), clientOf(r), token, r.URL.Path); status != http.StatusOK {
+	if status := h.status(r.Context(), httpserve.ClientOf(r.RemoteAddr), token, r.URL.Path); status != http.StatusOK {
 		refuse(w, status)
 		return
 	}

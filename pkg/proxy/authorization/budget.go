@@ -1,7 +1,6 @@
 package authorization
 
 import (
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -46,13 +45,4 @@ func (b *budgets) of(client netip.Addr) *rate.Limiter {
 	limiter := rate.NewLimiter(clientReviews, clientBurst)
 	b.clients.Add(client, limiter)
 	return limiter
-}
-
-// clientOf returns the address that a request came from. All whose address is unknown share the zero address.
-func clientOf(r *http.Request) netip.Addr {
-	client, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return client.Addr().Unmap().WithZone("")
 }

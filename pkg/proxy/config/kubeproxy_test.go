@@ -1,10 +1,16 @@
 package config
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clientfeatures "k8s.io/client-go/features"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	metricsfeatures "k8s.io/component-base/metrics/features"
+	zpagesfeatures "k8s.io/component-base/zpages/features"
 )
 
 // What becomes of a setting of kube-proxy.
@@ -214,6 +220,38 @@ func TestTheListOfAllGatesIsThatOfKubernetes(t *testing.T) {
 	}
 	if count := len(versions()); count != 351 {
 		t.Errorf("%d gates, want 351", count)
+	}
+}
+
+// clientGates are the names of the gates that client-go registers.
+type clientGates []string
+
+func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatures.VersionedSpecs) error {
+	for name := range gates {
+		*g = append(*g, string(name))
+	}
+	return nil
+}
+
+// TestTheGatesOfLibrariesHaveAVerdict: those that kube-proxy has from its libraries, which are this program's too. A
+// library that brings a new one fails it.
+func TestTheGatesOfLibrariesHaveAVerdict(t *testing.T) {
+	registry, names := featuregate.NewFeatureGate(), clientGates{}
+	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),
+		zpagesfeatures.AddFeatureGates(registry), clientfeatures.AddVersionedFeaturesToExistingFeatureGates(&names))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range registry.GetAll() {
+		names = append(names, string(name))
+	}
+	if len(names) < 15 {
+		t.Errorf("only %q", names)
+	}
+	for _, name := range names {
+		if _, isThere := gateOf(name); !isThere || versions()[name][1] == "" {
+			t.Errorf("%s has no line, or Kubernetes does not have it", name)
+		}
 	}
 }
 

@@ -130,6 +130,9 @@ func warnOf(stderr io.Writer, refused []convert.Problem) {
 // cannot be read, nobody knows.
 func incomplete(refused []convert.Problem, asked model.ObjectName) error {
 	for _, problem := range refused {
+		if problem.Ignored {
+			continue // the object is there
+		}
 		if asked == (model.ObjectName{}) || problem.Kind != convert.Services.Name || problem.Name == asked {
 			return cli.Exit(exitUnread)
 		}

@@ -8,13 +8,13 @@ import (
 
 // Evacuation takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Evacuation struct {
-	// Until is when it ends; zero: when the node's label goes. Who watches the clock makes a change of it.
-	Until time.Time
+	// Until is when it ends; nil: when the node's label goes. Who watches the clock makes a change of it.
+	Until *time.Time
 }
 
 // End says when it ends, for people.
 func (e *Evacuation) End() string {
-	if e.Until.IsZero() {
+	if e.Until == nil {
 		return "the label " + policy.EvacuateLabel + " goes"
 	}
 	return e.Until.UTC().Format("2006-01-02 15:04 UTC")
@@ -26,7 +26,7 @@ func (c *Cluster) Evacuation(node string) *Evacuation { return c.evacuations[nod
 // Evacuated counts the nodes that are being evacuated: until a time, or until their label goes.
 func (c *Cluster) Evacuated() (timed, open int) {
 	for _, evacuation := range c.evacuations {
-		if evacuation.Until.IsZero() {
+		if evacuation.Until == nil {
 			open++
 		} else {
 			timed++
@@ -80,4 +80,4 @@ func (c Change) WithoutEnded(now time.Time) Change {
 	return c
 }
 
-func (e *Evacuation) isOver(now time.Time) bool { return !e.Until.IsZero() && !now.Before(e.Until) }
+func (e *Evacuation) isOver(now time.Time) bool { return e.Until != nil && !now.Before(*e.Until) }

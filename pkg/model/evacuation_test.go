@@ -26,7 +26,7 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 		{"a node without endpoints", evacuating("node-9"), "", false},
 		{"one begins", evacuating("node-2"), "racks zones", true},
 		{"it is told again", evacuating("node-2"), "", true},
-		{"it gets an end", Change{Evacuations: map[string]*Evacuation{"node-2": {Until: time.Unix(1, 0)}}}, "", true},
+		{"it gets an end", Change{Evacuations: map[string]*Evacuation{"node-2": {Until: new(time.Unix(1, 0))}}}, "", true},
 		{
 			"it is over, and another one begins", Change{Evacuations: map[string]*Evacuation{"node-2": nil, "node-6": {}}},
 			"elsewhere racks zones", false,
@@ -42,7 +42,7 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 			t.Errorf("%s: marked are %+v", step.title, endpoints)
 		}
 	}
-	cluster.Apply(Change{Evacuations: map[string]*Evacuation{"node-1": {Until: time.Unix(1, 0)}}})
+	cluster.Apply(Change{Evacuations: map[string]*Evacuation{"node-1": {Until: new(time.Unix(1, 0))}}})
 	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.Evacuation("node-6") == nil {
 		t.Errorf("%d nodes are being evacuated until a time, %d without an end", timed, open)
 	}
@@ -51,10 +51,11 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 func TestWhatHasEndedIsNoEvacuation(t *testing.T) {
 	at := time.Unix(1000, 0)
 	change := Change{Evacuations: map[string]*Evacuation{
-		"ended": {Until: at}, "going on": {Until: at.Add(1)}, "without end": {}, "over": nil,
+		"ended": {Until: &at}, "ended long ago": {Until: &time.Time{}}, "going on": {Until: new(at.Add(1))},
+		"without end": {}, "over": nil,
 	}}
 	got := change.WithoutEnded(at).Evacuations
-	if len(got) != 4 || got["ended"] != nil || got["going on"] == nil || got["without end"] == nil || change.Evacuations["ended"] == nil {
+	if len(got) != 5 || got["ended"] != nil || got["ended long ago"] != nil || got["going on"] == nil || got["without end"] == nil || change.Evacuations["ended"] == nil {
 		t.Errorf("left are %v of %v", got, change.Evacuations)
 	}
 }

@@ -13,6 +13,11 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
+// Annotations are those of a Service that Parse reads.
+var Annotations = [...]string{
+	TopologyKeysAnnotation, MaxLoadAnnotation, TopologyModeAnnotation, TopologyAwareHintsAnnotation, ClientsAnnotation,
+}
+
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
 // neither judged nor given defaults. Other values mean nothing.
 const (

@@ -32,7 +32,7 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 		nodes := map[string]*model.Evacuation{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(2) == 0 {
-				nodes[node] = &model.Evacuation{Until: time.Unix(1800000000, 0)}
+				nodes[node] = &model.Evacuation{Until: new(time.Unix(1800000000, 0))}
 			}
 		}
 		all := w.endpoints()

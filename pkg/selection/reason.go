@@ -17,7 +17,7 @@ type Reason struct {
 	Value    string         // its value
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
-	Until    time.Time      // when the evacuation of an endpoint's node ends; zero if nobody said
+	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if nobody said
 }
 
 // Why a choice has endpoints.
@@ -160,7 +160,7 @@ func (r Reason) Sentence() string {
 
 // until is the end of an evacuation, as the rest of "being evacuated"; empty if nobody said it.
 func (r Reason) until() string {
-	if r.Until.IsZero() {
+	if r.Until == nil {
 		return ""
 	}
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")

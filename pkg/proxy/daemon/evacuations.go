@@ -47,13 +47,16 @@ func (e *evacuations) ended(now time.Time) model.Change {
 
 // rest returns how long it is until the next end, and whether there is any.
 func (e *evacuations) rest(now time.Time) (time.Duration, bool) {
-	next := time.Time{}
+	var next *time.Time
 	for _, evacuation := range e.going {
-		if !evacuation.Until.IsZero() && (next.IsZero() || evacuation.Until.Before(next)) {
+		if evacuation.Until != nil && (next == nil || evacuation.Until.Before(*next)) {
 			next = evacuation.Until
 		}
 	}
-	return next.Sub(now), !next.IsZero()
+	if next == nil {
+		return 0, false
+	}
+	return next.Sub(now), true
 }
 
 // longestRest is how long an end is waited for without a look at the clock: somebody may set it.

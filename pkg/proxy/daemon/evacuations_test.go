@@ -51,7 +51,7 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 			}
 		}()
 		start := time.Now()
-		evacuation := func(after time.Duration) *model.Evacuation { return &model.Evacuation{Until: start.Add(after)} }
+		evacuation := func(after time.Duration) *model.Evacuation { return &model.Evacuation{Until: new(start.Add(after))} }
 		deliver := func(evacuations map[string]*model.Evacuation) {
 			f.deliver(ctx, convert.Update{Change: model.Change{Evacuations: evacuations}})
 			synctest.Wait()

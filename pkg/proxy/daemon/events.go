@@ -34,7 +34,7 @@ func (r *eventReporter) run(ctx context.Context) error {
 	return r.recorder.Run(ctx)
 }
 
-// refused reports an object that is left out.
+// refused reports an object that is left out, or counts without one of its labels.
 func (r *eventReporter) refused(problem convert.Problem) {
 	if r == nil || problem.Name == (model.ObjectName{}) || problem.Kind == convert.NodeKind && problem.Name.Name != r.node {
 		return // each proxy speaks for its own node: thousands see the others
@@ -43,7 +43,11 @@ func (r *eventReporter) refused(problem convert.Problem) {
 	if problem.Field != "" {
 		reason = problem.Field + ": " + reason
 	}
-	r.recorder.Report(events.Refused(reference(problem.Kind, problem.Name, problem.UID), reason))
+	event := events.Refused
+	if problem.Ignored {
+		event = events.Ignored
+	}
+	r.recorder.Report(event(reference(problem.Kind, problem.Name, problem.UID), reason))
 }
 
 // evacuated reports that the evacuation of this node begins; nil: that it is over.

@@ -84,7 +84,7 @@ func (f *feed) judgeNode(change model.Change) {
 func (f *feed) reportEvacuation(now *model.Evacuation) {
 	before := f.own.evacuation
 	switch {
-	case before == nil && now != nil, before != nil && now != nil && !before.Until.Equal(now.Until):
+	case before == nil && now != nil, before != nil && now != nil && before.End() != now.End():
 		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.End())
 		f.reporter.evacuated(now)
 	case before != nil && now == nil:
@@ -143,7 +143,7 @@ func (f *feed) hand(ctx context.Context, change model.Change) {
 func (f *feed) report(update convert.Update) {
 	for _, problem := range update.Refused {
 		if f.budget.allows(f.log, aboutProblem(problem)) {
-			f.log.Warn("left out; its last good version, if there was one, stays in force", "problem", problem.String())
+			f.log.Warn(meaningOf(problem), "problem", problem.String())
 		}
 		f.reporter.refused(problem)
 		f.problems.add(problem)
@@ -159,6 +159,14 @@ func (f *feed) report(update convert.Update) {
 		f.status.Refused(total)
 		f.recorder.ObjectsRefused(byKind)
 	}
+}
+
+// meaningOf says what a problem means for its object.
+func meaningOf(problem convert.Problem) string {
+	if problem.Ignored {
+		return "a part cannot be read; the rest is in force"
+	}
+	return "left out; its last good version, if there was one, stays in force"
 }
 
 func aboutProblem(problem convert.Problem) about {

@@ -161,6 +161,32 @@ func TestWhatIsRefusedIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// TestWhatIsIgnoredIsLoggedOnceAndIsNotRefused: the object is in force.
+func TestWhatIsIgnoredIsLoggedOnceAndIsNotRefused(t *testing.T) {
+	var log strings.Builder
+	health := &status.Status{}
+	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), health, metrics.NewRecorder(), nil)
+	ignored := convert.Problem{
+		Kind: convert.NodeKind, Name: model.ObjectName{Name: "node-b"}, Field: "metadata.labels[a]", Reason: "no time", Ignored: true,
+	}
+	refused := convert.Problem{Kind: convert.ServiceKind, Name: model.ObjectName{Namespace: "shop", Name: "web"}, Reason: "no port"}
+	var before []convert.Problem
+	for i, step := range []struct {
+		problems      []convert.Problem
+		listed, count int
+	}{{[]convert.Problem{ignored}, 1, 0}, {[]convert.Problem{ignored, refused}, 2, 1}, {[]convert.Problem{refused}, 1, 1}, {nil, 0, 0}} {
+		feed.report(convert.NewUpdate(model.Change{}, before, step.problems))
+		before = step.problems
+		if listed, count := len(feed.problems.list()), health.Verdict(time.Now()).Refused; listed != step.listed || count != step.count {
+			t.Errorf("step %d: %d are listed, %d are refused, want %+v", i, listed, count, step)
+		}
+	}
+	const want = `msg="a part cannot be read; the rest is in force" problem="Node node-b: metadata.labels[a]: no time; it counts as absent"`
+	if got := strings.Count(log.String(), want); got != 1 {
+		t.Errorf("it is logged %d times, want once:\n%s", got, &log)
+	}
+}
+
 func nodeChange(node *model.Node) model.Change {
 	return model.Change{Nodes: map[string]*model.Node{"node-a": node}}
 }

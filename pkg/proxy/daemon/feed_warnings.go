@@ -56,10 +56,7 @@ func (f *feed) warnOfService(name model.ObjectName, service *model.Service) {
 		service = &model.Service{} // nothing is left to say of it
 	}
 	f.warnOfLeftOut(convert.ServiceKind, name, service.LeftOut)
-	for _, annotation := range []string{
-		policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation,
-		policy.ClientsAnnotation,
-	} {
+	for _, annotation := range policy.Annotations {
 		var reasons []string
 		if reason := service.Topology.WhyIgnored(annotation); reason != "" {
 			reasons = append(reasons, reason)

@@ -296,7 +296,7 @@ func stepsThatMove() []moved {
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
 			o.changes <- model.Change{Evacuations: map[string]*model.Evacuation{
-				"node-b": {Until: time.Now().Add(time.Hour)}, "node-c": {},
+				"node-b": {Until: new(time.Now().Add(time.Hour))}, "node-c": {},
 			}}
 		}, []string{
 			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
@@ -421,7 +421,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 			"it is being evacuated until the label vicinity.dev/evacuate goes",
 		},
 		"evacuated for a while": {
-			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{Until: time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)}}, false,
+			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))}}, false,
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
 	} {

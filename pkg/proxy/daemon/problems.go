@@ -12,12 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// problems are what is left out now, and of how many objects. A page reads them while the sources change them. What a
+// problems are what is left out or ignored now, and how many objects are refused. A page reads them while the sources change them. What a
 // change of one of them costs does not depend on how many there are.
 type problems struct {
 	mutex    sync.Mutex
 	now      map[convert.Problem]bool
-	byObject map[convert.Problem]int // how many an object has, by what all of them name
+	byObject map[convert.Problem]int // why an object is refused: how many reasons it has, by what all of them name
 	byKind   map[string]int          // objects. What could not be read as an object is of kind File.
 }
 
@@ -40,6 +40,9 @@ func (p *problems) add(problem convert.Problem) {
 		return
 	}
 	p.now[problem] = true
+	if problem.Ignored {
+		return // the object is in force
+	}
 	object := objectOf(problem)
 	if p.byObject[object]++; p.byObject[object] == 1 {
 		p.byKind[kindOf(problem)]++
@@ -53,6 +56,9 @@ func (p *problems) remove(problem convert.Problem) {
 		return
 	}
 	delete(p.now, problem)
+	if problem.Ignored {
+		return
+	}
 	object := objectOf(problem)
 	if p.byObject[object]--; p.byObject[object] > 0 {
 		return
@@ -63,7 +69,7 @@ func (p *problems) remove(problem convert.Problem) {
 	}
 }
 
-// counts returns how many objects have problems, in all and of each kind.
+// counts returns how many objects are refused, in all and of each kind.
 func (p *problems) counts() (total int, byKind map[string]int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

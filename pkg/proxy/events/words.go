@@ -16,6 +16,14 @@ func Refused(object Reference, reason string) Event {
 	}
 }
 
+// Ignored says that a part of an object, such as the value of a label, cannot be read.
+func Ignored(object Reference, reason string) Event {
+	return Event{
+		Regarding: object, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
+		Note: "The rest of this object is in force, without what cannot be read: " + reason,
+	}
+}
+
 // RefusedByKernel says that the kernel of a node does not take a Service.
 func RefusedByKernel(service Reference, node string, inForce bool, reason error) Event {
 	note := "Connections to this Service fail on node %s, whose kernel refuses it; it is tried again: %s"

@@ -25,6 +25,13 @@ func TestTheWords(t *testing.T) {
 				Note: "Nodes keep to the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
+		"a label that cannot be read": {
+			Ignored(node, `metadata.labels[a]: Invalid value: "b"`),
+			Event{
+				Regarding: node, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
+				Note: `The rest of this object is in force, without what cannot be read: metadata.labels[a]: Invalid value: "b"`,
+			},
+		},
 		"parts that cannot be served": {
 			LeftOut(slice, []string{"ports[1].port: 70000", "endpoints[2]: loopback"}),
 			Event{

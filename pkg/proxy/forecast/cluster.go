@@ -114,9 +114,8 @@ func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[st
 			continue
 		}
 		nodes = append(nodes, *node)
-		evacuation, errs := convert.Evacuation(node.Labels)
-		refused = append(refused, problems(convert.Nodes, object, errs)...)
-		if evacuation != nil {
+		refused = append(refused, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Ignored("", object, c.view)...)
+		if evacuation := convert.Evacuation(node.Labels); evacuation != nil {
 			evacuated[node.Name] = evacuation
 		}
 	}

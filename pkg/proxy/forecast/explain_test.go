@@ -29,7 +29,7 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 	change.Evacuations = map[string]*model.Evacuation{}
 	for _, node := range objects.Nodes {
 		put(convert.Nodes, node)
-		change.Evacuations[node.Name], _ = convert.Evacuation(node.Labels)
+		change.Evacuations[node.Name] = convert.Evacuation(node.Labels)
 	}
 	for _, service := range objects.Services {
 		put(convert.Services, service)

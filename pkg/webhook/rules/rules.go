@@ -372,7 +372,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NODE004", Kind: kindNode, Default: Warn,
-			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so it changes nothing.",
+			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so proxies take it for absent.",
 		},
 	},
 }

@@ -11,7 +11,7 @@ import (
 // state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
 // other nodes are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
-	// objects are those that exist and are ours, or refused.
+	// objects are those that exist and are ours, or have problems.
 	objects map[*convert.Kind]map[model.ObjectName]kept
 	// leaving are those of them that are another proxy's now, with the departure that ends them; departed is that of the
 	// change that is being taken in.
@@ -20,9 +20,9 @@ type state struct {
 
 	// change is what was not delivered yet.
 	change model.Change
-	// refused are the problems of the refused objects, and judged those that were delivered last of the objects of which
-	// they are others now.
-	refused, judged map[convert.ObjectKey][]convert.Problem
+	// problems are those of the objects that are refused, or count without a label or annotation, and judged those that
+	// were delivered last of the objects of which they are others now.
+	problems, judged map[convert.ObjectKey][]convert.Problem
 
 	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and
 	// held those versions that wait for nodes.
@@ -54,13 +54,13 @@ type kept struct {
 
 func newState(own string) *state {
 	return &state{
-		objects: map[*convert.Kind]map[model.ObjectName]kept{},
-		leaving: map[convert.ObjectKey]*departure{},
-		refused: map[convert.ObjectKey][]convert.Problem{},
-		judged:  map[convert.ObjectKey][]convert.Problem{},
-		keys:    map[model.ObjectName][]policy.Key{},
-		uses:    map[policy.Key]int{},
-		held:    map[model.ObjectName]*model.Service{},
+		objects:  map[*convert.Kind]map[model.ObjectName]kept{},
+		leaving:  map[convert.ObjectKey]*departure{},
+		problems: map[convert.ObjectKey][]convert.Problem{},
+		judged:   map[convert.ObjectKey][]convert.Problem{},
+		keys:     map[model.ObjectName][]policy.Key{},
+		uses:     map[policy.Key]int{},
+		held:     map[model.ObjectName]*model.Service{},
 
 		headless: map[model.ObjectName]bool{},
 		nodes:    map[string]*model.Node{},
@@ -73,7 +73,7 @@ func newState(own string) *state {
 func (s *state) take() (convert.Update, bool) {
 	var before, after []convert.Problem
 	for key, problems := range s.judged {
-		before, after = append(before, problems...), append(after, s.refused[key]...)
+		before, after = append(before, problems...), append(after, s.problems[key]...)
 	}
 	update := convert.NewUpdate(s.change, before, after)
 	s.change = model.Change{}
@@ -87,25 +87,25 @@ func (s *state) mayHaveNews() bool { return len(s.judged) > 0 || !s.change.IsEmp
 // put takes in a version of an object. A bad one leaves the last good one in force.
 func (s *state) put(kind *convert.Kind, now *object) {
 	key := convert.ObjectKey{Kind: kind, Name: now.name}
-	isGood := s.judge(key, now.refused)
+	s.judge(key, slices.Concat(now.refused, now.ignored))
 	if now.isOthers && s.leave(key, now.uid) {
 		return
 	}
 	delete(s.leaving, key)
 	last := s.objects[kind][now.name].value
-	isNew := isGood && !kind.IsSame(last, now.value)
+	isNew := len(now.refused) == 0 && !kind.IsSame(last, now.value)
 	if isNew {
 		last = now.value
 	}
-	s.keep(key, kept{now.uid, last}, isGood)
+	s.keep(key, kept{now.uid, last})
 	if isNew {
 		s.decide(kind, now.name, now.value)
 	}
 }
 
-// keep notes an object, unless it is good and not ours to serve: a cluster may have many more of those.
-func (s *state) keep(key convert.ObjectKey, object kept, isGood bool) {
-	if object.value == nil && isGood {
+// keep notes an object, unless it is not ours to serve and has no problem: a cluster may have many more of those.
+func (s *state) keep(key convert.ObjectKey, object kept) {
+	if object.value == nil && len(s.problems[key]) == 0 {
 		delete(s.objects[key.Kind], key.Name)
 		return
 	}
@@ -142,20 +142,19 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 	s.list(kind)
 }
 
-// judge takes in the problems of an object, and reports whether it has none.
-func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) (isGood bool) {
-	before := s.refused[key]
+// judge takes in the problems of an object.
+func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) {
+	before := s.problems[key]
 	if slices.Equal(before, problems) {
-		return len(problems) == 0
+		return
 	}
 	if _, isJudged := s.judged[key]; !isJudged {
 		s.judged[key] = before
 	}
-	delete(s.refused, key)
+	delete(s.problems, key)
 	if len(problems) > 0 {
-		s.refused[key] = problems
+		s.problems[key] = problems
 	}
-	return len(problems) == 0
 }
 
 // decide decides about a value that is new, or nil.

@@ -92,14 +92,17 @@ func TestAListTakesTheWholeStateOver(t *testing.T) {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
 	}
 	bad := &object{name: nameOf("bad"), refused: []convert.Problem{problem("bad", "why")}}
+	ignored := &object{name: nameOf("not ours"), ignored: []convert.Problem{problem("not ours", "why")}}
 	history(t,
-		step{"a list", func(w *world) { w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad}) },
+		step{"a list", func(w *world) {
+			w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad, ignored})
+		},
 			"service/a:1 service/b:1 service/c:1"},
 		step{"another one", func(w *world) { w.replace(convert.Services, []*object{of("b", 1), of("c", 2), of("d", 1)}) },
 			"-service/a service/c:2 service/d:1"},
-		step{"nothing is refused any more", func(w *world) {
-			if len(w.refused) > 0 {
-				t.Errorf("refused are %v", w.refused)
+		step{"nothing has problems any more", func(w *world) {
+			if len(w.problems) > 0 {
+				t.Errorf("problems are %v", w.problems)
 			}
 		}, ""},
 		step{"an empty one", func(w *world) { w.replace(convert.Services, nil) }, "-service/b -service/c -service/d"},

@@ -33,6 +33,7 @@ type object struct {
 	uid     string
 	value   any               // nil if the object is not ours to serve, or refused
 	refused []convert.Problem // why the object is refused; none if it is not
+	ignored []convert.Problem // which of its labels and annotations count as absent
 	// isOthers: another proxy serves it.
 	isOthers bool
 }
@@ -133,10 +134,14 @@ func (s *stream) strip(sent any) *object {
 	value, errs := s.kind.Convert(from, view)
 	name := model.ObjectName{Namespace: s.names.string(from.GetNamespace()), Name: from.GetName()}
 	uid := string(from.GetUID())
-	return &object{
+	stripped := &object{
 		name: name, uid: uid, value: s.names.value(value), refused: convert.Refused(s.kind, name, uid, errs),
 		isOthers: s.kind.IsOthers != nil && s.kind.IsOthers(from, view),
 	}
+	if len(errs) == 0 {
+		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Ignored("", from, view)
+	}
+	return stripped
 }
 
 // Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of

@@ -38,6 +38,12 @@ type Kind struct {
 	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it
 	// is refused.
 	Convert func(Object, View) (any, field.ErrorList)
+	// Settings are the labels and annotations that are read by name. Any other label of a Node is read, too: a Service may
+	// name it.
+	Settings []Setting
+	// Ignored says which labels and annotations of an object count as absent, because their values cannot be read. Nil: none
+	// does.
+	Ignored func(Object, View) field.ErrorList
 	// IsOthers reports whether an object that is not ours to serve is another proxy's. Nil: none is.
 	IsOthers func(Object, View) bool
 	// IsSame reports whether two values mean the same to their readers. Either may be nil.

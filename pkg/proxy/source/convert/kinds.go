@@ -32,6 +32,8 @@ var Services = describe(
 			}
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
+		Settings: serviceSettings,
+		Ignored:  ignoredOfService,
 		IsOthers: func(object Object, view View) bool { return isOthers(object.(*corev1.Service), view.ServiceProxyName) },
 	},
 	Service,
@@ -52,6 +54,8 @@ func endpointSlices(labels string) Kind {
 		Select:   func(View) Selector { return Selector{Labels: labels} },
 		Complete: func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
 		IsSame:   isSameSlice,
+		Settings: sliceSettings,
+		Ignored:  ignoredOfSlice,
 	}
 }
 
@@ -80,6 +84,8 @@ var Nodes = describe(
 		Select: func(view View) Selector {
 			return Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, view.Node).String()}
 		},
+		Settings: nodeSettings,
+		Ignored:  ignoredOfNode,
 	},
 	nodeInView, nodesOf, plainName,
 )
@@ -110,9 +116,11 @@ var Evacuations = describe(
 			Missing:   "this API server has no Nodes, so that none is evacuated",
 			Forbidden: "Nodes may not be listed by label; starting without: none is evacuated until they may",
 		},
+		Settings: []Setting{evacuate},
+		Ignored:  ignoredEvacuation,
 	},
 	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) {
-		return Evacuation(node.Labels)
+		return Evacuation(node.Labels), nil
 	},
 	func(change *model.Change) *map[string]*model.Evacuation { return &change.Evacuations }, plainName,
 )

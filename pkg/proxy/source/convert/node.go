@@ -1,12 +1,10 @@
 package convert
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -20,13 +18,12 @@ const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 // Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
 // whether it is leaving.
 //
-// It refuses what the API server would refuse in these. The API server takes any text for an address, so what is none
-// is passed over, as in kube-proxy.
+// It refuses what the API server would refuse in these, but for labels: a wrong one counts as absent. The API server takes
+// any text for an address, so what is none is passed over, as in kube-proxy.
 func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")
 	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
 	errs = append(errs, checkClusterScoped(metadata, node.Namespace)...)
-	errs = append(errs, metav1validation.ValidateLabels(node.Labels, metadata.Child("labels"))...)
 	podCIDRs, refused := readPodCIDRs(field.NewPath("spec"), &node.Spec)
 	errs = append(errs, refused...)
 	if len(errs) > 0 {
@@ -34,7 +31,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}
 	return &model.Node{
 		Name:      node.Name,
-		Labels:    maps.Clone(node.Labels),
+		Labels:    labelsThatCanBe(node.Labels),
 		Addresses: readNodeAddresses(node.Status.Addresses),
 		PodCIDRs:  podCIDRs,
 		Leaving:   readLeaving(node),

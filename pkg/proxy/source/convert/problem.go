@@ -22,6 +22,9 @@ type Problem struct {
 
 	Field  string // "spec.ports[0].port"; empty if no single field is to blame
 	Reason string
+
+	// Ignored: the field counts as absent, and the rest of the object is in force. Otherwise the object is refused.
+	Ignored bool
 }
 
 // Object returns the object as people call it: "Service default/web", "Node node-1". It is empty if there is none to
@@ -47,7 +50,11 @@ func (p Problem) String() string {
 			parts = append(parts, part)
 		}
 	}
-	return strings.Join(parts, ": ")
+	sentence := strings.Join(parts, ": ")
+	if p.Ignored {
+		sentence += "; it counts as absent"
+	}
+	return sentence
 }
 
 // Error makes a Problem an error.
@@ -64,6 +71,18 @@ func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList
 	problems := ObjectKey{kind, name}.Problems("", errs)
 	for i := range problems {
 		problems[i].UID = uid
+	}
+	return problems
+}
+
+// Ignored returns which labels and annotations of an object count as absent: a Problem for each.
+func (k ObjectKey) Ignored(file string, object Object, view View) []Problem {
+	if k.Kind.Ignored == nil {
+		return nil
+	}
+	problems := k.Problems(file, k.Kind.Ignored(object, view))
+	for i := range problems {
+		problems[i].Ignored, problems[i].UID = true, string(object.GetUID())
 	}
 	return problems
 }

@@ -23,8 +23,8 @@ const (
 // that is not ours to serve: one of a headless Service, unless those are wanted, of no Service, or with names instead of
 // addresses.
 //
-// It refuses a slice that does not say whose it is or of what family. A port or an endpoint that cannot be is left out
-// alone, with a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
+// It refuses a slice that does not say of what family it is. A port or an endpoint that cannot be is left out alone, with
+// a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
 // slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
 // names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
 // worked until its author made a mistake.
@@ -36,7 +36,6 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	metadata := field.NewPath("metadata")
 	errs := checkNamespace(metadata.Child("namespace"), slice.Namespace)
 	errs = append(errs, checkName(metadata.Child("name"), slice.Name, validation.IsDNS1123Subdomain)...)
-	errs = append(errs, checkName(metadata.Child("labels").Key(discoveryv1.LabelServiceName), service, validation.IsDNS1123Label)...)
 	family, refused := readAddressType(field.NewPath("addressType"), slice.AddressType)
 	errs = append(errs, refused...)
 	ports, endpoints := field.NewPath("ports"), field.NewPath("endpoints")
@@ -52,7 +51,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 		Family:  family,
 		Ports:   readSlicePorts(ports, slice.Ports, &left),
 
-		TriggeredAt: readTriggeredAt(slice.Annotations),
+		TriggeredAt: readTriggeredAt(slice),
 	}
 	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &left)
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
@@ -66,8 +65,8 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 // readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this
 // version. It is zero without that annotation, as on a slice that another client wrote, and if it holds no time:
 // nothing depends on it but a metric.
-func readTriggeredAt(annotations map[string]string) time.Time {
-	at, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
+func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggeredAt.Key])
 	if err != nil {
 		return time.Time{}
 	}
@@ -76,11 +75,13 @@ func readTriggeredAt(annotations map[string]string) time.Time {
 
 // servedService returns the name of the Service that a slice belongs to, and whether any proxy would serve it.
 func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, serves bool) {
-	if isHeadless(slice) && !view.WithHeadless || slice.AddressType == discoveryv1.AddressTypeFQDN {
-		return "", false
-	}
-	name = slice.Labels[discoveryv1.LabelServiceName]
-	return name, name != ""
+	name = serviceName.value(slice)
+	return name, name != "" && mayBeServed(slice, view)
+}
+
+// mayBeServed reports whether any proxy would serve a slice of a Service.
+func mayBeServed(slice *discoveryv1.EndpointSlice, view View) bool {
+	return (!isHeadless(slice) || view.WithHeadless) && slice.AddressType != discoveryv1.AddressTypeFQDN
 }
 
 // isHeadless reports whether a slice is of a headless Service, as the EndpointSlice controller says by a label.

@@ -87,8 +87,6 @@ func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T
 			`endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
 		"no names": {func(s *discoveryv1.EndpointSlice) { s.Namespace, s.Name = "", "" },
 			[]string{`metadata.namespace: Required value`, `metadata.name: Required value`}},
-		"a Service by an impossible name": {func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "Web" },
-			[]string{`metadata.labels[kubernetes.io/service-name]: Invalid value: "Web": ` + notALabel}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()

@@ -81,6 +81,9 @@ func (d *decoder) readObject(part *manifest.Part) {
 		}
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
+		if c.isGood() {
+			c.ignored = c.key.Ignored(d.file, object, d.view)
+		}
 	}
 	d.out.claims = append(d.out.claims, c)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestALabelOfANodeEvacuatesIt until it goes, with the Node or without it; one that nobody can read changes nothing.
+// TestALabelOfANodeEvacuatesIt until it goes, with the Node or without it; one that nobody can read counts as absent.
 func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {
@@ -19,11 +19,12 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 	}{
 		{"it is there", node("true"), true, true, 0},
 		{"it gets an end", node("20991122T1800Z"), true, true, 0},
-		{"nobody can read it", node("soon"), false, false, 1},
-		{"it goes", without, true, false, 0},
+		{"nobody can read it", node("soon"), true, false, 1},
+		{"it goes", without, false, false, 0},
 		{"it is off", node("false"), false, false, 0},
 		{"nobody can read it, and it was off", node("yes"), false, false, 1},
-		{"it is on again", node("true"), true, true, 0},
+		{"it is on again", node("True"), true, true, 0},
+		{"it ended before the zero time of Go", node("00010101T0000Z"), true, true, 0},
 		{"the Node goes", "# nothing\n", true, false, 0},
 	} {
 		f.write("a.yaml", step.text)

@@ -7,6 +7,8 @@ type claim struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
 	problems []convert.Problem
+	// ignored are the labels and annotations of a good one that count as absent.
+	ignored []convert.Problem
 }
 
 func (c *claim) isGood() bool { return len(c.problems) == 0 }

@@ -54,7 +54,6 @@ func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[co
 		problems = append(problems, duplicates(key, claims[key], chosen, winner.file)...)
 	}
 	problems = append(problems, orphans(after, claims)...)
-	problems = append(problems, wrongLabels(after)...)
 	return after, convert.SortProblems(problems)
 }
 
@@ -87,7 +86,7 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []con
 		problems = append(problems, f.contents.problems...)
 		for i := range f.contents.claims {
 			c := &f.contents.claims[i]
-			problems = append(problems, c.problems...)
+			problems = append(append(problems, c.problems...), c.ignored...)
 			claims[c.key] = append(claims[c.key], placedClaim{name, c})
 		}
 	}
@@ -192,7 +191,7 @@ func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
 }
 
 // noteEvacuations notes in a change which nodes are evacuated otherwise than before, and returns those that are evacuated
-// then. A label that nobody can read changes nothing. Of an API server evacuations come on their own.
+// then. Of an API server evacuations come on their own.
 func noteEvacuations(change *model.Change, before map[string]*model.Evacuation) map[string]*model.Evacuation {
 	after := maps.Clone(before)
 	for name, node := range change.Nodes {
@@ -200,8 +199,8 @@ func noteEvacuations(change *model.Change, before map[string]*model.Evacuation) 
 		if node != nil {
 			labels = node.Labels
 		}
-		evacuation, errs := convert.Evacuation(labels)
-		if len(errs) > 0 || convert.Evacuations.IsSame(before[name], evacuation) {
+		evacuation := convert.Evacuation(labels)
+		if convert.Evacuations.IsSame(before[name], evacuation) {
 			continue
 		}
 		convert.Evacuations.Note(change, model.ObjectName{Name: name}, evacuation)
@@ -213,20 +212,4 @@ func noteEvacuations(change *model.Change, before map[string]*model.Evacuation) 
 		}
 	}
 	return after
-}
-
-// wrongLabels returns a problem for each node in force whose evacuation is written wrong.
-func wrongLabels(inForce map[convert.ObjectKey]entry) []convert.Problem {
-	var problems []convert.Problem
-	for key, current := range inForce {
-		node, isNode := current.value.(*model.Node)
-		if !isNode {
-			continue
-		}
-		_, errs := convert.Evacuation(node.Labels)
-		for _, err := range errs {
-			problems = append(problems, key.Problem(current.file, err.Field, err.ErrorBody()))
-		}
-	}
-	return problems
 }

@@ -1,0 +1,266 @@
+package cluster
+
+import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+)
+
+// values are, of a setting, one that means something, and one that is wrong; or another one, where none can be wrong.
+type values struct {
+	good, bad    string
+	isNeverWrong bool
+}
+
+var valuesOf = map[string]values{
+	policy.ServiceProxyNameLabel: {bad: "kube-proxy", isNeverWrong: true},
+
+	policy.TopologyKeysAnnotation:       {good: "topology.kubernetes.io/zone, *", bad: "*, *"},
+	policy.MaxLoadAnnotation:            {good: "120%", bad: "1.2"},
+	policy.ClientsAnnotation:            {good: "shop/web", bad: "web"},
+	policy.TopologyModeAnnotation:       {good: policy.ModeBalanced, bad: "vicinity.dev/balance"},
+	policy.TopologyAwareHintsAnnotation: {good: policy.ModeBalanced, bad: "vicinity.dev/x"},
+
+	discoveryv1.LabelServiceName:          {good: "web", bad: "Web"},
+	corev1.IsHeadlessService:              {bad: "maybe", isNeverWrong: true},
+	corev1.EndpointsLastChangeTriggerTime: {good: "2026-11-22T18:00:00Z", bad: "yesterday"},
+
+	policy.EvacuateLabel: {good: "true", bad: "soon"},
+	policy.DemandLabel:   {good: "5", bad: "many"},
+}
+
+// settled is what a source has brought to the proxy.
+type settled struct {
+	Change   model.Change
+	problems []convert.Problem
+}
+
+func (s *settled) take(update convert.Update) {
+	s.Change = s.Change.Then(update.Change)
+	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Refused...), func(p convert.Problem) bool {
+		return slices.Contains(update.PutRight, p)
+	}))
+	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, now *model.Service) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, now *model.EndpointSlice) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Nodes, func(_ string, now *model.Node) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Evacuations, func(_ string, now *model.Evacuation) bool { return now == nil })
+}
+
+// takesIn takes in the versions of one object, one after the other.
+type takesIn func(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) settled
+
+// fromAPIServer takes them as the streams of a Watcher do.
+func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
+	t.Helper()
+	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
+	w.state.allLabels = true
+	w.state.waitNoLonger() // for other nodes, which nobody lists here
+	streams := map[*convert.Kind]*stream{}
+	for _, stream := range w.streams {
+		streams[stream.kind] = stream
+	}
+	for _, version := range versions {
+		_ = streams[kind].Update(version)
+		if kind == convert.Nodes {
+			evacuated := &metav1.PartialObjectMetadata{ObjectMeta: *version.(*corev1.Node).ObjectMeta.DeepCopy()}
+			if _, labelled := evacuated.Labels[policy.EvacuateLabel]; labelled {
+				_ = streams[convert.Evacuations].Update(evacuated)
+			} else {
+				_ = streams[convert.Evacuations].Delete(evacuated)
+			}
+		}
+		for _, departed := range w.state.leaving { // what another proxy serves goes a moment later
+			w.state.end(departed)
+		}
+		update, _ := w.next(true)
+		now.take(update)
+	}
+	return now
+}
+
+// fromFolder reads them from a file.
+func fromFolder(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
+	t.Helper()
+	dir, read := t.TempDir(), folder.Folder{View: view}
+	write := func(file string, kind *convert.Kind, object convert.Object) {
+		object.GetObjectKind().SetGroupVersionKind(kind.Group.WithKind(kind.Name))
+		text, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kind == convert.EndpointSlices {
+		write("service.json", convert.Services, webService())
+	}
+	for _, version := range versions {
+		write("object.json", kind, version)
+		update, err := read.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.take(update)
+	}
+	return now
+}
+
+// objectsOf are objects of a kind for which its settings mean something.
+func objectsOf(kind *convert.Kind) map[string]func() convert.Object {
+	service := func(clusterIP string) func() convert.Object {
+		return func() convert.Object {
+			service := webService()
+			service.Spec.ClusterIP, service.Spec.ClusterIPs = clusterIP, []string{clusterIP}
+			service.Spec.TrafficDistribution = new(policy.PreferClose)
+			service.Annotations = map[string]string{policy.MaxLoadAnnotation: "150%"}
+			return service
+		}
+	}
+	node := func(name string) func() convert.Object {
+		return func() convert.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	}
+	switch kind {
+	case convert.Services:
+		return map[string]func() convert.Object{"a Service": service("10.96.0.1"), "a headless Service": service(corev1.ClusterIPNone)}
+	case convert.EndpointSlices:
+		return map[string]func() convert.Object{"a slice": func() convert.Object {
+			return &discoveryv1.EndpointSlice{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+				},
+				AddressType: discoveryv1.AddressTypeIPv4,
+				Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(80))}},
+				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.244.0.1"}}},
+			}
+		}}
+	case convert.Nodes:
+		return map[string]func() convert.Object{"this node": node("self"), "another node": node("other")}
+	}
+	return nil
+}
+
+// with returns an object with a value of a setting.
+func with(object convert.Object, setting convert.Setting, value string) convert.Object {
+	get, set := object.GetLabels, object.SetLabels
+	if setting.IsAnnotation {
+		get, set = object.GetAnnotations, object.SetAnnotations
+	}
+	now := maps.Clone(get())
+	if now == nil {
+		now = map[string]string{}
+	}
+	now[setting.Key] = value
+	set(now)
+	return object
+}
+
+func without(object convert.Object, setting convert.Setting) convert.Object {
+	labels, annotations := maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())
+	delete(labels, setting.Key)
+	delete(annotations, setting.Key)
+	object.SetLabels(labels)
+	object.SetAnnotations(annotations)
+	return object
+}
+
+// equate compares what decides. When a slice was caused is a number for a metric.
+var equate = cmp.Options{
+	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(model.EndpointSlice{}, "TriggeredAt"),
+}
+
+// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart: every label and annotation that is read, of every kind, once as a
+// proxy sees it that runs while it becomes wrong, and once as one does that starts then.
+func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
+	view := convert.View{Node: "self", WithHeadless: true}
+	sources := map[string]takesIn{"API server": fromAPIServer, "folder": fromFolder}
+	tried := map[string]bool{}
+	for _, kind := range convert.Kinds {
+		settings := slices.Clone(kind.Settings)
+		if kind == convert.Nodes { // any other label may be a topology key
+			settings = append(settings, convert.Setting{Key: string(policy.Zone)}, convert.Setting{Key: "example.com/rack"})
+		}
+		for name, source := range sources {
+			for title, object := range objectsOf(kind) {
+				for _, setting := range settings {
+					tried[setting.Key] = true
+					t.Run(name+"/"+title+"/"+setting.Key, func(t *testing.T) {
+						judge(t, view, kind, setting, source, object)
+					})
+				}
+			}
+		}
+		if len(kind.Settings) > 0 && objectsOf(kind) == nil {
+			t.Errorf("there is no %s to try settings on", kind.Name)
+		}
+	}
+	for key := range valuesOf {
+		if !tried[key] {
+			t.Errorf("nobody reads %s", key)
+		}
+	}
+}
+
+func judge(
+	t *testing.T, view convert.View, kind *convert.Kind, setting convert.Setting, source takesIn, object func() convert.Object,
+) {
+	t.Helper()
+	try, known := valuesOf[setting.Key]
+	if !known {
+		if slices.ContainsFunc(kind.Settings, func(s convert.Setting) bool { return s.Key == setting.Key }) {
+			t.Fatal("no values to try are known")
+		}
+		try = values{good: "one", bad: "two words"}
+	}
+	bad := with(object(), setting, try.bad)
+	fresh := source(t, view, kind, bad)
+	good := with(object(), setting, try.good)
+	running := source(t, view, kind, good, with(object(), setting, try.bad))
+	if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(settled{})); diff != "" {
+		t.Errorf("a proxy that runs differs from one that starts (-starts +runs):\n%s", diff)
+	}
+	if try.isNeverWrong {
+		return
+	}
+	if len(fresh.problems) == 0 {
+		isTold := false
+		for _, service := range fresh.Change.Services {
+			isTold = isTold || service.Topology.WhyIgnored(setting.Key) != ""
+		}
+		if service, isService := bad.(*corev1.Service); isService && service.Spec.ClusterIP == corev1.ClusterIPNone {
+			isTold = true // other settings than topology keys have no meaning there
+		}
+		if !isTold {
+			t.Error("nobody is told that the value is wrong")
+		}
+		return
+	}
+	for _, problem := range fresh.problems {
+		if !problem.Ignored {
+			t.Errorf("the object is refused: %s", problem)
+		}
+	}
+	for _, node := range fresh.Change.Nodes {
+		delete(node.Labels, setting.Key) // who reads it knows what is wrong
+	}
+	absent := source(t, view, kind, without(object(), setting))
+	if diff := cmp.Diff(absent.Change, fresh.Change, equate); diff != "" {
+		t.Errorf("the value does not count as absent (-absent +wrong):\n%s", diff)
+	}
+}

@@ -10,9 +10,14 @@ import (
 
 // EndpointSlice is what the proxy keeps of a discovery/v1 EndpointSlice.
 type EndpointSlice struct {
-	Name      ObjectName
-	Service   ObjectName // from the label kubernetes.io/service-name; the namespace is the slice's
-	Family    Family     // addressType
+	Name    ObjectName
+	Service ObjectName // from the label kubernetes.io/service-name; the namespace is the slice's
+	Family  Family     // addressType
+	// Names is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
+	// nobody, and is there so that this can be told.
+	Names uint16
+	// Crowded is how many endpoints have more than one address; all but the first are passed over.
+	Crowded   uint16
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
 	// Hostnames are what the endpoints, in their order, are called below the name of a headless Service, each often empty;

@@ -12,7 +12,7 @@ import (
 // nobody may write one that takes long.
 const (
 	MaxPortEndpoints = 32_768
-	maxOffers        = 65_536
+	MaxOffers        = 65_536
 )
 
 // Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address
@@ -53,14 +53,8 @@ const manyOffers = 32
 
 // Join makes the slices of a Service with some ports ready.
 func Join(endpointSlices []*EndpointSlice, ports int) Joined {
-	joined, offers := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}, 0
-	for i, slice := range endpointSlices {
-		if offers += len(slice.Ports); offers > maxOffers {
-			endpointSlices = endpointSlices[:i]
-			joined.slices = endpointSlices
-			break
-		}
-	}
+	endpointSlices, offers := Taken(endpointSlices)
+	joined := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}
 	if offers <= manyOffers {
 		return joined
 	}
@@ -72,6 +66,17 @@ func Join(endpointSlices []*EndpointSlice, ports int) Joined {
 		}
 	}
 	return joined
+}
+
+// Taken returns the first slices of a Service, as far as they list MaxOffers ports in sum, and how many they list.
+func Taken(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int) {
+	for i, slice := range endpointSlices {
+		if offers+len(slice.Ports) > MaxOffers {
+			return endpointSlices[:i], offers
+		}
+		offers += len(slice.Ports)
+	}
+	return endpointSlices, offers
 }
 
 // Endpoints is the function of that name, for one port after the other. It also returns how many are left out.

@@ -29,13 +29,17 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 	nodes := selection.NewNodes(cluster)
 	for _, name := range names {
 		decisions := nodes.Decide(name, model.Families)
-		names := newNames(decisions)
+		if len(decisions) == 0 {
+			continue
+		}
+		names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
 		for _, decision := range decisions {
 			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) || names.isIdle(decision) {
 				continue
 			}
 			port := c.build(cluster, decision)
 			names.explain(&port, decision)
+			written.explain(&port, decision)
 			port.Load = loadOf(nodes, decision)
 			ports = append(ports, port)
 		}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -37,13 +38,18 @@ func nameOf(decision selection.Decision) string {
 }
 
 // names are what DNS answers about a headless Service; zero for any other Service.
-type names struct{ isHeadless, hasEndpoints, isReady bool }
+type names struct {
+	isHeadless, isReady bool
+	families            map[model.Family]bool // in which there are endpoints
+}
 
 func newNames(decisions []selection.Decision) names {
-	var n names
+	n := names{families: map[model.Family]bool{}}
 	for i := range decisions {
 		n.isHeadless = decisions[i].Service.IsHeadless
-		n.hasEndpoints = n.hasEndpoints || len(decisions[i].Endpoints) > 0
+		if len(decisions[i].Endpoints) > 0 {
+			n.families[decisions[i].Family] = true
+		}
 		n.isReady = n.isReady || decisions[i].Selection.Anywhere
 	}
 	return n
@@ -51,7 +57,7 @@ func newNames(decisions []selection.Decision) names {
 
 // isIdle reports whether a decision is about a family that a headless Service does not have.
 func (n names) isIdle(decision selection.Decision) bool {
-	return n.isHeadless && n.hasEndpoints && len(decision.Endpoints) == 0
+	return n.isHeadless && len(n.families) > 0 && !n.families[decision.Family]
 }
 
 // explain completes what is explained of a headless Service.

@@ -149,6 +149,14 @@ func excludedLines(excluded []Excluded) []string {
 	return lines
 }
 
+func unusedLines(unused []UnusedSlice) []string {
+	lines := make([]string, 0, len(unused))
+	for _, slice := range unused {
+		lines = append(lines, "✗ "+reasoned(slice.Message, slice.Reason))
+	}
+	return lines
+}
+
 // reasoned puts the stable code behind the sentence: the one is for reading, the other for looking up.
 func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }
 

@@ -39,6 +39,9 @@ type Port struct {
 
 	// Excluded lists the endpoints that no choice contains; never null.
 	Excluded []Excluded `json:"excluded"`
+	// UnusedSlices are the Service's EndpointSlices that do nothing for this port, at most 20; and those of which some addresses
+	// are passed over.
+	UnusedSlices []UnusedSlice `json:"unusedSlices,omitempty"`
 
 	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if
 	// this node is inside one of them, the LoadBalancerIPs themselves. Other clients get no answer there; the other
@@ -132,6 +135,15 @@ type Excluded struct {
 	Endpoint string `json:"endpoint"`
 	Reason   string `json:"reason"`  // a stable code
 	Message  string `json:"message"` // the reason as a sentence
+}
+
+// UnusedSlice is an EndpointSlice whose endpoints are not used, or not all of their addresses, and why.
+type UnusedSlice struct {
+	Slice     string `json:"slice"` // namespace/name
+	Endpoints int    `json:"endpoints"`
+	// Reason is a stable code: SliceOfNames, SliceOfOtherFamily, SliceWithoutPorts, SliceOfOtherPorts or LaterAddresses.
+	Reason  string `json:"reason"`
+	Message string `json:"message"` // the reason as a sentence
 }
 
 // HealthCheck is what this node answers to load balancers that ask on the Service's healthCheckNodePort.

@@ -55,6 +55,7 @@ func writePort(page *bytes.Buffer, port Port) {
 		writeLines(page, "nodes", []string{"where other nodes are is known from " + SourceInWords(port.NodesFrom)})
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
+	writeLines(page, "slices", unusedLines(port.UnusedSlices))
 	writeLines(page, "warning", port.Warnings)
 }
 

@@ -40,6 +40,9 @@ type Why struct {
 	// Suggestions are the smallest changes after which it would be used, each proven by deciding again; never null, and
 	// empty if it is used.
 	Suggestions []Suggestion `json:"suggestions"`
+
+	// isUnused: its EndpointSlice does nothing for the port.
+	isUnused bool
 }
 
 // Suggestion is what would have to be different.
@@ -89,10 +92,14 @@ func (c Cluster) reasons(node string, query explain.Query, target string, now ti
 			continue
 		}
 		ports++
+		before := len(answers)
 		for i := range decision.Endpoints {
 			if w.isMeant(&decision.Endpoints[i], target) {
 				answers = append(answers, w.answer(decision, i))
 			}
+		}
+		if len(answers) == before {
+			answers = append(answers, w.unused(decision, target)...)
 		}
 	}
 	switch {
@@ -120,11 +127,12 @@ func (c Cluster) podsOf(service model.ObjectName) map[netip.Addr]string {
 	for _, slice := range c.slicesOf[service] {
 		for i := range slice.Endpoints {
 			endpoint := &slice.Endpoints[i]
-			if endpoint.TargetRef == nil || endpoint.TargetRef.Kind != "Pod" || len(endpoint.Addresses) == 0 {
+			pod := podOf(endpoint)
+			if pod == "" || len(endpoint.Addresses) == 0 {
 				continue
 			}
 			if addr, err := netip.ParseAddr(endpoint.Addresses[0]); err == nil {
-				pods[addr] = endpoint.TargetRef.Name
+				pods[addr] = pod
 			}
 		}
 	}
@@ -193,17 +201,23 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	return selection.NewNodes(cluster).Decide(read.Name, model.Families)
 }
 
-// answer answers for one endpoint of one decision.
-func (w *asking) answer(decision selection.Decision, i int) Why {
-	endpoint := &decision.Endpoints[i]
+// about begins an answer about a port.
+func (w *asking) about(decision selection.Decision) Why {
 	why := Why{
 		Node: w.node, Service: w.service.String(), Port: decision.Port.Name, Number: int(decision.Port.Port),
-		Family: decision.Family.String(), Endpoint: explain.EndpointName(endpoint.Addr), Pod: w.pods[endpoint.Addr.Addr()],
-		EndpointNode: endpoint.Node, Suggestions: []Suggestion{},
+		Family: decision.Family.String(), Suggestions: []Suggestion{},
 	}
 	if !decision.IsOfAddresses {
 		why.Protocol = decision.Port.Protocol.String()
 	}
+	return why
+}
+
+// answer answers for one endpoint of one decision.
+func (w *asking) answer(decision selection.Decision, i int) Why {
+	endpoint := &decision.Endpoints[i]
+	why := w.about(decision)
+	why.Endpoint, why.EndpointNode, why.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
 	choice, _ := decision.Selection.ClusterIP()
 	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
 	if why.Share = shareOf(decision, endpoint.Addr); why.Share > 0 {
@@ -334,7 +348,7 @@ func WhyText(w io.Writer, answers []Why) error {
 			}
 			p.f("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
 		}
-		if len(why.Suggestions) == 0 {
+		if len(why.Suggestions) == 0 && !why.isUnused {
 			p.f("  No change was found after which it would get some.\n")
 		}
 	}

@@ -52,6 +52,16 @@ func readEndpointAddress(at func() *field.Path, family model.Family, texts []str
 	return addr, errs
 }
 
+// crowded counts the endpoints with addresses that are passed over. A slice has few enough of them for 16 bits.
+func crowded(entries []discoveryv1.Endpoint) (count uint16) {
+	for i := range entries {
+		if len(entries[i].Addresses) > 1 {
+			count++
+		}
+	}
+	return count
+}
+
 // readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can
 // have is unknown, and a hint for one is no hint: the endpoint itself serves.
 func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {

@@ -76,7 +76,7 @@ func TestAnEndpointServesWhateverItsPlaceIsCalled(t *testing.T) {
 			model.Endpoint{HintZones: []string{"a", "b", "c", "d", "e", "f", "g", "h"}}, nil},
 		"hints for too many zones are none": {zones("a", "b", "c", "d", "e", "f", "g", "h", "i"), model.Endpoint{},
 			[]string{`endpoints[0].hints.forZones: Too many: 9: must have at most 8 items`}},
-		"later addresses are not even read": {
+		"later addresses are counted, and not read": {
 			discoveryv1.Endpoint{Addresses: []string{"10.244.0.5", "fd00::1", "x", ""}}, model.Endpoint{}, nil},
 		"leading zeros are decimal":          {discoveryv1.Endpoint{Addresses: []string{"010.244.000.005"}}, model.Endpoint{}, nil},
 		"an address may be mapped into IPv6": {discoveryv1.Endpoint{Addresses: []string{"::ffff:10.244.0.5"}}, model.Endpoint{}, nil},
@@ -85,6 +85,9 @@ func TestAnEndpointServesWhateverItsPlaceIsCalled(t *testing.T) {
 			given, want := webSlice(), webSliceModel()
 			if test.given.Addresses == nil {
 				test.given.Addresses = given.Endpoints[0].Addresses
+			}
+			if len(test.given.Addresses) > 1 {
+				want.Crowded = 1
 			}
 			given.Endpoints[0] = test.given
 			test.want.Ready, test.want.Serving = true, true

@@ -20,8 +20,8 @@ const (
 )
 
 // EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice
-// that is not ours to serve: one of a headless Service, unless those are wanted, of no Service, or with names instead of
-// addresses.
+// that is not ours to serve: one of a headless Service, unless those are wanted, or of no Service. Of one with names
+// instead of addresses only their number is read.
 //
 // It refuses a slice that does not say of what family it is. A port or an endpoint that cannot be is left out alone, with
 // a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
@@ -36,23 +36,33 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	metadata := field.NewPath("metadata")
 	errs := checkNamespace(metadata.Child("namespace"), slice.Namespace)
 	errs = append(errs, checkName(metadata.Child("name"), slice.Name, validation.IsDNS1123Subdomain)...)
-	family, refused := readAddressType(field.NewPath("addressType"), slice.AddressType)
-	errs = append(errs, refused...)
+	hasNames := slice.AddressType == discoveryv1.AddressTypeFQDN
+	var family model.Family
+	if !hasNames {
+		var refused field.ErrorList
+		family, refused = readAddressType(field.NewPath("addressType"), slice.AddressType)
+		errs = append(errs, refused...)
+	}
 	ports, endpoints := field.NewPath("ports"), field.NewPath("endpoints")
 	errs = append(errs, checkLength(ports, len(slice.Ports), maxSlicePorts)...)
 	errs = append(errs, checkLength(endpoints, len(slice.Endpoints), maxSliceEndpoints)...)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	var left leftOut
 	read := &model.EndpointSlice{
 		Name:    model.ObjectName{Namespace: slice.Namespace, Name: slice.Name},
 		Service: model.ObjectName{Namespace: slice.Namespace, Name: service},
 		Family:  family,
-		Ports:   readSlicePorts(ports, slice.Ports, &left),
 
 		TriggeredAt: readTriggeredAt(slice),
 	}
+	if hasNames {
+		read.Names = uint16(len(slice.Endpoints))
+		return read, nil
+	}
+	var left leftOut
+	read.Ports = readSlicePorts(ports, slice.Ports, &left)
+	read.Crowded = crowded(slice.Endpoints)
 	read.Endpoints, read.Hostnames = readEndpoints(endpoints, family, slice.Endpoints, namesOf(slice, view), &left)
 	noPort, noEndpoint := len(read.Ports) == 0, len(read.Endpoints) == 0
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
@@ -81,7 +91,7 @@ func servedService(slice *discoveryv1.EndpointSlice, view View) (name string, se
 
 // mayBeServed reports whether any proxy would serve a slice of a Service.
 func mayBeServed(slice *discoveryv1.EndpointSlice, view View) bool {
-	return (!isHeadless(slice) || view.WithHeadless) && slice.AddressType != discoveryv1.AddressTypeFQDN
+	return !isHeadless(slice) || view.WithHeadless
 }
 
 // isHeadless reports whether a slice is of a headless Service, as the EndpointSlice controller says by a label.

@@ -30,6 +30,7 @@ func TestEndpointSliceIsReadWithTheDefaultsOfTheAPI(t *testing.T) {
 		Name:    model.ObjectName{Namespace: "default", Name: "web-abc"},
 		Service: model.ObjectName{Namespace: "default", Name: "web"},
 		Family:  model.IPv4,
+		Crowded: 1,
 		Ports:   []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Protocol: model.UDP, Port: 53}},
 		Endpoints: []model.SliceEndpoint{
 			{Addr: addrs("10.244.0.5")[0], Endpoint: model.Endpoint{Ready: true, Serving: true}},
@@ -48,7 +49,6 @@ func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 		"a headless Service's":           func(s *discoveryv1.EndpointSlice) { s.Labels[corev1.IsHeadlessService] = "" },
 		"one of no Service":              func(s *discoveryv1.EndpointSlice) { s.Labels = nil },
 		"one with an empty service name": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "" },
-		"one of names":                   func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN },
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := webSlice()
@@ -58,6 +58,15 @@ func TestEndpointSliceThatIsNotServedIsNil(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOfASliceOfNamesOnlyTheirNumberIsRead(t *testing.T) {
+	given := webSlice()
+	given.AddressType = discoveryv1.AddressTypeFQDN
+	given.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"db.example.com"}}, {Addresses: []string{"not a name"}}}
+	want := webSliceModel()
+	want.Ports, want.Endpoints, want.Names = nil, nil, 2
+	wantLeftOut(t, given, want, nil)
 }
 
 func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {

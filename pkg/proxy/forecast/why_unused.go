@@ -1,0 +1,60 @@
+package forecast
+
+import (
+	"net/netip"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// unused answers for what the EndpointSlices of the Service have, and the port does not: each slice says why.
+func (w *asking) unused(decision selection.Decision, target string) []Why {
+	var answers []Why
+	for _, object := range w.slicesOf[w.service] {
+		slice, errs := convert.EndpointSlice(object, w.view)
+		if slice == nil || len(errs) > 0 {
+			continue // it is refused, and told
+		}
+		why := explain.WhyUnused(slice, decision)
+		for i := range object.Endpoints {
+			endpoint := &object.Endpoints[i]
+			at := w.isWritten(endpoint, target)
+			if why == (policy.Unused{}) || at < 0 || at == 0 && why.Code == policy.LaterAddresses {
+				continue
+			}
+			answer := w.about(decision)
+			answer.Endpoint, answer.EndpointNode, answer.Pod = endpoint.Addresses[at], ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
+			answer.Reason, answer.Message, answer.isUnused = why.Code, why.Sentence, true
+			answers = append(answers, answer)
+		}
+	}
+	return answers
+}
+
+// isWritten returns which of the addresses, or names, in an entry of a slice is meant; -1 if none is.
+func (w *asking) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
+	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
+		return 0
+	}
+	meant, err := netip.ParseAddr(target)
+	if withPort, malformed := netip.ParseAddrPort(target); malformed == nil {
+		meant, err = withPort.Addr(), nil
+	}
+	return slices.IndexFunc(endpoint.Addresses, func(text string) bool {
+		addr, malformed := netip.ParseAddr(text)
+		return text == target || err == nil && malformed == nil && addr == meant
+	})
+}
+
+func podOf(endpoint *discoveryv1.Endpoint) string {
+	if endpoint.TargetRef == nil || endpoint.TargetRef.Kind != "Pod" {
+		return ""
+	}
+	return endpoint.TargetRef.Name
+}

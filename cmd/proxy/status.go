@@ -19,6 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
@@ -113,7 +114,10 @@ type nodeStatus struct {
 
 // kernelStatus is how the kernel compares with what it should hold.
 type kernelStatus struct {
-	Agrees      bool                 `json:"agrees"`
+	Agrees bool `json:"agrees"`
+	// Services and DNSServices are how many there should be of what the proxy counts by these names.
+	Services    int                  `json:"services"`
+	DNSServices int                  `json:"dnsServices"`
 	Elements    int                  `json:"elements"` // that were read
 	Seconds     float64              `json:"seconds"`  // that the comparison took
 	Differences []ruleset.Difference `json:"differences"`
@@ -190,11 +194,10 @@ func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
 	compared := kernelStatus{Differences: []ruleset.Difference{}}
 	var before []ruleset.Difference
 	for look := range looks {
-		found, elements, err := differencesNow(ctx, flags, reader)
+		found, err := compared.differencesNow(ctx, flags, reader)
 		if err != nil {
 			return kernelStatus{}, err
 		}
-		compared.Elements = elements
 		if look == 0 {
 			compared.Seconds = time.Since(began).Seconds()
 		} else {
@@ -221,9 +224,10 @@ func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
 	return compared, nil
 }
 
-// differencesNow compares once. The kernel is read while the Services are; the longer of the two is what it takes.
-func differencesNow(ctx context.Context, flags *runFlags, reader *nft.Reader) ([]ruleset.Difference, int, error) {
+// differencesNow compares once, and counts. The kernel is read while the Services are; the longer of the two is what it takes.
+func (k *kernelStatus) differencesNow(ctx context.Context, flags *runFlags, reader *nft.Reader) ([]ruleset.Difference, error) {
 	var change model.Change
+	flags.withHeadless = flags.dns.address.IsValid() // as the daemon
 	tables := map[model.Family]*nft.Table{}
 	err := cli.Together(ctx, func(ctx context.Context) (err error) {
 		if change, err = flags.load(ctx, io.Discard, cluster.OwnNode); err != nil {
@@ -240,25 +244,28 @@ func differencesNow(ctx context.Context, flags *runFlags, reader *nft.Reader) ([
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	kernel := &numberedKernel{reader, tables, ruleset.Tables{}}
 	p := proxy.New(flags.node, flags.settings.Tables(model.Families), kernel, noFlows{})
+	names := &dns.Table{Zone: flags.dns.zone}
+	p.Readers = append(p.Readers, names)
 	p.Apply(change)
-	if _, err := p.Sync(ctx); err != nil {
-		return nil, 0, fmt.Errorf("find out what the tables of node %s should hold: %w", flags.node, err)
+	report, err := p.Sync(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("find out what the tables of node %s should hold: %w", flags.node, err)
 	}
+	k.Services, k.DNSServices, k.Elements = report.Total, names.Len(), 0
 	var found []ruleset.Difference
-	elements := 0
 	for _, family := range model.Families {
 		differences, err := tables[family].Differences(&kernel.wanted)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		found = append(found, differences...)
-		elements += tables[family].Read
+		k.Elements += tables[family].Read
 	}
-	return found, elements, nil
+	return found, nil
 }
 
 // numberedKernel is tables in memory that begin empty, but for the numbers of session affinity in the kernel: those
@@ -310,9 +317,10 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 			line("in agreement", "no: %d Services wait for their turn", p.Waiting)
 		}
 		if p.Newest != nil {
-			line("newest change", "%s; %d of %d Services, in %s", ago(p.Newest.At), p.Newest.Services, p.Services,
+			line("newest change", "%s; Services decided: %d, in %s", ago(p.Newest.At), p.Newest.Services,
 				time.Duration(p.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
 		}
+		line("Services", "%s", n.counted())
 		line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
 			p.RefusedObjects, p.RefusedByKernel, p.Contested, p.Waiting)
 		line("API server", "%s", heard(p.Interruptions, ago))

@@ -91,3 +91,32 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one of which DNS tells, one of which it does not because no
+// endpoint is ready, and one that nothing is asked of.
+func TestStatusCountsTheSameOnBothSides(t *testing.T) {
+	const headless = `
+- {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {vicinity.dev/topology-keys: "KEYS"}},
+    spec: {clusterIP: None, ports: [{port: 80}]}}
+- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: NAME-1, namespace: shop, labels:
+    {kubernetes.io/service-name: NAME, service.kubernetes.io/headless: ""}}, addressType: IPv4, ports: [{port: 80}],
+    endpoints: [{addresses: [10.244.0.1], nodeName: node-a, conditions: {ready: READY}}]}
+`
+	state := nodePortState
+	for name, words := range map[string][2]string{"db": {"*", "true"}, "starting": {"*", "false"}, "plain": {"", "true"}} {
+		state += strings.NewReplacer("NAME", name, "KEYS", words[0], "READY", words[1]).Replace(headless)
+	}
+	namespace, folder := netns.New(t), writeState(t, state)
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", "--dns-bind-address", "127.0.0.1:10553", at)
+	defer func() { daemon.end(t) }()
+	node, exit := nodeStatusIn(t, namespace, at)
+	if exit != 0 || node.Proxy == nil || node.Proxy.Services != 1 || node.Kernel.Services != 1 ||
+		node.Proxy.DNSServices != 1 || node.Kernel.DNSServices != 1 || node.Proxy.Newest.Services != 3 {
+		t.Errorf("exit status %d, %+v, %+v", exit, node.Proxy, node.Kernel)
+	}
+	const want = "\nServices        1 in the kernel (1 expected); 1 answered by DNS (1 expected)\n"
+	if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, want) {
+		t.Errorf("the text lacks %q:\n%s", want, text)
+	}
+}

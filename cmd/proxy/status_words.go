@@ -20,6 +20,15 @@ func heard(interruptions []status.Interruption, ago func(time.Time) string) stri
 	return "is not heard about " + strings.Join(words, "; ")
 }
 
+// counted says how many Services there are, and how many there should be.
+func (n *nodeStatus) counted() string {
+	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
+	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
+		words += fmt.Sprintf("; %d answered by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
+	}
+	return words
+}
+
 // notAlone says which other service proxies are on the node, and what to do; nil: nobody has looked.
 func notAlone(others []otherproxy.Finding) string {
 	switch {

@@ -59,9 +59,14 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	took := ended.Sub(started)
 	o.status.SyncSucceeded(started)
 	o.count(report, took, ended)
-	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, status.Numbers{
+	numbers := status.Numbers{
 		Services: report.Total, Waiting: report.Waiting, RefusedByKernel: report.RefusedTotal, Contested: report.Contested,
-	})
+	}
+	if o.names != nil {
+		numbers.DNSServices = o.names.Len()
+		o.recorder.Set(metrics.DNSServices, numbers.DNSServices)
+	}
+	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
 	o.checks.follow(report)
 	o.reporter.conflicts(report.Conflicts)
 	o.reporter.crowded(report.Crowded)
@@ -76,9 +81,6 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	}
 	if report.Unrecalled != nil {
 		o.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", report.Unrecalled)
-	}
-	if o.names != nil {
-		o.recorder.Set(metrics.DNSServices, o.names.Len())
 	}
 	if !o.synced {
 		o.synced = true

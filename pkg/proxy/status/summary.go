@@ -17,9 +17,11 @@ type Summary struct {
 	AgreesSince *time.Time `json:"agreesSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
 	Newest *Sync `json:"newest"`
-	// Services is how many there are. Waiting is how many of them wait for their turn, RefusedByKernel how many the kernel
-	// refuses; Contested is how many frontends two of them want; RefusedObjects is how many objects are left out.
+	// Services is how many own something in the kernel, and DNSServices for how many headless ones, which own nothing there,
+	// DNS is answered. Waiting is how many of both wait for their turn, RefusedByKernel how many the kernel refuses; Contested
+	// is how many frontends two of them want; RefusedObjects is how many objects are left out.
 	Services        int `json:"services"`
+	DNSServices     int `json:"dnsServices"`
 	Waiting         int `json:"waiting"`
 	RefusedByKernel int `json:"refusedByKernel"`
 	Contested       int `json:"contested"`
@@ -38,7 +40,7 @@ type Summary struct {
 type Sync struct {
 	At       time.Time `json:"at"` // when the kernel had it
 	Seconds  float64   `json:"seconds"`
-	Services int       `json:"services"` // that it wrote
+	Services int       `json:"services"` // that it decided about, those that are gone included
 	Complete bool      `json:"complete"`
 }
 
@@ -52,7 +54,7 @@ type Syncs struct {
 }
 
 // Numbers are those of a Summary.
-type Numbers struct{ Services, Waiting, RefusedByKernel, Contested int }
+type Numbers struct{ Services, DNSServices, Waiting, RefusedByKernel, Contested int }
 
 // Done takes in a sync that the kernel accepted.
 func (s *Syncs) Done(sync Sync, numbers Numbers) {
@@ -87,7 +89,7 @@ func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) 
 	defer s.mutex.Unlock()
 	summary := Summary{
 		Node: node, Version: version, Began: began, Newest: s.newest,
-		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
+		Services: s.numbers.Services, DNSServices: s.numbers.DNSServices, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
 		Contested: s.numbers.Contested, NodeTopology: s.nodes, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
 		Interruptions: append([]Interruption{}, verdict.Interruptions...),
 	}

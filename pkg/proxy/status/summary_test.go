@@ -21,7 +21,9 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	}
 	done := func(at, waiting int) {
 		status.SyncSucceeded(second(at))
-		syncs.Done(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{Services: 5, Waiting: waiting, RefusedByKernel: 1, Contested: 3})
+		syncs.Done(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{
+			Services: 5, DNSServices: 6, Waiting: waiting, RefusedByKernel: 1, Contested: 3,
+		})
 	}
 	for _, step := range []struct {
 		what string
@@ -46,7 +48,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
-		Services: 5, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
+		Services: 5, DNSServices: 6, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}
 	if diff := cmp.Diff(want, summary(20)); diff != "" {

@@ -31,6 +31,12 @@ func newCheck() *cobra.Command {
 FILE is a YAML or JSON file, with several documents and Lists in it if need be; or - for standard input; or a folder, of which
 every .yaml, .yml and .json file is read, those in its subfolders too. Templates must be rendered first.
 
+Files that hold no objects yet are passed over and counted: kustomizations, and what they name that is no resource; Helm charts (folders
+with Chart.yaml), of which Chart.yaml, values and templates/; JSON patches; and what --exclude matches. -v names them. The folders of each
+file and above it are asked, so that a file is the same whether its folder is given or its name. Patches of Services and Namespaces that a
+kustomization names or holds are checked in part: an annotation or label that is wrong whatever the rest is. To check all of it, check
+what 'kubectl kustomize' and 'helm template' print.
+
 Each line of the output is one finding: where it is, the object, the field, what is wrong and how to mend it, the rule's id, and what
 follows from it. The rules are listed by 'webhook rules'. The last line, on standard error, counts.
 
@@ -46,10 +52,17 @@ that carry the label vicinity.dev/admission: disabled, and Services of a Namespa
 The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
 
 -o json prints one document: "findings", each with file, line, kind, namespace, name, rule, action (deny, warn or error), path and
-message; and "summary", with the numbers of objects checked and passedOver, of those denied, and of warnings and errors. All of these
-fields are always there. A line is 0 if it is about a file as a whole, a rule is "" for an error.`,
+message; "passedOver", the files that were, each with file, role and reason; and "summary", with the numbers of objects checked and
+passedOver, of patches, of those denied, of warnings, errors and filesPassedOver. All of these fields are always there. A line is 0 if it
+is about a file as a whole, a rule is "" for an error.`,
 		Example: `  # everything below a folder
   webhook check -f deploy/
+
+  # without values that are in no chart's folder
+  webhook check -f deploy/ --exclude 'values*.yaml' --exclude 'deploy/**/testdata'
+
+  # an overlay, as it would be applied
+  kubectl kustomize deploy/prod | webhook check -f -
 
   # a chart, as it would be installed, by the rules of a cluster
   helm template shop ./chart | webhook check --config config.yaml -f -
@@ -68,6 +81,7 @@ fields are always there. A line is 0 if it is about a file as a whole, a rule is
       name: topology settings of Services
       entry: webhook check
       language: system
+      require_serial: true # one run sees all files of the commit
       files: ^deploy/.*\.(yaml|yml|json)$`,
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -84,19 +98,25 @@ fields are always there. A line is 0 if it is about a file as a whole, a rule is
 
 // checkFlags are the flags of check.
 type checkFlags struct {
-	files  []string
-	config string
-	strict bool
-	output string
+	files   []string
+	exclude []string
+	config  string
+	strict  bool
+	verbose bool
+	output  string
 }
 
 func (f *checkFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.files, "filename", "f", nil,
 		"`FILE` or folder to check, or - for standard input. May be repeated; arguments without a flag are files too")
+	flags.StringArrayVar(&f.exclude, "exclude", nil,
+		"`GLOB` of files and folders to pass over: ?, * within a name, ** across folders, [a-z], {a,b}. It may begin at any folder of a path: "+
+			"'values*.yaml', 'overlays/dev', 'deploy/**/test'. May be repeated")
 	flags.StringVar(&f.config, "config", "",
 		"`FILE` with a TopologyAdmissionConfiguration, the one that the webhook has. Without it every rule has its own action")
 	flags.BoolVar(&f.strict, "strict", false,
 		"deny what is warned of where a rule is stricter in strict mode, as the file's 'strict: true' does")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that is passed over, on standard error, and say why")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text or json")
 }
 
@@ -105,6 +125,11 @@ func (f *checkFlags) Validate() error {
 	errs := []error{cli.OneOf("output", f.output, "text", "json")}
 	if len(f.files) == 0 {
 		errs = append(errs, errors.New("-f FILE is required: it is what is checked; - is standard input"))
+	}
+	for _, pattern := range f.exclude {
+		if !check.ValidGlob(pattern) {
+			errs = append(errs, fmt.Errorf("--exclude %q is no pattern; write [ and { with their ends, or a \\ before them", pattern))
+		}
 	}
 	if first := slices.Index(f.files, check.Stdin); first >= 0 && slices.Contains(f.files[first+1:], check.Stdin) {
 		errs = append(errs, errors.New("-f - is given twice, and standard input can be read once"))
@@ -139,10 +164,10 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 	if err != nil {
 		return unchecked(stderr, err)
 	}
-	var files check.Files
+	files := check.Files{Exclude: flags.exclude}
 	files.ReadAll(flags.files, stdin)
 	found := files.Judge(settings)
-	if err := reportWriters[flags.output](stdout, stderr, &found); err != nil {
+	if err := reportWriters[flags.output](stdout, stderr, &found, flags.verbose); err != nil {
 		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
 	switch {
@@ -155,7 +180,9 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 }
 
 // reportWriters are the formats of check -o.
-var reportWriters = map[string]func(stdout, stderr io.Writer, found *check.Report) error{
-	"text": func(stdout, stderr io.Writer, found *check.Report) error { return found.WriteText(stdout, stderr) },
-	"json": func(stdout, _ io.Writer, found *check.Report) error { return writeJSON(stdout, found) },
+var reportWriters = map[string]func(stdout, stderr io.Writer, found *check.Report, verbose bool) error{
+	"text": func(stdout, stderr io.Writer, found *check.Report, verbose bool) error {
+		return found.WriteText(stdout, stderr, verbose)
+	},
+	"json": func(stdout, _ io.Writer, found *check.Report, _ bool) error { return writeJSON(stdout, found) },
 }

@@ -375,11 +375,11 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	if diff := cmp.Diff(want, document.Findings); diff != "" || !strings.HasPrefix(message, path+": ") {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	summary := map[string]any{"checked": 1., "passedOver": 1., "denied": 0., "warnings": 1., "errors": 2.}
+	summary := map[string]any{"checked": 1., "passedOver": 1., "denied": 0., "warnings": 1., "errors": 2., "patches": 0., "filesPassedOver": 0.}
 	if diff := cmp.Diff(summary, document.Summary); diff != "" || got.status != 2 || got.stderr != "" {
 		t.Errorf("status %d, stderr %q, summary (-want +got):\n%s", got.status, got.stderr, diff)
 	}
-	const nothing = "{\n  \"findings\": [],\n"
+	const nothing = "{\n  \"findings\": [],\n  \"passedOver\": [],\n"
 	if none := webhookCommand(t, "", "check", "-o", "json", "c.yaml"); !strings.HasPrefix(none.stdout, nothing) || none.status != 0 {
 		t.Errorf("%+v; want an empty list", none)
 	}
@@ -408,6 +408,7 @@ func TestAWrongCommandLineOfCheckIsReportedWithItsUsage(t *testing.T) {
 func TestTheHelpTeachesItsUse(t *testing.T) {
 	for command, examples := range map[string][]string{
 		"check": {"webhook check -f deploy/", "| webhook check -f -", ".pre-commit-config.yaml", "entry: webhook check",
+			"require_serial: true", "kubectl kustomize deploy/prod | webhook check -f -", "--exclude GLOB", "** across folders",
 			"The exit status is 0"},
 		"rules":   {"webhook rules -o json"},
 		"version": {"webhook version -o json"},

@@ -80,6 +80,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	write(filepath.Join(folder, "a\x9b\n"+hostile.Line+".yaml"), []byte("{"+hostile.Text))
 	write(filepath.Join(folder, "raw.yaml"), []byte("a\x1b[31m\x9b31m"))
 	see("a folder", "-f", folder)
+	see("files that are excluded", "-v", "-f", folder, "--exclude", "*"+hostile.Text)
 	see("a file that is missing", "-f", hostile.Text)
 	see("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
 	see("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))

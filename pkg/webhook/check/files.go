@@ -23,15 +23,30 @@ const (
 
 // ReadAll reads files, folders and standard input, in their order, each file once.
 func (c *Files) ReadAll(names []string, stdin io.Reader) {
+	var files []string
 	seen := map[string]bool{}
 	for _, name := range names {
 		for _, file := range c.filesOf(name) {
 			if clean := filepath.Clean(file); !seen[clean] {
 				seen[clean] = true
-				c.readFile(file, stdin)
+				c.number(shownName(file))
+				files = append(files, file)
 			}
 		}
 	}
+	around := lookAround(files)
+	for _, file := range files {
+		c.readFile(file, stdin, around)
+	}
+}
+
+// isExcluded reports whether a file is excluded, and if so passes it over.
+func (c *Files) isExcluded(file string) bool {
+	pattern := excludedBy(c.Exclude, file)
+	if pattern != "" {
+		c.passOver(file, meaning{excludedFile, "excluded by " + pattern})
+	}
+	return pattern != ""
 }
 
 // filesOf returns the files that an argument stands for.
@@ -40,6 +55,9 @@ func (c *Files) filesOf(name string) []string {
 		return []string{Stdin}
 	}
 	if status, err := os.Stat(name); err != nil || !status.IsDir() {
+		if c.isExcluded(name) {
+			return nil
+		}
 		return []string{name}
 	}
 	tree, err := manifest.Scan(name)
@@ -48,43 +66,74 @@ func (c *Files) filesOf(name string) []string {
 		return nil
 	}
 	for _, unreadable := range slices.Sorted(maps.Keys(tree.Unreadable)) {
-		c.cannotRead(filepath.Join(name, unreadable), tree.Unreadable[unreadable])
+		if file := filepath.Join(name, unreadable); !c.isExcluded(file) {
+			c.cannotRead(file, tree.Unreadable[unreadable])
+		}
 	}
 	if len(tree.Files) == 0 && len(tree.Unreadable) == 0 {
 		c.fail(place{file: name}, "", "there is no .yaml, .yml or .json file in this folder")
 	}
 	files := make([]string, 0, len(tree.Files))
 	for _, file := range tree.Files {
-		files = append(files, filepath.Join(name, filepath.FromSlash(file)))
+		if file := filepath.Join(name, filepath.FromSlash(file)); !c.isExcluded(file) {
+			files = append(files, file)
+		}
 	}
 	return files
 }
 
-// readFile reads one file, or standard input.
-func (c *Files) readFile(name string, stdin io.Reader) {
-	file := stdin
-	if name == Stdin {
-		name = stdinName
-	} else {
-		opened, err := os.Open(name)
-		if err != nil {
-			c.cannotRead(name, err)
-			return
-		}
-		defer func() { _ = opened.Close() }() // nothing was written that closing could lose
-		file = opened
-	}
-	text, err := manifest.Read(name, file)
+// readFile reads one file, or standard input, as what it is.
+func (c *Files) readFile(name string, stdin io.Reader, around *surroundings) {
+	text, err := readAny(name, stdin)
 	if err != nil {
-		c.cannotRead(name, err)
+		c.cannotRead(shownName(name), err)
 		return
 	}
-	if name == stdinName && len(bytes.TrimSpace(text)) == 0 {
+	if name == Stdin {
+		c.readStdin(text)
+		return
+	}
+	means, isKnown := around.of(name)
+	switch {
+	case !isKnown:
+		c.readText(name, text)
+		return
+	case means.role == kustomizationFile:
+		c.readInlinePatches(name, text)
+	case means.role == patchFile && c.readPatches(name, text):
+		return
+	}
+	c.passOver(name, means)
+}
+
+// readAny reads a file, or standard input, to its end.
+func readAny(name string, stdin io.Reader) ([]byte, error) {
+	if name == Stdin {
+		return manifest.Read(stdinName, stdin)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written that closing could lose
+	return manifest.Read(name, file)
+}
+
+func (c *Files) readStdin(text []byte) {
+	if len(bytes.TrimSpace(text)) == 0 {
 		// In a pipeline only the last command's exit status counts: the command before may have failed.
-		c.fail(place{file: name}, "", "there is nothing on standard input")
+		c.fail(place{file: stdinName}, "", "there is nothing on standard input")
 		return
 	}
-	c.readText(name, text)
+	c.readText(stdinName, text)
+}
+
+// shownName is the name of a file in the output.
+func shownName(name string) string {
+	if name == Stdin {
+		return stdinName
+	}
+	return name
 }
 
 // cannotRead records why a file or folder cannot be read.

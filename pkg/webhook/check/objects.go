@@ -18,17 +18,23 @@ var (
 
 // Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
 type Files struct {
+	// Exclude are the patterns of files that are passed over; see ValidGlob.
+	Exclude []string
+
 	objects    []object
 	findings   []finding      // what could not be read
 	files      map[string]int // numbers them in the order in which they were read
-	passedOver int
+	passedOver int            // objects
+	notRead    []passedOver   // files
+	isNotRead  map[string]bool
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
 	optedOut   map[string]bool // the Namespaces whose Services are not judged
 }
 
-// object is a Service or a Namespace.
+// object is a Service or a Namespace, or of one what a patch changes.
 type object struct {
+	isPatch   bool
 	place     place
 	service   *rules.Service
 	namespace *rules.Namespace
@@ -51,9 +57,11 @@ func (c *Files) readText(name string, text []byte) {
 	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType, nodeType) {
 		at := place{file: name, part: &part}
 		switch {
+		case part.Fault != nil && isJSONPatch(part.JSON):
+			c.passOver(name, meaning{patchFile, "a patch that no rule is about"})
 		case part.Fault != nil:
 			explainTemplate(part.Fault, text)
-			c.fail(at, part.Fault.Field, part.Fault.Reason)
+			c.fail(at, part.Fault.Field, part.Fault.Reason+noManifest(at))
 		case part.Type == serviceType:
 			c.readService(at)
 		case part.Type == namespaceType:
@@ -84,6 +92,14 @@ func explainTemplate(fault *manifest.Fault, text []byte) {
 		reason, _, _ := strings.Cut(fault.Reason, ": map[") // how Go prints {{ .Values }}, which YAML takes for a mapping
 		fault.Reason = reason + "; " + renderFirst
 	}
+}
+
+// noManifest says what to do about a document that is no object at all.
+func noManifest(at place) string {
+	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
+		return ""
+	}
+	return "; a file that is no manifest can be passed over with --exclude"
 }
 
 func (c *Files) readService(at place) {

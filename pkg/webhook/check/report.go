@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,16 @@ const actionError rules.Action = "error"
 
 // Report is what is wrong with all files. Its JSON is what scripts read.
 type Report struct {
-	Findings []finding `json:"findings"`
-	Summary  summary   `json:"summary"`
+	Findings   []finding    `json:"findings"`
+	PassedOver []passedOver `json:"passedOver"`
+	Summary    summary      `json:"summary"`
+}
+
+// passedOver is a file that holds no objects as an API server is given them, or was excluded.
+type passedOver struct {
+	File   string `json:"file"` // as that of a finding
+	Role   role   `json:"role"`
+	Reason string `json:"reason"`
 }
 
 // finding is one thing that is wrong. Its texts but for the file's name are safe to print.
@@ -39,14 +48,24 @@ type finding struct {
 type summary struct {
 	Checked    int `json:"checked"`    // objects that were judged
 	PassedOver int `json:"passedOver"` // objects of other kinds, and those that were opted out
-	Denied     int `json:"denied"`     // objects that would be refused
+	Denied     int `json:"denied"`     // objects that would be refused, and patches that would make them so
 	Warnings   int `json:"warnings"`   // findings
 	Errors     int `json:"errors"`     // findings
+
+	Patches         int `json:"patches"` // of kustomizations, that were judged in part
+	FilesPassedOver int `json:"filesPassedOver"`
+
+	roles map[role]int // of the files that were passed over
 }
 
 // Judge judges all objects that were read.
 func (c *Files) Judge(settings *rules.Settings) Report {
-	report := Report{Findings: c.findings, Summary: summary{PassedOver: c.passedOver, Errors: len(c.findings)}}
+	report := Report{Findings: c.findings, PassedOver: c.notRead, Summary: summary{
+		PassedOver: c.passedOver, Errors: len(c.findings), FilesPassedOver: len(c.notRead), roles: map[role]int{},
+	}}
+	for _, file := range c.notRead {
+		report.Summary.roles[file.Role]++
+	}
 	for i := range c.objects {
 		if c.isExempt(&c.objects[i]) {
 			report.Summary.PassedOver++
@@ -69,6 +88,12 @@ func (c *Files) isExempt(o *object) bool {
 
 // judge judges an object as one that is new.
 func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
+	switch {
+	case o.isPatch && o.namespace != nil:
+		return rules.ReviewNamespacePatch(o.namespace, settings)
+	case o.isPatch:
+		return rules.ReviewServicePatch(o.service, settings)
+	}
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
@@ -78,7 +103,11 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 
 // add takes in what was judged of an object.
 func (r *Report) add(o *object, judgement rules.Judgement) {
-	r.Summary.Checked++
+	if o.isPatch {
+		r.Summary.Patches++
+	} else {
+		r.Summary.Checked++
+	}
 	if len(judgement.Denied) > 0 {
 		r.Summary.Denied++
 	}
@@ -95,6 +124,19 @@ func (p place) violation(violation rules.Violation, action rules.Action) finding
 	finding := p.finding(violation.Error.Field, action, violation.Message())
 	finding.Rule = violation.Rule
 	return finding
+}
+
+// passOver records that a file is passed over, once.
+func (c *Files) passOver(file string, means meaning) {
+	clean := filepath.Clean(file)
+	if c.isNotRead[clean] {
+		return
+	}
+	if c.isNotRead == nil {
+		c.isNotRead = map[string]bool{}
+	}
+	c.isNotRead[clean] = true
+	c.notRead = append(c.notRead, passedOver{File: file, Role: means.role, Reason: means.reason})
 }
 
 // fail records that something could not be checked.
@@ -130,16 +172,25 @@ func (r *Report) sort(files map[string]int) {
 	if r.Findings == nil {
 		r.Findings = []finding{} // "[]" in JSON, and not null
 	}
+	if r.PassedOver == nil {
+		r.PassedOver = []passedOver{}
+	}
 }
 
-// WriteText writes a line for each finding, as editors read the messages of compilers, and then the summary.
-func (r *Report) WriteText(stdout, stderr io.Writer) error {
+// WriteText writes a line for each finding, as editors read the messages of compilers, and then the summary; before it
+// the files that were passed over, if they are asked for.
+func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 	buffered := bufio.NewWriter(stdout)
 	for i := range r.Findings {
 		printable.Fprintf(buffered, "%s\n", &r.Findings[i])
 	}
 	if err := buffered.Flush(); err != nil {
 		return err
+	}
+	if verbose {
+		for _, file := range r.PassedOver {
+			printable.Fprintf(stderr, "%s: passed over: %s\n", printable.Short(file.File), file.Reason)
+		}
 	}
 	printable.Fprintf(stderr, "%s\n", r.Summary)
 	return nil
@@ -169,19 +220,46 @@ func (f *finding) fullName() string {
 
 // String returns "3 objects checked, 1 denied, 2 warnings".
 func (s summary) String() string {
-	text := fmt.Sprintf("%s checked, %d denied, %s", counted(s.Checked, "object"), s.Denied, counted(s.Warnings, "warning"))
+	text := counted(s.Checked, "object") + " checked, "
+	if s.Patches > 0 {
+		text += countOf(s.Patches, "patch", "patches") + " in part, "
+	}
+	text += fmt.Sprintf("%d denied, %s", s.Denied, counted(s.Warnings, "warning"))
 	if s.Errors > 0 {
 		text += ", " + counted(s.Errors, "error")
 	}
 	if s.PassedOver > 0 {
 		text += fmt.Sprintf("; %d passed over", s.PassedOver)
 	}
+	if s.FilesPassedOver > 0 {
+		text += fmt.Sprintf("; %s passed over: %s", counted(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
+	}
 	return text
 }
 
-func counted(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// byRole counts the files that were passed over: "1 kustomization", "2 patches".
+func (s summary) byRole() []string {
+	var counts []string
+	for _, words := range [...]struct {
+		role      role
+		one, many string
+	}{
+		{kustomizationFile, "kustomization", "kustomizations"}, {patchFile, "patch", "patches"},
+		{inputFile, "input of a kustomization", "inputs of kustomizations"},
+		{chartFile, "file of a Helm chart", "files of Helm charts"}, {excludedFile, "excluded", "excluded"},
+	} {
+		if n := s.roles[words.role]; n > 0 {
+			counts = append(counts, countOf(n, words.one, words.many))
+		}
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return counts
+}
+
+func counted(n int, noun string) string { return countOf(n, noun, noun+"s") }
+
+func countOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -156,3 +156,30 @@ func wantOf(judgement rules.Judgement) []rulecases.Want {
 	}
 	return found
 }
+
+// What is said of a patch holds for the whole object: nothing is found in the metadata of a case that is not found in
+// all of it.
+func TestWhatIsSaidOfAPatchHoldsForTheWholeObject(t *testing.T) {
+	said := 0
+	for _, c := range rulecases.Cases(t) {
+		if !isOurs(c) || c.Old != nil {
+			continue
+		}
+		whole := judge(t, c)
+		var patch rules.Judgement
+		if c.Kind() == "Namespace" {
+			patch = rules.ReviewNamespacePatch(rulecases.NamespaceOf(t, c.Object), c.Settings.Admission())
+		} else {
+			service := rulecases.Service(t, c.Object)
+			patch = rules.ReviewServicePatch(&rules.Service{Metadata: service.Metadata}, c.Settings.Admission())
+		}
+		for _, want := range wantOf(patch) {
+			if said++; !slices.Contains(wantOf(whole), want) {
+				t.Errorf("%s: of the metadata alone %v is said, and of the whole %v", c.Name, want, wantOf(whole))
+			}
+		}
+	}
+	if said < 100 {
+		t.Errorf("only %d violations are found in metadata alone", said)
+	}
+}

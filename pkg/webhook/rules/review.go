@@ -53,6 +53,28 @@ func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
 	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
 }
 
+// ReviewServicePatch judges what a patch changes of a Service, by the rules that stand alone: what is wrong whatever
+// the rest of the Service is.
+func ReviewServicePatch(patch *Service, settings *Settings) Judgement {
+	return reviewPatch(kindService, patch, settings)
+}
+
+// ReviewNamespacePatch judges what a patch changes of a Namespace, likewise.
+func ReviewNamespacePatch(patch *Namespace, settings *Settings) Judgement {
+	return reviewPatch(kindNamespace, patch.asService(), settings)
+}
+
+func reviewPatch(kind string, patch *Service, settings *Settings) Judgement {
+	if isExempt(&patch.Metadata) {
+		return Judgement{}
+	}
+	if settings == nil {
+		settings = &Settings{}
+	}
+	found := examine(kind, subjectOf(nil, patch, Facts{}, settings))
+	return judge(past{}, slices.DeleteFunc(found, func(v Violation) bool { return !rules[v.place].standsAlone }), settings)
+}
+
 // asService is the Namespace as rules see it: its metadata.
 func (n *Namespace) asService() *Service {
 	if n == nil {

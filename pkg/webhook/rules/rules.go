@@ -18,6 +18,8 @@ type rule struct {
 	// another one in an old object would make the other look new once it is mended. It is nil for a rule that only
 	// policies have.
 	find func(*subject) []Violation
+	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
+	standsAlone bool
 	// saidBetterBy is a rule that says better what this one says of the same object; empty if there is none.
 	saidBetterBy ID
 }
@@ -29,35 +31,40 @@ var rules = []rule{
 			ID: "SVC001", Kind: kindService, Default: Deny,
 			Summary: "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
 		},
-		find: wrongKeys(policy.NotEmpty),
+		find:        wrongKeys(policy.NotEmpty),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC002", Kind: kindService, Default: Deny,
 			Summary: "The list has more than 16 topology keys, so the proxy ignores it.",
 		},
-		find: wrongKeys(policy.AtMostMaxKeys),
+		find:        wrongKeys(policy.AtMostMaxKeys),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC003", Kind: kindService, Default: Deny,
 			Summary: "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
 		},
-		find: wrongKeys(policy.LabelKey),
+		find:        wrongKeys(policy.LabelKey),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC004", Kind: kindService, Default: Deny,
 			Summary: "A topology key stands twice in the list, so the proxy ignores the whole list.",
 		},
-		find: wrongKeys(policy.Unique),
+		find:        wrongKeys(policy.Unique),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC005", Kind: kindService, Default: Deny,
 			Summary: "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
 		},
-		find: wrongKeys(policy.AnyNodeLast),
+		find:        wrongKeys(policy.AnyNodeLast),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
@@ -79,28 +86,32 @@ var rules = []rule{
 			Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
 				"Kubernetes treats it as Disabled.",
 		},
-		find: misspeltMode,
+		find:        misspeltMode,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC009", Kind: kindService, Default: Deny,
 			Summary: "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
 		},
-		find: unknownServiceWords,
+		find:        unknownServiceWords,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC010", Kind: kindService, Default: Deny,
 			Summary: "The topology mode is a word of vicinity.dev that there is not, so the proxy ignores it.",
 		},
-		find: unknownOwnMode,
+		find:        unknownOwnMode,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC011", Kind: kindService, Default: Deny,
 			Summary: "max-load is no whole number from 100 to 1000 with % right behind it, so the proxy takes the usual bound instead.",
 		},
-		find: wrongMaxLoad,
+		find:        wrongMaxLoad,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
@@ -132,7 +143,8 @@ var rules = []rule{
 			ID: "SVC015", Kind: kindService, Default: Deny,
 			Summary: "The list of clients is empty, has more than 8, or has one twice or without its namespace, so the proxy ignores it.",
 		},
-		find: wrongClients,
+		find:        wrongClients,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
@@ -155,7 +167,8 @@ var rules = []rule{
 			ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
 			Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
 		},
-		find: unknownMode,
+		find:        unknownMode,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
@@ -218,14 +231,16 @@ var rules = []rule{
 			ID: "SVC031", Kind: kindService, Default: Warn,
 			Summary: "A topology setting is a label instead of an annotation, or its name is misspelt, and so it does nothing.",
 		},
-		find: misplacedSettings,
+		find:        misplacedSettings,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC032", Kind: kindService, Default: Warn,
 			Summary: "spec.topologyKeys was removed in Kubernetes 1.22; API servers drop it.",
 		},
-		find: removedField,
+		find:        removedField,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
@@ -303,35 +318,40 @@ var rules = []rule{
 			ID: "NS001", Kind: kindNamespace, Default: Deny,
 			Summary: "The default topology mode is none of Auto, Disabled, vicinity.dev/balanced and None, so no Service is given it.",
 		},
-		find: unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced),
+		find:        unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "NS002", Kind: kindNamespace, Default: Deny,
 			Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service is given them.",
 		},
-		find: wrongDefaultKeys,
+		find:        wrongDefaultKeys,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "NS003", Kind: kindNamespace, Default: Deny,
 			Summary: "The default traffic distribution is none of PreferSameZone, PreferSameNode and None, so no Service is given it.",
 		},
-		find: unknownDefault(policy.DefaultTrafficDistributionAnnotation, policy.PreferSameZone, policy.PreferSameNode),
+		find:        unknownDefault(policy.DefaultTrafficDistributionAnnotation, policy.PreferSameZone, policy.PreferSameNode),
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "NS004", Kind: kindNamespace, Default: Deny,
 			Summary: "There is more than one kind of default, so no Service is given any.",
 		},
-		find: severalDefaults,
+		find:        severalDefaults,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{
 			ID: "NS005", Kind: kindNamespace, Default: Deny,
 			Summary: "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
 		},
-		find: unknownNamespaceWords,
+		find:        unknownNamespaceWords,
+		standsAlone: true,
 	},
 	{
 		Rule: Rule{

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// deployed is a folder as people have it: a chart, a base and an overlay of kustomize, and a file of nobody's.
+func deployed() map[string]string {
+	return map[string]string{
+		"deploy/shop/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
+		"deploy/shop/values.yaml":            "service: {annotations: {vicinity.dev/topology-keys: a b}}\n",
+		"deploy/shop/values-prod.yaml":       "replicas: 3\n",
+		"deploy/shop/ci/many-values.yaml":    "replicas: 5\n",
+		"deploy/shop/templates/service.yaml": "kind: Service\nmetadata: {name: {{ .Release.Name }}}\n",
+		"deploy/shop/crds/crd.yaml":          "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n",
+		"deploy/base/kustomization.yaml":     "resources:\n- service.yaml\n",
+		"deploy/base/service.yaml":           serviceText("web", goodKeys),
+		"deploy/prod/kustomization.yml": `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../base]
+patches:
+- path: patches/remove.yaml
+- path: patches/wrong.yaml
+  target: {kind: Service}
+- path: patches/operations.json
+  target: {kind: Service}
+- target: {kind: Service}
+  patch: |-
+    apiVersion: v1
+    kind: Service
+    metadata:
+      name: any
+      annotations:
+        vicinity.dev/max-load: "12"
+- target: {kind: Deployment}
+  patch: '[{"op": "remove", "path": "/spec/replicas"}]'
+patchesStrategicMerge: [replicas.yaml]
+configMapGenerator:
+- {name: a, files: [app.yaml, log.yaml=conf/log.yaml], envs: [env.yaml]}
+replacements: [{path: replacement.yaml}]
+configurations: [names.yaml]
+helmCharts: [{name: a, valuesFile: of-a.yaml}]
+`,
+		"deploy/prod/patches/remove.yaml": "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n" +
+			"  annotations: {vicinity.dev/topology-keys: null, vicinity.dev/old: null}\n  labels: {vicinity.dev/admission: null}\n",
+		"deploy/prod/patches/wrong.yaml": "apiVersion: v1\nkind: Service\nmetadata:\n  annotations:\n" +
+			"    vicinity.dev/topology-keys: a b\n    vicinity.dev/clients: shop/api\nspec: {externalTrafficPolicy: Local}\n",
+		"deploy/prod/patches/operations.json": `[{"op":"replace","path":"/metadata/annotations/vicinity.dev~1topology-keys","value":"a b"}]`,
+		"deploy/prod/replicas.yaml":           "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n",
+		"deploy/prod/app.yaml":                "log: debug\n",
+		"deploy/prod/conf/log.yaml":           "- a\n",
+		"deploy/prod/env.yaml":                "A=b\n",
+		"deploy/prod/replacement.yaml":        "source: {}\n",
+		"deploy/prod/names.yaml":              "nameReference: []\n",
+		"deploy/prod/of-a.yaml":               "a: b\n",
+		"deploy/operations.yaml":              "- op: remove\n  path: /metadata/annotations\n",
+	}
+}
+
+// findingsOfDeployed are what is wrong in it: what patches write, whatever they are for.
+var findingsOfDeployed = []string{
+	`deploy/prod/kustomization.yml:17: Service any: metadata.annotations[vicinity.dev/max-load]: Invalid value: "12": ... [SVC011] (deny)`,
+	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
+}
+
+func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) {
+	inFolder(t, deployed())
+	got := webhookCommand(t, "", "check", "-f", "deploy")
+	wantFindings(t, got, findingsOfDeployed...)
+	const summary = "1 object checked, 3 patches in part, 2 denied, 0 warnings; 1 passed over; 16 files passed over: " +
+		"2 kustomizations, 3 patches, " +
+		"6 inputs of kustomizations, 5 files of Helm charts"
+	wantEnd(t, got, 1, summary)
+
+	told := webhookCommand(t, "", "check", "-v", "-f", "deploy", "deploy/shop/values.yaml")
+	for file, reason := range map[string]string{
+		"deploy/shop/values-prod.yaml":   "a file of a Helm chart; check what 'helm template' prints",
+		"deploy/prod/replicas.yaml":      "a patch that no rule is about",
+		"deploy/operations.yaml":         "a patch that no rule is about",
+		"deploy/base/kustomization.yaml": "a kustomization; check what 'kubectl kustomize' prints",
+		"deploy/prod/conf/log.yaml":      "read by a kustomization above it, and no manifest",
+	} {
+		if line := file + ": passed over: " + reason + "\n"; !strings.Contains(told.stderr, line) {
+			t.Errorf("-v says:\n%s\nand not %q", told.stderr, line)
+		}
+	}
+	if lines := strings.Count(told.stderr, "\n"); lines != 17 || !strings.HasSuffix(told.stderr, summary+"\n") {
+		t.Errorf("-v has %d lines:\n%s", lines, told.stderr)
+	}
+}
+
+// passedOverIn is which files a command line passes over, with their roles.
+func passedOverIn(t *testing.T, args ...string) map[string]string {
+	t.Helper()
+	got := webhookCommand(t, "", append([]string{"check", "-o", "json"}, args...)...)
+	var document struct {
+		PassedOver []struct{ File, Role, Reason string }
+		Summary    struct{ FilesPassedOver, Errors int }
+	}
+	if err := json.Unmarshal([]byte(got.stdout), &document); err != nil || document.Summary.Errors > 0 {
+		t.Errorf("%v: %v: %s", args, err, got.stdout)
+	}
+	roles := map[string]string{}
+	for _, file := range document.PassedOver {
+		roles[file.File] = file.Role
+		if file.Reason == "" {
+			t.Errorf("%s is passed over without a reason", file.File)
+		}
+	}
+	if document.Summary.FilesPassedOver != len(roles) {
+		t.Errorf("the summary counts %d files, and the list has %d", document.Summary.FilesPassedOver, len(roles))
+	}
+	return roles
+}
+
+// Before a commit the names of some files are arguments, without those that say what they are.
+func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
+	inFolder(t, deployed())
+	want := passedOverIn(t, "-f", "deploy")
+	var findings []string
+	alone := map[string]string{}
+	for _, file := range slices.Sorted(maps.Keys(deployed())) {
+		maps.Copy(alone, passedOverIn(t, file))
+		findings = append(findings, webhookCommand(t, "", "check", file).stdout)
+	}
+	if diff := cmp.Diff(want, alone); diff != "" {
+		t.Errorf("roles of files in their folder (-) and alone (+):\n%s", diff)
+	}
+	wantFindings(t, checkOutcome{stdout: strings.Join(findings, "")}, findingsOfDeployed...)
+	t.Chdir("deploy/prod/patches")
+	if got := passedOverIn(t, "operations.json"); got["operations.json"] != "patch" {
+		t.Errorf("from within its folder the patch is %q", got["operations.json"])
+	}
+	wantEnd(t, webhookCommand(t, "", "check", "remove.yaml"), 0, "0 objects checked, 1 patch in part, 0 denied, 0 warnings")
+}
+
+func TestWhatIsNotKnownToBeSomethingElseStaysAnError(t *testing.T) {
+	const advice = "; a file that is no manifest can be passed over with --exclude (error)"
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  []string
+	}{
+		"values without a chart": {map[string]string{"d/values.yaml": "a: b\n"}, []string{"d/values.yaml:1: kind: Required value" + advice}},
+		"a template without a chart": {map[string]string{"d/templates/a.yaml": "a: {{ .b }}\n"},
+			[]string{"d/templates/a.yaml:1: invalid map key; a template must be rendered first, as 'helm template' does (error)"}},
+		"a list that is no patch": {map[string]string{"d/a.yaml": "- op: renew\n  path: /a\n"},
+			[]string{"d/a.yaml:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
+		"operations without a path": {map[string]string{"d/a.json": `[{"op":"remove"}]`},
+			[]string{"d/a.json:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
+		"an empty list": {map[string]string{"d/a.json": `[]`},
+			[]string{"d/a.json:1: must be a Kubernetes object, with apiVersion, kind and metadata" + advice}},
+		"a kustomization that is no YAML": {map[string]string{"d/kustomization.yaml": "a: [\n"},
+			[]string{"d/kustomization.yaml:2: did not find expected node content (error)"}},
+		"a kustomization of which kustomize can make nothing": {map[string]string{"d/kustomization.yaml": "patches: 5\n"},
+			[]string{"d/kustomization.yaml:1: kind: Required value" + advice}},
+		"a patch that is no YAML": {map[string]string{"d/kustomization.yaml": "patches: [{path: a.yaml}]\n", "d/a.yaml": "a: [\n"},
+			[]string{"d/a.yaml:2: did not find expected node content (error)"}},
+		"a patch with a misspelt field": {map[string]string{"d/kustomization.yaml": "patches: [{path: a.yaml}]\n",
+			"d/a.yaml": "apiVersion: v1\nkind: Service\nspec:\n  trafficdistribution: PreferSameZone\n"},
+			[]string{"d/a.yaml:4: Service: spec.trafficdistribution: unknown field, which API servers drop; " +
+				"did you mean spec.trafficDistribution? (error)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFolder(t, test.files)
+			got := webhookCommand(t, "", "check", "-f", "d")
+			wantFindings(t, got, test.want...)
+			if got.status != 2 {
+				t.Errorf("exit status %d, stderr %q; want 2", got.status, got.stderr)
+			}
+		})
+	}
+}
+
+// A resource is judged in full, whatever else its kustomization makes of it; and what has the name of a kustomization
+// and another kind is an object.
+func TestAResourceIsAnObject(t *testing.T) {
+	inFolder(t, map[string]string{
+		"d/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{files: [a.yaml]}]\n",
+		"d/a.yaml":             serviceText("web", badKeys),
+		"flux/kustomization.yaml": "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\n" +
+			"spec: {patches: [{path: a.yaml}]}\n",
+		"flux/a.yaml": serviceText("api", badKeys),
+	})
+	got := webhookCommand(t, "", "check", "d", "flux")
+	wantFindings(t, got, "d/a.yaml:7: Service shop/web: ... (deny)", "flux/a.yaml:7: Service shop/api: ... (deny)")
+	wantEnd(t, got, 1, "2 objects checked, 2 denied, 0 warnings; 1 passed over; 1 file passed over: 1 kustomization")
+}
+
+func TestWhatIsExcludedIsPassedOver(t *testing.T) {
+	files := []string{"deploy/a.yaml", "deploy/dev/a.yaml", "deploy/dev/test/b.yaml", "deploy/prod/a.yaml", "deploy/prod/test/c.yml"}
+	for pattern, want := range map[string]string{
+		"a.yaml":            "deploy/a.yaml deploy/dev/a.yaml deploy/prod/a.yaml",
+		"*.yml":             "deploy/prod/test/c.yml",
+		"test":              "deploy/dev/test/b.yaml deploy/prod/test/c.yml",
+		"test/":             "deploy/dev/test/b.yaml deploy/prod/test/c.yml",
+		"./deploy/dev":      "deploy/dev/a.yaml deploy/dev/test/b.yaml",
+		"deploy/*/a.yaml":   "deploy/dev/a.yaml deploy/prod/a.yaml",
+		"deploy/*.yaml":     "deploy/a.yaml",
+		"deploy/**/?.yaml":  "deploy/a.yaml deploy/dev/a.yaml deploy/dev/test/b.yaml deploy/prod/a.yaml",
+		"{dev,prod}/[a-b]*": "deploy/dev/a.yaml deploy/prod/a.yaml",
+		"/deploy":           "",
+		"eploy":             "",
+	} {
+		texts := map[string]string{}
+		for _, file := range files {
+			texts[file] = serviceText("web", goodKeys)
+		}
+		inFolder(t, texts)
+		for _, args := range [][]string{{"deploy"}, files} {
+			got := passedOverIn(t, append(args, "--exclude", pattern)...)
+			if names := strings.Join(slices.Sorted(maps.Keys(got)), " "); names != want {
+				t.Errorf("%v without %s: %q are passed over, want %q", args, pattern, names, want)
+			}
+		}
+	}
+}
+
+func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
+	inFolder(t, map[string]string{"d/a.yaml": "a: [", "d/b.yaml": serviceText("web", goodKeys)})
+	if err := os.Symlink("nowhere", "d/dangling.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	got := webhookCommand(t, "", "check", "-v", "-f", "d", "d/a.yaml", "--exclude", "a.yaml", "--exclude", "d/dang*")
+	wantEnd(t, got, 0, "d/dangling.yaml: passed over: excluded by d/dang*\nd/a.yaml: passed over: excluded by a.yaml\n"+
+		"1 object checked, 0 denied, 0 warnings; 2 files passed over: 2 excluded")
+	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
+	if wrong.status != 2 || !strings.Contains(wrong.stderr, `--exclude "[a" is no pattern`) || !strings.Contains(wrong.stderr, `--exclude "" is`) {
+		t.Errorf("%+v; want status 2 and both patterns", wrong)
+	}
+}

@@ -1,0 +1,27 @@
+package check
+
+import (
+	"path"
+	"path/filepath"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// ValidGlob reports whether a pattern is one for Files.Exclude.
+func ValidGlob(pattern string) bool { return pattern != "" && doublestar.ValidatePattern(pattern) }
+
+// excludedBy returns the first of the patterns that matches a file, or a folder in which it is; empty if none does. A
+// pattern may begin at any folder of the file's path.
+func excludedBy(patterns []string, file string) string {
+	file = filepath.ToSlash(filepath.Clean(file))
+	for _, pattern := range patterns {
+		anywhere := path.Clean(pattern)
+		if !path.IsAbs(anywhere) {
+			anywhere = "**/" + anywhere
+		}
+		if doublestar.MatchUnvalidated(anywhere, file) || doublestar.MatchUnvalidated(anywhere+"/**", file) {
+			return pattern
+		}
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package check
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kustomizationNames are those that kustomize looks for in a folder.
+var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// kustomization is of what kustomize reads in a folder: whatever names files there.
+type kustomization struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	Resources             []string         `json:"resources"`
+	Patches               []kustomizePatch `json:"patches"`
+	PatchesJSON6902       []kustomizePatch `json:"patchesJson6902"`
+	PatchesStrategicMerge []string         `json:"patchesStrategicMerge"`
+	ConfigMapGenerator    []generator      `json:"configMapGenerator"`
+	SecretGenerator       []generator      `json:"secretGenerator"`
+	Replacements          []replacement    `json:"replacements"`
+	Configurations        []string         `json:"configurations"`
+	CRDs                  []string         `json:"crds"`
+	OpenAPI               replacement      `json:"openapi"`
+	HelmCharts            []inflatedChart  `json:"helmCharts"`
+}
+
+type kustomizePatch struct {
+	Path  string `json:"path"`
+	Patch string `json:"patch"` // its text, instead of a path
+}
+
+type generator struct {
+	Files []string `json:"files"` // each "path" or "key=path"
+	Envs  []string `json:"envs"`
+	Env   string   `json:"env"`
+}
+
+type replacement struct {
+	Path string `json:"path"`
+}
+
+type inflatedChart struct {
+	ValuesFile            string   `json:"valuesFile"`
+	AdditionalValuesFiles []string `json:"additionalValuesFiles"`
+}
+
+// parseKustomization reads a file with one of kustomize's names; false if it holds something else.
+func parseKustomization(text []byte) (kustomization, bool) {
+	var k kustomization
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return k, false
+	}
+	isKustomize := strings.HasPrefix(k.APIVersion, "kustomize.config.k8s.io/")
+	return k, k.Kind == "" || isKustomize && (k.Kind == "Kustomization" || k.Kind == "Component")
+}
+
+// inlinePatches are the texts of patches in a kustomization itself, by their fields. A path is one line.
+func (k *kustomization) inlinePatches() map[string]string {
+	texts := map[string]string{}
+	for field, patches := range map[string][]kustomizePatch{"patches": k.Patches, "patchesJson6902": k.PatchesJSON6902} {
+		for i, patch := range patches {
+			if patch.Patch != "" {
+				texts[fmt.Sprintf("%s[%d].patch", field, i)] = patch.Patch
+			}
+		}
+	}
+	for i, text := range k.PatchesStrategicMerge {
+		if strings.Contains(text, "\n") {
+			texts[fmt.Sprintf("patchesStrategicMerge[%d]", i)] = text
+		}
+	}
+	return texts
+}
+
+// files are those that a kustomization names and that are no resources, with what they are.
+func (k *kustomization) files() map[string]role {
+	named := map[string]role{}
+	name := func(what role, files ...string) {
+		for _, file := range files {
+			if file != "" && !slices.Contains(k.Resources, file) {
+				named[filepath.Clean(file)] = what
+			}
+		}
+	}
+	for _, patch := range slices.Concat(k.Patches, k.PatchesJSON6902) {
+		name(patchFile, patch.Path)
+	}
+	name(patchFile, k.PatchesStrategicMerge...)
+	for _, generator := range slices.Concat(k.ConfigMapGenerator, k.SecretGenerator) {
+		for _, file := range generator.Files {
+			if _, path, hasKey := strings.Cut(file, "="); hasKey {
+				file = path
+			}
+			name(inputFile, file)
+		}
+		name(inputFile, append(generator.Envs, generator.Env)...)
+	}
+	for _, replacement := range k.Replacements {
+		name(inputFile, replacement.Path)
+	}
+	for _, chart := range k.HelmCharts {
+		name(inputFile, append(chart.AdditionalValuesFiles, chart.ValuesFile)...)
+	}
+	name(inputFile, slices.Concat(k.Configurations, k.CRDs, []string{k.OpenAPI.Path})...)
+	return named
+}

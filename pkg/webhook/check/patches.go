@@ -1,0 +1,92 @@
+package check
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// jsonPatchOps are the operations of RFC 6902.
+var jsonPatchOps = []string{"add", "remove", "replace", "move", "copy", "test"}
+
+type operation struct {
+	Op   string  `json:"op"`
+	Path *string `json:"path"`
+}
+
+// isJSONPatch reports whether a document is a JSON patch: a list of operations, each with its path.
+func isJSONPatch(document []byte) bool {
+	var operations []operation
+	if json.Unmarshal(document, &operations) != nil || len(operations) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(operations, func(o operation) bool { return o.Path == nil || !slices.Contains(jsonPatchOps, o.Op) })
+}
+
+// readInlinePatches reads the patches whose text is in a kustomization.
+func (c *Files) readInlinePatches(name string, text []byte) {
+	parsed, _ := parseKustomization(text)
+	patches := parsed.inlinePatches()
+	for document := range manifest.Parts(formatOf(name, text), text) {
+		for _, field := range slices.Sorted(maps.Keys(patches)) {
+			// Lines above make those of the patch the kustomization's own. A block of text begins below its key.
+			above := document.LineOf(field)
+			if !strings.Contains(patches[field], "\n") {
+				above--
+			}
+			_ = c.readPatches(name, []byte(strings.Repeat("\n", above)+patches[field]))
+		}
+		return // kustomize reads one document
+	}
+}
+
+// readPatches reads what strategic-merge patches change of Services and Namespaces. A patch need not say what it is
+// for. It reports whether there is something to judge: JSON patches are not judged.
+func (c *Files) readPatches(name string, text []byte) (found bool) {
+	before := len(c.objects) + len(c.findings)
+	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType) {
+		at := place{file: name, part: &part}
+		switch {
+		case part.Fault != nil && part.JSON != nil && part.Type.Kind == "":
+		case part.Fault != nil:
+			explainTemplate(part.Fault, text)
+			c.fail(at, part.Fault.Field, part.Fault.Reason)
+		case part.Type == serviceType:
+			var service rules.Service
+			if c.decode(at, &service, serviceWords) {
+				withoutRemoved(&service.Metadata, part.JSON)
+				c.objects = append(c.objects, object{place: at, service: &service, isPatch: true})
+			}
+		case part.Type == namespaceType:
+			var namespace rules.Namespace
+			if c.decode(at, &namespace, namespaceWords) {
+				withoutRemoved(&namespace.Metadata, part.JSON)
+				c.objects = append(c.objects, object{place: at, namespace: &namespace, isPatch: true})
+			}
+		}
+	}
+	return len(c.objects)+len(c.findings) > before
+}
+
+// withoutRemoved takes out of metadata the annotations and labels that a patch removes: those that are null, which a
+// map of strings cannot tell from empty ones.
+func withoutRemoved(metadata *rules.Metadata, patch []byte) {
+	var written struct {
+		Metadata struct {
+			Annotations map[string]*string `json:"annotations"`
+			Labels      map[string]*string `json:"labels"`
+		} `json:"metadata"`
+	}
+	if json.Unmarshal(patch, &written) != nil {
+		return
+	}
+	isRemoved := func(in map[string]*string) func(string, string) bool {
+		return func(key, _ string) bool { return in[key] == nil }
+	}
+	maps.DeleteFunc(metadata.Annotations, isRemoved(written.Metadata.Annotations))
+	maps.DeleteFunc(metadata.Labels, isRemoved(written.Metadata.Labels))
+}

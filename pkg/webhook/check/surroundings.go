@@ -1,0 +1,126 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// role is what a file is for that holds no objects as an API server is given them.
+type role string
+
+// The roles.
+const (
+	kustomizationFile role = "kustomization"
+	patchFile         role = "patch"
+	inputFile         role = "kustomizeInput" // read by kustomize, and neither a resource nor a patch
+	chartFile         role = "helmChart"
+	excludedFile      role = "excluded"
+)
+
+// surroundings are what the folders around the files say of them. Whoever is given a single file, as before a commit,
+// finds what a whole folder would have said.
+type surroundings struct {
+	charts map[string]bool    // whether an absolute folder is a Helm chart; present if it has been looked at
+	named  map[string]meaning // what kustomizations say, by absolute path
+}
+
+// meaning is the role of a file, and why it has it.
+type meaning struct {
+	role   role
+	reason string
+}
+
+// lookAround reads the kustomizations in the folders of files, and in those above: kustomize allows no others to name
+// them, unless told to.
+func lookAround(files []string) *surroundings {
+	s := &surroundings{charts: map[string]bool{}, named: map[string]meaning{}}
+	for _, file := range files {
+		if file == Stdin {
+			continue
+		}
+		for folder := range foldersAbove(file) {
+			if _, seen := s.charts[folder]; seen {
+				break // and with it what is above
+			}
+			s.charts[folder] = isFile(filepath.Join(folder, "Chart.yaml"))
+			s.readKustomization(folder)
+		}
+	}
+	return s
+}
+
+// foldersAbove yields the absolute folders in which a file is, from its own upwards.
+func foldersAbove(file string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		absolute, err := filepath.Abs(file)
+		for folder := filepath.Dir(absolute); err == nil && yield(folder) && folder != filepath.Dir(folder); {
+			folder = filepath.Dir(folder)
+		}
+	}
+}
+
+func isFile(name string) bool {
+	status, err := os.Stat(name)
+	return err == nil && status.Mode().IsRegular()
+}
+
+// readKustomization takes in what the kustomization of a folder says, if there is one. One that cannot be read says
+// nothing, and is an error if it is among the files that are checked.
+func (s *surroundings) readKustomization(folder string) {
+	for _, name := range kustomizationNames {
+		path := filepath.Join(folder, name)
+		if !isFile(path) {
+			continue
+		}
+		text, err := readAny(path, nil)
+		if err != nil {
+			return
+		}
+		parsed, isOne := parseKustomization(text)
+		if !isOne {
+			return
+		}
+		s.named[path] = meaning{kustomizationFile, "a kustomization; check what 'kubectl kustomize' prints"}
+		for file, role := range parsed.files() {
+			reason := "read by a kustomization above it, and no manifest"
+			if role == patchFile {
+				reason = "a patch that no rule is about"
+			}
+			s.named[filepath.Join(folder, file)] = meaning{role, reason}
+		}
+		return
+	}
+}
+
+// of returns what is known of a file; false if nothing is.
+func (s *surroundings) of(file string) (meaning, bool) {
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return meaning{}, false
+	}
+	if found, isNamed := s.named[absolute]; isNamed {
+		return found, true
+	}
+	for folder := range foldersAbove(file) {
+		below, err := filepath.Rel(folder, absolute)
+		if s.charts[folder] && err == nil && isOfChart(filepath.ToSlash(below)) {
+			return meaning{chartFile, "a file of a Helm chart; check what 'helm template' prints"}, true
+		}
+	}
+	return meaning{}, false
+}
+
+// isOfChart reports whether a file in a chart's folder is what Helm reads there, or values for it. In ci/ chart-testing
+// has values of its own. Charts within a chart are charts by themselves, and crds/ holds manifests.
+func isOfChart(file string) bool {
+	folder, name := filepath.Split(file)
+	stem := strings.TrimSuffix(name, filepath.Ext(name))
+	switch {
+	case strings.HasPrefix(file, "templates/"):
+		return true
+	case file == "Chart.yaml" || file == "requirements.yaml":
+		return true
+	}
+	return (folder == "" || folder == "ci/") && (strings.HasPrefix(stem, "values") || strings.HasSuffix(stem, "values"))
+}

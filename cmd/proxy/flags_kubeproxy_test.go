@@ -71,6 +71,37 @@ func TestKubeProxysCommandLineWorksAsItIs(t *testing.T) {
 	}
 }
 
+// TestTheCommandLinesOfDistributionsWorkAsTheyAre: those that give kube-proxy no file.
+func TestTheCommandLinesOfDistributionsWorkAsTheyAre(t *testing.T) {
+	for name, line := range map[string]string{
+		"k3s": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +
+			"--conntrack-tcp-timeout-established=0s --healthz-bind-address=127.0.0.1 --hostname-override=n " +
+			"--kubeconfig=/var/lib/rancher/k3s/agent/kubeproxy.kubeconfig --proxy-mode=iptables",
+		"RKE2": "--cluster-cidr=10.42.0.0/16 --conntrack-max-per-core=0 --conntrack-tcp-timeout-close-wait=0s " +
+			"--conntrack-tcp-timeout-established=0s --healthz-bind-address=127.0.0.1 --hostname-override=n " +
+			"--kubeconfig=/var/lib/rancher/rke2/agent/kubeproxy.kubeconfig --proxy-mode=iptables",
+		"kops": "--cluster-cidr=100.96.0.0/11 --conntrack-max-per-core=131072 --hostname-override=n " +
+			"--kubeconfig=/var/lib/kube-proxy/kubeconfig --master=https://api.internal.example.com --oom-score-adj=-998 --v=2",
+		"Talos": "--cluster-cidr=10.244.0.0/16 --hostname-override=n --kubeconfig=/etc/kubernetes/kubeconfig --proxy-mode=nftables " +
+			"--conntrack-max-per-core=0",
+		"MicroK8s": "--kubeconfig=/var/snap/microk8s/current/credentials/proxy.config --cluster-cidr=10.1.0.0/16 " +
+			"--healthz-bind-address=127.0.0.1 --profiling=false",
+		"EKS":     "--v=2 --hostname-override=n --config=" + configFile(t, "mode: iptables"),
+		"kubeadm": "--hostname-override=n --config=" + configFile(t, "clientConnection: {kubeconfig: /var/lib/kube-proxy/kubeconfig.conf}"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "EKS" {
+				t.Setenv(inCluster, "10.100.0.1")
+			}
+			flags, err := parseRunFlags(t, line)
+			expectError(t, err, "")
+			if host, err := nodeName("n"); err != nil || name != "MicroK8s" && flags.node != host {
+				t.Errorf("it acts for node %s, want %s (%v)", flags.node, host, err)
+			}
+		})
+	}
+}
+
 // TestTheFlagsWithMeaningSetTheSettings gives each flag of kube-proxy alone.
 func TestTheFlagsWithMeaningSetTheSettings(t *testing.T) {
 	for _, setting := range daemonSettings() {

@@ -49,7 +49,8 @@ func TestPodsAreDistinguishedInOneWay(t *testing.T) {
 		"a cluster CIDR has no effect in NodeCIDR": {
 			"--detect-local-mode NodeCIDR --cluster-cidr 10.244.0.0/16", ruleset.LocalTraffic{PodCIDRs: true},
 		},
-		"mode BridgeInterface": {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
+		"so it is not judged there": {"--detect-local-mode NodeCIDR --cluster-cidr x", ruleset.LocalTraffic{PodCIDRs: true}},
+		"mode BridgeInterface":      {"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", cni0},
 		"nor in mode BridgeInterface": {
 			"--detect-local-mode BridgeInterface --pod-bridge-interface cni0 --cluster-cidr 10.244.0.0/16", cni0,
 		},
@@ -99,22 +100,21 @@ func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
 			append(bridge("cni0"), "--pod-interface-name-prefix", "veth"),
 			"has no effect in mode BridgeInterface; add --detect-local-mode InterfaceNamePrefix",
 		},
-		"a bad CIDR, even without effect": {words("--detect-local-mode NodeCIDR --cluster-cidr x"), `--cluster-cidr: "x" is not a CIDR`},
-		"a name of 15 bytes":              {bridge("abcdefghijklmno"), ""},
-		"a name of 16 bytes":              {bridge("abcdefghijklmnop"), "has 16 bytes; the name of a link has at most 15"},
-		"bytes count, not letters":        {bridge("üüüüüüüü"), "has 16 bytes"},
-		"a prefix of 15 bytes":            {prefix("abcdefghijklmno"), ""},
-		"a prefix of 16 bytes":            {prefix("abcdefghijklmnop"), "has 16 bytes"},
-		"a slash":                         {bridge("a/b"), "cannot contain '/'"},
-		"a space":                         {bridge("a b"), "cannot contain ' '"},
-		"a line's end":                    {bridge("a\n"), `cannot contain '\n'`},
-		"a control character":             {bridge("a\x01"), `cannot contain '\x01'`},
-		"a colon, as an alias has":        {bridge("eth0:1"), "cannot contain ':'"},
-		"a wildcard, as nft writes it":    {prefix("veth*"), "cannot contain '*'; give one name, or beginning of names, without wildcard"},
-		"a wildcard, as iptables does":    {prefix("veth+"), ""}, // a name may contain it
-		"a quote":                         {prefix(`a"`), `cannot contain '"'`},
-		"a backslash":                     {prefix(`a\`), `cannot contain '\\'`},
-		"a name that no link can have":    {bridge(".."), `".."`},
+		"a name of 15 bytes":           {bridge("abcdefghijklmno"), ""},
+		"a name of 16 bytes":           {bridge("abcdefghijklmnop"), "has 16 bytes; the name of a link has at most 15"},
+		"bytes count, not letters":     {bridge("üüüüüüüü"), "has 16 bytes"},
+		"a prefix of 15 bytes":         {prefix("abcdefghijklmno"), ""},
+		"a prefix of 16 bytes":         {prefix("abcdefghijklmnop"), "has 16 bytes"},
+		"a slash":                      {bridge("a/b"), "cannot contain '/'"},
+		"a space":                      {bridge("a b"), "cannot contain ' '"},
+		"a line's end":                 {bridge("a\n"), `cannot contain '\n'`},
+		"a control character":          {bridge("a\x01"), `cannot contain '\x01'`},
+		"a colon, as an alias has":     {bridge("eth0:1"), "cannot contain ':'"},
+		"a wildcard, as nft writes it": {prefix("veth*"), "cannot contain '*'; give one name, or beginning of names, without wildcard"},
+		"a wildcard, as iptables does": {prefix("veth+"), ""}, // a name may contain it
+		"a quote":                      {prefix(`a"`), `cannot contain '"'`},
+		"a backslash":                  {prefix(`a\`), `cannot contain '\\'`},
+		"a name that no link can have": {bridge(".."), `".."`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -105,10 +105,10 @@ func TestAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
 
 func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 	t.Setenv(inCluster, "")
-	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --healthz-bind-address x --cluster-cidr y "+
+	_, err := parseRunFlags(t, "--log-format xml --log-level loud --own-tables always --healthz-bind-address x --oom-score-adj 1001 "+
 		"--detect-local-mode BridgeInterface --nodeport-addresses z")
 	for _, flag := range []string{
-		"--manifests", "--log-format", "--log-level", "--own-tables", "--healthz-bind-address", "--cluster-cidr", "--pod-bridge-interface",
+		"--manifests", "--log-format", "--log-level", "--own-tables", "--healthz-bind-address", "--oom-score-adj", "--pod-bridge-interface",
 		"--nodeport-addresses",
 	} {
 		expectError(t, err, flag)

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // wanted is the type of the one document.
@@ -33,41 +31,23 @@ func singleDocument(text []byte) (*manifest.Part, error) {
 	return part, nil
 }
 
-// decode reads a document, and returns a note for each field that an older kube-proxy had. Everything else that is
-// unknown, set twice or of the wrong type is an error.
-func decode(document *manifest.Part, into *Configuration) (outdated []string, err error) {
+// decode reads a document, and returns a note for each field that nothing here depends on, though no kube-proxy has it or
+// it is set twice. Everything else that is unknown, set twice or of the wrong type is an error.
+func decode(document *manifest.Part, into *Configuration) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {
 		path, text := fault.Field, fault.Reason
-		if why, ok := former[path]; ok {
-			outdated = append(outdated, path+": "+why)
+		if why := withoutEffect(fault); why != "" {
+			notes = append(notes, path+": "+why)
 			continue
 		}
 		if path != "" {
 			text = path + ": " + text
 		}
-		if fault.Reason == manifest.UnknownField {
-			text += suggestion(path)
+		if meant := meantBy(path); fault.Reason == manifest.UnknownField && meant != "" {
+			text += fmt.Sprintf("; did you mean %s?", meant)
 		}
 		errs = append(errs, errors.New(text))
 	}
-	return outdated, errors.Join(errs...)
+	return notes, errors.Join(errs...)
 }
-
-// suggestion names the field that was probably meant: the same name in another place, or one that differs by a slip.
-func suggestion(path string) string {
-	known := paths(true)
-	for _, isMeant := range []func(string) bool{
-		func(other string) bool { return strings.EqualFold(path, other) },
-		func(other string) bool { return policy.IsSlip(path, other) },
-		func(other string) bool { return lastOf(path) == lastOf(other) },
-		func(other string) bool { return policy.IsSlip(lastOf(path), lastOf(other)) },
-	} {
-		if at := slices.IndexFunc(known, isMeant); at >= 0 {
-			return fmt.Sprintf("; did you mean %s?", known[at])
-		}
-	}
-	return ""
-}
-
-func lastOf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

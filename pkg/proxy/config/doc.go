@@ -5,6 +5,6 @@
 // its field path in the file, such as conntrack.maxPerCore, and the reader of flags sets the same fields. Resolve
 // makes plain Settings of them.
 //
-// A file is read more strictly than by kube-proxy: a field that is unknown or set twice is a mistake. A field that an
-// older kube-proxy had is none: it is reported in a note.
+// A file is read more strictly than by kube-proxy: a field that is misspelled or set twice is a mistake, if what is meant
+// counts here. Any other unknown field is reported in a note (unknown.go).
 package config

@@ -55,12 +55,12 @@ func parse(text []byte) (*Configuration, []string, error) {
 		return nil, nil, err
 	}
 	var c Configuration
-	outdated, err := decode(document, &c)
+	unread, err := decode(document, &c)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := append(outdated, notes(&c)...)
-	all = append(all, unusedLinks(&c)...)
+	all := append(unread, notes(&c)...)
+	all = append(all, unusedDetectors(&c)...)
 	all = append(all, takeModesSection(&c)...)
 	_, fieldErrors := Resolve(c.DeepCopy())
 	return &c, all, (&checker{fieldErrors}).err()

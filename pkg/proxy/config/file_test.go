@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,19 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 		change(&settings)
 		return settings
 	}
-	score := int32(-999)
+	score, eksScore := int32(-999), int32(-998)
+	const (
+		anyMode   = "mode: nftables is what is programmed, whatever the mode"
+		atRandom  = "ipvs.scheduler: each connection goes to an endpoint drawn at random"
+		ipvsPause = "ipvs.minSyncPeriod: changes wait for each other 40 ms at most, and a sync costs what it changes"
+		noMax     = "conntrack.max: kube-proxy has it no more; conntrack.maxPerCore and conntrack.min are used"
+		noIdle    = "udpIdleTimeout: kube-proxy has it no more; it was for mode userspace"
+	)
+	with := func(change func(*Settings)) Settings {
+		settings := defaults()
+		change(&settings)
+		return settings
+	}
 	tests := map[string]struct {
 		want  Settings
 		notes []string
@@ -76,6 +89,34 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			"ipvs.strictARP: IPVS is not used",
 			"mode: nftables is what is programmed, whatever the mode",
 			"featureGates.SidecarContainers: it changes nothing in a proxy",
+		}},
+		"kind.yaml": {with(func(s *Settings) { s.Conntrack.MaxPerCore, s.Conntrack.TCPBeLiberal = 0, true }), []string{
+			"metadata: kube-proxy's configuration has none; it is not read", anyMode,
+		}},
+		"minikube.yaml": {with(func(s *Settings) {
+			s.LocalTraffic, s.MetricsBindAddress = pods("10.244.0.0/16"), "0.0.0.0:10249"
+			s.Conntrack = sysctl.Conntrack{Min: 131072}
+		}), nil},
+		"eks-2020.yaml": {with(func(s *Settings) {
+			s.Connection.Kubeconfig, s.OOMScoreAdj = "/var/lib/kube-proxy/kubeconfig", &eksScore
+			s.MetricsBindAddress = "0.0.0.0:10249"
+		}), []string{noMax, "resourceContainer: kube-proxy has it no more", noIdle, anyMode}},
+		"k0s.yaml": {kubeadm(func(s *Settings) {
+			s.MetricsBindAddress, s.Conntrack.MaxPerCore = "0.0.0.0:10249", 0
+		}), []string{noIdle, anyMode}},
+		"kubespray-ipvs.yaml": {with(func(s *Settings) {
+			s.LocalTraffic, s.OOMScoreAdj, s.Node = pods("10.233.64.0/18"), &score, "node1"
+		}), []string{atRandom, anyMode, "nftables.syncPeriod: only the section of the file's mode counts"}},
+		"by-hand-ipvs.yaml": {with(func(s *Settings) {
+			s.Connection.Kubeconfig, s.OOMScoreAdj = "/etc/kubernetes/kube-proxy.kubeconfig", &score
+			s.LocalTraffic = pods("172.16.0.0/12", "fc00:2222::/112")
+		}), []string{
+			noMax,
+			"ipvs.masqueradeAll: kube-proxy has no such setting in this section, and does not read it; there is iptables.masqueradeAll",
+			noIdle, ipvsPause, atRandom, anyMode,
+		}},
+		"metallb-guide.yaml": {defaults(), []string{
+			"strictARP: kube-proxy 1.30 to 1.37 has no such setting; it is not read, nor is ipvs.strictARP", anyMode,
 		}},
 		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.1 alike.
 		"kube-proxy-1.36-defaults.yaml": {func() Settings {
@@ -167,10 +208,13 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		},
 		"a mistyped section": {header + "nftable: {masqueradeAll: true}\n", "nftable: unknown field; did you mean nftables?"},
 		"the wrong section":  {header + "tcpBeLiberal: true\n", "tcpBeLiberal: unknown field; did you mean conntrack.tcpBeLiberal?"},
-		"nothing near":       {header + "frobnicate: true\n", "frobnicate: unknown field"},
-		"a field twice": {
-			header + "iptables: {masqueradeBit: 1, masqueradeBit: 2}\n", "iptables.masqueradeBit: duplicate field",
+		"a setting of no mode, in a mode's section": {
+			header + "ipvs: {clusterCIDR: 10.0.0.0/8}\n", "ipvs.clusterCIDR: unknown field; did you mean clusterCIDR?",
 		},
+		"a setting of a mode, in no section": {
+			header + "masqueradeAll: true\n", "masqueradeAll: unknown field; did you mean iptables.masqueradeAll?",
+		},
+		"a field twice": {header + "clusterCIDR: 10.0.0.0/8\nclusterCIDR: 10.0.0.0/9\n", "clusterCIDR: duplicate field"},
 		"a field twice, as JSON": {
 			`{"apiVersion": "` + APIVersion + `", "kind": "` + kind + `", "mode": "ipvs", "mode": "x"}`, "mode: duplicate field",
 		},
@@ -179,7 +223,9 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		"a mode that never was": {
 			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
 		},
-		"several unknown fields": {header + "a: 1\nb: 2\n", "a: unknown field|b: unknown field"},
+		"several misspelled fields": {
+			header + "Mode: ipvs\nclusterCIDRs: []\n", "Mode: unknown field; did you mean mode?|clusterCIDRs: unknown field; did you mean clusterCIDR?",
+		},
 		"several values": {
 			header + "clusterCIDR: x\noomScoreAdj: 2000\n",
 			`clusterCIDR: "x" is not a CIDR such as 10.244.0.0/16|oomScoreAdj: 2000 is not between -1000 and 1000`,
@@ -206,15 +252,47 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 	}
 }
 
-func TestALinkWithoutItsModeIsNotedInAFile(t *testing.T) {
-	_, notes, err := parse([]byte(header + "detectLocalMode: BridgeInterface\n" +
-		"detectLocal: {bridgeInterface: cni0, interfaceNamePrefix: veth}\n"))
-	if err != nil {
-		t.Fatal(err)
+// TestWhatNothingHereDependsOnIsNotedInAFile: kube-proxy starts with all of these (e2e/configuration).
+func TestWhatNothingHereDependsOnIsNotedInAFile(t *testing.T) {
+	const unread = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
+	other := func(field string) string {
+		return "kube-proxy has no such setting in this section, and does not read it; there is " + field
 	}
-	want := []string{"detectLocal.interfaceNamePrefix: only detectLocalMode InterfaceNamePrefix uses it"}
-	if diff := cmp.Diff(want, notes); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	tests := map[string]struct {
+		text string
+		want string // the notes, joined by |
+	}{
+		"metadata":            {"metadata: {name: config, labels: {a: b}}\n", "metadata: kube-proxy's configuration has none; it is not read"},
+		"another mode's name": {"mode: ipvs\nipvs: {masqueradeAll: true}\n", "ipvs.masqueradeAll: " + other("iptables.masqueradeAll")},
+		"the other way":       {"nftables: {strictARP: true}\n", "nftables.strictARP: " + other("ipvs.strictARP")},
+		"a section that is not indented": {
+			"ipvs:\nstrictARP: true\nscheduler: rr\n", "scheduler: " + unread + ", nor is ipvs.scheduler|strictARP: " + unread + ", nor is ipvs.strictARP",
+		},
+		"a slip in what has no meaning": {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
+		"nothing near":                  {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},
+		"nothing near, in a section":    {"conntrack: {frobnicate: 1s}\n", "conntrack.frobnicate: " + unread},
+		"twice, without meaning": {
+			"iptables: {masqueradeBit: 14, masqueradeBit: 14}\n", "iptables.masqueradeBit: it is set twice, and has no meaning here",
+		},
+		"a link without its mode": {
+			"detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: cni0, interfaceNamePrefix: veth}\n",
+			"detectLocal.interfaceNamePrefix: only detectLocalMode InterfaceNamePrefix uses it",
+		},
+		"pods' addresses without their mode": {
+			"detectLocalMode: NodeCIDR\nclusterCIDR: 10.0.0.0/8,11.0.0.0/8\n", "clusterCIDR: only detectLocalMode ClusterCIDR uses it",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, notes, err := parse([]byte(header + test.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes = slices.DeleteFunc(notes, func(note string) bool { return strings.HasPrefix(note, "mode: ") })
+			if diff := cmp.Diff(test.want, strings.Join(notes, "|")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

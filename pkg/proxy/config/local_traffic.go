@@ -29,10 +29,8 @@ var LinkModes = map[string]string{
 const maxLinkName = 15
 
 // localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may stand
-// beside another mode, without effect, because tools that install kube-proxy write it always; it is checked
-// nonetheless.
+// beside another mode, because tools that install kube-proxy write it always: it is not read then, as in kube-proxy.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
-	cidrs := c.clusterCIDRs(from.ClusterCIDR)
 	switch mode := string(from.DetectLocalMode); mode {
 	case nodeCIDRMode:
 		return ruleset.LocalTraffic{PodCIDRs: true}
@@ -47,12 +45,15 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	default:
 		c.oneOf("detectLocalMode", mode, clusterCIDRMode, nodeCIDRMode, bridgeInterfaceMode, interfaceNamePrefixMode)
 	}
-	return ruleset.LocalTraffic{Prefixes: cidrs}
+	return ruleset.LocalTraffic{Prefixes: c.clusterCIDRs(from.ClusterCIDR)}
 }
 
-// unusedLinks lists the links that a file names and that have no effect in its detectLocalMode.
-func unusedLinks(c *Configuration) []string {
+// unusedDetectors lists what a file names to recognize pods by, and that has no effect in its detectLocalMode.
+func unusedDetectors(c *Configuration) []string {
 	var notes []string
+	if mode := orElse(string(c.DetectLocalMode), clusterCIDRMode); c.ClusterCIDR != "" && mode != clusterCIDRMode {
+		notes = append(notes, "clusterCIDR: only detectLocalMode "+clusterCIDRMode+" uses it")
+	}
 	for _, field := range []string{"detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix"} {
 		if Get(c, field) != "" && string(c.DetectLocalMode) != LinkModes[field] {
 			notes = append(notes, fmt.Sprintf("%s: only detectLocalMode %s uses it", field, LinkModes[field]))

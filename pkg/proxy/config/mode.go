@@ -1,6 +1,10 @@
 package config
 
-import "k8s.io/kube-proxy/config/v1alpha1"
+import (
+	"slices"
+
+	"k8s.io/kube-proxy/config/v1alpha1"
+)
 
 // The modes that kube-proxy has, or had. In none of them anything else than nftables is programmed here.
 const (
@@ -26,6 +30,10 @@ func countsInMode(field string, mode v1alpha1.ProxyMode) bool {
 		return mode == modeIPVS
 	}
 	return false
+}
+
+func countsInSomeMode(field string) bool {
+	return slices.ContainsFunc(modes, func(mode string) bool { return countsInMode(field, v1alpha1.ProxyMode(mode)) })
 }
 
 // takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is

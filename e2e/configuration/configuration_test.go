@@ -1,0 +1,84 @@
+// Package configuration compares which configuration files Vicinity starts with to those that kube-proxy itself starts
+// with: the program that the lab runs. Who replaces kube-proxy by Vicinity must not be left without a proxy.
+package configuration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+
+// odd are files that kube-proxy starts with, though with a line in its log, or a setting that does nothing. wrong is what
+// Vicinity says of those that it refuses; empty if it starts.
+var odd = map[string]struct{ text, wrong string }{
+	"metadata":                        {"metadata: {name: config}\n", ""},
+	"another mode's setting":          {"mode: ipvs\nipvs: {masqueradeAll: true}\n", ""},
+	"a section that is not indented":  {"ipvs:\nstrictARP: true\n", ""},
+	"a slip in what has no meaning":   {"ipvs: {strictArp: true}\n", ""},
+	"a setting that nobody has":       {"frobnicate: true\n", ""},
+	"one of Windows that nobody has":  {"winkernel: {frobnicate: 1}\n", ""},
+	"values of other modes":           {"ipvs: {syncPeriod: -1s, excludeCIDRs: [x]}\nnftables: {masqueradeBit: 99}\n", ""},
+	"pods' addresses, not used":       {"detectLocalMode: NodeCIDR\nclusterCIDR: all\n", ""},
+	"two ranges of pods, not used":    {"detectLocalMode: NodeCIDR\nclusterCIDR: 10.0.0.0/8,11.0.0.0/8\n", ""},
+	"a link, not used":                {"detectLocal: {interfaceNamePrefix: 'eni*'}\n", ""},
+	"no gates":                        {"featureGates:\n", ""},
+	"an empty document behind it":     {"---\n", ""},
+	"a slip":                          {"clusterCDIR: 10.0.0.0/8\n", "did you mean clusterCIDR?"},
+	"another case":                    {"Mode: ipvs\n", "did you mean mode?"},
+	"a setting outside of a section":  {"masqueradeAll: true\n", "did you mean iptables.masqueradeAll?"},
+	"a setting twice":                 {"mode: ipvs\nmode: iptables\n", "mode: duplicate field"},
+	"two configurations":              {"---\n" + header, "2 documents"},
+	"one address for two servers":     {"metricsBindAddress: 0.0.0.0:10256\n", "each needs its own"},
+	"a link's name with a wildcard":   {"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: 'eni*'}\n", "wildcard"},
+	"a time that the kernel has not":  {"conntrack: {udpTimeout: 500ms}\n", "less than a second"},
+	"a range with a leading zero":     {"nodePortAddresses: ['010.0.0.0/8']\n", "is not a CIDR"},
+	"a bridge's name that is no name": {"detectLocalMode: BridgeInterface\ndetectLocal: {bridgeInterface: abcdefghijklmnop}\n", "at most 15"},
+}
+
+func TestWhatKubeProxyStartsWithVicinityDoes(t *testing.T) {
+	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.Kubernetes)
+	must.Succeed(t, err)
+	starts := func(t *testing.T, path string) bool {
+		// It reads and checks the file, writes what it made of it, and ends.
+		output, err := exec.CommandContext(t.Context(), programs.Path(binaries.Kubernetes, "kube-proxy"),
+			"--config", path, "--write-config-to", filepath.Join(t.TempDir(), "out")).CombinedOutput()
+		t.Logf("kube-proxy: %s", output)
+		if isOld := filepath.Base(path) == "kubeadm-1.36-ipvs.yaml"; isOld { // 1.37 has no such gate any more
+			return strings.Contains(string(output), "unrecognized feature gate: SidecarContainers")
+		}
+		return err == nil
+	}
+	shipped, err := filepath.Glob("../../pkg/proxy/config/testdata/*.yaml")
+	must.Succeed(t, err)
+	if len(shipped) < 13 {
+		t.Errorf("only %d files of distributions", len(shipped))
+	}
+	for _, path := range shipped {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			_, err := config.Read(path)
+			if !starts(t, path) || err != nil {
+				t.Errorf("kube-proxy does not start, or Vicinity says %v", err)
+			}
+		})
+	}
+	for name, file := range odd {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "config.conf")
+			must.Succeed(t, os.WriteFile(path, []byte(header+file.text), 0o600))
+			_, err := config.Read(path)
+			if refused := err != nil; !starts(t, path) || refused != (file.wrong != "") {
+				t.Errorf("kube-proxy does not start, or Vicinity says %v, want %q", err, file.wrong)
+			} else if refused && !strings.Contains(err.Error(), file.wrong) {
+				t.Errorf("Vicinity says %v, want %q", err, file.wrong)
+			}
+		})
+	}
+}

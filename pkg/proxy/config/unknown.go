@@ -1,0 +1,93 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So files
+// that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside it. Whoever
+// replaces kube-proxy must not end for one of them. But a setting that counts and is misspelled is found too late if it is
+// only logged. So the line is: what might be meant counts here, or it does not.
+
+// elsewhere says of a field that nothing here resembles.
+const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
+
+// modeSections are the sections of which one counts, as the mode says. Who changes the mode copies what is in one.
+var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
+
+// withoutEffect says why nothing here depends on what is wrong with a field; empty if something may.
+func withoutEffect(fault manifest.Fault) string {
+	path := fault.Field
+	isUnknown, meant := fault.Reason == manifest.UnknownField, meantBy(path)
+	switch {
+	case former[path] != "":
+		return former[path]
+	case fault.Reason == manifest.DuplicateField && !counts(path):
+		return "it is set twice, and has no meaning here"
+	case !isUnknown:
+		return ""
+	case path == "metadata":
+		return "kube-proxy's configuration has none; it is not read"
+	case inOtherSection(path) != "":
+		return "kube-proxy has no such setting in this section, and does not read it; there is " + inOtherSection(path)
+	case meant == "":
+		return elsewhere
+	case !counts(meant):
+		return elsewhere + ", nor is " + meant
+	}
+	return ""
+}
+
+// inOtherSection finds a field of a mode's section by exactly its name in the section of another mode.
+func inOtherSection(path string) string {
+	section, name, _ := strings.Cut(path, ".")
+	if !slices.Contains(modeSections, section) {
+		return ""
+	}
+	for _, other := range modeSections {
+		if slices.Contains(paths(false), other+"."+name) {
+			return other + "." + name
+		}
+	}
+	return ""
+}
+
+// counts reports whether a setting has a meaning here, or one of a section has, in a file of any mode.
+func counts(path string) bool {
+	return slices.ContainsFunc(paths(false), func(field string) bool {
+		isIt := field == path || strings.HasPrefix(field, path+".")
+		return isIt && (field == "mode" || countsInSomeMode(field) || !isMeaningless(field))
+	})
+}
+
+func isMeaningless(field string) bool {
+	return slices.ContainsFunc(meaningless, func(m Meaningless) bool { return m.Field == field })
+}
+
+// meantBy names the field that was probably meant by one that is unknown: the same name in another place, or one that
+// differs by a slip. One that counts comes first. Empty if nothing is near.
+func meantBy(path string) string {
+	for _, isMeant := range []func(string) bool{
+		func(other string) bool { return strings.EqualFold(path, other) },
+		func(other string) bool { return policy.IsSlip(path, other) },
+		func(other string) bool { return lastOf(path) == lastOf(other) },
+		func(other string) bool { return policy.IsSlip(lastOf(path), lastOf(other)) },
+	} {
+		var meant string
+		for _, other := range paths(true) {
+			if isMeant(other) && (meant == "" || !counts(meant) && counts(other)) {
+				meant = other
+			}
+		}
+		if meant != "" {
+			return meant
+		}
+	}
+	return ""
+}
+
+func lastOf(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

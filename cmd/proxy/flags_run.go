@@ -25,8 +25,9 @@ type runFlags struct {
 	ignored       ignoredFlags
 	instead       insteadFlags
 
-	// initOnly and writeConfigTo ask for one step, and not for the daemon.
+	// initOnly, check and writeConfigTo ask for one step, and not for the daemon.
 	initOnly      bool
+	check         bool
 	writeConfigTo string
 
 	// all are the command line's flags, given or not.
@@ -97,6 +98,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
+	flags.BoolVar(&f.check, "check", false,
+		"say what would change for kube-proxy's file of --config on this node, change nothing, and end: with status 2 if the proxy would not start")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
 	f.ignored.register(flags, &f.settingFlags)
 	f.instead.register(flags)
@@ -121,7 +124,7 @@ func (f *runFlags) Validate() error {
 
 // validateState checks where the state comes from, if it is needed.
 func (f *runFlags) validateState() error {
-	if f.initOnly || f.writeConfigTo != "" {
+	if f.initOnly || f.check || f.writeConfigTo != "" {
 		return f.validateStateless()
 	}
 	return f.tableFlags.Validate()

@@ -10,6 +10,7 @@ import (
 
 func newRun() *cobra.Command {
 	var flags runFlags
+	var output string
 	command := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Program the kernel, and follow every change until stopped",
@@ -25,9 +26,17 @@ An object that cannot be right is left out alone, and its last good version stay
 which, where and why, and /metrics counts them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
 disturbs nothing; 'proxy cleanup' removes them.
 
+With --check nothing is programmed: it says, line by line, what becomes of kube-proxy's file, what of kube-proxy's defaults
+differs, what kube-proxy left on this node, and where node ports would be served. Exit status: 0 if the proxy would start, 2 if not.
+It asks the kernel what 'run' asks first, writes no kernel setting, opens no port and makes no table.
+
 Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Example: `  # in a pod, with the ConfigMap of kube-proxy
   proxy run --config /var/lib/kube-proxy/config.conf --hostname-override $NODE_NAME
+
+  # what would change here, before anything is touched?
+  kubectl -n kube-system get configmap kube-proxy -o jsonpath='{.data.config\.conf}' > kube-proxy.conf
+  sudo proxy run --check --config kube-proxy.conf --kubeconfig ~/.kube/config
 
   # without a cluster
   sudo proxy run --manifests state --node node-a1
@@ -41,6 +50,12 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			if flags.check {
+				return runCheck(command.Context(), command.OutOrStdout(), &flags, output)
+			}
 			if err := flags.read(); err != nil {
 				return err
 			}
@@ -58,5 +73,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		},
 	}
 	flags.register(command.Flags())
+	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output of --check: text, json or yaml")
+	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
 }

@@ -4,8 +4,12 @@ package interfaces
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
+
+	"github.com/vishvananda/netlink"
 )
 
 // Now returns what Watch delivers first.
@@ -17,4 +21,16 @@ func Now(ctx context.Context, log *slog.Logger) (addrs []netip.Addr, err error) 
 		cancel()
 	})
 	return addrs, err
+}
+
+// OfLink returns the addresses of one interface, sorted; nil if there is none of the name.
+func OfLink(name string) ([]netip.Addr, error) {
+	link, err := netlink.LinkByName(name)
+	if _, isMissing := errors.AsType[netlink.LinkNotFoundError](err); isMissing {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking for the interface %s: %w", name, err)
+	}
+	return listFrom(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 }

@@ -30,6 +30,12 @@ func (c *Conn) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
 	return otherproxy.Find(tables), nil
 }
 
+// HasChain reports whether a table has a chain that is in use: rules lead to it, or it has some.
+func (c *Conn) HasChain(ctx context.Context, family model.Family, table, name string) (bool, error) {
+	chain, err := c.reader.chain(ctx, family, table, name)
+	return chain.Uses > 0, err
+}
+
 // OtherProxies returns the other service proxies, as Conn.OtherProxies does.
 func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
 	return r.conn.OtherProxies(ctx)

@@ -38,6 +38,14 @@ var (
 	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
+// LeftBehind is how the kernel's settings were before kube-proxy changed them: route_localnet in iptables mode, for node
+// ports on loopback, the others in IPVS mode with strictARP. They outlive it.
+var LeftBehind = []Want{
+	{Name: "net.ipv4.conf.all.route_localnet"},
+	{Name: "net.ipv4.conf.all.arp_ignore"},
+	{Name: "net.ipv4.conf.all.arp_announce"},
+}
+
 // Conntrack is what the kernel's connection tracking is asked for: kube-proxy's section conntrack. What is 0 is left
 // as it is.
 type Conntrack struct {

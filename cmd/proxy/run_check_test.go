@@ -1,0 +1,180 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// kubeProxyIPVS is what kube-proxy's IPVS mode has in nf_tables, as iptables-nft writes it.
+const kubeProxyIPVS = `
+table ip nat {
+	chain KUBE-SERVICES { }
+	chain PREROUTING { type nat hook prerouting priority dstnat; jump KUBE-SERVICES; }
+}
+table ip filter {
+	chain KUBE-FORWARD { ct state invalid drop; }
+	chain FORWARD { type filter hook forward priority filter; jump KUBE-FORWARD; }
+}
+`
+
+// link makes an interface with addresses, in the namespace of this thread. Of which kind it is does not matter.
+func link(t *testing.T, name string, addrs ...string) {
+	t.Helper()
+	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
+	succeed(t, netlink.LinkAdd(bridge))
+	for _, text := range addrs {
+		addr, err := netlink.ParseAddr(text)
+		succeed(t, err)
+		succeed(t, netlink.AddrAdd(bridge, addr))
+	}
+	succeed(t, netlink.LinkSetUp(bridge))
+}
+
+// nodeFolder is a folder with nothing but a Node.
+func nodeFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text := "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n"
+	succeed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(text), 0o600))
+	return dir
+}
+
+// formerNode is a namespace as kube-proxy's IPVS mode leaves a node behind.
+func formerNode(t *testing.T) *netns.Namespace {
+	namespace := netns.New(t)
+	namespace.Load(kubeProxyIPVS)
+	namespace.Do(func() {
+		link(t, "eth0", "192.0.2.1/24")
+		link(t, "eth1", "198.51.100.1/24")
+		link(t, "kube-ipvs0", "10.96.0.1/32", "10.96.0.10/32")
+	})
+	for name, value := range map[string]string{
+		"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1", "net/ipv4/conf/all/arp_ignore": "1",
+	} {
+		namespace.Exec("sh", "-c", "echo "+value+" > /proc/sys/"+name)
+	}
+	return namespace
+}
+
+// flat is a text without its columns.
+func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// worldOf is all that a check must not change.
+func worldOf(namespace *netns.Namespace) string {
+	return namespace.NFT("list", "ruleset") + namespace.Exec("sh", "-c",
+		"cat /proc/net/tcp /proc/net/tcp6; cd /proc/sys/net; grep -r . netfilter/nf_conntrack_udp* netfilter/nf_conntrack_tcp* ipv4/conf/all")
+}
+
+func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
+	namespace := formerNode(t)
+	namespace.Do(func() { proxyCommand(t, "status") }) // conntrack is there from here on, so that its settings are, too
+	file := configFile(t, "mode: ipvs", "ipvs:", "  scheduler: sh", "  masqueradeAll: true", "clusterCIDR: 10.244.0.0/16",
+		"conntrack: {maxPerCore: 0, udpTimeout: 77s, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}", "oomScoreAdj: 0")
+	args := []string{"run", "--check", "--config", file, "--node", "node-a", "--manifests", nodeFolder(t)}
+	before := worldOf(namespace)
+	var text, machine outcome
+	namespace.Do(func() {
+		text = proxyCommand(t, args...)
+		machine = proxyCommand(t, append(args, "-o", "json")...)
+	})
+	if diff := cmp.Diff(before, worldOf(namespace)); diff != "" {
+		t.Errorf("it changed something (-before +after):\n%s", diff)
+	}
+	if text.status != 0 || text.stderr != "" || machine.status != 0 {
+		t.Fatalf("status %d and %d, %s", text.status, machine.status, text.stderr)
+	}
+	for _, want := range []string{
+		"3 mode ipvs nftables is programmed", "5 ipvs.scheduler sh each connection", "sessionAffinity: ClientIP", "there is iptables.masqueradeAll",
+		"do what they do in kube-proxy: 6.", "node ports, IPv4 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: clients of 198.51.100.1",
+		"leftover: the node takes the", "The proxy would start with this file on this node. Nothing was changed.",
+	} {
+		if !strings.Contains(flat(text.stdout), want) {
+			t.Errorf("the text lacks %q:\n%s", want, text.stdout)
+		}
+	}
+	var report checkReport
+	succeed(t, json.Unmarshal([]byte(machine.stdout), &report))
+	got := map[string]string{}
+	for _, v := range report.OnNode {
+		got[v.Subject] = fmt.Sprintf("%s: %s", v.Outcome, v.Value)
+	}
+	want := map[string]string{
+		"nf_tables": "same: [IPv4 IPv6]", "Node": "same: node-a", "kube-ipvs0": "leftover: 2 addresses",
+		"kube-proxy's chains":                    "leftover: ip nat KUBE-SERVICES, ip filter KUBE-FORWARD",
+		"net.ipv4.conf.all.arp_ignore":           "leftover: 1",
+		"net.netfilter.nf_conntrack_udp_timeout": "differs: 30",
+		"node ports, IPv4":                       "differs: 192.0.2.1, 198.51.100.1",
+		"node ports, IPv6":                       "same: no address",
+		"net.ipv4.conf.all.route_localnet":       "",
+		"net.ipv4.ip_forward":                    "",
+	}
+	for subject, says := range want {
+		if got[subject] != says {
+			t.Errorf("%s is %q, want %q", subject, got[subject], says)
+		}
+	}
+	if !report.Starts || report.Node != "node-a" || report.File != file || len(report.Settings) == 0 {
+		t.Errorf("%+v", report)
+	}
+}
+
+func TestACheckTellsOfRulesThatAnswerFirst(t *testing.T) {
+	namespace := netns.New(t)
+	namespace.Load(kubeProxy)
+	var got outcome
+	namespace.Do(func() {
+		got = proxyCommand(t, "run", "--check", "--config", configFile(t, "mode: nftables"), "--node", "node-a", "--manifests", nodeFolder(t))
+	})
+	for _, want := range []string{"kube-proxy-nftables", "ip kube-proxy", "leftover: kube-proxy in nftables mode has rules on this node too"} {
+		if got.status != 0 || !strings.Contains(flat(got.stdout), want) {
+			t.Errorf("status %d; the text lacks %q:\n%s", got.status, want, got.stdout)
+		}
+	}
+}
+
+func TestACheckEndsAsTheProxyWould(t *testing.T) {
+	t.Setenv(inCluster, "")
+	file := func(lines ...string) string { return configFile(t, lines...) }
+	for name, test := range map[string]struct {
+		args   []string
+		status int
+		stdout string
+		stderr string
+	}{
+		"it starts, and the Node is not known": {[]string{"--config", file("mode: iptables")}, 0, "give --kubeconfig FILE", ""},
+		"a kubeconfig that is not there": {
+			[]string{"--config", file("clientConnection: {kubeconfig: /nowhere}")}, 0, `unknown: connect to the API server: reading kubeconfig "/nowhere"`, "",
+		},
+		"a misspelled setting": {
+			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR - refused: unknown field", "",
+		},
+		"a file that is none":   {[]string{"--config", file("---", "a: b")}, 2, "refused: the file holds 2 documents", ""},
+		"a file that is absent": {[]string{"--config", "/nowhere"}, 1, "", "open /nowhere"},
+		"no file":               {nil, 2, "", "--check needs --config FILE"},
+		"a flag that is wrong":  {[]string{"--config", file(), "--own-tables", "always"}, 2, "", "--own-tables"},
+		"an odd format":         {[]string{"--config", file(), "-o", "xml"}, 2, "", "--output"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got outcome
+			netns.New(t).Do(func() { got = proxyCommand(t, append(words("run --check --node node-a"), test.args...)...) })
+			if got.status != test.status || !strings.Contains(flat(got.stdout), test.stdout) || !strings.Contains(got.stderr, test.stderr) {
+				t.Errorf("got %+v, want %+v", got, test)
+			}
+			if refused := strings.Contains(got.stdout, string(config.Refused)+": "); refused != (test.status == 2 && test.stdout != "") {
+				t.Errorf("it says what is refused: %v", refused)
+			}
+		})
+	}
+}

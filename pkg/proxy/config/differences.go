@@ -1,0 +1,144 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// differences are the settings of kube-proxy, set or by default, with which something else happens here: what, and what to
+// do about it. It is empty where nothing else does. ../../../manifests/from-iptables-and-ipvs.md says more of each.
+var differences = map[string]func(*Configuration) (here, do string){
+	"mode": func(c *Configuration) (string, string) {
+		if c.Mode == modeNFTables {
+			return "", ""
+		}
+		here := "nftables is programmed, in the tables ip vicinity and ip6 vicinity"
+		if c.Mode == "" {
+			here = "none is iptables in kube-proxy; here " + here
+		}
+		return here, "once this proxy runs, remove what " + modeOf(c) + " mode left behind (kube-proxy --cleanup)"
+	},
+	"nodePortAddresses": func(c *Configuration) (string, string) {
+		if c.Mode == modeNFTables || len(c.NodePortAddresses) > 0 {
+			return "", ""
+		}
+		return "primary: node ports are served on the addresses that the Node object names, and not on all",
+			`nodePortAddresses: ["0.0.0.0/0", "::/0"] serves them on all, as before`
+	},
+	"iptables.localhostNodePorts": func(c *Configuration) (string, string) {
+		if modeOf(c) != modeIPTables || c.IPTables.LocalhostNodePorts != nil && !*c.IPTables.LocalhostNodePorts {
+			return "", ""
+		}
+		return noLocalhost, "what dials 127.0.0.1 and a node port dials the node's address instead"
+	},
+	"conntrack.tcpBeLiberal": func(c *Configuration) (string, string) {
+		if modeOf(c) != modeIPTables || c.Conntrack.TCPBeLiberal {
+			return "", ""
+		}
+		return "packets that connection tracking finds invalid are not dropped", "with Linux before 6.1 set it to true"
+	},
+	"ipvs.scheduler": func(c *Configuration) (string, string) {
+		if c.Mode != modeIPVS {
+			return "", ""
+		}
+		return "each connection goes to an endpoint drawn at random", schedulerAdvice[cmp.Or(c.IPVS.Scheduler, "rr")]
+	},
+	"ipvs.strictARP": func(c *Configuration) (string, string) {
+		if c.Mode != modeIPVS || !c.IPVS.StrictARP {
+			return "", ""
+		}
+		return "it is not needed: no link has the addresses of Services",
+			"net.ipv4.conf.all.arp_ignore and arp_announce stay as they are until you set them back"
+	},
+	"ipvs.tcpTimeout": func(c *Configuration) (string, string) {
+		if c.Mode != modeIPVS {
+			return "", ""
+		}
+		here := c.DeepCopy()
+		setDefaults(here)
+		there, ours := orElse(c.IPVS.TCPTimeout.Duration, ipvsTimeout), here.Conntrack.TCPEstablishedTimeout.Duration.String()
+		if ours == "0s" {
+			ours = "as long as this kernel says"
+		}
+		return fmt.Sprintf("an idle TCP connection is remembered for conntrack.tcpEstablishedTimeout, %s, and not for %s", ours, there), ""
+	},
+	"oomScoreAdj": func(c *Configuration) (string, string) {
+		if c.OOMScoreAdj != nil {
+			return "", ""
+		}
+		return "it stays as the process was started with; kube-proxy makes it -999", ""
+	},
+}
+
+// ipvsTimeout is the kernel's own (IP_VS_TCP_S_ESTABLISHED in ip_vs_proto_tcp.c).
+const ipvsTimeout = 15 * time.Minute
+
+// modeOf is the mode that kube-proxy runs in. Until 1.40 none is iptables.
+func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
+
+const (
+	boundLoad    = "nobody counts open connections here; the annotation vicinity.dev/max-load bounds what an endpoint may expect"
+	rememberThem = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
+)
+
+// schedulerAdvice says what comes near to a scheduler of IPVS. Over many connections a draw is as even as rr, and kube-proxy
+// gives all endpoints one weight, so that wrr is rr.
+var schedulerAdvice = map[string]string{
+	"lc": boundLoad, "wlc": boundLoad, "sed": boundLoad, "nq": boundLoad, "lblc": boundLoad, "lblcr": boundLoad, "fo": boundLoad, "ovf": boundLoad,
+	"sh": rememberThem, "dh": rememberThem, "mh": rememberThem,
+}
+
+// nodePortsThere is where kube-proxy serves node ports: in its older modes on all addresses, unless some are named.
+func nodePortsThere(c *Configuration) model.NodePortAddresses {
+	var check checker
+	if len(c.NodePortAddresses) == 0 {
+		return model.NodePortAddresses{Primary: c.Mode == modeNFTables}
+	}
+	return check.nodePorts(c.NodePortAddresses)
+}
+
+// CompareNodePorts says on which of the addresses that a node has node ports are served before and after. The Node is nil
+// while it is unknown.
+func CompareNodePorts(before, after model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) Verdict {
+	was, is := servedOn(before, family, node, present), servedOn(after, family, node, present)
+	verdict := Verdict{Subject: fmt.Sprintf("node ports, %s", family), Value: listed(was), Outcome: Same, Here: "served on " + listed(is)}
+	lost := slices.DeleteFunc(slices.Clone(was), func(addr netip.Addr) bool { return slices.Contains(is, addr) })
+	switch {
+	case after.Primary && node == nil:
+		verdict.Outcome, verdict.Here = Unknown, "served on the addresses that the Node object names; it is not known"
+		verdict.Do = "give --kubeconfig FILE, or --manifests DIR with the Node"
+	case len(lost) > 0:
+		verdict.Outcome = Differs
+		verdict.Do = "clients of " + listed(lost) + " dial another address, or nodePortAddresses names it"
+	}
+	return verdict
+}
+
+// servedOn returns the addresses that serve node ports, without those of one link alone.
+func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) []netip.Addr {
+	if nodePorts.All(family) {
+		nodePorts = model.NodePortAddresses{Prefixes: nodePortRanges["all"]}
+	}
+	served := nodePorts.Choose(family, *cmp.Or(node, &model.Node{}), present)
+	return slices.DeleteFunc(served, netip.Addr.IsLinkLocalUnicast)
+}
+
+// mostListed is how many addresses a sentence has room for.
+const mostListed = 8
+
+func listed(addrs []netip.Addr) string {
+	texts := make([]string, 0, len(addrs))
+	for _, addr := range addrs[:min(len(addrs), mostListed)] {
+		texts = append(texts, addr.String())
+	}
+	if more := len(addrs) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(texts, ", "), "no address")
+}

@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// ipvsLink is the interface that has the addresses of all Services in kube-proxy's IPVS mode.
+const ipvsLink = "kube-ipvs0"
+
+// oldChains are chains of kube-proxy's iptables and IPVS modes that kubelet does not make
+// (pkg/proxy/iptables/proxier.go and pkg/proxy/ipvs/proxier.go; pkg/kubelet/kubelet_network_linux.go).
+var oldChains = []struct{ table, name string }{{"nat", "KUBE-SERVICES"}, {"filter", "KUBE-FORWARD"}}
+
+// Checked is what Check found.
+type Checked struct {
+	Verdicts []config.Verdict
+	// Families are those that the kernel has tables in; both if that is unknown.
+	Families []model.Family
+	// Addresses are those of all interfaces, but for those that only IPVS made local.
+	Addresses []netip.Addr
+}
+
+// Check looks at the node as Run does when it starts, and for what kube-proxy's older modes left there. It changes nothing:
+// whether tables can be made the kernel is asked with a batch that it throws away.
+func Check(ctx context.Context, settings *config.Settings, ownTables bool) Checked {
+	checked := Checked{Families: model.Families}
+	checked.tables(ctx, ownTables)
+	checked.conntrack(settings)
+	checked.links(ctx)
+	checked.legacyTables("/proc/thread-self/net/ip_tables_names", "/proc/thread-self/net/ip6_tables_names")
+	return checked
+}
+
+func (c *Checked) add(subject, value string, outcome config.Outcome, here, do string) {
+	c.Verdicts = append(c.Verdicts, config.Verdict{Subject: subject, Value: value, Outcome: outcome, Here: here, Do: do})
+}
+
+// tables asks nf_tables what Run asks it first, and for the rules of others.
+func (c *Checked) tables(ctx context.Context, ownTables bool) {
+	conn, err := nft.Dial(nft.Options{Owned: ownTables})
+	if err != nil {
+		c.add("nf_tables", "", config.Refused, err.Error(), "")
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	c.Families = conn.Families()
+	owned := "other programs may change our tables, which are repaired then"
+	if conn.Owned() {
+		owned = "no other program can change our tables"
+	}
+	c.add("nf_tables", fmt.Sprint(c.Families), config.Same, "has what is needed; "+owned, "")
+	others, err := conn.OtherProxies(ctx)
+	if err != nil {
+		c.add("other service proxies", "", config.Unknown, err.Error(), "")
+	}
+	for _, other := range others {
+		c.add(other.Proxy, strings.Join(other.Tables, ", "), config.Leftover, other.Says, other.Do)
+	}
+	c.chains(ctx, conn)
+}
+
+// chains looks for chains that are in the way of nobody's connections, so that OtherProxies does not tell of them.
+func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
+	var found []string
+	for _, family := range c.Families {
+		for _, chain := range oldChains {
+			has, err := conn.HasChain(ctx, family, chain.table, chain.name)
+			if err != nil {
+				c.add("kube-proxy's chains", "", config.Unknown, err.Error(), "")
+				return
+			}
+			if has {
+				found = append(found, ruleset.Keyword(family)+" "+chain.table+" "+chain.name)
+			}
+		}
+	}
+	if len(found) > 0 {
+		c.add("kube-proxy's chains", strings.Join(found, ", "), config.Leftover,
+			"packets still pass kube-proxy's chains of iptables or IPVS mode; nothing here needs them", cleanUp)
+	}
+}
+
+const cleanUp = "once this proxy runs, remove them (kube-proxy --cleanup)"
+
+// conntrack compares the kernel's settings with those that Run asks for. The kernel has them once conntrack was reached.
+func (c *Checked) conntrack(settings *config.Settings) {
+	flows, err := conntrack.Dial()
+	if err != nil {
+		c.add("connection tracking", "", config.Refused, err.Error(), "")
+		return
+	}
+	_ = flows.Close()
+	for _, result := range sysctl.Check(sysctl.Root, settings.Conntrack.Wants(runtime.NumCPU())...) {
+		c.sysctl(result, fmt.Sprintf("is set to %d, where the proxy may write it", result.Want.Value), result.Want.Advice())
+	}
+	forwards := map[model.Family]sysctl.Want{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
+	for _, family := range c.Families {
+		for _, result := range sysctl.Check(sysctl.Root, forwards[family]) {
+			c.sysctl(result, "connections to Services do not reach pods on other nodes", result.Want.Advice())
+		}
+	}
+	for _, result := range sysctl.Check(sysctl.Root, sysctl.LeftBehind...) {
+		if result.Outcome == sysctl.Unmet {
+			c.add(result.Want.Name, fmt.Sprint(result.Before), config.Leftover,
+				"kube-proxy's iptables or IPVS mode may have set it; nothing here needs it", "unless another program needs it, "+result.Want.Advice())
+		}
+	}
+}
+
+// sysctl tells of a setting that is not as it is wanted. One that the kernel lacks is none of this node's.
+func (c *Checked) sysctl(result sysctl.Result, here, do string) {
+	switch {
+	case result.Err != nil:
+		c.add(result.Want.Name, "", config.Unknown, result.Err.Error(), "")
+	case result.Outcome == sysctl.Unmet:
+		c.add(result.Want.Name, fmt.Sprint(result.Before), config.Differs, here, do)
+	}
+}
+
+// links reads the addresses, and looks for the interface of IPVS mode.
+func (c *Checked) links(ctx context.Context) {
+	addrs, err := interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+	if err != nil {
+		c.add("addresses", "", config.Unknown, err.Error(), "")
+	}
+	ofServices, err := interfaces.OfLink(ipvsLink)
+	ofServices = slices.DeleteFunc(ofServices, netip.Addr.IsLinkLocalUnicast)
+	if err != nil {
+		c.add(ipvsLink, "", config.Unknown, err.Error(), "")
+	}
+	if ofServices != nil {
+		c.add(ipvsLink, fmt.Sprintf("%d addresses", len(ofServices)), config.Leftover,
+			"the node takes the addresses of Services for its own: it answers pings to them, and what listens on all addresses answers there",
+			"once this proxy runs: kube-proxy --cleanup, or ip link delete "+ipvsLink)
+	}
+	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(ofServices, addr) })
+}
+
+// legacyTables looks for the tables of the legacy iptables, of which nf_tables knows nothing.
+func (c *Checked) legacyTables(paths ...string) {
+	var found []string
+	for _, path := range paths {
+		names, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.add("legacy iptables", "", config.Unknown, err.Error(), "")
+		}
+		found = append(found, strings.Fields(string(names))...)
+	}
+	if len(found) > 0 {
+		slices.Sort(found)
+		c.add("legacy iptables", strings.Join(slices.Compact(found), ", "), config.Leftover,
+			"it has tables; whether kube-proxy's chains are in them cannot be seen from here", "iptables-legacy-save | grep KUBE-")
+	}
+}

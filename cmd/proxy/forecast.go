@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -33,7 +32,8 @@ func newForecast() *cobra.Command {
 		Long: `Print for each Service, and for all together, which share of new connections stays on the client's node, in its zone
 and in its region, how much the busiest endpoint expects beside the mean, and what is refused: as the cluster is now, and
 side by side without any preference, with trafficDistribution, with topology-mode Auto, and with a bound on the load.
-Where another setting is better, one sentence says why, and what to write.
+Where connections are refused, or a setting has no effect, a sentence says why, and how to mend it. Where another setting
+is better, one says why, and what to write. Shares are of all connections, refused ones included.
 
 Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices and
 Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are reckoned by the EndpointSlice
@@ -43,9 +43,10 @@ It is about connections inside the cluster, to ClusterIPs and to headless Servic
 node's DNS cache asks the proxy. Nobody knows bytes, and nobody knows who asks: each Node counts as one client, or as its
 label ` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
 
-What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after.
+What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. Loads are multiples
+of the mean before in both: an endpoint that has to do the work of two expects 2.00. What the webhook would deny is an error.
 
-Exit status: 1 if a Service misses --max-load or --min-near; 2 if the command line is wrong, or something cannot be read or
+Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, or something cannot be read or
 is refused, of which the forecast knows nothing then, or there is no Service to judge.`,
 		Example: `  # what would a cluster gain? Nothing has to be installed in it
   kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
@@ -60,8 +61,9 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
   # what if its load is bounded?
   proxy forecast --annotate 'shop/web ` + policy.MaxLoadAnnotation + `=120%'
 
-  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, or less than 80 % stays in the zone
-  proxy forecast --manifests state --max-load 1.5 --min-near 0.8
+  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
+  # anything is refused
+  proxy forecast --manifests state --max-load 150% --min-near 80% --max-refused 0
 
   # by what was measured
   promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
@@ -72,9 +74,6 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
 			query, malformed := queryOf(args)
 			if query.Port != "" {
 				malformed = errors.New("a forecast is of whole Services; leave the port out")
-			}
-			if command.Flags().Changed("max-load") && flags.maxLoad == 0 { // without the flag it is 0, too
-				malformed = errors.Join(malformed, errors.New("--max-load 0 must be more than 0"))
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
@@ -105,16 +104,16 @@ func (e unreadableError) Unwrap() error { return e.error }
 // forecastFlags are the flags of forecast.
 type forecastFlags struct {
 	kubectlFlags
+	gateFlags
 	serviceProxyName, defaultMaxLoad string
 	bounds                           []string
 	demand, output                   string
 	top                              int
-	maxLoad, minNear                 float64
 
 	withoutNodes, evacuate, annotate, scale []string
 
 	// After Validate:
-	limits       []uint64
+	bound        []uint64
 	usualMaxLoad uint64
 	changes      []forecast.Change
 }
@@ -130,9 +129,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 			"result of a Prometheus instant query in JSON, by node or zone. Bounds are still planned as the proxies plan them")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
-	flags.Float64Var(&f.maxLoad, "max-load", 0, "exit with status 1 if an endpoint expects more than so many `TIMES` the mean, such as 1.5")
-	flags.Float64Var(&f.minNear, "min-near", 0,
-		"exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8")
+	f.gateFlags.register(flags)
 	flags.StringArrayVar(&f.withoutNodes, "without-nodes", nil,
 		"what if the Nodes that a label `SELECTOR` chooses were gone, with what runs there?")
 	flags.StringArrayVar(&f.evacuate, "evacuate", nil, "what if a `ZONE`, or the Nodes that a label selector chooses, were being evacuated?")
@@ -144,7 +141,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
-	errs := []error{f.kubectlFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html")}
+	errs := []error{f.kubectlFlags.Validate(), f.gateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html")}
 	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
 		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
 	}
@@ -152,21 +149,15 @@ func (f *forecastFlags) Validate() error {
 	if f.usualMaxLoad, err = readMaxLoad(f.defaultMaxLoad); err != nil {
 		errs = append(errs, err)
 	}
-	f.limits = nil
+	f.bound = nil
 	for _, text := range f.bounds {
 		limit, err := policy.ParseMaxLoad(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--bound: %w", err))
 		}
-		if !slices.Contains(f.limits, limit) {
-			f.limits = append(f.limits, limit)
+		if !slices.Contains(f.bound, limit) {
+			f.bound = append(f.bound, limit)
 		}
-	}
-	if isNumber := f.maxLoad >= 0 && !math.IsInf(f.maxLoad, 0); !isNumber { // nor is NaN
-		errs = append(errs, fmt.Errorf("--max-load %v must be a number above 0", f.maxLoad))
-	}
-	if isShare := f.minNear >= 0 && f.minNear <= 1; !isShare {
-		errs = append(errs, fmt.Errorf("--min-near %v must be from 0 to 1", f.minNear))
 	}
 	if f.top < 0 {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
@@ -194,6 +185,9 @@ func (f *forecastFlags) parseChanges() error {
 	for _, text := range f.evacuate {
 		evacuate := forecast.Evacuate{Zone: text}
 		var err error
+		if text == "" { // which would be all Nodes without a zone
+			err = errors.New("the name of a zone, or a selector, is missing")
+		}
 		if strings.ContainsAny(text, "=!,()") {
 			evacuate.Selector, err = labels.Parse(text)
 		}
@@ -238,7 +232,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{state.NotFound(query.Service)}
 	}
 	options := forecast.Options{
-		Now: time.Now(), Bounds: flags.limits, Only: query.Service, Progress: progress.services,
+		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query.Service, Progress: progress.services,
 		DemandFrom: "Each Node counts as one client, unless its labels or the Service say otherwise.",
 	}
 	if flags.demand != "" {
@@ -250,17 +244,20 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return unreadableError{err}
 	}
-	options.OnlyNow = len(flags.changes) > 0
-	var before forecast.Report
-	var refused []convert.Problem
-	if options.OnlyNow {
-		before, refused = forecast.Make(state, options)
+	if err := judgeChanges(stderr, state, after, flags.changes, options.Judge); err != nil {
+		return unreadableError{err}
 	}
-	report, refusedAfter := forecast.Make(after, options)
-	refused = convert.SortProblems(append(refused, refusedAfter...))
+	var before, report forecast.Report
+	var refused []convert.Problem
+	isComparison := len(flags.changes) > 0
+	if isComparison {
+		before, report, refused = forecast.Compare(state, after, options)
+	} else {
+		report, refused = forecast.Make(state, options)
+	}
 	progress.end()
 	warnOf(stderr, refused)
-	if options.OnlyNow {
+	if isComparison {
 		err = flags.printComparison(stdout, &before, &report)
 	} else {
 		err = flags.print(stdout, &report)
@@ -310,7 +307,7 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 // judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
 // was demanded.
 func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread []convert.Problem, asked model.ObjectName) error {
-	missed := report.Missed(f.maxLoad, f.minNear)
+	missed := report.Missed(f.limits)
 	for _, sentence := range missed {
 		printable.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
@@ -318,9 +315,12 @@ func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread 
 		printable.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
 		return err
 	}
-	isGate := f.maxLoad > 0 || f.minNear > 0
-	if none := len(report.Services) == 0; none && (isGate || len(report.NotServed) == 0) {
+	if none := len(report.Services) == 0; none && (f.isGate() || len(report.NotServed) == 0) {
 		printable.Fprintf(stderr, "proxy: there is no Service whose connections could be forecast\n")
+		return cli.Exit(exitUnread)
+	}
+	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
+		printable.Fprintf(stderr, "proxy: --min-near cannot be judged: no Node has the label %s\n", policy.Zone)
 		return cli.Exit(exitUnread)
 	}
 	if len(missed) > 0 {

@@ -148,11 +148,16 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b := open(t, shop)
 	b.want("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
 	b.want("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
-		"28 %,4.5 %,2.0 %,5.3 %,28 %,2.0 %,5.3 %,4.5 %,20 %")
+		"27 %,4.5 %,2.0 %,5.3 %,26 %,2.0 %,5.3 %,4.5 %,20 %") // 3.3 % are refused
+	b.want("the bar of what is now", `[...document.querySelector("#settings .bar").children].map((part) => part.style.background).join()`,
+		"var(--node),var(--zone),var(--region),var(--over)")
+	b.want("what no setting but none refuses", `document.querySelector("#settings .over").textContent`, "3.3 %")
 	b.want("the Services", rows+`.length`, 10)
-	b.want("the first", rows+`[0].cells[0].textContent`, "shop/api")
+	b.want("the first, of which most is refused", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`, "shop/login,4,33 %,0 %")
+	b.want("in red", rows+`[0].cells[2].firstChild.className`, "over")
+	b.want("the next, of which most leaves the zone and can stay", rows+`[1].cells[0].textContent`, "shop/api")
 	b.want("one to which a setting means nothing", `[...`+rows+`]`+
-		`.find((row) => row.cells[0].textContent === "ops/metrics").cells[5].textContent`, "=")
+		`.find((row) => row.cells[0].textContent === "ops/metrics").cells[6].textContent`, "=")
 
 	// From the heading of the first column: sort, go to the first row, choose it, and look at another setting.
 	b.do("focus", chromedp.Focus(`#services thead button`))
@@ -161,7 +166,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("the first by name", rows+`[0].cells[0].textContent`, "ops/logs")
 	b.press(kb.Enter)
 	b.want("the first by name, backwards", rows+`[0].cells[0].textContent`, "shop/web")
-	for range 10 {
+	for range 11 {
 		b.press(kb.Tab)
 	}
 	b.want("the focus", `document.activeElement.cells[0].textContent`, "shop/web")

@@ -27,7 +27,25 @@ type Words struct {
 //     would go where none should.
 //   - Clients that cannot be read leave the bound, and all nodes ask alike.
 func Parse(w Words) Topology {
-	var topology Topology
+	topology := w.parse()
+	if len(topology.Keys) == 0 {
+		topology.ByHints = w.byHints()
+	}
+	return topology
+}
+
+// byHints is the setting of which the EndpointSlice controller makes hints.
+func (w Words) byHints() string {
+	switch mode := ModeOf(w.Annotations); {
+	case mode.IsAuto():
+		return mode.Annotation + ": " + mode.Value
+	case DistributionKeys(w.TrafficDistribution) != nil:
+		return "spec.trafficDistribution: " + w.TrafficDistribution
+	}
+	return ""
+}
+
+func (w Words) parse() (topology Topology) {
 	if value, present := w.Annotations[TopologyKeysAnnotation]; present {
 		keys, err := ParseKeys(value)
 		switch {

@@ -52,6 +52,7 @@ func TestParseBounds(t *testing.T) {
 	type short = map[string]string
 	zone, nodeAndZone := []Key{Zone, AnyNode}, []Key{Hostname, Zone, AnyNode}
 	rack := []Key{"rack"}
+	const byDistribution, byMode = "spec.trafficDistribution: PreferSameZone", "service.kubernetes.io/topology-mode: Auto"
 	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; did you mean "120%"?`
 	for name, test := range map[string]struct {
 		annotations  short
@@ -96,7 +97,11 @@ func TestParseBounds(t *testing.T) {
 			want:        Topology{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
 		},
 
-		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: Topology{}},
+		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: Topology{ByHints: byDistribution}},
+		"also if an annotation asks for no hints": {
+			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: Topology{ByHints: byDistribution},
+		},
+		"and one that nobody knows is nobody's": {distribution: "Nearby", want: Topology{}},
 		"the cluster's bound is about keys": {
 			annotations: short{"keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
 		},
@@ -107,10 +112,12 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 150},
 		},
 		"the cluster's bound is not for Services without preference": {byDefault: 200, want: Topology{}},
-		"nor for * alone":          {annotations: short{"keys": "*"}, byDefault: 200, want: Topology{Keys: []Key{AnyNode}}},
-		"nor beside Auto":          {annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: Topology{}},
+		"nor for * alone": {annotations: short{"keys": "*"}, byDefault: 200, want: Topology{Keys: []Key{AnyNode}}},
+		"nor beside Auto": {
+			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: Topology{ByHints: byMode},
+		},
 		"nor for keys beside Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack}},
-		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: Topology{}},
+		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: Topology{ByHints: byDistribution}},
 		"Disabled does not forbid it": {
 			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
 		},
@@ -120,7 +127,7 @@ func TestParseBounds(t *testing.T) {
 
 		"wrong keys take everything with them": {
 			annotations: short{"keys": "a b", "mode": ModeBalanced, "load": "1.2", "clients": "x"}, distribution: PreferSameZone, byDefault: 200,
-			want: Parse(Words{Annotations: annotated(short{"keys": "a b"})}),
+			want: Parse(Words{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
 		},
 		"keys beside Local take everything with them": {
 			annotations: short{"keys": "rack", "load": "120%"}, local: true,
@@ -158,7 +165,7 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a bound gives way to Auto": {
 			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
-			want: Topology{Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
+			want: Topology{ByHints: byMode, Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
 				"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
 		},
 		"keys do not give way to Auto, nor does their bound": {
@@ -166,7 +173,7 @@ func TestParseBounds(t *testing.T) {
 		},
 		"a bound gives way to Local": {
 			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
-			want: Topology{Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
+			want: Topology{ByHints: byDistribution, Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"so does balanced": {
 			annotations: short{"mode": ModeBalanced}, local: true,

@@ -13,6 +13,9 @@ type Topology struct {
 	// Clients are the Services whose ready endpoints are the demand of a node, "namespace/name"; none: all nodes ask alike.
 	// Without a bound they mean nothing.
 	Clients []string
+	// ByHints is the setting that is followed where EndpointSlices have hints, such as "spec.trafficDistribution:
+	// PreferSameZone"; empty if there is none, or keys replace it.
+	ByHints string
 	// Ignored are the annotations without effect.
 	Ignored []Ignored
 }

@@ -15,8 +15,12 @@ func TestParse(t *testing.T) {
 		"a Service without annotations has no topology": {
 			want: Topology{},
 		},
-		"other annotations mean nothing": {
+		"Kubernetes' own mode is the hints' matter": {
 			annotations: map[string]string{"service.kubernetes.io/topology-mode": "Auto"},
+			want:        Topology{ByHints: "service.kubernetes.io/topology-mode: Auto"},
+		},
+		"other annotations mean nothing": {
+			annotations: map[string]string{"example.com/topology-mode": "Auto"},
 			want:        Topology{},
 		},
 		"a Service without the annotation may keep external traffic local": {

@@ -92,6 +92,23 @@ func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
 
 func (k *hintKind) usable() bool { return k.here && !k.missing }
 
+// MissingHints says why a setting that hints stand for has no effect, if ready endpoints have none; empty otherwise.
+func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string {
+	if service.Topology.ByHints == "" || service.IsHeadless {
+		return ""
+	}
+	survey := surveyHints(endpoints, "", "")
+	switch nodes, zones := &survey.nodes, &survey.zones; {
+	case !survey.anyReady, nodes.some && !nodes.missing, zones.some && !zones.missing:
+		return ""
+	case zones.some:
+		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + zones.without.String() + " has no hint."
+	case nodes.some:
+		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + nodes.without.String() + " has no hint."
+	}
+	return service.Topology.ByHints + " is set, and has no effect, because no EndpointSlice of the Service has hints."
+}
+
 // whyZones is why hints for zones are used, and those for nodes are not.
 func (s *hintSurvey) whyZones(zone string) Reason {
 	reason := Reason{Code: HintedForThisZone, Key: TierForZones, Value: zone}

@@ -15,6 +15,9 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	for _, ignored := range service.Topology.Ignored {
 		list = append(list, "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason)
 	}
+	if sentence := selection.MissingHints(service, decision.Endpoints); sentence != "" && !service.InternalTrafficLocal {
+		list = append(list, sentence)
+	}
 	for _, client := range service.Clients() {
 		if len(cluster.SlicesOf(client)) == 0 {
 			list = append(list, fmt.Sprintf("The annotation %s names %s, and no endpoint of it is known: it may be written wrong, have no pods, or "+

@@ -2,10 +2,12 @@ package forecast
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -18,22 +20,31 @@ const (
 )
 
 // advise recommends a setting, if anything would be gained by one. What protects the endpoints as well as the bound and
-// needs no proxy of ours comes first.
+// needs no proxy of ours comes first. An owner who has a bound has chosen it. And whoever has a setting without effect needs
+// that to be mended, and no other one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
-	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 {
+	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
+		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Cause) bool { return c.Denied }) {
 		return nil
 	}
 	limit := float64(f.boundOf(bounded.Setting)) / 100
 	hasOwnKeys := len(read.Topology.Keys) > 0
 	isGain := func(o *Outlook) bool { return o.Note == "" && o.Zone-now.Zone >= worthZone && o.Refused <= now.Refused }
+	set := func(setting string) string {
+		changed := Setting{setting, f.boundOf(setting)}.apply(object)
+		return difference(object, changed)
+	}
 	switch {
 	case !hasOwnKeys && isGain(field) && field.Busiest.Load <= max(limit, now.Busiest.Load):
+		if isDistributed(object) { // and has no hints
+			return nil
+		}
 		return &Advice{
 			Setting: field.Setting,
 			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
 				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
-			Set: "spec:\n  trafficDistribution: " + field.Setting + "\n",
+			Set: set(field.Setting),
 		}
 	case isGain(bounded) && bounded.Busiest.Load <= max(limit, now.Busiest.Load)+worthLoad:
 		sentence := fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
@@ -41,28 +52,46 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		if field.Note == "" && field.Busiest.Load > limit {
 			sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
 		}
-		return &Advice{bounded.Setting, sentence + ".", f.setBound(bounded.Setting, object)}
+		return &Advice{bounded.Setting, sentence + ".", set(bounded.Setting)}
 	case bounded.Note == "" && now.Busiest.Load-bounded.Busiest.Load >= worthLoad && bounded.Refused <= now.Refused:
 		return &Advice{
 			bounded.Setting,
 			fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
 				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bounded.Setting, times(bounded.Busiest.Load),
 				percent(bounded.Zone), percent(now.Zone)),
-			f.setBound(bounded.Setting, object),
+			set(bounded.Setting),
 		}
 	}
 	return nil
 }
 
-// setBound is what to write for a bound.
-func (f *forecaster) setBound(bound string, object *corev1.Service) string {
-	changed := Setting{Name: bound, bound: f.boundOf(bound)}.apply(object)
+// isDistributed reports whether a Service has a trafficDistribution that says something.
+func isDistributed(service *corev1.Service) bool {
+	return service.Spec.TrafficDistribution != nil && policy.DistributionKeys(*service.Spec.TrafficDistribution) != nil &&
+		!policy.ModeOf(service.Annotations).IsAuto()
+}
+
+// difference is what to write into a Service so that it has the settings of another one: a patch in YAML, in which null
+// takes away.
+func difference(from, to *corev1.Service) string {
 	var set strings.Builder
-	set.WriteString("metadata:\n  annotations:\n")
 	for _, annotation := range annotations {
-		if value, has := changed.Annotations[annotation]; has && object.Annotations[annotation] != value {
-			set.WriteString("    " + annotation + ": " + strconv.Quote(value) + "\n")
+		was, had := from.Annotations[annotation]
+		value, has := to.Annotations[annotation]
+		if had == has && was == value {
+			continue
 		}
+		if set.Len() == 0 {
+			set.WriteString("metadata:\n  annotations:\n")
+		}
+		written := "null"
+		if has {
+			written = strconv.Quote(value)
+		}
+		set.WriteString("    " + annotation + ": " + written + "\n")
+	}
+	if was, is := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(was, "") != ptr.Deref(is, "") {
+		set.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(is, "null") + "\n")
 	}
 	return set.String()
 }

@@ -39,7 +39,7 @@ func (c Cluster) After(changes []Change) (Cluster, error) {
 	}
 	controllers := newControllers(after.nodes)
 	for name := range rehinted {
-		after.slicesOf[name] = controllers.hint(after.Service(name), after.slicesOf[name])
+		after.slicesOf[name], _ = controllers.hint(after.Service(name), after.slicesOf[name])
 	}
 	return after, nil
 }
@@ -154,7 +154,20 @@ func ParseAnnotate(text string) (Annotate, error) {
 	case query.Port != "":
 		return Annotate{}, fmt.Errorf("%q names a port; annotations are of the whole Service", text)
 	}
-	return Annotate{query.Service, strings.TrimSpace(key), strings.TrimSpace(value)}, nil
+	annotate := Annotate{query.Service, strings.TrimSpace(key), strings.TrimSpace(value)}
+	if annotate.Key == TrafficDistribution && annotate.Value != "" && policy.DistributionKeys(annotate.Value) == nil {
+		return Annotate{}, unknownDistribution(annotate.Value)
+	}
+	return annotate, nil
+}
+
+// unknownDistribution is what an API server would refuse.
+func unknownDistribution(value string) error {
+	known := []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
+	if meant := policy.Suggest(value, known...); meant != "" {
+		return fmt.Errorf("%q is no value of spec.trafficDistribution; did you mean %s?", value, meant)
+	}
+	return fmt.Errorf("%q is no value of spec.trafficDistribution; there are %s", value, strings.Join(known, ", "))
 }
 
 func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {

@@ -27,30 +27,44 @@ type Options struct {
 	// Demand is what each node asks; nil: as its labels say, or the Service's clients. DemandFrom says where it is from.
 	Demand     fleet.Demand
 	DemandFrom string
+	// Judge says what is wrong with a Service's settings; nil: nobody judges.
+	Judge Judge
 	// Progress is called after each Service; it may be nil.
 	Progress func(done, all int)
 }
 
 // Make makes a forecast. What could not be read is refused, as a proxy would.
 func Make(cluster Cluster, options Options) (Report, []convert.Problem) {
+	f, report := newForecaster(cluster, options)
+	f.forecast(&report, options)
+	return report, convert.SortProblems(f.refused)
+}
+
+func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	nodes, evacuated, refused := cluster.knownNodes(options.Now)
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), evacuated: evacuated, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds),
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds), judge: options.Judge,
 	}
 	if options.OnlyNow {
 		f.settings = f.settings[:1]
 	}
-	services := cluster.services
-	if options.Only != (model.ObjectName{}) {
-		services = nil
-		if only := cluster.Service(options.Only); only != nil {
-			services = []*corev1.Service{only}
-		}
-	}
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), Demand: options.DemandFrom,
 		Services: []Service{}, NotServed: []NotServed{},
+	}
+	report.note(nodes)
+	return f, report
+}
+
+// forecast forecasts all Services that are asked about.
+func (f *forecaster) forecast(report *Report, options Options) {
+	services := f.services
+	if options.Only != (model.ObjectName{}) {
+		services = nil
+		if only := f.Service(options.Only); only != nil {
+			services = []*corev1.Service{only}
+		}
 	}
 	for i, object := range services {
 		service, why := f.service(object)
@@ -64,7 +78,6 @@ func Make(cluster Cluster, options Options) (Report, []convert.Problem) {
 		}
 	}
 	report.Settings = f.totals(report.Services)
-	return report, convert.SortProblems(f.refused)
 }
 
 // forecaster is a forecast that is being made.
@@ -74,7 +87,12 @@ type forecaster struct {
 	evacuated   map[string]*model.Evacuation
 	controllers controllers
 	settings    []Setting
+	judge       Judge
 	refused     []convert.Problem
+
+	// Of a comparison: see Compare.
+	clientsOf     map[model.ObjectName][]model.ObjectName
+	means, before map[portOf]mean
 }
 
 // service forecasts one Service, or says why there is nothing to forecast.
@@ -88,9 +106,13 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 	f.refused = append(f.refused, refused...)
 	s := Service{
 		Service: nameOf(object).String(), Headless: read.IsHeadless,
-		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{},
+		EndpointsByZone: map[string]int{}, Endpoints: []Endpoint{}, Causes: []Cause{},
 	}
-	clients, refused := f.readyEndpoints(read.Clients())
+	named := read.Clients()
+	if others := f.clientsOf[read.Name]; len(others) > 0 {
+		named = others
+	}
+	clients, refused := f.readyEndpoints(named)
 	f.refused = append(f.refused, refused...)
 	for i, setting := range f.settings {
 		if note, like := f.meansNothing(setting, read, object, written); note != "" {
@@ -106,13 +128,17 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		}
 		seen := current
 		if setting.Name != Now && len(topology.Keys) == 0 {
-			seen, _ = f.slicesIn(f.controllers.hint(changed, written))
+			hinted, _ := f.controllers.hint(changed, written)
+			seen, _ = f.slicesIn(hinted)
 		}
 		portions := f.portions(read, seen)
 		if i == 0 {
 			f.list(&s, portions)
 		}
 		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
+		if i == 0 {
+			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
+		}
 	}
 	s.Advice = f.advise(&s, object, read)
 	return s, ""
@@ -176,14 +202,21 @@ func (f *forecaster) meansNothing(
 // portion is endpoints that several ports or families have alike, but for the addresses.
 type portion struct {
 	endpoints []model.PortEndpoint
-	times     int
+	ports     []portOf
+}
+
+// portOf is a port of a Service in a family; of a headless Service, all its ports.
+type portOf struct {
+	service model.ObjectName
+	family  model.Family
+	port    model.ServicePort
 }
 
 // portions returns the endpoints of a Service's ports.
 func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []portion {
 	joined := model.Join(endpointSlices, len(service.Ports))
 	var portions []portion
-	take := func(endpoints []model.PortEndpoint) {
+	take := func(endpoints []model.PortEndpoint, of portOf) {
 		for i := range endpoints {
 			endpoint := &endpoints[i]
 			endpoint.Evacuation = f.evacuated[endpoint.Node]
@@ -193,16 +226,16 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 		for i := range portions {
 			if slices.EqualFunc(portions[i].endpoints, endpoints, isAlike) {
-				portions[i].times++
+				portions[i].ports = append(portions[i].ports, of)
 				return
 			}
 		}
-		portions = append(portions, portion{endpoints, 1})
+		portions = append(portions, portion{endpoints, []portOf{of}})
 	}
 	for _, family := range model.Families {
 		if service.IsHeadless {
 			if endpoints, _ := joined.Addresses(family); len(endpoints) > 0 {
-				take(endpoints)
+				take(endpoints, portOf{service: service.Name, family: family})
 			}
 			continue
 		}
@@ -212,11 +245,11 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
 			f.virtual.MarkAllVirtual(endpoints)
-			take(endpoints)
+			take(endpoints, portOf{service.Name, family, port})
 		}
 	}
 	if len(portions) == 0 {
-		portions = []portion{{nil, 1}}
+		portions = []portion{{nil, []portOf{{service: service.Name}}}}
 	}
 	return portions
 }
@@ -263,12 +296,13 @@ func (f *forecaster) outlook(
 		spread := f.fleet.Spread(fleet.Question{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
 		})
-		times := float64(portion.times)
+		times := float64(len(portion.ports))
 		asked += times * spread.Asked
 		answered += times * (spread.Asked - spread.Refused)
 		out.Node += times * spread.Node
 		out.Zone += times * spread.Zone
 		out.Region += times * spread.Region
+		out.OtherZones += times * spread.OtherZones
 		for k := range spread.Keys {
 			keys[k] += times * spread.Keys[k]
 		}
@@ -278,32 +312,36 @@ func (f *forecaster) outlook(
 		for z, amount := range spread.Zones {
 			out.zones[z] += times * amount
 		}
-		out.noteLoads(&portion, &spread, i == 0)
+		out.noteLoads(&portion, &spread, f.meanOf(setting, &portion, &spread), i == 0)
+		if spread.Refused > 0 {
+			out.refusals = append(out.refusals, refusal{i, spread.Refused / spread.Asked, spread.Refusers})
+		}
 	}
-	part := func(amount, of float64) float64 {
-		if of == 0 {
+	part := func(amount float64) float64 {
+		if asked == 0 {
 			return 0
 		}
-		return rounded(amount / of)
+		return max(0, rounded(amount/asked)) // what should be 0 may be a little less
 	}
-	out.Refused = part(asked-answered, asked)
-	out.Node, out.Zone, out.Region = part(out.Node, answered), part(out.Zone, answered), part(out.Region, answered)
+	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
+	out.Refused = part(asked - answered)
+	out.Node, out.Zone, out.Region, out.OtherZones = part(out.Node), part(out.Zone), part(out.Region), part(out.OtherZones)
 	out.Busiest.Load = rounded(out.Busiest.Load)
 	for k, key := range topology.Keys {
 		if !service.InternalTrafficLocal {
-			out.Keys = append(out.Keys, KeyShare{string(key), part(keys[k], answered)})
+			out.Keys = append(out.Keys, KeyShare{string(key), part(keys[k])})
 		}
 	}
 	for z := range out.zones {
-		out.zones[z] = notNaN(out.zones[z] / answered)
+		out.zones[z] = notNaN(out.zones[z] / asked)
 	}
 	return out
 }
 
 // noteLoads takes in what the endpoints of a portion expect. Those of the first one are listed.
-func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, isFirst bool) {
+func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64, isFirst bool) {
 	for i, load := range spread.Loads {
-		if load /= spread.Mean; load > o.Busiest.Load+1e-9 {
+		if load /= mean; load > o.Busiest.Load+1e-9 {
 			endpoint := &portion.endpoints[i]
 			o.Busiest = Busiest{explain.EndpointName(endpoint.Addr), endpoint.Node, load}
 		}
@@ -334,30 +372,20 @@ func (f *forecaster) totals(services []Service) []Total {
 		for row := range total.Matrix {
 			total.Matrix[row] = make([]float64, size)
 		}
-		answered := 0.0
 		for s := range services {
 			one := &services[s].Outlooks[i]
-			total.Refused += one.Refused / float64(len(services))
-			if one.Busiest.Endpoint == "" {
-				continue
-			}
-			answered++
-			total.Node += one.Node
-			total.Zone += one.Zone
-			total.Region += one.Region
+			total.add(&one.Shares, 1/float64(len(services)))
 			if one.Busiest.Load > total.Busiest.Load+1e-9 {
 				total.Busiest, total.BusiestService = one.Busiest, services[s].Service
 			}
 			for z, amount := range one.zones {
-				total.Matrix[z/size][z%size] += amount
+				total.Matrix[z/size][z%size] += amount / float64(len(services))
 			}
 		}
-		answered = max(1, answered)
-		total.Node, total.Zone, total.Region = rounded(total.Node/answered), rounded(total.Zone/answered), rounded(total.Region/answered)
-		total.Refused = rounded(total.Refused)
+		total.round()
 		for row := range total.Matrix {
 			for column := range total.Matrix[row] {
-				total.Matrix[row][column] = rounded(total.Matrix[row][column] / answered)
+				total.Matrix[row][column] = rounded(total.Matrix[row][column])
 			}
 		}
 		totals[i] = total

@@ -2,12 +2,18 @@ package forecast
 
 import "fmt"
 
-// Report is where new connections go. All shares are parts of 1 of the connections that some endpoint answers, but for
-// Refused, which is a part of all.
+// Report is where new connections go. All shares are parts of 1 of all connections that are asked for, refused ones too:
+// what stays in the zone, what goes to other zones, what nobody knows the zones of, and what is refused make 1.
 //
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Nodes int `json:"nodes"`
+	// NodesWithoutZone and NodesWithoutRegion are those without the label, or with an empty one. If that is all of them, nobody
+	// knows what stays in a zone, or a region.
+	NodesWithoutZone   int `json:"nodesWithoutZone"`
+	NodesWithoutRegion int `json:"nodesWithoutRegion"`
+	// Notes are sentences about the whole cluster; never null.
+	Notes []string `json:"notes"`
 	// Zones are the rows and columns of a matrix. The last ones are of all other zones, and of what has none.
 	Zones []string `json:"zones"`
 	// Demand says whose connections were reckoned with.
@@ -27,23 +33,50 @@ type Total struct {
 	// Busiest is the endpoint that expects most beside the others of its Service.
 	Busiest        Busiest `json:"busiest"`
 	BusiestService string  `json:"busiestService"`
-	// Matrix is what goes from the zone of a row to that of a column, as a part of 1 of all that is answered.
+	// Matrix is what goes from the zone of a row to that of a column, as a part of 1 of all that is asked. Its
+	// sum, and what is refused, make 1.
 	Matrix [][]float64 `json:"matrix"`
 }
 
-// Shares are which parts of the connections stay near.
+// Shares are which parts of all connections stay near, which do not, and which are refused.
 type Shares struct {
-	Node    float64 `json:"node"`
-	Zone    float64 `json:"zone"`
-	Region  float64 `json:"region"`
-	Refused float64 `json:"refused"`
+	// Node stays on the client's node, Zone there or in its zone, Region in these or in its region.
+	Node   float64 `json:"node"`
+	Zone   float64 `json:"zone"`
+	Region float64 `json:"region"`
+	// OtherZones leaves the zone, UnknownZones the node while nobody knows the zone of client or endpoint.
+	OtherZones   float64 `json:"otherZones"`
+	UnknownZones float64 `json:"unknownZones"`
+	Refused      float64 `json:"refused"`
 }
+
+// parts are all of them.
+func (s *Shares) parts() [6]*float64 {
+	return [...]*float64{&s.Node, &s.Zone, &s.Region, &s.OtherZones, &s.UnknownZones, &s.Refused}
+}
+
+// add adds a part of others.
+func (s *Shares) add(others *Shares, part float64) {
+	from := others.parts()
+	for i, to := range s.parts() {
+		*to += *from[i] * part
+	}
+}
+
+func (s *Shares) round() {
+	for _, part := range s.parts() {
+		*part = rounded(*part)
+	}
+}
+
+// hasZones reports whether anybody knows what stays in a zone.
+func (s *Shares) hasZones() bool { return s.Zone > 0 || s.OtherZones > 0 || s.UnknownZones == 0 }
 
 // Busiest is the endpoint that expects most.
 type Busiest struct {
 	Endpoint string `json:"endpoint"` // address:port, empty if nobody gets anything
 	Node     string `json:"node"`
-	// Load is how many times the mean of its Service's endpoints.
+	// Load is how many times the mean of its Service's endpoints; after changes, their mean before.
 	Load float64 `json:"load"`
 }
 
@@ -56,7 +89,9 @@ type Service struct {
 	// Endpoints are those of the first port, at most MaxListed of them.
 	Endpoints []Endpoint `json:"endpoints"`
 	Outlooks  []Outlook  `json:"outlooks"`
-	Advice    *Advice    `json:"advice"` // null where nothing would be gained
+	// Causes are why connections are refused, and settings without effect; never null.
+	Causes []Cause `json:"causes"`
+	Advice *Advice `json:"advice"` // null where nothing would be gained
 }
 
 // MaxListed is how many endpoints of a Service are listed with their loads. All of them are reckoned with.
@@ -80,12 +115,13 @@ type Outlook struct {
 	Busiest Busiest    `json:"busiest"`
 	// Used is how many of the first port's endpoints get any connections.
 	Used int `json:"used"`
-	// Loads is what each of the Service's Endpoints expects, as a multiple of their mean.
+	// Loads is what each of the Service's Endpoints expects, as a multiple of their mean; after changes, of that before.
 	Loads []float64 `json:"loads"`
 	// Note says why the setting means nothing here; empty if it does.
 	Note string `json:"note,omitempty"`
 
-	zones []float64 // of what is answered
+	zones    []float64
+	refusals []refusal
 }
 
 // KeyShare is what goes to the endpoints that one key matches, and none before it.
@@ -104,23 +140,31 @@ type NotServed struct {
 type Advice struct {
 	Setting  string `json:"setting"`
 	Sentence string `json:"sentence"`
-	// Set is what to put into the Service's manifest, as YAML.
+	// Set is what to put into the Service's manifest, as YAML. What is null there has to go.
 	Set string `json:"set"`
 }
 
-// Missed says, as a sentence each, which Services have an endpoint that expects more than maxLoad times the mean, or keep
-// less than minNear of their connections in the zone; 0: that is not asked. It is about the first setting: as it is.
-func (r *Report) Missed(maxLoad, minNear float64) []string {
+// Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in
+// the zone, and no more is refused. Nil: that is not asked.
+type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
+
+// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is. Connections
+// between zones that nobody knows miss nothing.
+func (r *Report) Missed(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
-		name, now := r.Services[i].Service, &r.Services[i].Outlooks[0]
-		if maxLoad > 0 && now.Busiest.Load > maxLoad {
-			sentences = append(sentences, fmt.Sprintf("%s: %s expects %s times the mean, and --max-load is %g",
-				name, now.Busiest.Endpoint, times(now.Busiest.Load), maxLoad))
+		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
+		say := func(format string, args ...any) {
+			sentences = append(sentences, service.Service+": "+fmt.Sprintf(format, args...))
 		}
-		if near := now.Zone * (1 - now.Refused); minNear > 0 && near < minNear {
-			sentences = append(sentences, fmt.Sprintf("%s: %s of its connections stay in the zone, and --min-near is %g",
-				name, percent(near), minNear))
+		if most := limits.MaxRefused; most != nil && now.Refused > *most {
+			say("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*most))
+		}
+		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
+			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
+		}
+		if least := limits.MinNear; least != nil && rounded(now.OtherZones+now.Refused) > rounded(1-*least) {
+			say("%s of its connections stay in the zone, and --min-near is %g", percent(now.Zone), *least)
 		}
 	}
 	return sentences

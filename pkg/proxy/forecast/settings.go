@@ -1,6 +1,9 @@
 package forecast
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -39,7 +42,7 @@ func (s Setting) needsHints() bool {
 	return s.Name == policy.PreferSameZone || s.Name == policy.PreferSameNode || s.Name == policy.ModeAuto
 }
 
-// annotations are those that a setting takes away.
+// annotations are those that a setting takes away, or sets.
 var annotations = [...]string{
 	policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
 	policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation,
@@ -106,9 +109,10 @@ func isWrittenByController(slice *discoveryv1.EndpointSlice) bool {
 
 // hint returns a Service's slices with the hints that the controller gives them when the Service's settings change, as
 // reconcileByAddressType in k8s.io/endpointslice does it. Those that it does not write stay as they are, and it keeps hints
-// that it takes for good: from PreferSameNode to Auto those for nodes stay.
-func (c controllers) hint(service *corev1.Service, written []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
-	var hinted []*discoveryv1.EndpointSlice
+// that it takes for good: from PreferSameNode to Auto those for nodes stay. If it gives none for Auto, it says why.
+func (c controllers) hint(
+	service *corev1.Service, written []*discoveryv1.EndpointSlice,
+) (hinted []*discoveryv1.EndpointSlice, whyNone string) {
 	byType := map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice{}
 	for _, slice := range written {
 		if isWrittenByController(slice) {
@@ -117,18 +121,25 @@ func (c controllers) hint(service *corev1.Service, written []*discoveryv1.Endpoi
 			hinted = append(hinted, slice)
 		}
 	}
-	for addressType, unchanged := range byType {
+	for _, addressType := range slices.Sorted(maps.Keys(byType)) {
+		unchanged := byType[addressType]
 		var updated []*discoveryv1.EndpointSlice
 		if policy.ModeOf(service.Annotations).IsAuto() {
 			all := &topologycache.SliceInfo{
 				ServiceKey: service.Namespace + "/" + service.Name, AddressType: addressType, Unchanged: unchanged,
 			}
-			_, updated, _ = c.cache.AddHints(logr.Discard(), all)
+			var events []*topologycache.EventBuilder
+			_, updated, events = c.cache.AddHints(logr.Discard(), all)
 			unchanged = all.Unchanged
+			for _, event := range events {
+				if event.EventType == corev1.EventTypeWarning {
+					whyNone = event.Message
+				}
+			}
 		} else {
 			_, updated, unchanged = trafficdist.ReconcileHints(service.Spec.TrafficDistribution, nil, nil, unchanged)
 		}
 		hinted = append(append(hinted, updated...), unchanged...)
 	}
-	return hinted
+	return hinted, whyNone
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Text writes a report for a terminal: all Services together, and then each, those first of which most leaves the zone.
-// Of more than most Services it writes the first ones; 0: all.
+// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. Of more than most Services it writes the first ones; 0: all.
 func Text(w io.Writer, report *Report, most int) error {
 	p := printer{w: w}
 	p.f("%s and %s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
 		count(len(report.Services), "Service"), report.Demand)
-	p.totals(report)
+	p.totals(report, settingsIn(report), report.Settings)
+	p.notes(report)
 	if len(report.Services) > 0 {
 		p.services(report, most)
 		p.advice(report, most)
@@ -65,38 +65,74 @@ func (p *printer) table(rows func(line func(cells ...string))) {
 	}
 }
 
-func (p *printer) totals(report *Report) {
+func settingsIn(report *Report) []string {
+	names := make([]string, len(report.Settings))
+	for i := range report.Settings {
+		names[i] = report.Settings[i].Setting
+	}
+	return names
+}
+
+// totals writes a line for each total, under a name. What no label of any Node says is "-".
+func (p *printer) totals(report *Report, names []string, totals []Total) {
+	of := "TIMES THE MEAN"
+	if len(report.Settings) < len(totals) {
+		of = "TIMES THE MEAN BEFORE"
+	}
 	p.table(func(line func(...string)) {
-		line("ALL SERVICES", "ON THE NODE", "IN THE ZONE", "IN THE REGION", "REFUSED", "BUSIEST ENDPOINT, TIMES THE MEAN")
-		for _, total := range report.Settings {
+		line("ALL SERVICES", "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+of)
+		for i, total := range totals {
 			busiest := "-"
 			if total.BusiestService != "" {
 				busiest = fmt.Sprintf("%s  %s of %s", times(total.Busiest.Load), total.Busiest.Endpoint, total.BusiestService)
 			}
-			line(total.Setting, percent(total.Node), percent(total.Zone), percent(total.Region), percent(total.Refused), busiest)
+			zone, region, others := percent(total.Zone), percent(total.Region), percent(total.OtherZones)
+			if report.NodesWithoutZone == report.Nodes {
+				zone, others = "-", "-"
+			}
+			if report.NodesWithoutRegion == report.Nodes {
+				region = "-"
+			}
+			line(names[i], percent(total.Node), zone, region, others, percent(total.Refused), busiest)
 		}
 	})
 }
 
-// sorted returns the Services, those first of which most leaves the zone, then the most overloaded.
+// notes writes what is to be said about the whole cluster.
+func (p *printer) notes(report *Report) {
+	notes := report.Notes
+	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
+		notes = append(slices.Clone(notes), fmt.Sprintf("%s go from or to what is in no known zone.", percent(unknown)))
+	}
+	for i, note := range notes {
+		if i == 0 {
+			p.f("\n")
+		}
+		p.f("%s\n", note)
+	}
+}
+
+// sorted returns the Services: those first of which most is refused, then those for which something can be done, then those
+// of which most leaves the zone, then the most overloaded.
 func sorted(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Outlooks[0], &b.Outlooks[0]
-		return cmp.Or(cmp.Compare(then.leaving(), now.leaving()), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
+		return cmp.Or(cmp.Compare(then.Refused, now.Refused), cmp.Compare(b.todo(), a.todo()),
+			cmp.Compare(then.OtherZones, now.OtherZones), cmp.Compare(then.Busiest.Load, now.Busiest.Load))
 	})
 }
 
-// leaving is the part of all connections that crosses zones.
-func (o *Outlook) leaving() float64 {
-	if o.Busiest.Endpoint == "" {
+// todo is 1 if there is something to mend or to gain.
+func (s *Service) todo() int {
+	if s.Advice == nil && len(s.Causes) == 0 {
 		return 0
 	}
-	return (1 - o.Zone) * (1 - o.Refused)
+	return 1
 }
 
 func (p *printer) services(report *Report, most int) {
-	p.f("\nEach Service: what stays in the zone, and the busiest endpoint, times the mean. " +
-		"Those come first of which most leaves the zone now.\n\n")
+	p.f("\nEach Service: what stays in the zone, and the busiest endpoint, times the mean. Those come first of which most is " +
+		"refused, then those for which something can be done, then those of which most leaves the zone now.\n\n")
 	services := sorted(report.Services)
 	p.table(func(line func(...string)) {
 		head := []string{"SERVICE", "ENDPOINTS"}
@@ -115,6 +151,8 @@ func (p *printer) services(report *Report, most int) {
 			better := "-"
 			if service.Advice != nil {
 				better = service.Advice.Setting
+			} else if len(service.Causes) > 0 {
+				better = "see below"
 			}
 			line(append(cells, better)...)
 		}
@@ -131,9 +169,17 @@ func cell(o *Outlook) string {
 	case o.Busiest.Endpoint == "":
 		return "refused"
 	case o.Refused > 0:
-		return fmt.Sprintf("%s %s, %s refused", percent(o.Zone), times(o.Busiest.Load), percent(o.Refused))
+		return fmt.Sprintf("%s %s, %s refused", inZone(o), times(o.Busiest.Load), percent(o.Refused))
 	}
-	return percent(o.Zone) + " " + times(o.Busiest.Load)
+	return inZone(o) + " " + times(o.Busiest.Load)
+}
+
+// inZone is what stays in the zone, or "-" if no zone is known.
+func inZone(o *Outlook) string {
+	if !o.hasZones() {
+		return "-"
+	}
+	return percent(o.Zone)
 }
 
 // byZone writes how many endpoints there are in each zone, the most first.
@@ -157,23 +203,32 @@ func byZone(counts map[string]int) string {
 	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
 }
 
+// advice says of each Service what is wrong, and then what would be better.
 func (p *printer) advice(report *Report, most int) {
-	written := 0
-	for _, service := range sorted(report.Services) {
+	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.todo() == 0 })
+	for i, service := range todo {
+		p.f("\n")
+		if most > 0 && i == most {
+			p.f("and of %s more; --top 0 prints all\n", count(len(todo)-most, "Service"))
+			break
+		}
+		p.causes(&service)
 		if service.Advice == nil {
 			continue
 		}
-		if most > 0 && written == most {
-			break
-		}
-		written++
-		p.f("\n%s: %s\n", service.Service, service.Advice.Sentence)
+		p.f("%s: %s\n", service.Service, service.Advice.Sentence)
 		for line := range strings.Lines(service.Advice.Set) {
 			p.f("    %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	if written == 0 {
-		p.f("\nNo setting keeps more connections in their zone without overloading endpoints, for any Service.\n")
+	if len(todo) == 0 {
+		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for any Service.\n")
+	}
+}
+
+func (p *printer) causes(service *Service) {
+	for _, cause := range service.Causes {
+		p.f("%s: %s\n", service.Service, cause.Sentence)
 	}
 }
 
@@ -207,30 +262,24 @@ func Differences(before, after *Report) []Difference {
 			d.Before.Busiest.Load == d.After.Busiest.Load && slices.Equal(d.Before.Loads, d.After.Loads)
 	})
 	slices.SortStableFunc(list, func(a, b Difference) int {
-		return cmp.Or(cmp.Compare(b.worse().Refused, a.worse().Refused), cmp.Compare(b.worse().Zone, a.worse().Zone))
+		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.left(), a.left()), cmp.Compare(b.load(), a.load()))
 	})
 	return list
 }
 
-// worse is how much more is refused, and how much less stays near.
-func (d *Difference) worse() Shares {
-	if d.Before == nil || d.After == nil {
-		return Shares{}
-	}
-	return Shares{Refused: d.After.Refused - d.Before.Refused, Zone: d.Before.Zone - d.After.Zone}
+// refused, left and load are how much more is refused, leaves the zone, and is expected of the busiest endpoint.
+func (d *Difference) refused() float64 { return orNone(d.After).Refused - orNone(d.Before).Refused }
+func (d *Difference) left() float64    { return orNone(d.Before).Zone - orNone(d.After).Zone }
+func (d *Difference) load() float64 {
+	return orNone(d.After).Busiest.Load - orNone(d.Before).Busiest.Load
 }
 
 // Comparison writes what is different between two forecasts, for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
 	p := printer{w: w}
 	p.f("Before and after: %s. %s\n\n", changes, after.Demand)
-	p.table(func(line func(...string)) {
-		line("ALL SERVICES", "ON THE NODE", "IN THE ZONE", "IN THE REGION", "REFUSED", "BUSIEST ENDPOINT, TIMES THE MEAN")
-		for i, total := range []Total{before.Settings[0], after.Settings[0]} {
-			line([]string{"before", "after"}[i], percent(total.Node), percent(total.Zone), percent(total.Region), percent(total.Refused),
-				times(total.Busiest.Load)+"  "+total.BusiestService)
-		}
-	})
+	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
+	p.notes(after)
 	differences := Differences(before, after)
 	if len(differences) == 0 {
 		p.f("\nNothing is different for any Service.\n")
@@ -238,13 +287,13 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	}
 	p.f("\n")
 	p.table(func(line func(...string)) {
-		line("SERVICE", "ENDPOINTS", "IN THE ZONE", "REFUSED", "BUSIEST BEFORE", "", "BUSIEST AFTER", "")
+		line("SERVICE", "ENDPOINTS USED", "IN THE ZONE", "REFUSED", "BUSIEST BEFORE", "", "BUSIEST AFTER", "")
 		for i, d := range differences {
 			if most > 0 && i == most {
 				break
 			}
 			before, after := orNone(d.Before), orNone(d.After)
-			line(d.Service, fmt.Sprintf("%d → %d", before.Used, after.Used), percent(before.Zone)+" → "+percent(after.Zone),
+			line(d.Service, fmt.Sprintf("%d → %d", before.Used, after.Used), inZone(before)+" → "+inZone(after),
 				percent(before.Refused)+" → "+percent(after.Refused),
 				cmp.Or(before.Busiest.Endpoint, "-"), times(before.Busiest.Load), cmp.Or(after.Busiest.Endpoint, "-"), times(after.Busiest.Load))
 		}
@@ -255,7 +304,22 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	if same := len(after.Services) - len(differences); same > 0 {
 		p.f("\n%s as before.\n", count(same, "other Service"))
 	}
+	p.newlyRefused(differences, after, most)
 	return p.err
+}
+
+// newlyRefused says why connections are refused that were not before.
+func (p *printer) newlyRefused(differences []Difference, after *Report, most int) {
+	for i := range differences {
+		if differences[i].refused() <= 0 || most > 0 && i == most {
+			return // those that get worst come first
+		}
+		at := slices.IndexFunc(after.Services, func(s Service) bool { return s.Service == differences[i].Service })
+		if at >= 0 {
+			p.f("\n")
+			p.causes(&after.Services[at])
+		}
+	}
 }
 
 func orNone(o *Outlook) *Outlook {

@@ -28,6 +28,7 @@ type Fleet struct {
 	zones, regions vocabulary
 	zoneOf         []int32 // by node
 	regionOf       []int32
+	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1 on, where both are known
 	view           selection.Viewpoint
 	rows           []int32 // of each zone in a matrix
 
@@ -44,7 +45,8 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 	f := &Fleet{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
 		byName: make(map[string]int32, len(nodes)), asks: make([]float64, len(nodes)), isGiven: demand != nil,
-		zoneOf: make([]int32, len(nodes)), regionOf: make([]int32, len(nodes)), censuses: map[string]*census{},
+		zoneOf: make([]int32, len(nodes)), regionOf: make([]int32, len(nodes)), pairs: map[[2]int32]int32{},
+		censuses: map[string]*census{},
 	}
 	all := 0.0
 	for i := range f.nodes {
@@ -56,6 +58,9 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 		} else {
 			asks, _ := balance.DemandOf(node.Labels)
 			f.asks[i] = float64(asks)
+		}
+		if pair := [2]int32{f.zoneOf[i], f.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && f.pairs[pair] == 0 {
+			f.pairs[pair] = int32(len(f.pairs) + 1)
 		}
 		all += f.asks[i]
 	}

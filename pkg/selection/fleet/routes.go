@@ -31,8 +31,8 @@ type target struct {
 	sum     float64   // of the weights
 
 	// What goes there: in all, and from which zones, regions and hosts.
-	asked                             float64
-	fromZones, fromRegions, fromHosts amounts
+	asked                                        float64
+	fromZones, fromRegions, fromPairs, fromHosts amounts
 }
 
 // targets makes targets by a name.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
@@ -22,8 +23,13 @@ type Question struct {
 type Spread struct {
 	// Asked is what all nodes ask, and Refused what of it no endpoint answers.
 	Asked, Refused float64
-	// Node, Zone and Region are what stays on the client's own node, in its zone and in its region.
-	Node, Zone, Region float64
+	// Node is what stays on the client's own node, Zone that and what stays in its zone, Region all this and what stays in
+	// its region. OtherZones is what goes to another node in another zone, if both zones are known.
+	Node, Zone, Region, OtherZones float64
+	// Refusers are the nodes that refuse. The zero value: none does.
+	Refusers Refusers
+	// ByClients: what nodes ask is what named clients ask, in ready endpoints of those.
+	ByClients bool
 	// Keys is what goes to the endpoints that each of the topology keys matches and none before it.
 	Keys []float64
 	// Loads is what each endpoint gets, and Mean what each would get if all got the same: those that are ready and stay,
@@ -34,6 +40,19 @@ type Spread struct {
 	Zones []float64
 }
 
+// Refusers are nodes that refuse what they ask.
+type Refusers struct {
+	// Count is how many they are, Of how many nodes ask anything.
+	Count, Of int
+	// First are the first ones by name, MostNamed at most.
+	First []string
+	// Why is the reason on the first one, as package selection has it.
+	Why selection.Reason
+}
+
+// MostNamed is how many refusers are named.
+const MostNamed = 4
+
 // Spread decides for all nodes where connections to the ClusterIP of a Service port go, or, of a headless Service, to
 // what its name stands for.
 func (f *Fleet) Spread(q Question) Spread {
@@ -43,7 +62,8 @@ func (f *Fleet) Spread(q Question) Spread {
 	}
 	census := f.censusOf(keys)
 	crowds, asks := slices.Clone(census.crowds), func(node int32) float64 { return f.asks[node] }
-	if named := f.named(q.Clients); named != nil {
+	named := f.named(q.Clients)
+	if named != nil {
 		asks = func(node int32) float64 { return named[node] }
 		for i := range crowds {
 			crowds[i].asks = 0
@@ -54,21 +74,65 @@ func (f *Fleet) Spread(q Question) Spread {
 	}
 	s := spreading{
 		fleet: f, routes: f.routesOf(q, census), places: f.placesOf(q.Endpoints),
-		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints))},
+		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), ByClients: named != nil},
 	}
-	for _, host := range f.hostsOf(q.Endpoints) {
+	refused := refusals{hosts: f.hostsOf(q.Endpoints), crowds: make([]bool, len(crowds)), crowdOf: census.of}
+	for _, host := range refused.hosts {
 		crowd := &crowds[census.of[host]]
 		crowd.nodes--
 		crowd.asks -= asks(host)
-		s.send(&f.nodes[host], host, crowd, asks(host))
+		refused.byHost = append(refused.byHost, !s.send(&f.nodes[host], host, crowd, asks(host)))
 	}
 	for i := range crowds {
 		if crowd := &crowds[i]; crowd.nodes > 0 { // else what is left is what rounding left
-			s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
+			refused.crowds[i] = !s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
 		}
 	}
 	s.finish(q.Endpoints)
+	if s.out.Refused > 0 {
+		s.out.Refusers = f.refusers(q, refused, asks)
+	}
 	return s.out
+}
+
+// refusals say who refuses: of the hosts each, and of all other nodes those of a crowd.
+type refusals struct {
+	hosts   []int32 // sorted
+	byHost  []bool
+	crowds  []bool
+	crowdOf []int32 // by node
+}
+
+func (f *Fleet) refusers(q Question, refused refusals, asks func(int32) float64) (r Refusers) {
+	hosts := 0
+	for i := range f.nodes {
+		refuses := refused.crowds[refused.crowdOf[i]]
+		if hosts < len(refused.hosts) && int(refused.hosts[hosts]) == i {
+			refuses = refused.byHost[hosts]
+			hosts++
+		}
+		if asks(int32(i)) == 0 {
+			continue
+		}
+		r.Of++
+		if !refuses {
+			continue
+		}
+		if r.Count == 0 {
+			r.Why = f.why(q, &f.nodes[i])
+		}
+		if r.Count++; r.Count <= MostNamed {
+			r.First = append(r.First, f.nodes[i].Name)
+		}
+	}
+	return r
+}
+
+// why is why a node that refuses has no endpoints. A bound changes nothing about that.
+func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
+	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
+	choice, _ := selection.Select(&service, false, q.Endpoints, selection.Viewpoint{Node: *node, Labels: f.labels}).ClusterIP()
+	return choice.Reason
 }
 
 // named returns what nodes ask that have clients, by node; nil if all ask as their labels say. Clients on nodes that
@@ -110,7 +174,7 @@ func (f *Fleet) routesOf(q Question, census *census) routes {
 }
 
 // place is where an endpoint is: 0 or nowhere if that is not known.
-type place struct{ node, zone, region int32 }
+type place struct{ node, zone, region, pair int32 }
 
 const nowhere = -1
 
@@ -120,7 +184,8 @@ func (f *Fleet) placesOf(endpoints []model.PortEndpoint) []place {
 		endpoint := &endpoints[i]
 		zone, _ := f.view.ValueOf(endpoint, policy.Zone)
 		region, _ := f.view.ValueOf(endpoint, Region)
-		places[i] = place{nowhere, f.zones.number(zone), f.regions.number(region)}
+		places[i] = place{node: nowhere, zone: f.zones.number(zone), region: f.regions.number(region)}
+		places[i].pair = f.pairs[[2]int32{places[i].zone, places[i].region}]
 		if node, known := f.byName[endpoint.Node]; known {
 			places[i].node = node
 		}
@@ -154,10 +219,10 @@ type spreading struct {
 	out    Spread
 }
 
-// send sends what a node asks, or all those of a crowd that are no hosts.
-func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) {
+// send sends what a node asks, or all those of a crowd that are no hosts. It reports whether that is answered.
+func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) bool {
 	if asks <= 0 {
-		return
+		return true
 	}
 	s.out.Asked += asks
 	legs := s.routes.of(node)
@@ -175,8 +240,10 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 		to.asked += amount
 		to.fromZones.add(of.zone, amount)
 		to.fromRegions.add(of.region, amount)
+		to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], amount)
 		to.fromHosts.add(host, amount)
 	}
+	return len(legs) > 0
 }
 
 // finish divides what goes to each target among its endpoints.
@@ -184,7 +251,7 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	size := int(s.fleet.rows[0]) + 1
 	s.out.Zones = make([]float64, size*size)
 	for _, to := range s.asked {
-		var nodes, zones, regions amounts
+		var zones, regions, pairs amounts
 		columns := make([]float64, size)
 		for m, i := range to.members {
 			part := 1 / to.sum
@@ -193,14 +260,18 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 			}
 			at := s.places[i]
 			s.out.Loads[i] += to.asked * part
-			nodes.add(at.node, part)
 			zones.add(at.zone, part)
 			regions.add(at.region, part)
+			pairs.add(at.pair, part)
 			columns[s.fleet.row(at.zone)] += part
+			if at.node != nowhere {
+				s.stay(at, to.fromHosts.of(at.node)*part)
+			}
 		}
-		s.out.Node += meeting(&to.fromHosts, &nodes, nowhere)
-		s.out.Zone += meeting(&to.fromZones, &zones, 0)
-		s.out.Region += meeting(&to.fromRegions, &regions, 0)
+		zone := meeting(&to.fromZones, &zones)
+		s.out.Zone += zone
+		s.out.Region += zone + meeting(&to.fromRegions, &regions) - meeting(&to.fromPairs, &pairs)
+		s.out.OtherZones += (to.asked-to.fromZones.of(0))*(1-zones.of(0)) - zone
 		for f, zone := range to.fromZones.names {
 			row := s.fleet.row(zone) * size
 			for column, part := range columns {
@@ -225,10 +296,26 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	}
 }
 
-// meeting is what goes from places to the same places, but for one that is no place.
-func meeting(from, to *amounts, no int32) (sum float64) {
+// stay counts what stays on the node of an endpoint. It is near, whatever is known of zones and regions.
+func (s *spreading) stay(at place, amount float64) {
+	s.out.Node += amount
+	zone, region := s.fleet.zoneOf[at.node], s.fleet.regionOf[at.node]
+	if zone > 0 && zone == at.zone {
+		return // and is counted with the zone
+	}
+	s.out.Zone += amount
+	if zone > 0 && at.zone > 0 { // the EndpointSlice says another zone than the Node
+		s.out.OtherZones -= amount
+	}
+	if region == 0 || region != at.region {
+		s.out.Region += amount
+	}
+}
+
+// meeting is what goes from places to the same places. 0 is no place.
+func meeting(from, to *amounts) (sum float64) {
 	for i, name := range from.names {
-		if name != no {
+		if name != 0 {
 			sum += from.values[i] * to.of(name)
 		}
 	}

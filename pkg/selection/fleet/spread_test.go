@@ -1,13 +1,15 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -39,6 +41,7 @@ func newWorld(random *rand.Rand) world {
 		}
 		w.nodes = append(w.nodes, node)
 	}
+	slices.SortFunc(w.nodes, func(a, b model.Node) int { return strings.Compare(a.Name, b.Name) }) // the first refuser is by name
 	anyNode := func() string {
 		if oneIn(10) {
 			return "" // or one that is gone
@@ -60,7 +63,7 @@ func newWorld(random *rand.Rand) world {
 			endpoint.HintZones = slices.Compact([]string{word("z", 3), word("z", 4)}) // each once, as convert has them
 		}
 		if hintsNodes && !oneIn(20) {
-			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), cmp.Or(endpoint.Node, "node-0")})
+			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), max(endpoint.Node, "node-0")})
 		}
 		endpoint.Evacuation = evacuated[endpoint.Node]
 		w.question.Endpoints = append(w.question.Endpoints, endpoint)
@@ -118,8 +121,17 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 		choice, outcome := selection.Select(&service, false, q.Endpoints, viewpoint).ClusterIP()
 		asked := asks(node)
 		out.Asked += asked
+		if asked > 0 {
+			out.Refusers.Of++
+		}
 		if outcome != selection.Balance {
 			out.Refused += asked
+			if asked > 0 {
+				if out.Refusers.Count++; out.Refusers.Count == 1 {
+					out.Refusers.Why = choice.Reason
+				}
+				out.Refusers.First = append(out.Refusers.First, node.Name)
+			}
 			continue
 		}
 		for e := range q.Endpoints {
@@ -135,13 +147,18 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			out.Loads[e] += part
 			zone, _ := viewpoint.ValueOf(endpoint, policy.Zone)
 			region, _ := viewpoint.ValueOf(endpoint, Region)
-			if endpoint.Node == node.Name {
+			isHere, own := endpoint.Node == node.Name, node.Labels[string(policy.Zone)]
+			if isHere {
 				out.Node += part
 			}
-			if own := node.Labels[string(policy.Zone)]; own != "" && own == zone {
+			inZone := isHere || own != "" && own == zone
+			switch {
+			case inZone:
 				out.Zone += part
+			case own != "" && zone != "":
+				out.OtherZones += part
 			}
-			if own := node.Labels[string(Region)]; own != "" && own == region {
+			if own := node.Labels[string(Region)]; inZone || own != "" && own == region {
 				out.Region += part
 			}
 		}
@@ -184,8 +201,15 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)
 			}
 		}
-		compare("sums", []float64{got.Asked, got.Refused, got.Node, got.Zone, got.Region},
-			[]float64{want.Asked, want.Refused, want.Node, want.Zone, want.Region})
+		compare("sums", []float64{got.Asked, got.Refused, got.Node, got.Zone, got.Region, got.OtherZones},
+			[]float64{want.Asked, want.Refused, want.Node, want.Zone, want.Region, want.OtherZones})
+		if want.Refusers.Count == 0 {
+			want.Refusers = Refusers{}
+		}
+		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MostNamed)]
+		if diff := cmp.Diff(want.Refusers, got.Refusers, cmp.Comparer(func(a, b selection.Reason) bool { return a == b })); diff != "" {
+			t.Errorf("round %d: who refuses (-want +got):\n%s\n%+v", round, diff, w)
+		}
 		compare("loads", got.Loads, want.Loads)
 		if !w.question.IsLocal {
 			compare("keys", got.Keys, want.Keys)

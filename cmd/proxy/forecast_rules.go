@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	webhook "github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+)
+
+// judgeOf judges Services of a cluster by the rules of the webhook, in its words, whether it is installed or not. The
+// proxy itself knows no rules: only who asks what settings do is told what is wrong with them.
+func judgeOf(objects convert.Objects, proxyName string) forecast.Judge {
+	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: servicesIn(objects)}
+	for _, node := range objects.Nodes {
+		facts.Nodes.Put(node.Name, node.Labels)
+	}
+	settings := &webhook.Settings{ProxyName: proxyName, DNSByTopology: true}
+	return func(before, now *corev1.Service) []forecast.Cause {
+		judgement := webhook.ReviewService(asJudged(before), asJudged(now), facts, settings)
+		var causes []forecast.Cause
+		for _, violation := range judgement.Denied {
+			causes = append(causes, forecast.Cause{Code: string(violation.Rule), Sentence: violation.Message(), Denied: true})
+		}
+		for _, violation := range judgement.Warned {
+			causes = append(causes, forecast.Cause{Code: string(violation.Rule), Sentence: violation.Message()})
+		}
+		return causes
+	}
+}
+
+// namesIn are the names of Services, by namespace.
+type namesIn map[string][]string
+
+func servicesIn(objects convert.Objects) namesIn {
+	names := namesIn{}
+	for _, service := range objects.Services {
+		names[service.Namespace] = append(names[service.Namespace], service.Name)
+	}
+	return names
+}
+
+// Names are those in a namespace. Of one with a single Service nothing is known: a folder need not have all.
+func (n namesIn) Names(namespace string) (names []string, known bool) {
+	return n[namespace], len(n[namespace]) > 1
+}
+
+// asJudged is a Service as rules see it; nil if there is none.
+func asJudged(service *corev1.Service) *webhook.Service {
+	if service == nil {
+		return nil
+	}
+	text, err := json.Marshal(corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: service.Name, Namespace: service.Namespace, Labels: service.Labels, Annotations: service.Annotations,
+			DeletionTimestamp: service.DeletionTimestamp,
+		},
+		Spec: service.Spec,
+	})
+	if err != nil {
+		panic(err) // it was read from JSON, or from the API
+	}
+	var judged webhook.Service
+	if err := json.Unmarshal(text, &judged); err != nil {
+		panic(err)
+	}
+	return &judged
+}
+
+// judgeChanges fails if the webhook would deny what --annotate makes of a Service, and prints what it would warn of.
+func judgeChanges(stderr io.Writer, before, after forecast.Cluster, changes []forecast.Change, judge forecast.Judge) error {
+	var denied []error
+	seen := map[model.ObjectName]bool{}
+	for _, change := range changes {
+		annotate, is := change.(forecast.Annotate)
+		if !is || seen[annotate.Service] {
+			continue
+		}
+		seen[annotate.Service] = true
+		for _, cause := range judge(before.Service(annotate.Service), after.Service(annotate.Service)) {
+			if cause.Denied {
+				denied = append(denied, fmt.Errorf("--annotate %s: %s", annotate.Service, cause.Sentence))
+				continue
+			}
+			printable.Fprintf(stderr, "warning: --annotate %s: %s\n", annotate.Service, cause.Sentence)
+		}
+	}
+	return errors.Join(denied...)
+}

@@ -1,0 +1,140 @@
+package forecast
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
+)
+
+// Cause is why connections are refused, or why a setting does not do what it is there for.
+type Cause struct {
+	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; or the rule of the webhook that is broken.
+	Code     string `json:"code"`
+	Sentence string `json:"sentence"`
+	// Denied: the setting is as good as absent, and the webhook would deny it.
+	Denied bool `json:"denied,omitempty"`
+}
+
+// Judge says what is wrong with a Service's settings that was not wrong before; before is nil for all that is wrong.
+type Judge func(before, now *corev1.Service) []Cause
+
+// missingHints is the code of a setting that works through hints which are not there.
+const missingHints = "MissingHints"
+
+// refusal is the connections to a portion that are refused.
+type refusal struct {
+	portion  int
+	part     float64
+	refusers fleet.Refusers
+}
+
+// causes says why a Service is not as its owner wants it, the worst first.
+func (f *forecaster) causes(now *Outlook, object *corev1.Service, read *model.Service, portions []portion) []Cause {
+	var causes []Cause
+	for _, refusal := range now.refusals {
+		causes = append(causes, refusal.cause(read, portions))
+	}
+	for i := range portions {
+		if sentence := selection.MissingHints(read, portions[i].endpoints); sentence != "" && !read.InternalTrafficLocal {
+			causes = append(causes, Cause{Code: missingHints, Sentence: sentence + " " + f.whoseHints(object)})
+			break
+		}
+	}
+	if f.judge != nil {
+		causes = append(causes, f.judge(nil, object)...)
+	}
+	return causes
+}
+
+// cause says who refuses, and why the first of them does.
+func (r *refusal) cause(service *model.Service, portions []portion) Cause {
+	where, why := "", r.refusers.Why
+	switch why.Code {
+	case selection.NoEndpoints, selection.NoUsableEndpoints, selection.OnlyVirtualIPs: // anywhere
+	default:
+		where = fmt.Sprintf(" on %d of %d Nodes (%s). On %s", r.refusers.Count, r.refusers.Of,
+			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])
+	}
+	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", percent(r.part), toPorts(service, portions, r.portion), where, why.Sentence())
+	return Cause{Code: string(why.Code), Sentence: sentence}
+}
+
+// countedOf lists the first of some names, and counts the others.
+func countedOf(first []string, all int) string {
+	if len(first) == all {
+		return strings.Join(first, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), all-len(first))
+}
+
+// toPorts says of which ports a portion is, if that is not all of them.
+func toPorts(service *model.Service, portions []portion, at int) string {
+	if len(portions) == 1 {
+		return ""
+	}
+	var names []string
+	for _, port := range portions[at].ports {
+		name := fmt.Sprintf("%d/%s", port.port.Port, port.port.Protocol)
+		switch {
+		case service.IsHeadless:
+			name = port.family.String()
+		case len(service.ClusterIPs) > 1:
+			name += " over " + port.family.String()
+		}
+		names = append(names, name)
+	}
+	return " to " + explain.Counted(names)
+}
+
+// whoseHints says why there are no hints, or not for all endpoints.
+func (f *forecaster) whoseHints(object *corev1.Service) string {
+	written := f.slicesOf[nameOf(object)]
+	if !slices.ContainsFunc(written, isWrittenByController) {
+		return "Who writes these EndpointSlices writes no hints; the EndpointSlice controller of Kubernetes does."
+	}
+	hinted, whyNone := f.controllers.hint(object, written)
+	isHinted := slices.ContainsFunc(hinted, func(slice *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
+	})
+	switch {
+	case isHinted:
+		return "kube-controller-manager should have written them: it may be older than the setting, or have the feature gate off."
+	case whyNone != "":
+		return "kube-controller-manager writes none: " + whyNone + "."
+	}
+	return "kube-controller-manager writes none, because the endpoints are in no zone: their Nodes need the label " + string(policy.Zone) + "."
+}
+
+// note says which labels Nodes lack.
+func (r *Report) note(nodes []model.Node) {
+	r.Notes = []string{}
+	for _, label := range []struct {
+		key     policy.Key
+		what    string
+		without *int
+	}{{policy.Zone, "zone", &r.NodesWithoutZone}, {fleet.Region, "region", &r.NodesWithoutRegion}} {
+		var names []string
+		for i := range nodes {
+			if nodes[i].Labels[string(label.key)] == "" {
+				names = append(names, nodes[i].Name)
+			}
+		}
+		switch *label.without = len(names); {
+		case len(names) == len(nodes):
+			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so nobody knows what stays in a %s.", label.key, label.what))
+		case len(names) > 0:
+			slices.Sort(names)
+			r.Notes = append(r.Notes, fmt.Sprintf("%d of %d Nodes are in no %s, for want of the label %s: %s.",
+				len(names), len(nodes), label.what, label.key, explain.Counted(names)))
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package forecast
+
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
+)
+
+// Compare forecasts a cluster as it is, and as it would be after changes, with one measure for both: the same clients ask
+// in both, those that a Service names after the changes, or else before them; and all loads are multiples of the mean
+// before. So an endpoint that has to do the work of two expects 2 times the mean.
+func Compare(before, after Cluster, options Options) (was, would Report, refused []convert.Problem) {
+	options.OnlyNow = true
+	clients := clientsIn(before, after)
+	first, was := newForecaster(before, options)
+	first.clientsOf, first.means = clients, map[portOf]mean{}
+	first.forecast(&was, options)
+	second, would := newForecaster(after, options)
+	second.clientsOf, second.before = clients, first.means
+	second.forecast(&would, options)
+	return was, would, convert.SortProblems(append(first.refused, second.refused...))
+}
+
+// clientsIn are the clients that Services name, in the last of some clusters in which they name any.
+func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
+	clients := map[model.ObjectName][]model.ObjectName{}
+	for _, c := range clusters {
+		for _, object := range c.services {
+			if _, names := object.Annotations[policy.ClientsAnnotation]; !names {
+				continue
+			}
+			named := model.Service{Topology: convert.TopologyOf(object, c.view)}
+			if list := named.Clients(); len(list) > 0 {
+				clients[nameOf(object)] = list
+			}
+		}
+	}
+	return clients
+}
+
+// mean is what the endpoints of a port would get if all got the same, in what nodes ask, or clients.
+type mean struct {
+	load      float64
+	byClients bool
+}
+
+// meanOf is the mean of which loads are multiples: that before the changes. If nobody answered then, or somebody else
+// asked, the two cannot be compared, and it is the mean of the port itself.
+func (f *forecaster) meanOf(setting Setting, portion *portion, spread *fleet.Spread) float64 {
+	own := mean{spread.Mean, spread.ByClients}
+	if f.means != nil && setting.Name == Now {
+		for _, port := range portion.ports {
+			f.means[port] = own
+		}
+	}
+	if before := f.before[portion.ports[0]]; before.load > 0 && before.byClients == own.byClients {
+		return before.load
+	}
+	return own.load
+}

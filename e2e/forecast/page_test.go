@@ -43,11 +43,11 @@ type browser struct {
 	asked  []string // addresses
 }
 
-// open writes a forecast of some objects as a page, and opens it.
-func open(t *testing.T, objects convert.Objects) *browser {
+// open writes a forecast of some objects as a page, and opens it in a window of some width, in pixels.
+func open(t *testing.T, objects convert.Objects, width int64, bounds ...uint64) *browser {
 	t.Helper()
 	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}),
-		forecast.Options{Now: time.Now(), Bounds: []uint64{policy.UsualMaxLoad}, DemandFrom: "Each Node counts as one client."})
+		forecast.Options{Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...), DemandFrom: "Each Node counts as one client."})
 	if len(refused) > 0 {
 		t.Fatal(refused)
 	}
@@ -57,7 +57,7 @@ func open(t *testing.T, objects convert.Objects) *browser {
 	must.Succeed(t, os.WriteFile(file, text.Bytes(), 0o600))
 
 	// Root may not use Chromium's own sandbox; the page is ours.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WindowSize(1400, 1000))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
@@ -67,6 +67,9 @@ func open(t *testing.T, objects convert.Objects) *browser {
 	b := &browser{t: t, ctx: ctx}
 	must.Succeed(t, chromedp.Listen(ctx, b.note))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
+	must.Succeed(t, err)
+	window := emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 1000, DeviceScaleFactor: 1, Mobile: width < 500}
+	_, err = chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, window)
 	must.Succeed(t, err)
 	b.do("open the page", chromedp.Navigate((&url.URL{Scheme: "file", Path: file}).String()))
 	t.Cleanup(func() {
@@ -145,7 +148,7 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	b := open(t, shop)
+	b := open(t, shop, 1400)
 	b.want("the settings", `document.querySelectorAll("#settings tbody tr").length`, 6)
 	b.want("the matrix", `[...document.querySelectorAll("#matrix td")].map((cell) => cell.textContent).join()`,
 		"27 %,4.5 %,2.0 %,5.3 %,26 %,2.0 %,5.3 %,4.5 %,20 %") // 3.3 % are refused
@@ -169,12 +172,20 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	for range 11 {
 		b.press(kb.Tab)
 	}
-	b.want("the focus", `document.activeElement.cells[0].textContent`, "shop/web")
+	b.want("the focus", `document.activeElement.textContent`, "shop/web")
 	for range 7 {
 		b.press(kb.ArrowDown)
 	}
 	b.press(kb.ArrowUp)
-	b.want("the focus, some rows on", `document.activeElement.cells[0].textContent`, "shop/cart")
+	b.want("the focus, some rows on", `document.activeElement.textContent`, "shop/cart")
+	b.wantOpened("shop/cart", kb.Enter)
+	b.press(kb.Tab, kb.Enter)
+	b.want("the focus after the panel is closed by its button", `document.activeElement.textContent`, "shop/cart")
+	b.want("the row after that", `document.activeElement.getAttribute("aria-expanded")`, "false")
+	b.wantOpened("shop/cart", " ")
+	b.press(kb.Tab, kb.Escape)
+	b.want("the focus after Escape", `document.activeElement.textContent`, "shop/cart")
+	b.want("the panel after Escape", `document.getElementById("detail").hidden`, true)
 	b.press(kb.Enter)
 	b.want("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
 	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
@@ -190,6 +201,9 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("from the first zone to the second with PreferSameZone", `document.querySelectorAll("#matrix td")[1].textContent`, "1.1 %")
 	b.do("search", chromedp.SendKeys("#search", "CART"))
 	b.want("what is found", rows+`.length`, 1)
+	b.press(kb.Escape)
+	b.want("the panel, of Escape elsewhere", `document.getElementById("detail").hidden`, false)
+	b.do("search again", chromedp.SendKeys("#search", "CART"))
 	b.do("search on", chromedp.SendKeys("#search", "x"))
 	b.want("what is found of nothing", `document.getElementById("found").textContent`, "none found")
 	b.press(kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace, kb.Backspace)
@@ -216,10 +230,67 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	must.Succeed(t, os.WriteFile("../../bin/forecast.pdf", paper, 0o600))
 }
 
+// wantOpened opens the row that has the focus. The panel has it then, and is in sight.
+func (b *browser) wantOpened(service, key string) {
+	b.t.Helper()
+	b.want("the row", `document.activeElement.getAttribute("aria-expanded")`, "false")
+	b.press(key)
+	b.want("the panel", `document.activeElement.id`, "detail")
+	b.want("its name", `document.getElementById(document.activeElement.getAttribute("aria-labelledby")).textContent`, service)
+	b.want("its place", `(({top}) => top >= 0 && top < innerHeight / 2 || scrollY + innerHeight >= document.body.scrollHeight - 1)`+
+		`(document.activeElement.getBoundingClientRect())`, true)
+	b.want("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
+}
+
+// TestThePageFitsIntoEveryWindow: nothing is cut, but in a box that says so; of each Service its name and what is better are
+// in sight, wherever the box is scrolled to; and of many zones it says which are shown.
+func TestThePageFitsIntoEveryWindow(t *testing.T) {
+	long := town(60, 40)
+	for i := range long.Services {
+		long.Services[i].Name += "-of-a-name-as-long-as-helm-makes-them"
+	}
+	for i := range long.Slices {
+		long.Slices[i].Labels[discoveryv1.LabelServiceName] += "-of-a-name-as-long-as-helm-makes-them"
+	}
+	for _, width := range []int64{1600, 1280, 390} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			b := open(t, long, width, 140, 160, 200) // each is a column
+			fits := func(what string) {
+				t.Helper()
+				b.want(what+": how much wider than the window", `document.scrollingElement.scrollWidth - innerWidth`, 0)
+				b.want(what+": what is cut outside of a box", `[...document.querySelectorAll("body *")].filter((e) => !e.closest(".wide") &&
+					e.getBoundingClientRect().right > innerWidth).length`, 0)
+				b.want(what+": boxes that do not say that there is more", `[...document.querySelectorAll(".scroll")].filter((box) =>
+					box.scrollWidth > box.clientWidth && !(box.previousElementSibling.matches(".hint") && box.tabIndex === 0)).length`, 0)
+				b.want(what+": the Services whose names and advice are cut", `(() => {
+					const box = document.querySelector("#services").parentElement;
+					return [0, 1e6].flatMap((to) => {
+						box.scrollLeft = to;
+						return [...`+rows+`].filter((row) => {
+							const name = row.cells[0].firstChild.getBoundingClientRect(), better = [...row.cells].at(-1).getBoundingClientRect();
+							return name.left < 0 || name.right > innerWidth || better.right > innerWidth || row.cells[0].scrollWidth > row.cells[0].clientWidth;
+						});
+					}).length;
+				})()`, 0)
+			}
+			fits("the page")
+			b.do("go to a Service", chromedp.Focus("#services tbody button"))
+			b.press(kb.Enter)
+			b.want("the panel", `document.activeElement.id`, "detail")
+			fits("with a panel")
+			b.want("the zones", `document.getElementById("zones").textContent`,
+				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone.")
+			b.want("whose boxes can be scrolled", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
+				map[int64]string{1600: "matrix", 1280: "matrix,services", 390: "matrix"}[width])
+			b.screenshot(fmt.Sprintf("forecast-%d.png", width))
+		})
+	}
+}
+
 // town is a cluster of many Services, each with ten endpoints.
-func town(services int) convert.Objects {
+func town(services, zones int) convert.Objects {
 	var state convert.Objects
-	zoneOf := func(node int) string { return fmt.Sprint("zone-", string(rune('a'+node%5))) }
+	zoneOf := func(node int) string { return fmt.Sprintf("zone-%02d", node%zones) }
 	const nodes = 200
 	for i := range nodes {
 		state.Add(objects.Node(fmt.Sprintf("node-%03d", i), map[string]string{string(policy.Zone): zoneOf(i)}))
@@ -246,14 +317,14 @@ func town(services int) convert.Objects {
 }
 
 func TestThePageOfFiveThousandServicesIsSearched(t *testing.T) {
-	b := open(t, town(5000))
+	b := open(t, town(5000, 5), 1400)
 	b.want("the first page", `document.getElementById("found").textContent`, "1 to 50 of 5000")
 	b.want("its rows", rows+`.length`, 50)
 	b.do("the next page", chromedp.Click("#next"))
 	b.want("the next page", `document.getElementById("found").textContent`, "51 to 100 of 5000")
 	b.do("search", chromedp.SendKeys("#search", "web-4321"))
 	b.want("what is found", rows+`.length`, 1)
-	b.do("choose it", chromedp.Focus("#services tbody tr"))
+	b.do("choose it", chromedp.Focus("#services tbody button"))
 	b.press(kb.Enter)
 	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 10)
 	b.want("the zones", `document.querySelectorAll("#matrix td").length`, 25)

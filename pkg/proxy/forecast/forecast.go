@@ -50,7 +50,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		f.settings = f.settings[:1]
 	}
 	report := Report{
-		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), Demand: options.DemandFrom,
+		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
 		Services: []Service{}, NotServed: []NotServed{},
 	}
 	report.note(nodes)

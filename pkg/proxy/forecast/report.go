@@ -16,6 +16,8 @@ type Report struct {
 	Notes []string `json:"notes"`
 	// Zones are the rows and columns of a matrix. The last ones are of all other zones, and of what has none.
 	Zones []string `json:"zones"`
+	// ZonesInAll is how many zones Nodes are in. Of more than a matrix names, those are named whose Nodes ask most.
+	ZonesInAll int `json:"zonesInAll"`
 	// Demand says whose connections were reckoned with.
 	Demand string `json:"demand"`
 	// Settings has all Services together, under each setting. Each Service counts the same.

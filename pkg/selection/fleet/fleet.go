@@ -110,6 +110,9 @@ func (f *Fleet) Zones() []string {
 	return names
 }
 
+// ZonesInAll is how many zones nodes are in, by name or not.
+func (f *Fleet) ZonesInAll() int { return len(f.rows) - 1 }
+
 func (f *Fleet) row(zone int32) int {
 	if int(zone) < len(f.rows) {
 		return int(f.rows[zone])

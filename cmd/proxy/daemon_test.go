@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -127,6 +128,16 @@ func manifestsCopy(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS(state)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// goodManifests is manifestsCopy without what is refused.
+func goodManifests(t *testing.T) string {
+	t.Helper()
+	dir := manifestsCopy(t)
+	if err := os.Remove(filepath.Join(dir, "refused.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -34,6 +34,8 @@ type stateFlags struct {
 	nodesFrom string
 	// refused is what had to be left out, after load.
 	refused []convert.Problem
+	// lastGood are the versions that a running proxy has in force of what is refused. They are in force for load, too.
+	lastGood []convert.Refusal
 	// node is the name of the node to act for, after Validate.
 	node string
 	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.

@@ -100,7 +100,7 @@ func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 
 // TestPagesAreClosedByTheirGates, and `status` says what it then needs.
 func TestPagesAreClosedByTheirGates(t *testing.T) {
-	namespace, folder := netns.New(t), manifestsCopy(t)
+	namespace, folder := netns.New(t), goodManifests(t)
 	const at = "127.0.0.1:10549"
 	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", at}
 	d := startDaemon(t, namespace, append(args, "--feature-gates", "AllBeta=false,ComponentStatusz=true")...)

@@ -67,6 +67,9 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	var pages sync.Map
 	pages.Store("/summary", string(summary))
 	pages.Store("/flagz", "manifests="+folder+"\nnode=node-a\n\x1b=\x9b\n")
+	lastGood, err := json.Marshal([]map[string]any{{"kind": "Service", "file": hostile.Text, "namespace": "shop", "name": "refused", "inForce": nil}})
+	succeed(t, err)
+	pages.Store("/lastgood", string(lastGood))
 	var listener net.Listener
 	namespace.Do(func() { listener, err = net.Listen("tcp", "127.0.0.1:10249") })
 	succeed(t, err)

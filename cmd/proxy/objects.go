@@ -63,6 +63,7 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 	watcher, err := cluster.New(config, cluster.Options{
 		View: f.view(), Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
 		Proxies: f.topology.proxyService(), TopologyFrom: func(resource string) { f.nodesFrom = resource },
+		LastGood: f.lastGood,
 	})
 	return watcher, dialled, err
 }
@@ -93,7 +94,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		update.Change.APIServers = dialled.Addrs()
 		return update, err
 	}
-	folder := folder.Folder{View: f.view()}
+	folder := folder.Folder{View: f.view(), LastGood: f.lastGood}
 	f.nodesFrom = model.FromNodes
 	update, err := folder.Load(f.manifests)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestAnotherServiceProxyIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			namespace := netns.New(t)
 			namespace.Load(kubeProxy)
-			folder := manifestsCopy(t)
+			folder := goodManifests(t)
 			if len(test.args) > 0 {
 				giveToVicinity(t, folder)
 			}

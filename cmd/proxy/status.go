@@ -26,6 +26,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -52,7 +53,11 @@ that needs to list Nodes, and in the proxy's namespace to list pods and to get p
 
 Rules of another service proxy that may answer first do not agree either, unless --service-proxy-name is set.
 
-Exit status: 0 if everything agrees, 1 if not. Root (CAP_NET_ADMIN) is needed, but for --all-nodes.`,
+Of an object that is refused the last good version should be in the kernel, if the proxy has seen one; nobody else has. The
+proxy is asked for it, and refused objects are listed.
+
+Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing is in force of an object that is refused. Root
+(CAP_NET_ADMIN) is needed, but for --all-nodes.`,
 		Example: `  # on a node
   sudo proxy status
 
@@ -110,6 +115,9 @@ type nodeStatus struct {
 	// Proxy is what the proxy says; null if none answers.
 	Proxy  *status.Summary `json:"proxy"`
 	Kernel kernelStatus    `json:"kernel"`
+	// Refused are what this command found that cannot be right; never null. The kernel is compared with what the proxy says
+	// is in force of it.
+	Refused []refusedObject `json:"refused"`
 }
 
 // kernelStatus is how the kernel compares with what it should hold.
@@ -150,18 +158,28 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 		}
 		return err
 	}
-	if node.Kernel, err = compareKernel(ctx, flags); err != nil {
+	lastGood := func() ([]convert.Refusal, error) { return nil, nil }
+	if node.Proxy != nil {
+		lastGood = func() ([]convert.Refusal, error) { return askLastGood(ctx, address) }
+	}
+	if node.Kernel, err = compareKernel(ctx, flags, lastGood); err != nil {
 		return err
 	}
-	node.Agrees = node.Kernel.Agrees && len(node.Kernel.OtherProxies) == 0 &&
+	node.Refused = refusedObjects(flags.refused, flags.lastGood)
+	isSaid, isInForce := told(node.Refused)
+	node.Agrees = node.Kernel.Agrees && len(node.Kernel.OtherProxies) == 0 && isSaid &&
 		node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
 	if output == "text" {
 		err = node.print(stdout, address)
 	} else {
 		err = explain.Print(stdout, output, node)
 	}
-	if err == nil && !node.Agrees {
+	switch {
+	case err != nil:
+	case !node.Agrees:
 		err = cli.Exit(cli.Failure)
+	case !isInForce:
+		err = cli.Exit(exitUnread)
 	}
 	return err
 }
@@ -184,7 +202,8 @@ func parsedRun(values map[string]string) (*runFlags, error) {
 // looks is how often the kernel is compared before a difference counts, a second apart.
 const looks = 2
 
-func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
+// compareKernel compares the kernel with what it should hold. lastGood returns what is in force of refused objects.
+func compareKernel(ctx context.Context, flags *runFlags, lastGood func() ([]convert.Refusal, error)) (kernelStatus, error) {
 	reader, err := nft.OpenReader()
 	if err != nil {
 		return kernelStatus{}, err
@@ -194,6 +213,9 @@ func compareKernel(ctx context.Context, flags *runFlags) (kernelStatus, error) {
 	compared := kernelStatus{Differences: []ruleset.Difference{}}
 	var before []ruleset.Difference
 	for look := range looks {
+		if flags.lastGood, err = lastGood(); err != nil {
+			return kernelStatus{}, err
+		}
 		found, err := compared.differencesNow(ctx, flags, reader)
 		if err != nil {
 			return kernelStatus{}, err
@@ -343,6 +365,7 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 		}
 		line("", "%s", difference)
 	}
+	n.printRefused(line)
 	line("other proxies", "%s", notAlone(k.OtherProxies))
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)

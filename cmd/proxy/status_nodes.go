@@ -68,13 +68,16 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 	printable.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")
-	agree := 0
+	agree, refuse := 0, 0
 	for i := range nodes {
 		node := &nodes[i]
 		agrees, synced, heard := "no", "-", "heard"
 		if node.Agrees {
 			agrees = "yes"
 			agree++
+		}
+		if node.RefusedObjects > 0 {
+			refuse++
 		}
 		if !node.Synced.IsZero() {
 			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
@@ -94,7 +97,11 @@ func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	if _, err := printable.Fprintf(stdout, "\n%d of %d nodes agree.\n", agree, len(nodes)); err != nil {
+	summary := fmt.Sprintf("%d of %d nodes agree.", agree, len(nodes))
+	if refuse > 0 {
+		summary += " Refused objects keep their last good versions, if there were any; 'proxy status' on a node names them."
+	}
+	if _, err := printable.Fprintf(stdout, "\n%s\n", summary); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
 	return nil

@@ -40,7 +40,7 @@ func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (nod
 }
 
 func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
-	namespace, folder := netns.New(t), manifestsCopy(t)
+	namespace, folder := netns.New(t), goodManifests(t)
 	args := []string{
 		"--manifests", folder, "--own-tables", "never", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/56",
 		"--nodeport-addresses", "127.0.0.0/8", "--metrics-bind-address", "127.0.0.1:10549",

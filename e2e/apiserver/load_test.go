@@ -1,6 +1,7 @@
 package apiserver_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -79,5 +81,42 @@ func TestLoadSaysWhatItMayNotList(t *testing.T) {
 	_, err := load(t, api.User(t, "user-without-rights"), "none", cluster.OwnNode)
 	if err == nil || !strings.HasPrefix(err.Error(), "listing services: ") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("Load() = %v, want that listing Services is forbidden", err)
+	}
+}
+
+// TestALastGoodVersionIsKnownToWhoeverAsksTheProxyThatRuns: an object is refused, and what was in force stays so.
+func TestALastGoodVersionIsKnownToWhoeverAsksTheProxyThatRuns(t *testing.T) {
+	w := newWriter(t)
+	self := w.node("self")
+	w.service("web")
+	w.slice("web-1", "web", "10.0.0.1")
+	w.slice("never-1", "web")
+	w.patchSlice("never-1", `{"ports": [{"name": "http", "port": 70000}]}`)
+	f := follow(t, admin(), self, "").started()
+	bad, never := w.name("web-1"), w.name("never-1")
+	w.patchSlice("web-1", `{"ports": [{"name": "http", "port": 70000}]}`)
+	f.until("the slice is refused", func(*model.Cluster) bool { return refused(f, bad.Name, never.Name) == 2 })
+
+	text, err := json.Marshal(f.Refusals()) // as it is sent
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refusals []convert.Refusal
+	if err := json.Unmarshal(text, &refusals); err != nil || len(refusals) != 2 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	asking, err := cluster.New(admin(), cluster.Options{
+		View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler), LastGood: refusals,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := asking.Load(t.Context(), cluster.OwnNode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := got.Change.Slices[bad]
+	if slice == nil || len(slice.Endpoints) != 1 || slice.Ports[0].Port == 0 || got.Change.Slices[never] != nil || len(got.Refused) != 2 {
+		t.Errorf("in force are %+v, refused %v", got.Change.Slices, got.Refused)
 	}
 }

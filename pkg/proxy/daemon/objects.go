@@ -17,6 +17,8 @@ import (
 type objects interface {
 	// Run delivers everything first, and then what changes, until ctx ends.
 	Run(ctx context.Context, deliver func(convert.Update)) error
+	// Refusals returns the objects that are refused, with the versions in force. Any goroutine may ask.
+	Refusals() []convert.Refusal
 }
 
 // manifests is the folder as a source for the daemon.

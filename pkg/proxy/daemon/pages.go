@@ -10,6 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -68,6 +69,7 @@ func (d *daemon) pages() http.Handler {
 		Flags:    d.options.Flags,
 		Refused:  func() any { return d.observer.refused.list(d.options.Node) },
 		Problems: func() any { return d.feed.problems.list() },
+		LastGood: func() any { return append([]convert.Refusal{}, d.objects.Refusals()...) }, // [] rather than null
 		Summary: func() status.Summary {
 			return d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
 		},

@@ -17,6 +17,9 @@ type Pages struct {
 	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
 	// ask too, says only how many there are.
 	Problems func() any
+	// LastGood returns the objects that are left out, with the versions of them that are in force, for /lastgood: a value that
+	// encodes as JSON.
+	LastGood func() any
 	// Summary returns what is in force and what is not, for /summary.
 	Summary func() Summary
 	// Flags are the command line's flags with their values, for /flagz.
@@ -45,6 +48,7 @@ func (p Pages) Handler() http.Handler {
 		"/configz":      p.configz,
 		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
 		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
+		"/lastgood":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/lastgood", p.LastGood()) },
 		"/summary":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
 	}
 	if p.WithFlags {

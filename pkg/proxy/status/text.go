@@ -56,7 +56,7 @@ func (p Pages) statusz() string {
 
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
-	paths := []string{"/configz", "/healthz", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
+	paths := []string{"/configz", "/healthz", "/lastgood", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
 	if p.WithFlags {
 		paths = append(paths, "/flagz")
 	}

@@ -26,6 +26,8 @@ type Options struct {
 	NodeTopology      NodeTopology
 	TopologyNamespace string
 	Proxies           model.ObjectName
+	// LastGood are the versions that a running proxy has in force of objects that are refused. Load has them in force, too.
+	LastGood []convert.Refusal
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
@@ -48,6 +50,7 @@ type Watcher struct {
 	proxies     proxies
 	outages     *outages
 	streams     []*stream // of convert.Kinds, and of evacuations
+	lastGood    map[convert.Subject]any
 
 	mu    sync.Mutex
 	state *state
@@ -202,4 +205,11 @@ func (w *Watcher) UID(kind *convert.Kind, name model.ObjectName) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state.objects[kind][name].uid
+}
+
+// Refusals returns the objects that are refused, sorted, with the versions that are in force.
+func (w *Watcher) Refusals() []convert.Refusal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return convert.SortRefusals(w.state.refusals())
 }

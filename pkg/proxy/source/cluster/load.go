@@ -27,7 +27,7 @@ const (
 func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
 	s := newState(w.options.Node)
 	s.allLabels = nodes == AllNodes
-	w.state = s
+	w.state, w.lastGood = s, convert.LastGood(w.options.LastGood)
 	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {
 			return convert.Update{}, err
@@ -85,7 +85,7 @@ func eachItem(ctx context.Context, from *cache.ListWatch, do func(runtime.Object
 // load lists a resource. One that the API server does not have is empty, if the proxy can do without.
 func (s *stream) load(ctx context.Context, state *state) error {
 	err := eachItem(ctx, s.listWatch, func(sent runtime.Object) error {
-		state.put(s.kind, s.strip(sent))
+		s.put(state, s.strip(sent))
 		return nil
 	})
 	if s.isMissing(err) {
@@ -96,4 +96,14 @@ func (s *stream) load(ctx context.Context, state *state) error {
 		return fmt.Errorf("listing %s: %w", s.resource, err)
 	}
 	return nil
+}
+
+// put takes in an object. Of one that is refused the last good version is in force that a running proxy has.
+func (s *stream) put(state *state, now *object) {
+	if len(now.refused) > 0 {
+		if good, isKnown := s.watcher.lastGood[now.refused[0].Subject()]; isKnown {
+			state.put(s.kind, &object{name: now.name, uid: now.uid, value: good})
+		}
+	}
+	state.put(s.kind, now)
 }

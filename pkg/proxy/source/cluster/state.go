@@ -157,6 +157,17 @@ func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) {
 	}
 }
 
+// refusals returns the objects that are refused, with their last good versions.
+func (s *state) refusals() []convert.Refusal {
+	var refusals []convert.Refusal
+	for key, problems := range s.problems {
+		if slices.ContainsFunc(problems, convert.Problem.IsRefusal) {
+			refusals = append(refusals, convert.Refusal{Kind: key.Kind.Name, Name: key.Name, InForce: s.objects[key.Kind][key.Name].value})
+		}
+	}
+	return refusals
+}
+
 // decide decides about a value that is new, or nil.
 func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
 	if slices.Contains(s.missing, kind) && kind != convert.OtherNodes {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"encoding/json"
 	"net/netip"
 	"reflect"
 
@@ -50,6 +51,8 @@ type Kind struct {
 	IsSame func(a, b any) bool
 	// Note puts a value into a change. Nil: the object is gone, or not ours to serve any more.
 	Note func(change *model.Change, name model.ObjectName, value any)
+	// read reads a value that was written as JSON.
+	read func(text []byte) (any, error)
 }
 
 // Object is an object of Kubernetes.
@@ -100,6 +103,11 @@ func describe[From any, To any, Key comparable, P interface {
 			return nil, errs
 		}
 		return value, nil
+	}
+	kind.read = func(text []byte) (any, error) {
+		var value To
+		err := json.Unmarshal(text, &value)
+		return value, err
 	}
 	if kind.IsSame == nil {
 		kind.IsSame = reflect.DeepEqual

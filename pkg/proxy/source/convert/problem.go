@@ -57,6 +57,9 @@ func (p Problem) String() string {
 	return sentence
 }
 
+// IsRefusal reports whether what the problem is about is refused.
+func (p Problem) IsRefusal() bool { return !p.Ignored }
+
 // Error makes a Problem an error.
 func (p Problem) Error() string { return p.String() }
 

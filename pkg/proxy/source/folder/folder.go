@@ -15,6 +15,9 @@ import (
 type Folder struct {
 	// View says which objects concern the proxy. It is set before the first load.
 	View convert.View
+	// LastGood are the versions that a running proxy has in force of objects that are refused, and what is in force here
+	// before the first load.
+	LastGood []convert.Refusal
 	// isFollowed: it is loaded again and again. Then a file that loses something is believed a moment later.
 	isFollowed bool
 
@@ -43,7 +46,11 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
 	files := f.read(dir, found, now)
-	inForce, problems := resolve(f.inForce, files)
+	before := f.inForce
+	if !f.isLoaded {
+		before = f.lastGood()
+	}
+	inForce, problems := resolve(before, files)
 	for name, failure := range found.Unreadable {
 		if files[name] == nil {
 			problems = append(problems, unreadableProblem(name, failure))

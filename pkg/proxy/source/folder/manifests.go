@@ -3,15 +3,20 @@ package folder
 import (
 	"context"
 	"log/slog"
+	"sync"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine.
+// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine, but for Refusals.
 type Manifests struct {
 	dir    string
 	log    *slog.Logger
 	folder Folder
+
+	// loaded is the folder as it was loaded last, for those who ask what is refused.
+	mutex  sync.Mutex
+	loaded Folder
 }
 
 // NewManifests returns the folder at dir as a source of what a view sees. It reads nothing yet.
@@ -64,6 +69,9 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 		if err != nil {
 			return err
 		}
+		m.mutex.Lock()
+		m.loaded = m.folder // of which a load changes nothing that it refers to
+		m.mutex.Unlock()
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
@@ -72,4 +80,12 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 			return nil
 		}
 	}
+}
+
+// Refusals returns what the folder had that is refused when it was loaded last, with the versions in force.
+func (m *Manifests) Refusals() []convert.Refusal {
+	m.mutex.Lock()
+	loaded := m.loaded
+	m.mutex.Unlock()
+	return loaded.Refusals()
 }

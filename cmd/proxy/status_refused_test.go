@@ -1,0 +1,126 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestStatusKnowsThatALastGoodVersionIsMeant: whatever is refused, the kernel holds what it should, and 'status' says so.
+func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
+	namespace, folder := netns.New(t), goodManifests(t)
+	write := func(file, text string) {
+		if err := os.WriteFile(filepath.Join(folder, file), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(file string) {
+		if err := os.Remove(filepath.Join(folder, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good, err := os.ReadFile(filepath.Join(folder, "shop.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	never, err := os.ReadFile(filepath.Join(state, "refused.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	daemon := startDaemon(t, namespace, args...)
+	// refuses waits until the proxy refuses what it should, and nothing else.
+	refuses := func(subjects ...string) {
+		t.Helper()
+		wait.Equal(t, "what the proxy refuses", fmt.Sprint(subjects), func() string {
+			_, body := daemon.get(t, "127.0.0.1:10549", "/lastgood")
+			var refusals []convert.Refusal
+			if err := json.Unmarshal([]byte(body), &refusals); err != nil {
+				return body
+			}
+			var names []string
+			for _, refusal := range refusals {
+				names = append(names, strings.TrimSpace(refusal.Kind+" "+refusal.Name.Name))
+			}
+			return fmt.Sprint(names)
+		})
+	}
+	change := func(old, text string) func() {
+		return func() { write("shop.yaml", strings.Replace(string(good), old, text, 1)) }
+	}
+	nothing := func() {}
+	for _, step := range []struct {
+		title   string
+		do      func()
+		refuses []string // by the proxy
+		lists   []string // by 'status', in Kind name
+		undo    func()
+	}{
+		{"nothing is refused", nothing, nil, nil, nothing},
+		{"a Service", change("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
+		{"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"}, []string{"EndpointSlice shop/web-1"}, nothing},
+		{
+			"this Node", change("name: node-a, labels", "name: node-a, namespace: x, labels"), []string{"Node node-a"},
+			[]string{"Node node-a"}, nothing,
+		},
+		{
+			"a file that cannot be read", func() { write("shop.yaml", "a: [\n") },
+			[]string{"", "EndpointSlice web-1", "Node node-a", "Node node-b", "Service web"}, []string{"shop.yaml"}, nothing,
+		},
+		{
+			"a Service twice, of which a proxy that starts would take the other one",
+			func() {
+				write("a.yaml", strings.Replace(strings.Replace(string(never), "refused", "web", 1), "70000", "81", 1))
+			},
+			[]string{"Service web"}, []string{"Service shop/web"}, func() { remove("a.yaml") },
+		},
+		{
+			"not an object whose label is wrong", change("zone-b}", "zone-b, vicinity.dev/evacuate: soon}"), nil, nil, nothing,
+		},
+	} {
+		step.do()
+		refuses(step.refuses...)
+		node, exit := nodeStatusIn(t, namespace, at)
+		var lists []string
+		for _, refused := range node.Refused {
+			if lists = append(lists, refused.Object); !refused.Said || !refused.InForce {
+				t.Errorf("%s: %+v; want one that the proxy refuses, too, with a version in force", step.title, refused)
+			}
+		}
+		if exit != 0 || !node.Agrees || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
+			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
+		}
+		if text := statusIn(t, namespace, at).stdout; len(lists) > 0 != strings.Contains(text, "its last good version is in force, as is meant: ") {
+			t.Errorf("%s: the text says\n%s", step.title, text)
+		}
+		step.undo()
+		write("shop.yaml", string(good))
+		refuses()
+	}
+
+	write("refused.yaml", string(never))
+	refuses("Service refused")
+	node, exit := nodeStatusIn(t, namespace, at)
+	if exit != exitUnread || !node.Agrees || len(node.Refused) != 1 || !node.Refused[0].Said || node.Refused[0].InForce {
+		t.Errorf("an object that never was good: exit status %d, %+v; want %d", exit, node, exitUnread)
+	}
+	remove("refused.yaml")
+	change("port: 80,", "port: 70000,")()
+	refuses("Service web")
+	daemon.end(t)
+	alone := append([]string{"--node", "node-a"}, args...)
+	if node, exit := nodeStatusIn(t, namespace, alone...); exit != 1 || len(node.Kernel.Differences) == 0 || node.Refused[0].Said {
+		t.Errorf("without a proxy nobody knows the last good version: exit status %d, %+v", exit, node)
+	}
+}

@@ -1,0 +1,71 @@
+package convert
+
+import (
+	"encoding/json"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// TestAVersionInForceIsTheSameAfterItWasSent, of every kind that is read.
+func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
+	name := model.ObjectName{Namespace: "shop", Name: "web"}
+	addr, prefix := netip.MustParseAddr("fd00::1"), netip.MustParsePrefix("10.0.0.0/8")
+	values := map[*Kind]any{
+		Services: &model.Service{
+			Name: name, Created: time.Unix(1_800_000_000, 0).UTC(), IsHeadless: true, ClusterIPs: []netip.Addr{addr},
+			Ports:       []model.ServicePort{{Name: "http", Protocol: model.SCTP, Port: 80, NodePort: 30080}},
+			ExternalIPs: []netip.Addr{addr}, LoadBalancerIPs: []netip.Addr{addr}, SourceRanges: []netip.Prefix{prefix},
+			HealthCheckNodePort: 1, InternalTrafficLocal: true, ExternalTrafficLocal: true, AffinityTimeout: time.Hour,
+			Topology: policy.Topology{
+				Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: []string{"a/b"},
+				Ignored: []policy.Ignored{{Annotation: "a", Reason: "b"}},
+			},
+			LeftOut: []string{"a part"},
+		},
+		EndpointSlices: &model.EndpointSlice{
+			Name: name, Service: name, Family: model.IPv6, Ports: []model.SlicePort{{Name: "http", Protocol: model.UDP, Port: 80}},
+			Endpoints: []model.SliceEndpoint{{Addr: addr, Endpoint: model.Endpoint{
+				Node: "n", Zone: "z", Ready: true, Serving: true, Terminating: true, HintNodes: []string{"n"}, HintZones: []string{""},
+			}}},
+			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), LeftOut: []string{"a part"},
+		},
+		ServiceCIDRs: []netip.Prefix{prefix},
+		Nodes: &model.Node{
+			Name: "n", Labels: map[string]string{"a": "b"}, Addresses: []netip.Addr{addr}, PodCIDRs: []netip.Prefix{prefix}, Leaving: "why",
+		},
+	}
+	for _, kind := range Kinds {
+		value := values[kind]
+		if value == nil {
+			t.Errorf("no %s is tried", kind.Name)
+			continue
+		}
+		if full := reflect.Indirect(reflect.ValueOf(value)); full.Kind() == reflect.Struct {
+			for i := range full.NumField() {
+				if full.Field(i).IsZero() {
+					t.Errorf("%s: field %s is not tried", kind.Name, full.Type().Field(i).Name)
+				}
+			}
+		}
+		for _, sent := range []Refusal{{"a.yaml", kind.Name, name, value}, {"", kind.Name, name, nil}} {
+			text, err := json.Marshal([]Refusal{sent})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []Refusal
+			if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual([]Refusal{sent}, got) {
+				t.Errorf("%s: %s is read as %+v, %v", kind.Name, text, got, err)
+			}
+		}
+	}
+	for _, text := range []string{`{"kind": "Pod", "name": "a", "inForce": {}}`, `{"kind": "Service", "name": "a", "inForce": []}`} {
+		if err := json.Unmarshal([]byte(text), new(Refusal)); err == nil {
+			t.Errorf("%s is no error", text)
+		}
+	}
+}

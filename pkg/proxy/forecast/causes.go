@@ -64,7 +64,11 @@ func (r *refusal) cause(service *model.Service, portions []portion) Cause {
 		where = fmt.Sprintf(" on %d of %d Nodes (%s). On %s", r.refusers.Count, r.refusers.Of,
 			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])
 	}
-	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", percent(r.part), toPorts(service, portions, r.portion), where, why.Sentence())
+	part := "All"
+	if r.part < 1 {
+		part = percent(r.part)
+	}
+	sentence := fmt.Sprintf("%s of its connections%s are refused%s: %s", part, toPorts(service, portions, r.portion), where, why.Sentence())
 	return Cause{Code: string(why.Code), Sentence: sentence}
 }
 
@@ -112,6 +116,19 @@ func (f *forecaster) whoseHints(object *corev1.Service) string {
 		return "kube-controller-manager writes none: " + whyNone + "."
 	}
 	return "kube-controller-manager writes none, because the endpoints are in no zone: their Nodes need the label " + string(policy.Zone) + "."
+}
+
+// noteHints says once of all Services that hints are missing, if there are several: the cause may be one for all.
+func (r *Report) noteHints() {
+	without := 0
+	for i := range r.Services {
+		if slices.ContainsFunc(r.Services[i].Causes, func(c Cause) bool { return c.Code == missingHints }) {
+			without++
+		}
+	}
+	if without > 1 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d Services have a setting that works through hints in EndpointSlices, and there are none.", without))
+	}
 }
 
 // note says which labels Nodes lack.

@@ -49,6 +49,31 @@ func (c chance) cluster() convert.Objects {
 	return objects
 }
 
+// hintedCluster is a cluster with regions, settings that work through hints, and slices of the EndpointSlice controller.
+func (c chance) hintedCluster() convert.Objects {
+	objects := c.cluster()
+	for _, node := range objects.Nodes {
+		if !c.oneIn(3) {
+			node.Labels["topology.kubernetes.io/region"] = fmt.Sprint("region-", c.IntN(2))
+		}
+	}
+	for _, service := range objects.Services {
+		switch c.IntN(4) {
+		case 0:
+			service.Spec.TrafficDistribution = new([]string{policy.PreferSameZone, policy.PreferSameNode}[c.IntN(2)])
+		case 1:
+			service.Annotations[policy.TopologyModeAnnotation] = policy.ModeAuto
+		}
+		isControllers := !c.oneIn(3)
+		for _, slice := range objects.Slices {
+			if isControllers && slice.Labels[discoveryv1.LabelServiceName] == service.Name {
+				slice.Labels[discoveryv1.LabelManagedBy] = managedByController
+			}
+		}
+	}
+	return objects
+}
+
 // addVirtual gives an endpoint an address that may be a ClusterIP, of its own Service or of another one, and some clusters a ServiceCIDR.
 func (c chance) addVirtual(objects *convert.Objects) {
 	slice := objects.Slices[c.IntN(len(objects.Slices))]

@@ -77,6 +77,7 @@ func (f *forecaster) forecast(report *Report, options Options) {
 			options.Progress(i+1, len(services))
 		}
 	}
+	report.noteHints()
 	report.Settings = f.totals(report.Services)
 }
 

@@ -146,12 +146,19 @@ type Advice struct {
 	Set string `json:"set"`
 }
 
+// besideUnknown says that the zones of a part are not known.
+func besideUnknown(part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (of %s nobody knows the zones)", percent(part))
+}
+
 // Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in
-// the zone, and no more is refused. Nil: that is not asked.
+// the zone of what is known, and no more is refused. Nil: that is not asked.
 type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
 
-// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is. Connections
-// between zones that nobody knows miss nothing.
+// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is.
 func (r *Report) Missed(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
@@ -165,8 +172,8 @@ func (r *Report) Missed(limits Limits) []string {
 		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
 			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
 		}
-		if least := limits.MinNear; least != nil && rounded(now.OtherZones+now.Refused) > rounded(1-*least) {
-			say("%s of its connections stay in the zone, and --min-near is %g", percent(now.Zone), *least)
+		if least := limits.MinNear; least != nil && now.Zone < rounded(*least*(1-now.UnknownZones)) {
+			say("%s of its connections stay in the zone%s, and --min-near is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
 		}
 	}
 	return sentences

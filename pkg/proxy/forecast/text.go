@@ -87,7 +87,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 				busiest = fmt.Sprintf("%s  %s of %s", times(total.Busiest.Load), total.Busiest.Endpoint, total.BusiestService)
 			}
 			zone, region, others := percent(total.Zone), percent(total.Region), percent(total.OtherZones)
-			if report.NodesWithoutZone == report.Nodes {
+			if report.NodesWithoutZone == report.Nodes || !total.hasZones() {
 				zone, others = "-", "-"
 			}
 			if report.NodesWithoutRegion == report.Nodes {
@@ -102,7 +102,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 func (p *printer) notes(report *Report) {
 	notes := report.Notes
 	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
-		notes = append(slices.Clone(notes), fmt.Sprintf("%s go from or to what is in no known zone.", percent(unknown)))
+		notes = append(slices.Clone(notes), fmt.Sprintf("%s of the connections come from, or go to, what is in no known zone.", percent(unknown)))
 	}
 	for i, note := range notes {
 		if i == 0 {
@@ -209,7 +209,7 @@ func (p *printer) advice(report *Report, most int) {
 	for i, service := range todo {
 		p.f("\n")
 		if most > 0 && i == most {
-			p.f("and of %s more; --top 0 prints all\n", count(len(todo)-most, "Service"))
+			p.f("and %s; --top 0 prints all\n", count(len(todo)-most, "more Service"))
 			break
 		}
 		p.causes(&service)

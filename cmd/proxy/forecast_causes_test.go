@@ -1,0 +1,288 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+)
+
+// three is a cluster of three Nodes in as many zones, and one Service with an endpoint on each.
+const three = `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: na, labels: {kubernetes.io/hostname: na, topology.kubernetes.io/zone: za}}}
+- {apiVersion: v1, kind: Node, metadata: {name: nb, labels: {kubernetes.io/hostname: nb, topology.kubernetes.io/zone: zb}}}
+- {apiVersion: v1, kind: Node, metadata: {name: nc, labels: {kubernetes.io/hostname: nc, topology.kubernetes.io/zone: zc}}}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: web, annotations: {}}
+  spec: {clusterIP: 10.96.0.10, selector: {app: web}, ports: [{port: 80}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata:
+    namespace: shop
+    name: web-1
+    labels: {kubernetes.io/service-name: web, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}
+  addressType: IPv4
+  ports: [{name: "", port: 80, protocol: TCP}]
+  endpoints:
+  - {addresses: [10.244.0.1], conditions: {ready: true}, nodeName: na, zone: za}
+  - {addresses: [10.244.1.1], conditions: {ready: true}, nodeName: nb, zone: zb}
+  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}
+`
+
+// threeWith replaces parts of three, each of which must be there.
+func threeWith(t *testing.T, pairs ...string) string {
+	t.Helper()
+	text := three
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("there is no %q", pairs[i])
+		}
+		text = strings.ReplaceAll(text, pairs[i], pairs[i+1])
+	}
+	return writeState(t, text)
+}
+
+const (
+	noAnnotations = "annotations: {}"
+	noSetting     = "ports: [{port: 80}]}"
+	sameZone      = "ports: [{port: 80}], trafficDistribution: PreferSameZone}"
+	onA           = "nodeName: na, zone: za"
+	onC           = "nodeName: nc, zone: zc"
+)
+
+// TestForecastSaysTheCauseBeforeAnyAdvice, and advises nothing that is set already.
+func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
+	const noHints = "shop/web: spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service " +
+		"has hints. "
+	for name, test := range map[string]struct {
+		replace []string
+		want    []string // in this order
+		lacks   string   // of the output
+	}{
+		"nothing is set": {
+			nil, []string{"shop/web: PreferSameZone keeps 100 % in the zone instead of 33 %", "  spec:\n      trafficDistribution: PreferSameZone\n"}, "see below",
+		},
+		"it is set, and no slice has hints": {
+			[]string{noSetting, sameZone},
+			[]string{" see below\n", noHints + "kube-controller-manager should have written them"},
+			"PreferSameZone keeps",
+		},
+		"it is set, and nobody writes hints": {
+			[]string{noSetting, sameZone, "managed-by: endpointslice-controller.k8s.io", "managed-by: me"},
+			[]string{noHints + "Who writes these EndpointSlices writes no hints"}, "PreferSameZone keeps",
+		},
+		"it is set, and the endpoints are in no zone": {
+			[]string{noSetting, sameZone, ", zone: za", "", ", zone: zb", "", ", zone: zc", ""},
+			[]string{noHints + "kube-controller-manager writes none, because the endpoints are in no zone"}, "PreferSameZone keeps",
+		},
+		"one endpoint has no hint": {
+			[]string{noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}"},
+			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager should have written"}, "PreferSameZone keeps",
+		},
+		"it is set, and a bound would be needed beside it": {
+			[]string{noSetting, sameZone, onC, onA},
+			[]string{noHints, "shop/web: A bound of 120% keeps 67 % in the zone", `vicinity.dev/max-load: "120%"`}, "    spec:",
+		},
+		"Auto, for which there are too few endpoints": {
+			[]string{noAnnotations, "annotations: {service.kubernetes.io/topology-mode: Auto}"},
+			[]string{
+				"service.kubernetes.io/topology-mode: Auto is set, and has no effect, because no EndpointSlice of the Service has hints. " +
+					"kube-controller-manager writes none: Insufficient Node information",
+				"shop/web: PreferSameZone keeps 100 %", "        service.kubernetes.io/topology-mode: null\n    spec:\n",
+			}, "should have written",
+		},
+		"keys that are ignored, with their rule": {
+			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: 'zone, zone, *'}"},
+			[]string{" see below\n", `Duplicate value: "zone": is the same key as entry 1; list each key once [SVC004]`}, "keeps",
+		},
+		"a mode that is misspelt, with its rule": {
+			[]string{noAnnotations, "annotations: {service.kubernetes.io/topology-mode: 'auto '}"},
+			[]string{`did you mean "Auto"? Other spellings are treated as Disabled [SVC008]`}, "keeps",
+		},
+		"another proxy's annotation, which is no hindrance": {
+			[]string{noAnnotations, "annotations: {openyurt.io/topologyKeys: kubernetes.io/hostname}"},
+			[]string{"is not read; use vicinity.dev/topology-keys [SVC033]", "shop/web: PreferSameZone keeps"}, "see below",
+		},
+		"an owner's own bound": {
+			[]string{
+				noAnnotations, "annotations: {vicinity.dev/max-load: 200%, vicinity.dev/topology-keys: 'topology.kubernetes.io/zone, *'}",
+				"zone: zb}}}", `zone: zb, vicinity.dev/demand: "4"}}}`,
+			},
+			[]string{" 100 % 2.00  ", " 73 % 1.20  -\n"}, "a bound of",
+		},
+		"hints that are there": {
+			[]string{
+				noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}",
+				"nodeName: nb, zone: zb", "nodeName: nb, zone: zb, hints: {forZones: [{name: zb}]}",
+			},
+			[]string{"No other setting keeps more"}, "see below",
+		},
+	} {
+		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, test.replace...))
+		rest := got.stdout
+		for _, want := range test.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: there is no %q, or before what is wanted first:\n%s", name, want, got.stdout)
+			}
+			rest = after
+		}
+		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
+			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestExplainSaysThatASettingHasNoHints as forecast does.
+func TestExplainSaysThatASettingHasNoHints(t *testing.T) {
+	const sentence = "spec.trafficDistribution: PreferSameZone is set, and has no effect, because no EndpointSlice of the Service has hints."
+	for text, want := range map[string]bool{noSetting: false, sameZone: true} {
+		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeWith(t, noSetting, text))
+		if has := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), sentence); got.status != 0 || has != want {
+			t.Errorf("%s: told %v, want %v: status %d\n%s%s", text, has, want, got.status, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestForecastSaysWhyConnectionsAreRefused, on which Nodes, and of which ports.
+func TestForecastSaysWhyConnectionsAreRefused(t *testing.T) {
+	const hardKeys = "annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}"
+	for name, test := range map[string]struct {
+		replace    []string
+		cell, want string
+	}{
+		"keys without *": {
+			[]string{noAnnotations, hardKeys, onA, onC, "nodeName: nb, zone: zb", onC},
+			"33 % 1.00, 67 % refused",
+			"shop/web: 67 % of its connections are refused on 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology key: none shares " +
+				"this node's topology.kubernetes.io/zone, \"za\", nor does any match a key before that, and the keys do not end with *.\n" +
+				"shop/web: metadata.annotations[vicinity.dev/topology-keys]: no \"*\": connections fail where no endpoint matches; " +
+				"append \", *\" to fall back to any endpoint [SVC027]\n",
+		},
+		"a label that no Node has": {
+			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: example.com/rack}"}, "  refused  ",
+			"shop/web: All of its connections are refused on 3 of 3 Nodes (na, nb, nc). On na: No endpoint matches the topology key example.com/rack " +
+				"because this node has no such label;",
+		},
+		"internalTrafficPolicy: Local": {
+			[]string{noSetting, "ports: [{port: 80}], internalTrafficPolicy: Local}", onC, onA}, "67 % 1.50, 33 % refused",
+			"shop/web: 33 % of its connections are refused on 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and no usable endpoint is on this node.",
+		},
+		"no endpoint": {
+			[]string{"service-name: web", "service-name: wep"}, "  refused  ",
+			"shop/web: All of its connections are refused: The Service port has no endpoints.",
+		},
+		"none is ready": {
+			[]string{"ready: true", "ready: false"}, "  refused  ",
+			"shop/web: All of its connections are refused: No endpoint is ready, and none still serves while terminating.",
+		},
+		"one of two ports": {
+			[]string{noSetting, "ports: [{port: 80, name: a}, {port: 81, name: b}]}", `name: ""`, "name: a"}, "17 % 1.00, 50 % refused",
+			"shop/web: All of its connections to 81/TCP are refused: The Service port has no endpoints.",
+		},
+		"one of two families": {
+			[]string{"clusterIP: 10.96.0.10,", `clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10, "fd00::1"],`}, "17 % 1.00, 50 % refused",
+			"shop/web: All of its connections to 80/TCP over IPv6 are refused: The Service port has no endpoints.",
+		},
+	} {
+		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, test.replace...))
+		if got.status != 0 || !strings.Contains(got.stdout, test.want) || !strings.Contains(got.stdout, test.cell) {
+			t.Errorf("%s: status %d, want %q and %q:\n%s%s", name, got.status, test.cell, test.want, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestForecastComparesByTheMeanBefore: whoever does another one's work expects more, and clients by name ask in both.
+func TestForecastComparesByTheMeanBefore(t *testing.T) {
+	caller := `
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: caller}
+  spec: {clusterIP: 10.96.0.11, ports: [{port: 80}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {namespace: shop, name: caller-1, labels: {kubernetes.io/service-name: caller}}
+  addressType: IPv4
+  ports: [{port: 80}]
+  endpoints:
+  - {addresses: [10.244.0.2], nodeName: na}
+  - {addresses: [10.244.0.3], nodeName: na}
+  - {addresses: [10.244.0.4], nodeName: na}
+  - {addresses: [10.244.1.2], nodeName: nb}
+`
+	folder := threeWith(t, sliceEnd, sliceEnd+strings.TrimPrefix(caller, "\n"))
+	const keys, load, clients = "--annotate shop/web_vicinity.dev/topology-keys=topology.kubernetes.io/zone,*",
+		" --annotate shop/web_vicinity.dev/max-load=150%", " --annotate shop/web_vicinity.dev/clients=shop/caller"
+	for args, want := range map[string]struct{ before, after float64 }{
+		"--evacuate zc":                             {1, 1.5},
+		"--evacuate zc --evacuate zb":               {1, 3},
+		"--scale shop/web=za:4":                     {1, 0.5},
+		"--without-nodes kubernetes.io/hostname=nc": {1, 1}, // a third of the endpoints and of the clients
+		keys:                                     {1, 1},
+		keys + clients + load:                    {1, 1.5},  // three of four clients are in za
+		keys + clients + load + " --evacuate zc": {1, 2.25}, // the bound is one and a half of the mean after
+	} {
+		command := []string{"forecast", "shop/web", "-o", "json", "--manifests", folder}
+		for _, word := range words(args) {
+			command = append(command, strings.Replace(word, "_", " ", 1))
+		}
+		got := proxyCommand(t, command...)
+		var compared struct{ Before, After forecast.Report }
+		if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
+			t.Fatalf("%s: status %d, %v: %s", args, got.status, err, got.stderr)
+		}
+		before, after := compared.Before.Services[0].Outlooks[0].Busiest.Load, compared.After.Services[0].Outlooks[0].Busiest.Load
+		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
+			t.Errorf("%s: the busiest expects %v, then %v times the mean before, want %v", args, before, after, want)
+		}
+	}
+}
+
+const sliceEnd = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
+
+// TestALabelThatNoNodeHasIsNotZero: it is "-", and a sentence; and nobody can judge what stays where nobody knows the zones.
+func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
+	zones := []string{", topology.kubernetes.io/zone: za", "", ", topology.kubernetes.io/zone: zb", "", ", topology.kubernetes.io/zone: zc", ""}
+	inSlices := []string{", zone: za", "", ", zone: zb", "", ", zone: zc", ""}
+	for name, test := range map[string]struct {
+		replace []string
+		status  int // of --min-near
+		want    []string
+	}{
+		"no region": {nil, 1, []string{
+			"now             33 %         33 %         -              67 %         0 %",
+			"No Node has the label topology.kubernetes.io/region, so nobody knows what stays in a region.\n", "33 % 1.00 ",
+		}},
+		"no zone": {append(zones, inSlices...), 2, []string{
+			"now             33 %         -            -              -            0 %",
+			"No Node has the label topology.kubernetes.io/zone, so nobody knows what stays in a zone.\n",
+		}},
+		"one Node without a zone": {[]string{", topology.kubernetes.io/zone: zc", ""}, 1, []string{
+			"1 of 3 Nodes are in no zone, for want of the label topology.kubernetes.io/zone: nc.\n",
+			"22 % of the connections come from, or go to, what is in no known zone.\n",
+		}},
+		"an empty zone is none": {[]string{", topology.kubernetes.io/zone: zc", `, topology.kubernetes.io/zone: ""`}, 1, []string{
+			"1 of 3 Nodes are in no zone, for want of the label topology.kubernetes.io/zone: nc.\n",
+		}},
+		"endpoints that are nowhere": {
+			[]string{", " + onA, "", ", nodeName: nb, zone: zb", "", ", " + onC, ""}, 0,
+			[]string{"now             0 %          -            -              -            0 %", "shop/web  3          - 1.00 "},
+		},
+	} {
+		folder := threeWith(t, test.replace...)
+		got := proxyCommand(t, "forecast", "--manifests", folder)
+		for _, want := range test.want {
+			if got.status != 0 || !strings.Contains(got.stdout, want) {
+				t.Errorf("%s: status %d, want %q:\n%s%s", name, got.status, want, got.stdout, got.stderr)
+			}
+		}
+		if got := proxyCommand(t, "forecast", "--manifests", folder, "--min-near", "50%"); got.status != test.status {
+			t.Errorf("%s: --min-near 50%%: status %d, want %d: %s", name, got.status, test.status, got.stderr)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	var pages sync.Map
 	pages.Store("/summary", string(summary))
 	pages.Store("/flagz", "manifests="+folder+"\nnode=node-a\n\x1b=\x9b\n")
-	lastGood, err := json.Marshal([]map[string]any{{"kind": "Service", "file": hostile.Text, "namespace": "shop", "name": "refused", "inForce": nil}})
+	lastGood, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})
 	succeed(t, err)
 	pages.Store("/lastgood", string(lastGood))
 	var listener net.Listener

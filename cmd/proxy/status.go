@@ -75,13 +75,7 @@ Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing i
 			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			given, ofRun := map[string]string{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
-			new(runFlags).register(ofRun)
-			command.Flags().Visit(func(flag *pflag.Flag) {
-				if ofRun.Lookup(flag.Name) != nil {
-					given[flag.Name] = valueOf(flag)
-				}
-			})
+			given := givenOfRun(command.Flags())
 			if nodes.allNodes {
 				return runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), given["kubeconfig"], &nodes, output)
 			}
@@ -96,6 +90,18 @@ Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing i
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
+}
+
+// givenOfRun returns the flags of 'proxy run' that were given.
+func givenOfRun(flags *pflag.FlagSet) map[string]string {
+	given, ofRun := map[string]string{}, pflag.NewFlagSet("run", pflag.ContinueOnError)
+	new(runFlags).register(ofRun)
+	flags.Visit(func(flag *pflag.Flag) {
+		if ofRun.Lookup(flag.Name) != nil {
+			given[flag.Name] = valueOf(flag)
+		}
+	})
+	return given
 }
 
 // valueOf is a flag's value as it is written on a command line.

@@ -26,11 +26,11 @@ type refusedObject struct {
 func (r *refusedObject) sentence() string {
 	switch {
 	case !r.Said:
-		return "the proxy does not say so: " + r.Problem
+		return r.Problem + "; the proxy does not say that it refuses it"
 	case !r.InForce:
-		return "nothing of it is in force: " + r.Problem
+		return r.Problem + "; nothing of it is in force"
 	}
-	return "its last good version is in force, as is meant: " + r.Problem
+	return r.Problem + "; the last good version is in force, as it should be"
 }
 
 // printRefused writes a line for each refused object, the first ones.
@@ -50,11 +50,14 @@ func (n *nodeStatus) printRefused(line func(label, format string, args ...any)) 
 // another one, says nothing.
 func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
 	page, err := ask(ctx, address, "/lastgood")
-	if err != nil && !errors.Is(err, errNoPage) {
+	switch {
+	case errors.Is(err, errNoPage):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
 	}
 	var refusals []convert.Refusal
-	if err != nil || json.Unmarshal(page, &refusals) != nil {
+	if isOther := json.Unmarshal(page, &refusals) != nil; isOther {
 		return nil, nil
 	}
 	return refusals, nil

@@ -69,7 +69,10 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 	}{
 		{"nothing is refused", nothing, nil, nil, nothing},
 		{"a Service", change("port: 80,", "port: 70000,"), []string{"Service web"}, []string{"Service shop/web"}, nothing},
-		{"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"}, []string{"EndpointSlice shop/web-1"}, nothing},
+		{
+			"a slice", change("addressType: IPv4", "addressType: ipv4"), []string{"EndpointSlice web-1"},
+			[]string{"EndpointSlice shop/web-1"}, nothing,
+		},
 		{
 			"this Node", change("name: node-a, labels", "name: node-a, namespace: x, labels"), []string{"Node node-a"},
 			[]string{"Node node-a"}, nothing,
@@ -101,7 +104,8 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 		if exit != 0 || !node.Agrees || len(node.Kernel.Differences) > 0 || !slices.Equal(lists, step.lists) {
 			t.Errorf("%s: exit status %d, %+v; want 0 and %v", step.title, exit, node, step.lists)
 		}
-		if text := statusIn(t, namespace, at).stdout; len(lists) > 0 != strings.Contains(text, "its last good version is in force, as is meant: ") {
+		text := statusIn(t, namespace, at).stdout
+		if says := strings.Contains(text, "; the last good version is in force, as it should be\n"); says != (len(lists) > 0) {
 			t.Errorf("%s: the text says\n%s", step.title, text)
 		}
 		step.undo()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,27 +23,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
-// values are, of a setting, one that means something, and one that is wrong; or another one, where none can be wrong.
+// values are, of a setting, one that means something, and some that are wrong; or another one, where none can be wrong.
 type values struct {
-	good, bad    string
+	good         string
+	bad          []string
 	isNeverWrong bool
 }
 
 var valuesOf = map[string]values{
-	policy.ServiceProxyNameLabel: {bad: "kube-proxy", isNeverWrong: true},
+	policy.ServiceProxyNameLabel: {bad: []string{"kube-proxy", ""}, isNeverWrong: true},
 
-	policy.TopologyKeysAnnotation:       {good: "topology.kubernetes.io/zone, *", bad: "*, *"},
-	policy.MaxLoadAnnotation:            {good: "120%", bad: "1.2"},
-	policy.ClientsAnnotation:            {good: "shop/web", bad: "web"},
-	policy.TopologyModeAnnotation:       {good: policy.ModeBalanced, bad: "vicinity.dev/balance"},
-	policy.TopologyAwareHintsAnnotation: {good: policy.ModeBalanced, bad: "vicinity.dev/x"},
+	policy.TopologyKeysAnnotation:       {good: "topology.kubernetes.io/zone, *", bad: []string{"*, *", "", " "}},
+	policy.MaxLoadAnnotation:            {good: "120%", bad: []string{"1.2", "", "0%"}},
+	policy.ClientsAnnotation:            {good: "shop/web", bad: []string{"web", ""}},
+	policy.TopologyModeAnnotation:       {good: policy.ModeBalanced, bad: []string{"vicinity.dev/balance", "vicinity.dev/Balanced"}},
+	policy.TopologyAwareHintsAnnotation: {good: policy.ModeBalanced, bad: []string{"vicinity.dev/x"}},
 
-	discoveryv1.LabelServiceName:          {good: "web", bad: "Web"},
-	corev1.IsHeadlessService:              {bad: "maybe", isNeverWrong: true},
-	corev1.EndpointsLastChangeTriggerTime: {good: "2026-11-22T18:00:00Z", bad: "yesterday"},
+	discoveryv1.LabelServiceName:          {good: "web", bad: []string{"Web", "a.b"}},
+	corev1.IsHeadlessService:              {bad: []string{"maybe", "false", ""}, isNeverWrong: true},
+	corev1.EndpointsLastChangeTriggerTime: {good: "2026-11-22T18:00:00Z", bad: []string{"yesterday", ""}},
 
-	policy.EvacuateLabel: {good: "true", bad: "soon"},
-	policy.DemandLabel:   {good: "5", bad: "many"},
+	policy.EvacuateLabel: {good: "true", bad: []string{"soon", "", "1", "20261322T1800Z"}},
+	policy.DemandLabel:   {good: "5", bad: []string{"many", "", "101", "-1"}},
 }
 
 // settled is what a source has brought to the proxy.
@@ -226,41 +228,52 @@ func judge(
 		if slices.ContainsFunc(kind.Settings, func(s convert.Setting) bool { return s.Key == setting.Key }) {
 			t.Fatal("no values to try are known")
 		}
-		try = values{good: "one", bad: "two words"}
+		try = values{good: "one", bad: []string{"two words", strings.Repeat("x", 64)}}
 	}
-	bad := with(object(), setting, try.bad)
-	fresh := source(t, view, kind, bad)
-	good := with(object(), setting, try.good)
-	running := source(t, view, kind, good, with(object(), setting, try.bad))
-	if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(settled{})); diff != "" {
-		t.Errorf("a proxy that runs differs from one that starts (-starts +runs):\n%s", diff)
-	}
-	if try.isNeverWrong {
-		return
-	}
-	if len(fresh.problems) == 0 {
-		isTold := false
-		for _, service := range fresh.Change.Services {
-			isTold = isTold || service.Topology.WhyIgnored(setting.Key) != ""
+	for _, bad := range try.bad {
+		fresh := source(t, view, kind, with(object(), setting, bad))
+		running := source(t, view, kind, with(object(), setting, try.good), with(object(), setting, bad))
+		if diff := cmp.Diff(fresh, running, equate, cmp.AllowUnexported(settled{})); diff != "" {
+			t.Errorf("%q: a proxy that runs differs from one that starts (-starts +runs):\n%s", bad, diff)
 		}
-		if service, isService := bad.(*corev1.Service); isService && service.Spec.ClusterIP == corev1.ClusterIPNone {
-			isTold = true // other settings than topology keys have no meaning there
+		if try.isNeverWrong {
+			continue
 		}
-		if !isTold {
-			t.Error("nobody is told that the value is wrong")
+		if len(fresh.problems) == 0 {
+			if !isToldOfService(fresh, setting.Key, object()) {
+				t.Errorf("%q: nobody is told that it is wrong", bad)
+			}
+			continue
 		}
-		return
+		absent := source(t, view, kind, without(object(), setting))
+		wantAbsent(t, bad, setting.Key, fresh, absent)
 	}
-	for _, problem := range fresh.problems {
-		if !problem.Ignored {
-			t.Errorf("the object is refused: %s", problem)
+}
+
+// isToldOfService reports whether a Service says itself what is wrong with an annotation. Those of a headless one mean
+// nothing, but for topology keys.
+func isToldOfService(now settled, annotation string, given convert.Object) bool {
+	for _, service := range now.Change.Services {
+		if service.Topology.WhyIgnored(annotation) != "" {
+			return true
 		}
 	}
-	for _, node := range fresh.Change.Nodes {
-		delete(node.Labels, setting.Key) // who reads it knows what is wrong
+	service, isService := given.(*corev1.Service)
+	return isService && service.Spec.ClusterIP == corev1.ClusterIPNone && annotation != policy.TopologyKeysAnnotation
+}
+
+// wantAbsent asserts that an object with a wrong value is in force as it is without.
+func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
+	t.Helper()
+	for _, problem := range wrong.problems {
+		if problem.IsRefusal() {
+			t.Errorf("%q: the object is refused: %s", bad, problem)
+		}
 	}
-	absent := source(t, view, kind, without(object(), setting))
-	if diff := cmp.Diff(absent.Change, fresh.Change, equate); diff != "" {
-		t.Errorf("the value does not count as absent (-absent +wrong):\n%s", diff)
+	for _, node := range wrong.Change.Nodes {
+		delete(node.Labels, key) // who reads it knows what is wrong
+	}
+	if diff := cmp.Diff(absent.Change, wrong.Change, equate); diff != "" {
+		t.Errorf("%q does not count as absent (-absent +wrong):\n%s", bad, diff)
 	}
 }

@@ -70,8 +70,6 @@ func TestOfASliceOfNamesOnlyTheirNumberIsRead(t *testing.T) {
 }
 
 func TestEndpointSliceThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
-	const notALabel = `a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end ` +
-		`with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`
 	for name, test := range map[string]struct {
 		change func(*discoveryv1.EndpointSlice)
 		want   []string

@@ -135,6 +135,19 @@ func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  selector: {a: b}\n  topologyKeys:\n  - rack\n", nil,
 			[]string{`a.yaml:6: Service web: spec.topologyKeys: ... [SVC032] (warn)`}, 0, "1 object checked, 0 denied, 1 warning",
 		},
+		"fields about traffic in a port, and in one of several items": {
+			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: a}}\n" +
+				"- apiVersion: v1\n  kind: Service\n  metadata: {name: web}\n  spec:\n    ports:\n    - port: 80\n" +
+				"      trafficDistribution: PreferSameZone\n", nil,
+			[]string{`a.yaml:11: Service web: spec.ports[0].trafficDistribution: API servers drop it here; did you mean ` +
+				`spec.trafficDistribution? [SVC031] (warn)`}, 0, "2 objects checked, 0 denied, 1 warning",
+		},
+		"what guides teach": {
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n" +
+				"    service.kubernetes.io/traffic-distribution: PreferClose\n", nil,
+			[]string{`a.yaml:6: Service web: metadata.annotations[service.kubernetes.io/traffic-distribution]: unknown annotation; ` +
+				`did you mean spec.trafficDistribution? [SVC031] (warn)`}, 0, "1 object checked, 0 denied, 1 warning",
+		},
 		"other kinds": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: 5\n---\napiVersion: v1\nkind: ConfigMap\n", nil, nil,
 			0, "0 objects checked, 0 denied, 0 warnings; 2 passed over",
@@ -195,6 +208,8 @@ func TestWhatCannotBeCheckedIsAnErrorWithItsPlace(t *testing.T) {
 			"a.yaml:7: Service web: spec.annotations: unknown field, which API servers drop; did you mean metadata.annotations?"},
 		"a misspelt field": {service("  anotations: {a: b}\n", ""),
 			"a.yaml:5: Service web: metadata.anotations: unknown field, which API servers drop; did you mean metadata.annotations?"},
+		"a field that is found once": {service("  trafficDistribution: PreferClose\n", ""),
+			"a.yaml:5: Service web: metadata.trafficDistribution: unknown field, which API servers drop; did you mean spec.trafficDistribution?"},
 		"a setting that is no field": {service("", "  topologyMode: Auto\n"),
 			"a.yaml:7: Service web: spec.topologyMode: unknown field, which API servers drop; is it an annotation?"},
 		"an annotation that stands too far left": {service("  annotations:\n  vicinity.dev/topology-keys: a\n", ""),
@@ -375,7 +390,8 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	if diff := cmp.Diff(want, document.Findings); diff != "" || !strings.HasPrefix(message, path+": ") {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	summary := map[string]any{"checked": 1., "passedOver": 1., "denied": 0., "warnings": 1., "errors": 2., "patches": 0., "filesPassedOver": 0.}
+	summary := map[string]any{"checked": 1., "passedOver": 1., "denied": 0., "warnings": 1., "errors": 2.,
+		"patches": 0., "filesPassedOver": 0.}
 	if diff := cmp.Diff(summary, document.Summary); diff != "" || got.status != 2 || got.stderr != "" {
 		t.Errorf("status %d, stderr %q, summary (-want +got):\n%s", got.status, got.stderr, diff)
 	}

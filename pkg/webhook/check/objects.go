@@ -103,13 +103,25 @@ func noManifest(at place) string {
 }
 
 func (c *Files) readService(at place) {
-	var service rules.Service
-	if !c.decode(at, &service, serviceWords) || !c.isNamed(at, &service.Metadata) {
+	service, ok := c.decodeService(at)
+	if !ok || !c.isNamed(at, &service.Metadata) {
 		return
 	}
 	fillIn(&service.Spec)
 	c.services.add(&service.Metadata)
-	c.objects = append(c.objects, object{place: at, service: &service})
+	c.objects = append(c.objects, object{place: at, service: service})
+}
+
+// decodeService decodes a Service, or what a patch changes of one. The rules are shown its text unless an unknown field
+// is an error already.
+func (c *Files) decodeService(at place) (service *rules.Service, isReadable bool) {
+	before := len(c.findings)
+	service = new(rules.Service)
+	isReadable = c.decode(at, service, serviceWords)
+	if len(c.findings) == before {
+		service.Written = at.part.JSON
+	}
+	return service, isReadable
 }
 
 // fillIn fills in what an API server does before any webhook is asked, as far as rules depend on it.

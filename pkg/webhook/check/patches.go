@@ -56,10 +56,9 @@ func (c *Files) readPatches(name string, text []byte) (found bool) {
 			explainTemplate(part.Fault, text)
 			c.fail(at, part.Fault.Field, part.Fault.Reason)
 		case part.Type == serviceType:
-			var service rules.Service
-			if c.decode(at, &service, serviceWords) {
+			if service, ok := c.decodeService(at); ok {
 				withoutRemoved(&service.Metadata, part.JSON)
-				c.objects = append(c.objects, object{place: at, service: &service, isPatch: true})
+				c.objects = append(c.objects, object{place: at, service: service, isPatch: true})
 			}
 		case part.Type == namespaceType:
 			var namespace rules.Namespace

@@ -229,7 +229,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC031", Kind: kindService, Default: Warn,
-			Summary: "A topology setting is a label instead of an annotation, or its name is misspelt, and so it does nothing.",
+			Summary: "A topology setting stands where nothing reads it, such as a label, or its name is misspelt, and so it does nothing.",
 		},
 		find:        misplacedSettings,
 		standsAlone: true,

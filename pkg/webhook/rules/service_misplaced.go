@@ -17,12 +17,54 @@ var topologySettings = []string{policy.TopologyModeAnnotation, policy.TopologyKe
 
 // slips are the settings of which nearly the name is looked for. As a label max-load is an unknown word of ours, and so
 // is nearly its name with our domain. The name of clients is too common to guess.
-var slips = append(slices.Clone(topologySettings), policy.MaxLoadAnnotation)
+var slips = append(slices.Clone(topologySettings), policy.MaxLoadAnnotation, taughtDistribution)
+
+// taughtDistribution is what guides teach, and nobody reads: it is a field, and was never an annotation.
+const taughtDistribution = "service.kubernetes.io/traffic-distribution"
+
+// trafficFields are the fields of a Service's spec that say where its traffic goes.
+var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
+
+// settingNames are the names of settings as letters have them, and what is meant by each: as an annotation or label
+// without a domain, or with one of Kubernetes' own, they can be meant for nothing else. (Istio has one of its own.)
+var settingNames = func() map[string]string {
+	names := map[string]string{}
+	for _, key := range topologySettings {
+		names[letters(key[strings.LastIndexByte(key, '/')+1:])] = "the annotation " + key
+	}
+	for _, name := range trafficFields {
+		names[letters(name)] = "spec." + name
+	}
+	return names
+}()
+
+// letters is a name in lower case without dashes and underscores.
+func letters(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+}
+
+// settingMeant is what a key is meant for that has the name of a setting; empty if it does not.
+func settingMeant(key string) string {
+	domain, name, hasDomain := strings.Cut(key, "/")
+	if !hasDomain {
+		domain, name = "", key
+	}
+	const longest = 32 // and all names are shorter
+	if len(name) > longest || domain != "" && !isKubernetes(domain) {
+		return ""
+	}
+	return settingNames[letters(name)]
+}
+
+// isKubernetes reports whether a domain is Kubernetes' own, or below one.
+func isKubernetes(domain string) bool {
+	return strings.HasSuffix("."+domain, ".kubernetes.io") || strings.HasSuffix("."+domain, ".k8s.io")
+}
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own
-// domain have a rule that denies.
+// misplacedSettings: topology settings that are labels, annotations whose names are misspelt, and fields of which
+// nothing is left. Names with our own domain have a rule that denies.
 func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
@@ -37,7 +79,7 @@ func misplacedSettings(s *subject) (violations []Violation) {
 			violations = append(violations, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
 		}
 	}
-	return violations
+	return append(violations, droppedFields(s)...)
 }
 
 func misplaced(path *field.Path, value, detail string) Violation {
@@ -51,8 +93,8 @@ func misspelt(path *field.Path, key, value, detail string) Violation {
 	return found
 }
 
-// isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, or
-// within a slip.
+// isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, the
+// name of one, or within a slip.
 func isMisspelt(key string) bool {
 	if isTopologySetting(key) || strings.HasPrefix(key, policy.Domain) || len(key) > maxKey {
 		return false
@@ -61,15 +103,25 @@ func isMisspelt(key string) bool {
 	if strings.HasPrefix(domain, "service") && strings.HasSuffix(domain, ".kubernetes.io") && strings.HasPrefix(name, "topology") {
 		return true
 	}
+	if settingMeant(key) != "" {
+		return true
+	}
 	return slices.ContainsFunc(slips, func(known string) bool { return policy.IsSlip(strings.ToLower(key), known) })
 }
 
-// advice names the annotation that was probably meant.
+// advice names what was probably meant.
 func advice(key string) string {
-	if meant := policy.Suggest(key, slips...); meant != "" {
+	if meant := settingMeant(key); meant != "" {
+		return fmt.Sprintf("did you mean %s?", meant)
+	}
+	switch meant := policy.Suggest(key, slips...); meant {
+	case "":
+		return "use the annotation " + policy.TopologyModeAnnotation + " or " + policy.TopologyKeysAnnotation
+	case taughtDistribution:
+		return fmt.Sprintf("did you mean %s?", settingMeant(meant))
+	default:
 		return fmt.Sprintf("did you mean the annotation %s?", meant)
 	}
-	return "use the annotation " + policy.TopologyModeAnnotation + " or " + policy.TopologyKeysAnnotation
 }
 
 // lastApplied is where kubectl keeps what was applied, with fields that the API server has dropped.

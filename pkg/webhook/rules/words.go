@@ -127,6 +127,9 @@ func (v *vocabulary) meantBy(key string) string {
 	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
 		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)
 	}
+	if meant := fieldMeant("", strings.TrimPrefix(key, policy.Domain)); meant != "" && v.hasSettings {
+		return fmt.Sprintf("did you mean spec.%s?", meant)
+	}
 	if key == policy.ModeBalanced {
 		return "it is a value of " + policy.TopologyModeAnnotation
 	}

@@ -100,6 +100,10 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: 'zone, zone, *'}"},
 			[]string{" see below\n", `Duplicate value: "zone": is the same key as entry 1; list each key once [SVC004]`}, "keeps",
 		},
+		"keys that are ignored, where the webhook does not judge": {
+			[]string{noAnnotations, "labels: {vicinity.dev/admission: disabled}, annotations: {vicinity.dev/topology-keys: 'zone, zone, *'}"},
+			[]string{"The annotation vicinity.dev/topology-keys is ignored: entry 2 \"zone\" is the same key as entry 1"}, "keeps",
+		},
 		"a mode that is misspelt, with its rule": {
 			[]string{noAnnotations, "annotations: {service.kubernetes.io/topology-mode: 'auto '}"},
 			[]string{`did you mean "Auto"? Other spellings are treated as Disabled [SVC008]`}, "keeps",

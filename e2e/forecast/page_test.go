@@ -287,6 +287,23 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 	}
 }
 
+// TestThePageSaysWhyConnectionsAreRefused, and what no label says is no number.
+func TestThePageSaysWhyConnectionsAreRefused(t *testing.T) {
+	shop, _, err := folder.Objects("shop", nil)
+	must.Succeed(t, err)
+	for _, node := range shop.Nodes {
+		delete(node.Labels, string(policy.Region))
+	}
+	b := open(t, shop, 1280)
+	b.want("the region, which nobody knows", `[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`,
+		"------")
+	b.want("that it is not known", `document.getElementById("about").textContent.includes("so nobody knows what stays in a region")`, true)
+	b.want("the first is chosen", rows+`[0].click() === undefined`, true)
+	b.want("the one that refuses", `document.querySelector("#detail h2").textContent`, "shop/login")
+	b.want("why", `document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
+	b.want("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
+}
+
 // town is a cluster of many Services, each with ten endpoints.
 func town(services, zones int) convert.Objects {
 	var state convert.Objects

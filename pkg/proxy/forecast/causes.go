@@ -17,7 +17,8 @@ import (
 
 // Cause is why connections are refused, or why a setting does not do what it is there for.
 type Cause struct {
-	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; or the rule of the webhook that is broken.
+	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; the rule of the webhook that is broken; or
+	// IgnoredAnnotation, if nobody judges the Service.
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
 	// Denied: the setting is as good as absent, and the webhook would deny it.
@@ -27,8 +28,11 @@ type Cause struct {
 // Judge says what is wrong with a Service's settings that was not wrong before; before is nil for all that is wrong.
 type Judge func(before, now *corev1.Service) []Cause
 
-// missingHints is the code of a setting that works through hints which are not there.
-const missingHints = "MissingHints"
+// The codes of a setting that works through hints which are not there, and of an annotation that no rule is about.
+const (
+	missingHints      = "MissingHints"
+	ignoredAnnotation = "IgnoredAnnotation"
+)
 
 // refusal is the connections to a portion that are refused.
 type refusal struct {
@@ -49,8 +53,21 @@ func (f *forecaster) causes(now *Outlook, object *corev1.Service, read *model.Se
 			break
 		}
 	}
+	return append(causes, f.wrong(object, read)...)
+}
+
+// wrong is what is wrong with a Service's settings: what the judge says, or else what any proxy ignores.
+func (f *forecaster) wrong(object *corev1.Service, read *model.Service) (causes []Cause) {
 	if f.judge != nil {
-		causes = append(causes, f.judge(nil, object)...)
+		causes = f.judge(nil, object)
+	}
+	if len(causes) > 0 {
+		return causes
+	}
+	for _, ignored := range read.Topology.Ignored {
+		causes = append(causes, Cause{
+			Code: ignoredAnnotation, Sentence: "The annotation " + ignored.Annotation + " is ignored: " + ignored.Reason + ".", Denied: true,
+		})
 	}
 	return causes
 }

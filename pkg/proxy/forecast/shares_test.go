@@ -125,6 +125,10 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 			if service.Advice == nil {
 				continue
 			}
+			if service.Advice.Set == "" {
+				t.Errorf("seed %d: %s: %s is set already: %s", seed, service.Service, service.Advice.Setting, service.Advice.Sentence)
+				continue
+			}
 			namespace, name, _ := strings.Cut(service.Service, "/")
 			object := cluster.Service(model.ObjectName{Namespace: namespace, Name: name})
 			after, err := cluster.After([]Change{replaced{patched(t, object, service.Advice.Set)}})

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -31,10 +32,6 @@ const explainExamples = `  # every Service, as node-a1 sees it
 
   # why does node-a1 not use this endpoint, pod or node? What would have to be different?
   proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
-
-  # what would the evacuation of a zone do, to all Services and nodes? And on one node, to one Service?
-  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --all-nodes
-  proxy explain --manifests state --evacuate topology.kubernetes.io/zone=zone-b --node node-a1 shop/web
 
   # which nodes do not answer clients from outside, and where
   proxy explain --manifests state --all-nodes -o json |
@@ -76,6 +73,9 @@ read: what is printed lacks it.`,
 			if flags.why != "" && len(args) == 0 {
 				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
+			if flags.evacuate != "" {
+				return cli.UsageError{Err: flags.askForecast(command, query)}
+			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -107,8 +107,8 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	})
 	f.topology.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
-	flags.StringVar(&f.evacuate, "evacuate", "", "explain as if the Nodes that a label `SELECTOR` chooses were being evacuated; "+
-		"with --all-nodes: compare that with now")
+	flags.StringVar(&f.evacuate, "evacuate", "", "what 'forecast --evacuate' says, with the `SELECTOR` that it takes")
+	must(flags.MarkHidden("evacuate")) // it goes after one release
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
 		"which share it has, and the smallest change after which it would")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
@@ -120,17 +120,13 @@ func (f *explainFlags) Validate() error {
 	switch _, isGiven := f.givenText("hostnameOverride"); {
 	case isGiven && f.allNodes:
 		conflict = errors.New("--all-nodes and --node exclude each other")
-	case f.why != "" && (f.allNodes || f.evacuate != ""):
-		conflict = errors.New("--why is about one node as it is; it excludes --all-nodes and --evacuate")
+	case f.why != "" && f.allNodes:
+		conflict = errors.New("--why is about one node as it is; it excludes --all-nodes")
 	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is mostly no node
 		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
-	_, malformed := labels.Parse(f.evacuate)
-	if malformed != nil {
-		malformed = fmt.Errorf("--evacuate: %w; write a label selector, such as topology.kubernetes.io/zone=zone-b", malformed)
-	}
 	return errors.Join(
-		conflict, malformed, f.stateFlags.Validate(), f.topology.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"),
+		conflict, f.stateFlags.Validate(), f.topology.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml"),
 	)
 }
 
@@ -148,7 +144,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return runWhy(ctx, stdout, stderr, flags, query)
 	}
 	nodesToRead := cluster.OwnNode
-	if flags.allNodes || flags.evacuate != "" {
+	if flags.allNodes {
 		nodesToRead = cluster.AllNodes
 	}
 	change, err := flags.load(ctx, stderr, nodesToRead)
@@ -164,85 +160,69 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if len(nodes) == 0 {
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
-	then, evacuated, err := flags.evacuated(change)
-	if err != nil {
-		return err
-	}
-	ports, err := flags.explain(then, nodes, query)
-	if err != nil {
-		return err
-	}
-	if flags.evacuate == "" || !flags.allNodes {
-		askRefusals(ctx, flags.settings.MetricsBindAddress).Mark(ports)
-		if err := writers[flags.output](stdout, ports); err != nil || len(ports) > 0 {
+	refusals, stream := askRefusals(ctx, flags.settings.MetricsBindAddress), explain.NewStream(stdout, flags.output)
+	for ports, err := range flags.explain(change, nodes, query) {
+		if err != nil {
 			return err
 		}
-		printable.Fprintf(stderr, "proxy: no Service in %s leads to endpoints\n", flags.origin())
-		return cli.Exit(exitUnread)
+		refusals.Mark(ports)
+		if err := stream.Write(ports); err != nil {
+			return err
+		}
 	}
-	now, err := flags.explain(change, nodes, query)
-	if err != nil {
+	if err := stream.Close(); err != nil || stream.Written > 0 {
 		return err
 	}
-	comparison := explain.Evacuations(now, ports)
-	if flags.output == "text" {
-		return explain.EvacuationText(stdout, evacuated, comparison)
-	}
-	return explain.Print(stdout, flags.output, comparison)
+	printable.Fprintf(stderr, "proxy: no Service in %s leads to endpoints\n", flags.origin())
+	return cli.Exit(exitUnread)
 }
 
-// explain explains a state as each of some nodes sees it.
-func (f *explainFlags) explain(change model.Change, nodes []string, query explain.Query) ([]explain.Port, error) {
-	var ports []explain.Port
-	for _, node := range nodes {
-		cluster := model.NewCluster(node)
-		cluster.NodePorts = f.settings.Tables(model.Families).NodePorts
-		seen := change
-		if own := change.Nodes[node]; own != nil {
-			seen.LocalAddrs = own.Addresses // as render takes it to be
+// explain explains a state as each of some nodes sees it, one after the other: what all see together is more than fits
+// into memory.
+func (f *explainFlags) explain(change model.Change, nodes []string, query explain.Query) iter.Seq2[[]explain.Port, error] {
+	return func(yield func([]explain.Port, error) bool) {
+		for _, node := range nodes {
+			cluster := model.NewCluster(node)
+			cluster.NodePorts = f.settings.Tables(model.Families).NodePorts
+			seen := change
+			if own := change.Nodes[node]; own != nil {
+				seen.LocalAddrs = own.Addresses // as render takes it to be
+			}
+			cluster.Apply(seen)
+			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
+			if len(ports) == 0 && query != (explain.Query{}) {
+				yield(nil, notFound(cluster, query, f.origin()))
+				return
+			}
+			if !yield(ports, nil) {
+				return
+			}
 		}
-		cluster.Apply(seen)
-		asked := f.clients(change.Nodes[node]).Ports(cluster, query)
-		if len(asked) == 0 && query != (explain.Query{}) {
-			return nil, notFound(cluster, query, f.origin())
-		}
-		ports = append(ports, asked...)
 	}
-	return ports, nil
 }
 
-// evacuated returns the state as if the chosen nodes were being evacuated, and their names.
-func (f *explainFlags) evacuated(change model.Change) (model.Change, []string, error) {
-	if f.evacuate == "" {
-		return change, nil, nil
-	}
-	selector, err := labels.Parse(f.evacuate)
-	if err != nil {
-		return change, nil, fmt.Errorf("--evacuate: %w", err)
-	}
-	evacuations, names := maps.Clone(change.Evacuations), []string(nil)
-	if evacuations == nil {
-		evacuations = map[string]*model.Evacuation{}
-	}
-	for name, node := range change.Nodes {
-		if node != nil && selector.Matches(labels.Set(node.Labels)) {
-			names = append(names, name)
-			evacuations[name] = &model.Evacuation{}
+// askForecast answers who asks what an evacuation would do: with the command line that does.
+func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
+	line := []string{command.Parent().DisplayName(), "forecast"}
+	for _, name := range []string{"manifests", "kubeconfig", "context", "service-proxy-name", "default-max-load", "evacuate", "output"} {
+		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
+			line = append(line, "--"+name, quoted(flag.Value.String()))
 		}
 	}
-	if len(names) == 0 {
-		return change, nil, fmt.Errorf("--evacuate %s chooses none of the %d Nodes in %s", f.evacuate, len(change.Nodes), f.origin())
+	if query != (explain.Query{}) {
+		line = append(line, query.Service.String())
 	}
-	change.Evacuations = evacuations
-	slices.Sort(names)
-	return change, names, nil
+	return fmt.Errorf("--evacuate is a flag of forecast alone; it says who would have nothing else, and all loads: %s", strings.Join(line, " "))
 }
 
-// writers are the formats of -o.
-var writers = map[string]func(io.Writer, []explain.Port) error{
-	"text": explain.Text,
-	"json": explain.JSON,
-	"yaml": explain.YAML,
+// quoted writes a word as a shell reads it.
+func quoted(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./=:,@%+", r)
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // notFound says what is missing, and what was probably meant.

@@ -45,6 +45,7 @@ label ` + policy.DemandLabel + ` says; where a Service names its clients, they c
 
 What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. Loads are multiples
 of the mean before in both: an endpoint that has to do the work of two expects 2.00. What the webhook would deny is an error.
+While Nodes are being evacuated, or would be, it says which Services have nothing else.
 
 Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, or something cannot be read or
 is refused, of which the forecast knows nothing then, or there is no Service to judge.`,

@@ -46,6 +46,67 @@ func forecastOf(t *testing.T, args ...string) forecast.Report {
 	return report
 }
 
+// TestForecastSaysWhoHasNothingElse than evacuated endpoints: by keys, because there are no others, and from outside.
+func TestForecastSaysWhoHasNothingElse(t *testing.T) {
+	const service = `
+- {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {KEYS}}, spec: {clusterIP: 10.96.0.1,
+    ports: [{port: 80}], SPEC}}
+- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: NAME-1, namespace: shop, labels:
+    {kubernetes.io/service-name: NAME}}, addressType: IPv4, ports: [{port: 80}], endpoints: [PODS]}`
+	const onA, onB = "{addresses: [10.244.0.1], nodeName: a, zone: za}, ", "{addresses: [10.244.0.2], nodeName: b, zone: zb}, "
+	const hard = "vicinity.dev/topology-keys: topology.kubernetes.io/zone"
+	text := "apiVersion: v1\nkind: List\nitems:\n" +
+		"- {apiVersion: v1, kind: Node, metadata: {name: a, labels: {topology.kubernetes.io/zone: za}}}\n" +
+		"- {apiVersion: v1, kind: Node, metadata: {name: b, labels: {topology.kubernetes.io/zone: zb}}}\n"
+	for name, words := range map[string][3]string{
+		"free": {"", "type: ClusterIP", onA + onB}, "hard": {hard, "type: ClusterIP", onA + onB}, "alone": {"", "type: ClusterIP", onA},
+		"outside":  {"", "type: LoadBalancer, externalTrafficPolicy: Local, externalIPs: [192.0.2.1]", onA + onB},
+		"inside":   {"", "type: ClusterIP, internalTrafficPolicy: Local", onA + onB},
+		"standing": {"", "type: LoadBalancer, externalTrafficPolicy: Local, externalIPs: [192.0.2.1]", onB}, "none": {hard, "type: ClusterIP", ""},
+	} {
+		text += strings.NewReplacer("NAME", name, "KEYS", words[0], "SPEC", words[1], "PODS", words[2]).Replace(service)
+	}
+	folder := writeState(t, text)
+	got := proxyCommand(t, "forecast", "--manifests", folder, "--evacuate", "za", "-o", "json")
+	var compared map[string]forecast.Report
+	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
+		t.Fatalf("status %d, %v: %s", got.status, err, got.stderr)
+	}
+	want := []forecast.OnlyEvacuated{
+		{Service: "shop/alone", Share: 1, Outside: []string{}}, {Service: "shop/hard", Share: 0.5, Outside: []string{}},
+		{Service: "shop/inside", Share: 0.5, Outside: []string{}}, {Service: "shop/outside", Outside: []string{"a"}},
+	}
+	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" {
+		t.Errorf("who has nothing else (-want +got):\n%s", diff)
+	}
+	if before := compared["before"]; before.EvacuatedNodes != 0 || before.OnlyEvacuated == nil || len(before.OnlyEvacuated) != 0 {
+		t.Errorf("before: %d Nodes, %v", before.EvacuatedNodes, before.OnlyEvacuated)
+	}
+	for args, want := range map[string]string{
+		"--evacuate za": `
+Evacuated: 1 Node. For some clients of 4 Services nothing else may be used than endpoints there, which go on serving:
+
+NOTHING ELSE FOR  OF ITS CONNECTIONS  FROM OUTSIDE, ON
+shop/alone        100 %               -
+shop/hard         50 %                -
+shop/inside       50 %                -
+shop/outside      0 %                 a
+`,
+		"--evacuate za --top 1":          "\nshop/alone        100 %               -\nand 3 more; --top 0 prints all\n",
+		"--evacuate za shop/free":        "\nEvacuated: 1 Node. No Service depends on what runs there.\n",
+		"--evacuate zb shop/outside":     "\nshop/outside      0 %                 b\n",
+		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
+	} {
+		line := []string{"forecast", "--manifests", folder}
+		for _, word := range words(args) {
+			line = append(line, strings.Replace(word, "_", " ", 1))
+		}
+		if got := proxyCommand(t, line...); got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: status %d, %s; want %q in\n%s", args, got.status, got.stderr, want, got.stdout)
+		}
+	}
+}
+
 // TestForecastKnowsTheTableOfShapes: near share and busiest endpoint of shapes, as they are computed by hand.
 func TestForecastKnowsTheTableOfShapes(t *testing.T) {
 	type cell struct{ near, busiest float64 }

@@ -45,7 +45,7 @@ func wantSafe(t *testing.T, what string, args ...string) outcome {
 // readers are command lines that print what a folder holds.
 var readers = [][]string{
 	words("explain --node node-a"), words("explain --all-nodes -o json"), words("explain --all-nodes -o yaml"),
-	words("explain --all-nodes --evacuate topology.kubernetes.io/region=region-1"),
+	words("forecast --evacuate topology.kubernetes.io/region=region-1"),
 	words("explain --node node-a shop/web --why 10.244.2.5"), words("explain --node node-a shop/api --why nobody"),
 	words("explain --node node-c shop/web --why node-b -o yaml"),
 	words("forecast"), words("forecast -o html"), words("forecast -o json"), words("forecast -o yaml"),

@@ -2,14 +2,18 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
 const (
@@ -49,27 +53,77 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 }
 
-// TestExplainShowsAnEvacuationBeforehand, on one node and compared on all: the only endpoint serves on.
-func TestExplainShowsAnEvacuationBeforehand(t *testing.T) {
-	evacuate := words("explain shop/web --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a")
-	got := proxyCommand(t, append(evacuate, words("--node node-a")...)...)
-	if got.status != 0 || !strings.Contains(got.stdout, "[OnlyEvacuated]") || !strings.Contains(got.stdout, "10.244.1.5:8080") {
-		t.Errorf("exit status %d, stdout\n%s\nstderr\n%s", got.status, got.stdout, got.stderr)
+// TestExplainNamesTheForecastOfAnEvacuation, which says that the only endpoint serves on.
+func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
+	got := proxyCommand(t, words("explain shop/web:http --manifests "+state+" --all-nodes -o json --evacuate topology.kubernetes.io/zone=zone-a")...)
+	const line = "proxy forecast --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a --output json shop/web"
+	first, _, _ := strings.Cut(got.stderr, "\n")
+	if got.status != 2 || got.stdout != "" || !strings.HasSuffix(first, ": "+line) {
+		t.Fatalf("%+v, want %s", got, line)
 	}
-	got = proxyCommand(t, append(evacuate, words("--all-nodes -o json")...)...)
-	var compared []explain.Evacuation
-	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || len(compared) != 1 {
-		t.Fatalf("exit status %d, %v in %q; stderr:\n%s", got.status, err, got.stdout, got.stderr)
+	got = proxyCommand(t, words(line)[1:]...)
+	var compared map[string]forecast.Report
+	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
+		t.Fatalf("exit status %d, %v: %s", got.status, err, got.stderr)
 	}
-	if diff := cmp.Diff([]string{"node-a"}, compared[0].OnlyEvacuated); diff != "" {
-		t.Errorf("the nodes that have nothing else (-want +got):\n%s", diff)
+	want := []forecast.OnlyEvacuated{{Service: "shop/web", Share: 1, Outside: []string{}}}
+	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" || compared["after"].EvacuatedNodes != 1 {
+		t.Errorf("%d Nodes; who has nothing else (-want +got):\n%s", compared["after"].EvacuatedNodes, diff)
 	}
-	for selector, want := range map[string]string{
-		"zone=nowhere": "--evacuate zone=nowhere chooses none of the 2 Nodes in testdata/state", "a in": "write a label selector, such as",
-	} {
-		got := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "--evacuate", selector)
-		if got.status == 0 || got.stdout != "" || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: %+v, want %q", selector, got, want)
+	got = proxyCommand(t, "explain", "--evacuate", "zone in (a, b)")
+	if got.status != 2 || !strings.Contains(got.stderr, ": proxy forecast --evacuate 'zone in (a, b)'\n") {
+		t.Errorf("a selector with spaces: %+v", got)
+	}
+	if got := pluginCommand(t, "explain", "--evacuate", "zone-a"); !strings.Contains(got.stderr, ": kubectl vicinity forecast --evacuate zone-a\n") {
+		t.Errorf("as a plugin: %+v", got)
+	}
+}
+
+// heapWriter notes now and then how much is in use.
+type heapWriter struct{ written, writes, most int }
+
+func (w *heapWriter) Write(page []byte) (int, error) {
+	if w.writes%20 == 0 {
+		w.most = max(w.most, heap())
+	}
+	w.written, w.writes = w.written+len(page), w.writes+1
+	return len(page), nil
+}
+
+// heap returns how many bytes are in use.
+func heap() int {
+	runtime.GC()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	return int(memory.HeapAlloc)
+}
+
+// TestExplainKeepsNoNodeInMemory: what all nodes do is more than fits, so that each is written before the next is decided.
+func TestExplainKeepsNoNodeInMemory(t *testing.T) {
+	const nodes, endpoints = 60, 400
+	var text strings.Builder
+	text.WriteString("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop, " +
+		"annotations: {vicinity.dev/topology-keys: kubernetes.io/hostname}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n" +
+		"- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: shop, labels: " +
+		"{kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [")
+	for i := range endpoints {
+		fmt.Fprintf(&text, "{addresses: [10.244.%d.%d], nodeName: node-%d}, ", i/250, i%250, i%nodes)
+	}
+	text.WriteString("]}\n")
+	for i := range nodes {
+		fmt.Fprintf(&text, "- {apiVersion: v1, kind: Node, metadata: {name: node-%d, labels: {kubernetes.io/hostname: node-%d}}}\n", i, i)
+	}
+	folder := writeState(t, text.String())
+	for _, format := range []string{"text", "json"} {
+		var stdout heapWriter
+		before := heap()
+		args := words("explain --all-nodes -o " + format + " --manifests " + folder)
+		if status := cli.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &strings.Builder{}); status != 0 {
+			t.Fatalf("exit status %d", status)
+		}
+		if grown := stdout.most - before; stdout.writes < nodes || grown > stdout.written/4 {
+			t.Errorf("%s: %d writes; %d bytes more were in memory than before, of %d that were written",
+				format, stdout.writes, grown, stdout.written)
 		}
 	}
 }

@@ -150,5 +150,7 @@ func (s *scenario) cmdExplain(ts *testscript.TestScript, args []string) {
 	if len(args) == 1 {
 		query.Service = model.ObjectName{Namespace: "default", Name: args[0]}
 	}
-	ts.Check(explain.Text(ts.Stdout(), explain.Clients{}.Ports(cluster, query)))
+	stream := explain.NewStream(ts.Stdout(), "text")
+	ts.Check(stream.Write(explain.Clients{}.Ports(cluster, query)))
+	ts.Check(stream.Close())
 }

@@ -42,7 +42,7 @@ func TestAClientIsSaidToHaveOneEndpointOnlyWhereItHas(t *testing.T) {
 				change(service)
 			}
 			var text strings.Builder
-			if err := explain.Text(&text, explain.Clients{}.Ports(clusterOf(webSlice(test.endpoint), service), explain.Query{})); err != nil {
+			if err := write("text")(&text, explain.Clients{}.Ports(clusterOf(webSlice(test.endpoint), service), explain.Query{})); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(text.String(), "  affinity   "+test.want+"\n") {

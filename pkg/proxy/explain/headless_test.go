@@ -55,7 +55,7 @@ func TestWhatDNSAnswersIsExplained(t *testing.T) {
 			}
 			var page strings.Builder
 			const begin = "default/web IPv4 on node-a\n  DNS        web.default.svc\n"
-			if err := explain.Text(&page, ports); err != nil || !strings.HasPrefix(page.String(), begin) {
+			if err := write("text")(&page, ports); err != nil || !strings.HasPrefix(page.String(), begin) {
 				t.Errorf("the text begins otherwise (%v):\n%s", err, page.String())
 			}
 		})

@@ -13,12 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// JSON writes the ports as a JSON array, which is [] for none.
-func JSON(w io.Writer, ports []Port) error { return Print(w, "json", withoutNull(ports)) }
-
-// YAML writes the ports as a YAML list, with the same names as in JSON.
-func YAML(w io.Writer, ports []Port) error { return Print(w, "yaml", withoutNull(ports)) }
-
 // Print writes a value for machines: "json" or "yaml". What would control a terminal is escaped, and means the same.
 func Print(w io.Writer, format string, value any) error {
 	var page bytes.Buffer
@@ -45,26 +39,22 @@ func Print(w io.Writer, format string, value any) error {
 	return nil
 }
 
-// withoutNull returns the ports with empty lists for nil ones: those would be null in JSON, over which no script can
-// iterate.
-func withoutNull(ports []Port) []Port {
-	list := make([]Port, 0, len(ports))
-	for _, port := range ports {
-		port.Frontends = neverNull(port.Frontends)
-		port.Excluded = neverNull(port.Excluded)
-		port.Traffic = slices.Clone(neverNull(port.Traffic))
-		for i := range port.Traffic {
-			port.Traffic[i].Frontends = neverNull(port.Traffic[i].Frontends)
-		}
-		port.Cluster.Endpoints = neverNull(port.Cluster.Endpoints)
-		if port.Local != nil {
-			local := *port.Local
-			local.Endpoints = neverNull(local.Endpoints)
-			port.Local = &local
-		}
-		list = append(list, port)
+// withoutNull returns a port with empty lists for nil ones: those would be null in JSON, over which no script can iterate.
+func (p *Port) withoutNull() Port {
+	port := *p
+	port.Frontends = neverNull(port.Frontends)
+	port.Excluded = neverNull(port.Excluded)
+	port.Traffic = slices.Clone(neverNull(port.Traffic))
+	for i := range port.Traffic {
+		port.Traffic[i].Frontends = neverNull(port.Traffic[i].Frontends)
 	}
-	return list
+	port.Cluster.Endpoints = neverNull(port.Cluster.Endpoints)
+	if port.Local != nil {
+		local := *port.Local
+		local.Endpoints = neverNull(local.Endpoints)
+		port.Local = &local
+	}
+	return port
 }
 
 func neverNull[T any](list []T) []T {

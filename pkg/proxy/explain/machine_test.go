@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
@@ -16,9 +18,18 @@ import (
 )
 
 var writers = map[string]func(io.Writer, []explain.Port) error{
-	"text": explain.Text,
-	"json": explain.JSON,
-	"yaml": explain.YAML,
+	"text": write("text"), "json": write("json"), "yaml": write("yaml"),
+}
+
+// write returns how ports are written as a format, those of one node after those of another.
+func write(format string) func(io.Writer, []explain.Port) error {
+	return func(w io.Writer, ports []explain.Port) error {
+		stream, half := explain.NewStream(w, format), len(ports)/2
+		if err := errors.Join(stream.Write(ports[:half]), stream.Write(ports[half:])); err != nil {
+			return err
+		}
+		return stream.Close()
+	}
 }
 
 func TestJSONHasTheFieldsThatScriptsRead(t *testing.T) {
@@ -100,7 +111,7 @@ func TestMachineFormatsOfNothingAreAnEmptyList(t *testing.T) {
 func TestYAMLSaysTheSameAsJSON(t *testing.T) {
 	ports := []explain.Port{topologyPort(), emptyPort()}
 	var text strings.Builder
-	if err := explain.YAML(&text, ports); err != nil {
+	if err := write("yaml")(&text, ports); err != nil {
 		t.Fatal(err)
 	}
 	var got []map[string]any
@@ -116,7 +127,7 @@ func TestSentencesAreNotEscapedInJSON(t *testing.T) {
 	port := emptyPort()
 	port.Message = `zone <unknown> & "all"`
 	var text strings.Builder
-	if err := explain.JSON(&text, []explain.Port{port}); err != nil {
+	if err := write("json")(&text, []explain.Port{port}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), `zone <unknown> & \"all\"`) {
@@ -127,7 +138,7 @@ func TestSentencesAreNotEscapedInJSON(t *testing.T) {
 func decode(t *testing.T, ports []explain.Port) []map[string]any {
 	t.Helper()
 	var text strings.Builder
-	if err := explain.JSON(&text, ports); err != nil {
+	if err := write("json")(&text, ports); err != nil {
 		t.Fatal(err)
 	}
 	var list []map[string]any
@@ -148,6 +159,27 @@ func TestMachinesReadWhatWasWritten(t *testing.T) {
 			var got map[string]string
 			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || got[text] != text || hostile.Found(page.String()) != "" {
 				t.Errorf("%q as %s is %q, which means %q (%v)", text, format, page.String(), got, err)
+			}
+		}
+	}
+}
+
+// TestAStreamIsOneList, also where an item can be written in quotes alone.
+func TestAStreamIsOneList(t *testing.T) {
+	plain, quoted := emptyPort(), emptyPort()
+	quoted.Message = "a\u202eb" + hostile.Text
+	for _, ports := range [][]explain.Port{{plain}, {quoted}, {quoted, plain}, {plain, quoted, quoted, plain}} {
+		for _, format := range []string{"json", "yaml"} {
+			var page strings.Builder
+			if err := write(format)(&page, ports); err != nil {
+				t.Fatal(err)
+			}
+			var got []explain.Port
+			if err := yaml.Unmarshal([]byte(page.String()), &got); err != nil || hostile.Found(page.String()) != "" {
+				t.Fatalf("%s: %v in\n%s", format, err, page.String())
+			}
+			if diff := cmp.Diff(ports, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", format, diff)
 			}
 		}
 	}

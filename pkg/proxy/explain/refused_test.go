@@ -19,7 +19,7 @@ func TestARefusedServiceSaysThatTheKernelDoesSomethingElse(t *testing.T) {
 	}
 	refusals.Mark(ports)
 	var page strings.Builder
-	if err := explain.Text(&page, ports); err != nil {
+	if err := write("text")(&page, ports); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []string{

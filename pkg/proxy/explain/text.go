@@ -3,7 +3,6 @@ package explain
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -11,24 +10,6 @@ import (
 
 // column is where the values begin: behind the widest label and two spaces on either side.
 const column = 13
-
-// Text writes the ports for a person: one block each, with an empty line between them.
-func Text(w io.Writer, ports []Port) error {
-	var page bytes.Buffer
-	for i, port := range ports {
-		if i > 0 {
-			page.WriteByte('\n')
-		}
-		writePort(&page, port)
-	}
-	if len(ports) == 0 {
-		page.WriteString("no Service ports\n")
-	}
-	if _, err := w.Write(page.Bytes()); err != nil {
-		return fmt.Errorf("write text: %w", err)
-	}
-	return nil
-}
 
 func writePort(page *bytes.Buffer, port Port) {
 	printable.Fprintf(page, "%s\n", headline(port))
@@ -73,6 +54,15 @@ func headline(port Port) string {
 		words = append(words, "on", port.Node)
 	}
 	return strings.Join(words, " ")
+}
+
+// Counted names a few things, and counts many.
+func Counted(names []string) string {
+	const few = 4
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few-1], ", "), len(names)-few+1)
 }
 
 // writeLines writes one line for each value, the first of them behind the label.

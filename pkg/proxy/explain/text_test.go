@@ -107,7 +107,7 @@ func TestTextIsReadableAtThreeInTheMorning(t *testing.T) {
 	for name, ports := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got strings.Builder
-			if err := explain.Text(&got, ports); err != nil {
+			if err := write("text")(&got, ports); err != nil {
 				t.Fatal(err)
 			}
 			golden.File(t, filepath.Join("testdata", name+".txt"), got.String())

@@ -47,6 +47,7 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 // average is what explain says on all nodes, one after the other, for the ClusterIP of a Service.
 type average struct {
 	asked, refused float64
+	onlyEvacuated  float64
 	byKey, loads   map[string]float64
 }
 
@@ -72,6 +73,9 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 		if port.Outcome != "balance" && port.Outcome != "answer" {
 			out.refused += asked
 			continue
+		}
+		if choice.Reason == "OnlyEvacuated" {
+			out.onlyEvacuated += asked
 		}
 		for _, share := range choice.Shares {
 			out.byKey[share.Key] += asked * share.Share
@@ -102,17 +106,33 @@ func TestAForecastIsTheAverageOfWhatExplainSays(t *testing.T) {
 			t.Fatalf("seed %d: %d and %d of %d Services", seed, len(report.Services), len(report.NotServed), len(objects.Services))
 		}
 		for i := range report.Services {
-			compared[compare(t, seed, objects, &report.Services[i])]++
+			service := &report.Services[i]
+			compared[compare(t, seed, objects, service)]++
+			if listed := shareOfEvacuated(report, service.Service); listed != service.Outlooks[0].evacuated {
+				t.Errorf("seed %d, %s: the list says %v, want %v", seed, service.Service, listed, service.Outlooks[0].evacuated)
+			} else if listed > 0 {
+				compared["only evacuated"]++
+			}
 		}
 		if t.Failed() {
 			return
 		}
 	}
-	for _, kind := range []string{"plain", "keys", "bound", "local", "headless"} {
+	for _, kind := range []string{"plain", "keys", "bound", "local", "headless", "only evacuated"} {
 		if compared[kind] < 200 {
 			t.Errorf("only %d of kind %s", compared[kind], kind)
 		}
 	}
+}
+
+// shareOfEvacuated is what a report's list says of a Service that has nothing else; 0 if it is not there.
+func shareOfEvacuated(report Report, service string) float64 {
+	for _, one := range report.OnlyEvacuated {
+		if one.Service == service {
+			return one.Share
+		}
+	}
+	return 0
 }
 
 // compare compares one Service, and returns its kind.
@@ -141,6 +161,7 @@ func compare(t *testing.T, seed uint64, objects convert.Objects, got *Service) s
 	if want.refused == want.asked {
 		return "refused"
 	}
+	near("only evacuated", now.evacuated, want.onlyEvacuated/want.asked)
 	for _, key := range now.Keys {
 		near(key.Key, key.Share, want.byKey[key.Key]/want.asked)
 	}

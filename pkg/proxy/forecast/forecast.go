@@ -51,7 +51,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
-		Services: []Service{}, NotServed: []NotServed{},
+		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: len(f.evacuated), OnlyEvacuated: []OnlyEvacuated{},
 	}
 	report.note(nodes)
 	return f, report
@@ -79,6 +79,7 @@ func (f *forecaster) forecast(report *Report, options Options) {
 	}
 	report.noteHints()
 	report.Settings = f.totals(report.Services)
+	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
 }
 
 // forecaster is a forecast that is being made.
@@ -94,6 +95,7 @@ type forecaster struct {
 	// Of a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName
 	means, before map[portOf]mean
+	onlyEvacuated []OnlyEvacuated
 }
 
 // service forecasts one Service, or says why there is nothing to forecast.
@@ -139,6 +141,7 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
 		if i == 0 {
 			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
+			f.noteEvacuated(read, portions, &s.Outlooks[0])
 		}
 	}
 	s.Advice = f.advise(&s, object, read)
@@ -300,6 +303,7 @@ func (f *forecaster) outlook(
 		times := float64(len(portion.ports))
 		asked += times * spread.Asked
 		answered += times * (spread.Asked - spread.Refused)
+		out.evacuated += times * spread.Evacuated
 		out.Node += times * spread.Node
 		out.Zone += times * spread.Zone
 		out.Region += times * spread.Region
@@ -325,7 +329,7 @@ func (f *forecaster) outlook(
 		return max(0, rounded(amount/asked)) // what should be 0 may be a little less
 	}
 	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
-	out.Refused = part(asked - answered)
+	out.Refused, out.evacuated = part(asked-answered), part(out.evacuated)
 	out.Node, out.Zone, out.Region, out.OtherZones = part(out.Node), part(out.Zone), part(out.Region), part(out.OtherZones)
 	out.Busiest.Load = rounded(out.Busiest.Load)
 	for k, key := range topology.Keys {

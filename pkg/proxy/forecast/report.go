@@ -26,6 +26,10 @@ type Report struct {
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
+	// EvacuatedNodes is how many Nodes are being evacuated, and OnlyEvacuated are the Services that would have nothing else
+	// than endpoints there; never null.
+	EvacuatedNodes int             `json:"evacuatedNodes"`
+	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
 }
 
 // Total is what a setting makes of all Services.
@@ -122,8 +126,9 @@ type Outlook struct {
 	// Note says why the setting means nothing here; empty if it does.
 	Note string `json:"note,omitempty"`
 
-	zones    []float64
-	refusals []refusal
+	zones     []float64
+	evacuated float64 // the part of all connections that goes on to evacuated Nodes
+	refusals  []refusal
 }
 
 // KeyShare is what goes to the endpoints that one key matches, and none before it.

@@ -19,6 +19,7 @@ func Text(w io.Writer, report *Report, most int) error {
 		count(len(report.Services), "Service"), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
 	p.notes(report)
+	p.onlyEvacuated(report, most)
 	if len(report.Services) > 0 {
 		p.services(report, most)
 		p.advice(report, most)
@@ -280,6 +281,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	p.f("Before and after: %s. %s\n\n", changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
 	p.notes(after)
+	p.onlyEvacuated(after, most)
 	differences := Differences(before, after)
 	if len(differences) == 0 {
 		p.f("\nNothing is different for any Service.\n")

@@ -23,6 +23,8 @@ type Question struct {
 type Spread struct {
 	// Asked is what all nodes ask, and Refused what of it no endpoint answers.
 	Asked, Refused float64
+	// Evacuated is what goes on to endpoints on nodes that are being evacuated, because no other one may be used.
+	Evacuated float64
 	// Node is what stays on the client's own node, Zone that and what stays in its zone, Region all this and what stays in
 	// its region. OtherZones is what goes to another node in another zone, if both zones are known.
 	Node, Zone, Region, OtherZones float64
@@ -253,6 +255,9 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	for _, to := range s.asked {
 		var zones, regions, pairs amounts
 		columns := make([]float64, size)
+		if endpoints[to.members[0]].Evacuation != nil { // and so are all: they are of one rank, or on one node
+			s.out.Evacuated += to.asked
+		}
 		for m, i := range to.members {
 			part := 1 / to.sum
 			if to.weights != nil {

@@ -1,0 +1,79 @@
+package forecast
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// OnlyEvacuated is a Service that has nothing else than endpoints on Nodes that are being evacuated, for some clients: its
+// topology keys or a Local policy allow no other one, or there is none. Those endpoints go on serving.
+type OnlyEvacuated struct {
+	Service string `json:"service"` // namespace/name
+	// Share is which part of the Service's connections inside the cluster goes on to these Nodes.
+	Share float64 `json:"share"`
+	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
+	// Local; by name, never null.
+	Outside []string `json:"outside"`
+}
+
+// noteEvacuated notes a Service that has nothing else, for some clients.
+func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, now *Outlook) {
+	one := OnlyEvacuated{Service: service.Name.String(), Share: now.evacuated, Outside: []string{}}
+	if service.ExternalTrafficLocal && isExternal(service) {
+		for _, portion := range portions {
+			for i := range portion.endpoints {
+				if endpoint := &portion.endpoints[i]; endpoint.Evacuation != nil && endpoint.Phase() != model.PhaseNever {
+					one.Outside = append(one.Outside, endpoint.Node)
+				}
+			}
+		}
+		slices.Sort(one.Outside)
+		one.Outside = slices.Compact(one.Outside)
+	}
+	if one.Share > 0 || len(one.Outside) > 0 {
+		f.onlyEvacuated = append(f.onlyEvacuated, one)
+	}
+}
+
+// isExternal reports whether a Service can be dialled from outside the cluster.
+func isExternal(service *model.Service) bool {
+	return slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool {
+		return slices.ContainsFunc(model.Families, func(family model.Family) bool { return service.IsExternal(port, family) })
+	})
+}
+
+// onlyEvacuated says who has nothing else, if anything is evacuated.
+func (p *printer) onlyEvacuated(report *Report, most int) {
+	nodes := count(report.EvacuatedNodes, "Node")
+	switch {
+	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
+		return
+	case len(report.OnlyEvacuated) == 0:
+		p.f("\nEvacuated: %s. No Service depends on what runs there.\n", nodes)
+		return
+	}
+	p.f("\nEvacuated: %s. Nothing else is left for some clients of %s. The endpoints there go on serving them:\n\n",
+		nodes, count(len(report.OnlyEvacuated), "Service"))
+	list := slices.SortedStableFunc(slices.Values(report.OnlyEvacuated), func(a, b OnlyEvacuated) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))
+	})
+	p.table(func(line func(...string)) {
+		line("NOTHING ELSE FOR", "OF ITS CONNECTIONS", "FROM OUTSIDE, ON")
+		for i, one := range list {
+			if most > 0 && i == most {
+				break
+			}
+			outside := "-"
+			if len(one.Outside) > 0 {
+				outside = explain.Counted(one.Outside)
+			}
+			line(one.Service, percent(one.Share), outside)
+		}
+	})
+	if most > 0 && len(list) > most {
+		p.f("and %d more; --top 0 prints all\n", len(list)-most)
+	}
+}

@@ -84,7 +84,7 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--evacuate za": `
-Evacuated: 1 Node. For some clients of 4 Services nothing else may be used than endpoints there, which go on serving:
+Evacuated: 1 Node. Nothing else is left for some clients of 4 Services. The endpoints there go on serving them:
 
 NOTHING ELSE FOR  OF ITS CONNECTIONS  FROM OUTSIDE, ON
 shop/alone        100 %               -

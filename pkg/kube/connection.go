@@ -1,9 +1,15 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -72,18 +78,20 @@ func (c Connection) address() (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := c.loadKubeconfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
-	}
-	return config, nil
+	return c.loadKubeconfig()
 }
 
 // asKubectl finds the cluster as kubectl does.
 func (c Connection) asKubectl() (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}, CurrentContext: c.Context}
+	rules, overrides := c.kubeconfig()
+	loaded, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	files := cmp.Or(c.Kubeconfig, strings.Join(rules.Precedence, string(filepath.ListSeparator)))
+	if err := c.checkContext(loaded, files); err != nil {
+		return nil, err
+	}
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New("no cluster is named: give a kubeconfig, set KUBECONFIG, or write ~/.kube/config")
@@ -94,16 +102,88 @@ func (c Connection) asKubectl() (*rest.Config, error) {
 	return config, nil
 }
 
+func (c Connection) kubeconfig() (*clientcmd.ClientConfigLoadingRules, *clientcmd.ConfigOverrides) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	return rules, &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}, CurrentContext: c.Context}
+}
+
+// Namespace is where kubectl takes a name to be that says no namespace: in that of the context, of the pod, or in "default".
+func (c Connection) Namespace() (string, error) {
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.kubeconfig()).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
 // loadKubeconfig does not turn to the pod's ServiceAccount when the file is empty, as client-go's deferred loading
 // would: a file that is being written is empty for a moment.
 func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: c.Kubeconfig}
 	loaded, err := rules.Load()
 	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
+	}
+	if err := c.checkContext(loaded, c.Kubeconfig); err != nil {
 		return nil, err
 	}
 	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}}
-	return clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
+	config, err := clientcmd.NewNonInteractiveClientConfig(*loaded, loaded.CurrentContext, overrides, rules).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %q: %w", c.Kubeconfig, err)
+	}
+	return config, nil
+}
+
+// checkContext says what is missing of the context to use, where client-go lists everything that follows from that, and
+// names no file.
+func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) error {
+	name := cmp.Or(c.Context, loaded.CurrentContext)
+	switch context := loaded.Contexts[name]; {
+	case name == "" && (len(loaded.Contexts) == 0 || c.Server != ""):
+		return nil // there is no kubeconfig, or it is not needed
+	case name == "":
+		return fmt.Errorf("kubeconfig %q has no current context, only %s", files, names(loaded.Contexts))
+	case context == nil:
+		return fmt.Errorf("kubeconfig %q has no context %q; it has %s", files, name, names(loaded.Contexts))
+	default:
+		return c.checkParts(loaded, name, context)
+	}
+}
+
+func (c Connection) checkParts(loaded *clientcmdapi.Config, name string, context *clientcmdapi.Context) error {
+	broken := func(format string, args ...any) error {
+		return fmt.Errorf("kubeconfig %q: context %q %s", context.LocationOfOrigin, name, fmt.Sprintf(format, args...))
+	}
+	cluster := loaded.Clusters[context.Cluster]
+	switch {
+	case c.Server != "":
+	case context.Cluster == "":
+		return broken("names no cluster")
+	case cluster == nil:
+		return broken("names the cluster %q, which is missing; there is %s", context.Cluster, names(loaded.Clusters))
+	case cluster.Server == "":
+		return broken("names the cluster %q, which has no server", context.Cluster)
+	}
+	if user := context.AuthInfo; user != "" && loaded.AuthInfos[user] == nil {
+		return broken("names the user %q, which is missing; there is %s", user, names(loaded.AuthInfos))
+	}
+	return nil
+}
+
+// names lists what a kubeconfig has, of a hundred contexts only some.
+func names[T any](named map[string]T) string {
+	const few = 8
+	quoted := make([]string, 0, few+1)
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if len(quoted) == few {
+			quoted = append(quoted, fmt.Sprintf("and %d more", len(named)-few))
+			break
+		}
+		quoted = append(quoted, strconv.Quote(name))
+	}
+	return cmp.Or(strings.Join(quoted, ", "), "none")
 }
 
 // LogTo sends what client-go has to say to a log. It concerns the whole process: a program calls it once, at its

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,5 +83,76 @@ func TestConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
 				t.Errorf("Config() = %v, want an error with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestABrokenContextIsNamed: the file, the context, and what is missing, whoever reads it.
+func TestABrokenContextIsNamed(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
+	for name, test := range map[string]struct {
+		text string
+		with Connection
+		want string // after the file
+	}{
+		"no such context": {kubeconfig, Connection{Context: "other"}, ` has no context "other"; it has "x"`},
+		"no such current one": {replaced("current-context: x", "current-context: other"), Connection{},
+			` has no context "other"; it has "x"`},
+		"no current one": {replaced("current-context: x", ""), Connection{},
+			` has no current context, only "x"`},
+		"no such cluster": {replaced("cluster: c,", "cluster: d,"), Connection{},
+			`: context "x" names the cluster "d", which is missing; there is "c"`},
+		"no clusters": {replaced("[{name: c,", "[] # "), Connection{},
+			`: context "x" names the cluster "c", which is missing; there is none`},
+		"a context of nothing": {replaced("cluster: c,", ""), Connection{},
+			`: context "x" names no cluster`},
+		"no server": {replaced(`server: "https://192.0.2.1:6443"`, ""), Connection{},
+			`: context "x" names the cluster "c", which has no server`},
+		"no such user": {replaced("user: u}", "user: v}"), Connection{},
+			`: context "x" names the user "v", which is missing; there is "u"`},
+		"many contexts": {
+			"apiVersion: v1\nkind: Config\ncontexts:\n" + "- {name: z}\n- {name: a}\n- {name: b}\n- {name: c}\n" +
+				"- {name: d}\n- {name: e}\n- {name: f}\n- {name: g}\n- {name: h}\n- {name: i}\n",
+			Connection{Context: "x"}, ` has no context "x"; it has "a", "b", "c", "d", "e", "f", "g", "h", and 2 more`,
+		},
+	} {
+		for _, asKubectl := range []bool{true, false} {
+			if !asKubectl && test.with.Context != "" {
+				continue
+			}
+			test.with.Kubeconfig, test.with.AsKubectl = writeKubeconfig(t, test.text), asKubectl
+			want := fmt.Sprintf("kubeconfig %q", test.with.Kubeconfig) + test.want
+			if _, err := test.with.Config(); err == nil || err.Error() != want {
+				t.Errorf("%s: Config() = %v, want %s", name, err, want)
+			}
+		}
+	}
+}
+
+// TestAServerNeedsNoContext of the kubeconfig, as it was ever.
+func TestAServerNeedsNoContext(t *testing.T) {
+	for _, asKubectl := range []bool{true, false} {
+		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)
+		from := Connection{Kubeconfig: writeKubeconfig(t, text), AsKubectl: asKubectl, Server: "https://192.0.2.2"}
+		if config, err := from.Config(); err != nil || config.Host != "https://192.0.2.2" {
+			t.Errorf("Config() = %v, %v", config, err)
+		}
+	}
+}
+
+func TestNamesWithoutANamespaceAreWhereKubectlLooks(t *testing.T) {
+	t.Setenv("KUBECONFIG", writeKubeconfig(t, kubeconfig))
+	inShop := strings.Replace(kubeconfig, "user: u}}", `user: u, namespace: shop}}, {name: z, context: {cluster: c, namespace: ops}}`, 1)
+	for _, test := range []struct {
+		from Connection
+		want string
+	}{
+		{Connection{}, "default"},
+		{Connection{Kubeconfig: writeKubeconfig(t, inShop)}, "shop"},
+		{Connection{Kubeconfig: writeKubeconfig(t, inShop), Context: "z"}, "ops"},
+	} {
+		if got, err := test.from.Namespace(); err != nil || got != test.want {
+			t.Errorf("Namespace() = %q, %v, want %q", got, err, test.want)
+		}
 	}
 }

@@ -39,7 +39,7 @@ const explainExamples = `  # every Service, as node-a1 sees it
 
 func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
-		Use:   "explain [NAMESPACE/NAME[:PORT]] [flags]",
+		Use:   "explain [[NAMESPACE/]NAME[:PORT]] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
 		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
 dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and every endpoint
@@ -58,7 +58,8 @@ alerts. The kernel is not asked and not touched: this is what 'proxy run' with t
 If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
 its kernel refuses. Where labels of other nodes decide, each port says from where it has them (--node-topology).
 
-PORT is a port's name or its number.
+PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
+NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
 
 Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be
 read: what is printed lacks it.`,
@@ -69,7 +70,7 @@ read: what is printed lacks it.`,
 			if err := flags.read(); err != nil {
 				return err
 			}
-			query, malformed := queryOf(args)
+			query, malformed := flags.query(args, flags.ofContext())
 			if flags.why != "" && len(args) == 0 {
 				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
@@ -79,9 +80,9 @@ read: what is printed lacks it.`,
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query)
+			err := toldUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
 			if err == nil {
-				err = incomplete(flags.refused, query.Service)
+				err = incomplete(flags.refused, query)
 			}
 			return err
 		},
@@ -95,6 +96,7 @@ read: what is printed lacks it.`,
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	stateFlags
+	namespaceFlags
 	allNodes bool
 	evacuate string
 	why      string
@@ -106,6 +108,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
 	f.topology.register(flags)
+	f.namespaceFlags.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.StringVar(&f.evacuate, "evacuate", "", "what 'forecast --evacuate' says, with the `SELECTOR` that it takes")
 	must(flags.MarkHidden("evacuate")) // it goes after one release
@@ -130,12 +133,15 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// queryOf reads the argument, if there is one.
-func queryOf(args []string) (explain.Query, error) {
-	if len(args) == 0 {
-		return explain.Query{}, nil
+// ofContext returns the namespace of the kubeconfig's context; nil if none is read. In the proxy's own pod nobody means its
+// namespace.
+func (f *explainFlags) ofContext() func() (string, error) {
+	connection := f.connection()
+	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
+	if f.manifests != "" || !f.asKubectl && connection.Kubeconfig == "" {
+		return nil
 	}
-	return explain.ParseQuery(args[0])
+	return connection.Namespace
 }
 
 func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
@@ -154,8 +160,8 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	nodes := []string{flags.node}
 	if flags.allNodes {
 		nodes = slices.Sorted(maps.Keys(change.Nodes))
-	} else {
-		flags.warnOfUnknownNode(stderr, change.Nodes)
+	} else if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
+		return err
 	}
 	if len(nodes) == 0 {
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
@@ -227,6 +233,9 @@ func quoted(word string) string {
 
 // notFound says what is missing, and what was probably meant.
 func notFound(cluster *model.Cluster, query explain.Query, origin string) error {
+	if query.Service.Name == "" {
+		return noNamespace(query.Service.Namespace, cluster.ServiceNames(), origin)
+	}
 	if service := cluster.Service(query.Service); service != nil {
 		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
 	}

@@ -19,7 +19,8 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 		noPods4 = "the Node names no IPv4 podCIDR that tells them apart"
 		noPods6 = "the Node names no IPv6 podCIDR that tells them apart"
 	)
-	folder := writeState(t, strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1))
+	local := strings.Replace(dualStackState, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
+	folder, withoutNodes := writeState(t, local), writeState(t, strings.ReplaceAll(local, "kind: Node\n", "kind: Unknown\n"))
 	tests := map[string]struct {
 		args string
 		want map[string]string // node and family: why pods are outside
@@ -32,7 +33,8 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 			"node-a IPv4": apart, "node-a IPv6": noPods6, "node-b IPv4": noPods4, "node-b IPv6": noPods6,
 		}},
 		"a node without a Node object": {
-			"--node node-c --detect-local-mode NodeCIDR", map[string]string{"node-c IPv4": noPods4, "node-c IPv6": noPods6},
+			"--node node-c --detect-local-mode NodeCIDR --manifests " + withoutNodes,
+			map[string]string{"node-c IPv4": noPods4, "node-c IPv6": noPods6},
 		},
 		"a bridge carries both families": {
 			"--node node-b --detect-local-mode BridgeInterface --pod-bridge-interface cni0",
@@ -46,7 +48,7 @@ func TestExplainSaysWherePodsCountAsOutside(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, port := range explained(t, append(words(test.args), "--manifests", folder)...) {
+			for _, port := range explained(t, append([]string{"--manifests", folder}, words(test.args)...)...) {
 				for _, traffic := range port.Traffic {
 					if traffic.From == "outside" {
 						got[port.Node+" "+port.Family] = whyPodsAreOutside(traffic.Message)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -16,12 +15,12 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if err != nil {
 		return err
 	}
-	known := false
+	names := make([]string, 0, len(objects.Nodes))
 	for _, node := range objects.Nodes {
-		known = known || node.Name == flags.node
+		names = append(names, node.Name)
 	}
-	if !known {
-		return fmt.Errorf("there is no Node %q in %s; --node chooses another one", flags.node, flags.origin())
+	if err := flags.checkNode(stderr, names); err != nil {
+		return err
 	}
 	answers, refused, err := forecast.NewCluster(objects, flags.view()).Reasons(flags.node, query, flags.why, time.Now())
 	warnOf(stderr, refused)

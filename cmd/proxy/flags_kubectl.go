@@ -27,6 +27,14 @@ func (f *kubectlFlags) Validate() error {
 	return nil
 }
 
+// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read.
+func (f *kubectlFlags) ofContext() func() (string, error) {
+	if f.manifests != "" {
+		return nil
+	}
+	return f.connection().Namespace
+}
+
 func (f *kubectlFlags) connection() kube.Connection {
 	return kube.Connection{
 		AsKubectl: true, Kubeconfig: f.kubeconfig, Context: f.context, UserAgent: "vicinity-proxy/" + thisBuild().Version,

@@ -32,6 +32,8 @@ type stateFlags struct {
 	// from where it is known, after load.
 	topology  topologyFlags
 	nodesFrom string
+	// otherNodes are the names of Nodes, after load, if the API server has none for node.
+	otherNodes []string
 	// refused is what had to be left out, after load.
 	refused []convert.Problem
 	// lastGood are the versions that a running proxy has in force of what is refused. They are in force for load, too.

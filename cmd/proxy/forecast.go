@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
@@ -27,7 +27,7 @@ import (
 func newForecast() *cobra.Command {
 	var flags forecastFlags
 	command := &cobra.Command{
-		Use:   "forecast [NAMESPACE/NAME] [flags]",
+		Use:   "forecast [[NAMESPACE/]NAME] [flags]",
 		Short: "Print where new connections go, over all nodes, and what other settings would make of that",
 		Long: `Print for each Service, and for all together, which share of new connections stays on the client's node, in its zone
 and in its region, how much the busiest endpoint expects beside the mean, and what is refused: as the cluster is now, and
@@ -42,6 +42,9 @@ controller's own packages.
 It is about connections inside the cluster, to ClusterIPs and to headless Services. Those follow topology keys where the
 node's DNS cache asks the proxy. Nobody knows bytes, and nobody knows who asks: each Node counts as one client, or as its
 label ` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
+
+Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
+the one of the kubeconfig's context.
 
 What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. Loads are multiples
 of the mean before in both: an endpoint that has to do the work of two expects 2.00. What the webhook would deny is an error.
@@ -72,7 +75,7 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
-			query, malformed := queryOf(args)
+			query, malformed := flags.query(args, flags.ofContext())
 			if query.Port != "" {
 				malformed = errors.New("a forecast is of whole Services; leave the port out")
 			}
@@ -90,8 +93,8 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
 
 // toldUnreadable prints what could not be read, and ends with the status for that.
 func toldUnreadable(command *cobra.Command, err error) error {
-	if unreadable, is := errors.AsType[unreadableError](err); is {
-		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), unreadable)
+	if _, is := errors.AsType[unreadableError](err); is {
+		cli.PrintError(command.ErrOrStderr(), command.Root().Name(), err)
 		return cli.Exit(exitUnread)
 	}
 	return err
@@ -106,6 +109,7 @@ func (e unreadableError) Unwrap() error { return e.error }
 type forecastFlags struct {
 	kubectlFlags
 	gateFlags
+	namespaceFlags
 	serviceProxyName, defaultMaxLoad string
 	bounds                           []string
 	demand, output                   string
@@ -121,6 +125,7 @@ type forecastFlags struct {
 
 func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.kubectlFlags.register(flags)
+	f.namespaceFlags.register(flags)
 	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", "`NAME` that Services must carry, as with 'run'")
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", "`PERCENT`, as with 'run': the bound of Services that have none")
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
@@ -229,11 +234,11 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if len(objects.Nodes) == 0 {
 		return unreadableError{errors.New("there is no Node, so that nobody is there to connect; 'kubectl get nodes -o yaml' prints them")}
 	}
-	if query != (explain.Query{}) && state.Service(query.Service) == nil {
-		return unreadableError{state.NotFound(query.Service)}
+	if query != (explain.Query{}) && !slices.ContainsFunc(state.ServiceNames(), query.Covers) {
+		return unreadableError{flags.notFound(state, query)}
 	}
 	options := forecast.Options{
-		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query.Service, Progress: progress.services,
+		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query, Progress: progress.services,
 		DemandFrom: "Each Node counts as one client, unless its labels or the Service say otherwise.",
 	}
 	if flags.demand != "" {
@@ -266,7 +271,14 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return err
 	}
-	return flags.judge(stderr, &report, append(unread, refused...), query.Service)
+	return flags.judge(stderr, &report, append(unread, refused...), query)
+}
+
+func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
+	if query.Service.Name == "" {
+		return noNamespace(query.Service.Namespace, state.ServiceNames(), cmp.Or(f.manifests, "the cluster"))
+	}
+	return state.NotFound(query.Service)
 }
 
 // maxDemand bounds the file of --demand, in bytes: ten series of each of 20,000 Nodes.
@@ -307,7 +319,7 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 
 // judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
 // was demanded.
-func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread []convert.Problem, asked model.ObjectName) error {
+func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread []convert.Problem, asked explain.Query) error {
 	missed := report.Missed(f.limits)
 	for _, sentence := range missed {
 		printable.Fprintf(stderr, "proxy: %s\n", sentence)

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
@@ -57,7 +59,7 @@ func (f *stateFlags) onceConnection() kube.Connection {
 func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled, error) {
 	config, err := f.onceConnection().Config()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unreadableError{err}
 	}
 	dialled := kube.NewDialled(config)
 	watcher, err := cluster.New(config, cluster.Options{
@@ -91,6 +93,9 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 			return convert.Update{}, fmt.Errorf("connect to the API server: %w", err)
 		}
 		update, err := cluster.Load(ctx, nodes)
+		if err == nil && update.Change.Nodes[f.node] == nil {
+			f.otherNodes, _ = cluster.NodeNames(ctx) // without them the error about the node suggests none
+		}
 		update.Change.APIServers = dialled.Addrs()
 		return update, err
 	}
@@ -110,13 +115,31 @@ func (f *stateFlags) view() convert.View {
 	}
 }
 
-// warnOfUnknownNode warns of a node without a Node object: its labels are unknown, so the answer may differ from that
-// of a proxy there.
-func (f *stateFlags) warnOfUnknownNode(stderr io.Writer, nodes map[string]*model.Node) {
-	if nodes[f.node] == nil {
-		printable.Fprintf(stderr, "warning: there is no Node %q in %s, so its labels are unknown; --node chooses another one\n",
-			f.node, f.origin())
+// checkNode makes sure that the node is one of those that are known. Of manifests without any Node the answer is that for a
+// node without labels, which is told.
+func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
+	if slices.Contains(known, f.node) {
+		return nil
 	}
+	if len(known) == 0 && f.manifests != "" {
+		printable.Fprintf(stderr, "warning: there is no Node in %s, so that no label of %q is known, and nothing is near it; "+
+			"'kubectl get nodes -o yaml' prints Nodes\n", f.origin(), f.node)
+		return nil
+	}
+	what := cmp.Or(didYouMean(f.node, known), "; --node chooses one of "+explain.Counted(known))
+	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), what)
+}
+
+// nodeNames returns the names of the Nodes that are known, sorted, after load.
+func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
+	names := slices.Clone(f.otherNodes)
+	for name, node := range nodes {
+		if node != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // warnOf prints what is left out, and why.
@@ -126,15 +149,14 @@ func warnOf(stderr io.Writer, refused []convert.Problem) {
 	}
 }
 
-// incomplete ends a command with exitUnread if something is left out of what it printed. asked is the one Service that it
-// was asked about; empty: all. Nothing but another Service is no part of the answer then: whose an EndpointSlice is that
-// cannot be read, nobody knows.
-func incomplete(refused []convert.Problem, asked model.ObjectName) error {
+// incomplete ends a command with exitUnread if something is left out of what it printed. Nothing but Services that it was
+// not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
+func incomplete(refused []convert.Problem, asked explain.Query) error {
 	for _, problem := range refused {
 		if problem.Ignored {
 			continue // the object is there
 		}
-		if asked == (model.ObjectName{}) || problem.Kind != convert.Services.Name || problem.Name == asked {
+		if problem.Kind != convert.Services.Name || asked.Covers(problem.Name) {
 			return cli.Exit(exitUnread)
 		}
 	}
@@ -150,7 +172,7 @@ func readObjects(
 		clientLog(stderr)
 		config, err := connection.Config()
 		if err != nil {
-			return convert.Objects{}, nil, fmt.Errorf("connect to the API server: %w", err)
+			return convert.Objects{}, nil, unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 		}
 		objects, err := cluster.Objects(ctx, config, read)
 		return objects, nil, err

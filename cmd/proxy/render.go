@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -49,9 +50,9 @@ ruleset lacks it.`,
 			if err := flags.Validate(); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			err := runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags)
+			err := toldUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
 			if err == nil {
-				err = incomplete(flags.refused, model.ObjectName{})
+				err = incomplete(flags.refused, explain.Query{})
 			}
 			return err
 		},
@@ -66,7 +67,9 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	if err != nil {
 		return err
 	}
-	flags.warnOfUnknownNode(stderr, change.Nodes)
+	if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
+		return err
+	}
 	config := flags.settings.Tables(model.Families)
 	node := change.Nodes[flags.node]
 	if node != nil {

@@ -175,13 +175,25 @@ func TestARefusedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-func TestANodeWithoutANodeObjectIsAWarning(t *testing.T) {
+// TestANodeThatIsNotThereIsAnError where Nodes are known, and told where none is.
+func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
-	for _, command := range []string{"explain", "render"} {
-		got := proxyCommand(t, words(command+" --node nobody --manifests "+folder)...)
-		want := `warning: there is no Node "nobody" in ` + folder + `, so its labels are unknown; --node chooses another one`
-		if got.status != 0 || !strings.Contains(got.stderr, want) {
-			t.Errorf("%s: exit status %d, stderr %q; want 0 and %q", command, got.status, got.stderr, want)
+	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
+	for _, command := range []string{"explain", "render", "explain shop/web --why 10.9.9.9"} {
+		for _, test := range []struct {
+			node, folder, want string
+			status             int
+		}{
+			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
+			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
+			{"nobody", without, "warning: there is no Node in " + without + `, so that no label of "nobody" is known, and nothing is near it; ` +
+				"'kubectl get nodes -o yaml' prints Nodes\n", 0},
+		} {
+			got := proxyCommand(t, append(words(command), "--node", test.node, "--manifests", test.folder)...)
+			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is no endpoint of shop/web")
+			if isAnswered == (test.status != 0) || !strings.HasPrefix(got.stderr, test.want) {
+				t.Errorf("%s on %s: exit status %d, stderr %q; want %d and %q", command, test.node, got.status, got.stderr, test.status, test.want)
+			}
 		}
 	}
 }
@@ -231,8 +243,10 @@ func TestTheNodeIsTheHostUnlessOneIsGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := proxyCommand(t, words("explain --manifests "+state)...)
-	if !strings.Contains(got.stdout, "on "+strings.ToLower(host)+"\n") {
-		t.Errorf("not explained for host %q:\n%s", host, got.stdout)
+	host = strings.ToLower(host)
+	folder := writeState(t, strings.ReplaceAll(nodePortState, "name: node-a", "name: "+host))
+	got := proxyCommand(t, words("explain --manifests "+folder)...)
+	if !strings.Contains(got.stdout, "on "+host+"\n") {
+		t.Errorf("not explained for host %q:\n%s%s", host, got.stdout, got.stderr)
 	}
 }

@@ -77,7 +77,8 @@ Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing i
 			}
 			given := givenOfRun(command.Flags())
 			if nodes.allNodes {
-				return runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), given["kubeconfig"], &nodes, output)
+				return toldUnreadable(command,
+					runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), given["kubeconfig"], &nodes, output))
 			}
 			return runStatus(command.Context(), command.OutOrStdout(), given, output)
 		},

@@ -40,7 +40,7 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 	from := kubectlFlags{kubeconfig: kubeconfig, context: flags.context}
 	config, err := from.connection().Config()
 	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
+		return unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 	}
 	nodes, err := rollcall.Call(ctx, config, flags.Options)
 	if err != nil {

@@ -21,9 +21,9 @@ type Clients struct {
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
 // the order of the Service's ports, IPv4 before IPv6.
 func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
-	names := cluster.ServiceNames()
-	if query != (Query{}) {
-		names = []model.ObjectName{query.Service}
+	names := []model.ObjectName{query.Service}
+	if query.Service.Name == "" {
+		names = cluster.ServiceNames()
 	}
 	var ports []Port
 	nodes := selection.NewNodes(cluster)

@@ -11,6 +11,7 @@ import (
 
 // Query asks for one Service, or for one of its ports. The zero Query asks for everything.
 type Query struct {
+	// Service is the one; without a name, all in its namespace.
 	Service model.ObjectName
 	// Port is a port's name or its number, as it was written; empty for every port.
 	Port string
@@ -19,11 +20,18 @@ type Query struct {
 // label is Kubernetes' DNS label (RFC 1123). Namespaces, Services and their ports are all named by one.
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// ParseQuery reads NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number.
-func ParseQuery(arg string) (Query, error) {
+// IsName reports whether a namespace, a Service or a port can be called so.
+func IsName(name string) bool { return label.MatchString(name) }
+
+// ParseQuery reads NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number. Without NAMESPACE the
+// usual one is meant, if there is one.
+func ParseQuery(arg, usual string) (Query, error) {
 	namespace, rest, found := strings.Cut(arg, "/")
-	if !found {
+	switch {
+	case !found && usual == "":
 		return Query{}, malformed(arg, "the namespace is missing, as in default/%s", arg)
+	case !found:
+		namespace, rest = usual, arg
 	}
 	name, port, hasPort := strings.Cut(rest, ":")
 	query := Query{Service: model.ObjectName{Namespace: namespace, Name: name}, Port: port}
@@ -42,6 +50,12 @@ func malformed(arg, format string, args ...any) error {
 	return fmt.Errorf("query %q is not NAMESPACE/NAME[:PORT]: %s", arg, fmt.Sprintf(format, args...))
 }
 
+// Covers reports whether the query asks for a Service, or for one of its ports.
+func (q Query) Covers(service model.ObjectName) bool {
+	namespace, name := q.Service.Namespace, q.Service.Name
+	return (namespace == "" || namespace == service.Namespace) && (name == "" || name == service.Name)
+}
+
 // Match reports whether the query asks for a port that has this identity and number.
 //
 // Kubernetes lets a port be named "80" and serve 443, so a number is compared with both; and one number may serve
@@ -50,7 +64,7 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 	if q == (Query{}) {
 		return true
 	}
-	if q.Service != id.Service {
+	if !q.Covers(id.Service) {
 		return false
 	}
 	return q.Port == "" || q.Port == id.Port || q.Port == strconv.Itoa(int(number))

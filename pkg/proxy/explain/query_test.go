@@ -13,13 +13,18 @@ import (
 func TestParseQuery(t *testing.T) {
 	web := model.ObjectName{Namespace: "default", Name: "web"}
 	tests := map[string]struct {
-		arg  string
-		want explain.Query
-		err  string // a part of the error's text
+		arg   string
+		usual string
+		want  explain.Query
+		err   string // a part of the error's text
 	}{
 		"a Service":                         {arg: "default/web", want: explain.Query{Service: web}},
 		"a port by its name":                {arg: "default/web:http", want: explain.Query{Service: web, Port: "http"}},
 		"a port by its number":              {arg: "default/web:80", want: explain.Query{Service: web, Port: "80"}},
+		"a name in the usual namespace":     {arg: "web", usual: "default", want: explain.Query{Service: web}},
+		"a port there":                      {arg: "web:http", usual: "default", want: explain.Query{Service: web, Port: "http"}},
+		"another namespace than usual":      {arg: "default/web", usual: "shop", want: explain.Query{Service: web}},
+		"nothing in the usual namespace":    {arg: "", usual: "default", err: `"" is not a Service's name`},
 		"no namespace says what is missing": {arg: "web", err: "as in default/web"},
 		"nothing":                           {arg: "", err: "namespace is missing"},
 		"an empty namespace":                {arg: "/web", err: `"" is not a namespace's name`},
@@ -35,7 +40,7 @@ func TestParseQuery(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := explain.ParseQuery(test.arg)
+			got, err := explain.ParseQuery(test.arg, test.usual)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("query (-want +got):\n%s", diff)
 			}
@@ -87,7 +92,7 @@ func TestQueryMatch(t *testing.T) {
 
 func mustParse(t *testing.T, arg string) explain.Query {
 	t.Helper()
-	query, err := explain.ParseQuery(arg)
+	query, err := explain.ParseQuery(arg, "")
 	if err != nil {
 		t.Fatal(err)
 	}

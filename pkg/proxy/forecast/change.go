@@ -145,7 +145,7 @@ type Annotate struct {
 func ParseAnnotate(text string) (Annotate, error) {
 	name, setting, found := strings.Cut(strings.TrimSpace(text), " ")
 	key, value, assigned := strings.Cut(strings.TrimSpace(setting), "=")
-	query, err := explain.ParseQuery(name)
+	query, err := explain.ParseQuery(name, "")
 	switch {
 	case !found, !assigned, key == "":
 		return Annotate{}, fmt.Errorf(`%q is not "NAMESPACE/NAME KEY=VALUE", as in "shop/web %s=120%%"`, text, policy.MaxLoadAnnotation)
@@ -235,7 +235,7 @@ func ParseScale(text string) (Scale, error) {
 	if !assigned || colon <= 0 {
 		return Scale{}, fmt.Errorf("%q is not NAMESPACE/NAME=ZONE:REPLICAS, as in shop/web=zone-b:3", text)
 	}
-	query, err := explain.ParseQuery(name)
+	query, err := explain.ParseQuery(name, "")
 	if err != nil {
 		return Scale{}, err
 	}

@@ -22,8 +22,8 @@ type Options struct {
 	// Bounds are the load bounds to compare, in percent. OnlyNow: no setting is compared but the one that is.
 	Bounds  []uint64
 	OnlyNow bool
-	// Only is the one Service that is asked about; empty: all.
-	Only model.ObjectName
+	// Only is what is asked about: one Service, or those of a namespace; empty: all.
+	Only explain.Query
 	// Demand is what each node asks; nil: as its labels say, or the Service's clients. DemandFrom says where it is from.
 	Demand     fleet.Demand
 	DemandFrom string
@@ -60,11 +60,8 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 // forecast forecasts all Services that are asked about.
 func (f *forecaster) forecast(report *Report, options Options) {
 	services := f.services
-	if options.Only != (model.ObjectName{}) {
-		services = nil
-		if only := f.Service(options.Only); only != nil {
-			services = []*corev1.Service{only}
-		}
+	if options.Only != (explain.Query{}) {
+		services = slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
 	}
 	for i, object := range services {
 		service, why := f.service(object)

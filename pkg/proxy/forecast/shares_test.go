@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -135,9 +136,9 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			options.Only = nameOf(object)
+			options.Only = explain.Query{Service: nameOf(object)}
 			then, _ := Make(after, options)
-			options.Only = model.ObjectName{}
+			options.Only = explain.Query{}
 			promised, got := service.outlook(service.Advice.Setting), &then.Services[0].Outlooks[0]
 			if promised.Shares != got.Shares || promised.Busiest.Load != got.Busiest.Load {
 				t.Fatalf("seed %d: %s: %s\n%spromised %+v, got %+v", seed, service.Service, service.Advice.Sentence, service.Advice.Set, promised, got)

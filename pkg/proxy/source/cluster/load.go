@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -72,6 +73,22 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
 		w.options.TopologyFrom(from.resource)
 	}
 	return nil
+}
+
+// NodeNames lists the names of all other Nodes than the watcher's.
+func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
+	var names []string
+	err := eachItem(ctx, w.listWatches.others, func(sent runtime.Object) error {
+		node, err := meta.Accessor(sent)
+		if err == nil {
+			names = append(names, node.GetName())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the names of Nodes: %w", err)
+	}
+	return names, nil
 }
 
 // eachItem lists a resource page by page, so that its objects are never all in memory as they were sent.

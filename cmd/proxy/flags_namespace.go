@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// namespaceFlags say in which namespace Services are asked about.
+type namespaceFlags struct{ namespace string }
+
+func (f *namespaceFlags) register(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.namespace, "namespace", "n", "",
+		"`NAMESPACE` of the Services; a NAME without one is in it (default: all namespaces, and for a NAME that of the kubeconfig's context)")
+}
+
+// query reads what is asked about: all Services, those of a namespace, or the one of the argument. A name without a
+// namespace is in that of -n, else in that of the kubeconfig's context, as with kubectl; nil: there is no context.
+func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) (explain.Query, error) {
+	namespace := f.namespace
+	if namespace != "" && !explain.IsName(namespace) {
+		return explain.Query{}, fmt.Errorf("--namespace %q is not a namespace's name", namespace)
+	}
+	if len(args) == 0 {
+		return explain.Query{Service: model.ObjectName{Namespace: namespace}}, nil
+	}
+	if namespace == "" && ofContext != nil {
+		var err error
+		if namespace, err = ofContext(); err != nil {
+			namespace = metav1.NamespaceDefault // whoever reads the cluster next says what is wrong with the kubeconfig
+		}
+	}
+	query, err := explain.ParseQuery(args[0], namespace)
+	if err == nil && f.namespace != "" && f.namespace != query.Service.Namespace {
+		err = fmt.Errorf("%s is not in the namespace of --namespace, %s", query.Service, f.namespace)
+	}
+	return query, err
+}
+
+// noNamespace says that nothing is there to look at in a namespace, and which one was probably meant.
+func noNamespace(namespace string, existing []model.ObjectName, origin string) error {
+	known := make([]string, 0, len(existing))
+	for _, name := range existing {
+		known = append(known, name.Namespace)
+	}
+	slices.Sort(known)
+	return fmt.Errorf("there is no Service to look at in the namespace %s of %s%s", namespace, origin, didYouMean(namespace, known))
+}
+
+// didYouMean ends a sentence about a name that nobody has.
+func didYouMean(name string, known []string) string {
+	if near := policy.Suggest(name, known...); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
+}

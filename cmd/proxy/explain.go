@@ -42,8 +42,8 @@ func newExplain(flags *explainFlags) *cobra.Command {
 		Use:   "explain [[NAMESPACE/]NAME[:PORT]] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
 		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
-dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and every endpoint
-that was left out with its own reason.
+dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and the endpoints
+that were left out, by reason: many with the same one are counted, unless --all is given. JSON and YAML have all.
 
 The ClusterIP is governed by internalTrafficPolicy, everything external (load-balancer IPs, external IPs, and node ports,
 written *:30080) by externalTrafficPolicy. If that is Local, connections of this node and of pods go to endpoints on all
@@ -100,6 +100,7 @@ type explainFlags struct {
 	allNodes bool
 	evacuate string
 	why      string
+	all      bool
 	output   string
 }
 
@@ -110,6 +111,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
+	flags.BoolVar(&f.all, "all", false, "list each endpoint that is left out, where the text counts those with the same reason")
 	flags.StringVar(&f.evacuate, "evacuate", "", "what 'forecast --evacuate' says, with the `SELECTOR` that it takes")
 	must(flags.MarkHidden("evacuate")) // it goes after one release
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
@@ -172,6 +174,9 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 			return err
 		}
 		refusals.Mark(ports)
+		if flags.output == "text" && !flags.all {
+			explain.Condense(ports)
+		}
 		if err := stream.Write(ports); err != nil {
 			return err
 		}
@@ -210,12 +215,12 @@ func (f *explainFlags) explain(change model.Change, nodes []string, query explai
 // askForecast answers who asks what an evacuation would do: with the command line that does.
 func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
 	line := []string{command.Parent().DisplayName(), "forecast"}
-	for _, name := range []string{"manifests", "kubeconfig", "context", "service-proxy-name", "default-max-load", "evacuate", "output"} {
+	for _, name := range []string{"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "evacuate", "output"} {
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, quoted(flag.Value.String()))
 		}
 	}
-	if query != (explain.Query{}) {
+	if query.Service.Name != "" {
 		line = append(line, query.Service.String())
 	}
 	return fmt.Errorf("--evacuate is a flag of forecast alone; it says who would have nothing else, and all loads: %s", strings.Join(line, " "))

@@ -37,8 +37,9 @@ type Port struct {
 	// Load is what a load bound makes of all nodes' connections; nil without one, and while not all Nodes are known.
 	Load *Load `json:"load,omitempty"`
 
-	// Excluded lists the endpoints that no choice contains; never null.
-	Excluded []Excluded `json:"excluded"`
+	// Excluded lists the endpoints that no choice contains; never null. IsCondensed: some entries are about several of them.
+	Excluded    []Excluded `json:"excluded"`
+	IsCondensed bool       `json:"-"`
 	// UnusedSlices are the Service's EndpointSlices that do nothing for this port, at most 20; and those of which some addresses
 	// are passed over.
 	UnusedSlices []UnusedSlice `json:"unusedSlices,omitempty"`

@@ -36,6 +36,9 @@ func writePort(page *bytes.Buffer, port Port) {
 		writeLines(page, "nodes", []string{"where other nodes are is known from " + SourceInWords(port.NodesFrom)})
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
+	if port.IsCondensed {
+		writeLines(page, "", []string{"--all lists each endpoint"})
+	}
 	writeLines(page, "slices", unusedLines(port.UnusedSlices))
 	writeLines(page, "warning", port.Warnings)
 }

@@ -228,6 +228,13 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 		t.Errorf("%d bytes on paper", len(paper))
 	}
 	must.Succeed(t, os.WriteFile("../../bin/forecast.pdf", paper, 0o600))
+	sheet := emulation.SetDeviceMetricsOverrideParams{Width: 1040, Height: 700, DeviceScaleFactor: 1} // A4 or Letter, landscape
+	_, err = chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, sheet)
+	must.Succeed(t, err)
+	_, err = chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	must.Succeed(t, err)
+	b.want("the cells that do not fit on paper", `[...document.querySelectorAll("td")].filter((cell) =>
+		cell.getBoundingClientRect().right > innerWidth || getComputedStyle(cell.closest(".scroll")).overflowX !== "visible").length`, 0)
 }
 
 // wantOpened opens the row that has the focus. The panel has it then, and is in sight.

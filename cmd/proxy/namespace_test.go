@@ -45,6 +45,19 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 	}
 }
 
+// TestAForecastOfANamespaceSaysSo, so that nobody takes it for one of the cluster.
+func TestAForecastOfANamespaceSaysSo(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "9 Nodes and 2 Services of the namespace ops, ", "-o json": `"namespace": "ops"`,
+		"-o html": `"namespace":"ops"`, "--evacuate zone-b": "Before and after of the namespace ops: --evacuate zone-b. ",
+	} {
+		got := proxyCommand(t, words("forecast -n ops --manifests "+shop+" "+args)...)
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("%s: status %d, lacks %q: %.200s %s", args, got.status, want, got.stdout, got.stderr)
+		}
+	}
+}
+
 // TestARefusedServiceOfAnotherNamespaceIsNoMatter to whoever asks about one.
 func TestARefusedServiceOfAnotherNamespaceIsNoMatter(t *testing.T) {
 	folder := writeState(t, judged+`- apiVersion: v1

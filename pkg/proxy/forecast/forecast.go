@@ -63,6 +63,9 @@ func (f *forecaster) forecast(report *Report, options Options) {
 	if options.Only != (explain.Query{}) {
 		services = slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
 	}
+	if options.Only.Service.Name == "" {
+		report.Namespace = options.Only.Service.Namespace
+	}
 	for i, object := range services {
 		service, why := f.service(object)
 		if why != "" {

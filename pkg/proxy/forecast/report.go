@@ -8,6 +8,8 @@ import "fmt"
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Nodes int `json:"nodes"`
+	// Namespace is the one that was asked about; empty: all of them, or one Service.
+	Namespace string `json:"namespace,omitempty"`
 	// NodesWithoutZone and NodesWithoutRegion are those without the label, or with an empty one. If that is all of them, nobody
 	// knows what stays in a zone, or a region.
 	NodesWithoutZone   int `json:"nodesWithoutZone"`

@@ -12,11 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. Of more than most Services it writes the first ones; 0: all.
+// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. Of more than most
+// Services it writes the first ones; 0: all.
 func Text(w io.Writer, report *Report, most int) error {
 	p := printer{w: w}
-	p.f("%s and %s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
-		count(len(report.Services), "Service"), report.Demand)
+	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
+		count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
 	p.notes(report)
 	p.onlyEvacuated(report, most)
@@ -35,6 +36,13 @@ func Text(w io.Writer, report *Report, most int) error {
 		p.f("  %s: %s\n", one.Service, one.Why)
 	}
 	return p.err
+}
+
+func (r *Report) ofNamespace() string {
+	if r.Namespace == "" {
+		return ""
+	}
+	return " of the namespace " + r.Namespace
 }
 
 // printer writes what others cannot forge, and remembers the first error.
@@ -278,7 +286,7 @@ func (d *Difference) load() float64 {
 // Comparison writes what is different between two forecasts, for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
 	p := printer{w: w}
-	p.f("Before and after: %s. %s\n\n", changes, after.Demand)
+	p.f("Before and after%s: %s. %s\n\n", after.ofNamespace(), changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
 	p.notes(after)
 	p.onlyEvacuated(after, most)

@@ -267,11 +267,11 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 			"No Node has the label topology.kubernetes.io/zone, so nobody knows what stays in a zone.\n",
 		}},
 		"one Node without a zone": {[]string{", topology.kubernetes.io/zone: zc", ""}, 1, []string{
-			"1 of 3 Nodes are in no zone, for want of the label topology.kubernetes.io/zone: nc.\n",
+			"In no zone, without the label topology.kubernetes.io/zone: 1 of 3 Nodes (nc).\n",
 			"22 % of the connections come from, or go to, what is in no known zone.\n",
 		}},
 		"an empty zone is none": {[]string{", topology.kubernetes.io/zone: zc", `, topology.kubernetes.io/zone: ""`}, 1, []string{
-			"1 of 3 Nodes are in no zone, for want of the label topology.kubernetes.io/zone: nc.\n",
+			"In no zone, without the label topology.kubernetes.io/zone: 1 of 3 Nodes (nc).\n",
 		}},
 		"endpoints that are nowhere": {
 			[]string{", " + onA, "", ", nodeName: nb, zone: zb", "", ", " + onC, ""}, 0,

@@ -167,8 +167,8 @@ func (r *Report) note(nodes []model.Node) {
 			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so nobody knows what stays in a %s.", label.key, label.what))
 		case len(names) > 0:
 			slices.Sort(names)
-			r.Notes = append(r.Notes, fmt.Sprintf("%d of %d Nodes are in no %s, for want of the label %s: %s.",
-				len(names), len(nodes), label.what, label.key, explain.Counted(names)))
+			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %d Nodes (%s).",
+				label.what, label.key, len(names), len(nodes), explain.Counted(names)))
 		}
 	}
 }

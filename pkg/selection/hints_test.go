@@ -116,3 +116,33 @@ func TestHints(t *testing.T) {
 		})
 	}
 }
+
+func TestASettingWithoutHintsIsTold(t *testing.T) {
+	const set = "spec.trafficDistribution: PreferSameZone"
+	for name, test := range map[string]struct {
+		endpoints, setting, want string
+		isHeadless               bool
+	}{
+		"no hint":                        {"1 2", set, "no EndpointSlice of the Service has hints.", false},
+		"nothing is set":                 {"1 2", "", "", false},
+		"hints for all zones":            {"1(a) 2(b)", set, "", false},
+		"hints for all nodes":            {"1[node-1] 2[node-2]", set, "", false},
+		"for all zones, and some nodes":  {"1(a)[node-1] 2(b)", set, "", false},
+		"for all nodes, and some zones":  {"1(a)[node-1] 2[node-2]", set, "", false},
+		"one lacks a hint for its zone":  {"1(a) 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
+		"one lacks a hint for its node":  {"1[node-1] 2", set, "the ready endpoint " + addrOf("2").String() + " has no hint.", false},
+		"hints of an unready one":        {"1 2!(a)", set, "no EndpointSlice of the Service has hints.", false},
+		"without an endpoint":            {"", set, "", false},
+		"a headless Service has no need": {"1 2", set, "", true},
+	} {
+		service := &model.Service{IsHeadless: test.isHeadless}
+		service.Topology.ByHints = test.setting
+		want := test.want
+		if want != "" {
+			want = set + " is set, and has no effect, because " + want
+		}
+		if got := MissingHints(service, parseEndpoints(t, test.endpoints)); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

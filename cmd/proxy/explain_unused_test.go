@@ -10,10 +10,14 @@ import (
 
 // handMade returns a Service with a slice, as somebody wrote it by hand.
 func handMade(name, port, slice string) string {
+	label := ""
+	if name == "headless" {
+		label = `, service.kubernetes.io/headless: ""`
+	}
 	return `
 - {apiVersion: v1, kind: Service, metadata: {name: ` + name + `, namespace: t}, spec: {clusterIP: 10.96.0.1, ports: [` + port + `]}}
 - {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: ` + name + `-1, namespace: t,
-    labels: {kubernetes.io/service-name: ` + name + `}}, ` + slice + "}\n"
+    labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
 // TestASliceThatSelectsNobodyIsTold, from the file to what is printed, and to one who asks for its endpoint.
@@ -32,6 +36,9 @@ func TestASliceThatSelectsNobodyIsTold(t *testing.T) {
 				"connections to addresses alone."},
 		"family": {"{port: 80}", `addressType: IPv6, ports: [{port: 80}], endpoints: [{addresses: ["fd00::2"], targetRef: {kind: Pod, name: db-0}}]`,
 			"db-0", "SliceOfOtherFamily", "EndpointSlice t/family-1 has 1 IPv6 endpoint, but the Service has no IPv6 address, only IPv4."},
+		"headless": {"{port: 80}", "addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.1.2]}]",
+			"10.0.1.2", "SliceOfHeadless", "EndpointSlice t/headless-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
+				"with which no proxy reads it."},
 		"addresses": {"{port: 80}", "addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.1.2, 10.0.1.3]}]",
 			"10.0.1.3:80", "LaterAddresses", "EndpointSlice t/addresses-1 has an endpoint with more than one address, and only the first one " +
 				"is used; another endpoint is an entry of its own."},

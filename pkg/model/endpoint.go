@@ -13,6 +13,8 @@ type EndpointSlice struct {
 	Name    ObjectName
 	Service ObjectName // from the label kubernetes.io/service-name; the namespace is the slice's
 	Family  Family     // addressType
+	// IsHeadless: it has the label of headless Services, and serves no other one.
+	IsHeadless bool
 	// Names is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
 	// nobody, and is there so that this can be told.
 	Names uint16

@@ -23,7 +23,7 @@ const (
 // claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
 // terminating. The result does not depend on the order of slices, ports or entries.
 func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
-	endpoints, _ := Join(endpointSlices, 1).Endpoints(port, family)
+	endpoints, _ := join(endpointSlices, 1).Endpoints(port, family)
 	return endpoints
 }
 
@@ -51,8 +51,18 @@ type offered struct {
 // manyOffers is how many ports a Service's slices have in sum before they are indexed.
 const manyOffers = 32
 
-// Join makes the slices of a Service with some ports ready.
-func Join(endpointSlices []*EndpointSlice, ports int) Joined {
+// Join makes the slices that name a Service ready. One with the label of headless Services serves no other one: kube-proxy
+// never sees it, and neither does a proxy that answers no DNS.
+func Join(service *Service, named []*EndpointSlice) Joined {
+	isOthers := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
+	if slices.ContainsFunc(named, isOthers) {
+		named = slices.DeleteFunc(slices.Clone(named), isOthers)
+	}
+	return join(named, len(service.Ports))
+}
+
+// join makes the slices of a Service with some ports ready.
+func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	endpointSlices, offers := Taken(endpointSlices)
 	joined := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}
 	if offers <= manyOffers {

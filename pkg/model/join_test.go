@@ -224,7 +224,7 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	}
 	for ports, want := range map[int]int{1: 10_000, 3: 10_000, 4: MaxPortEndpoints / 4, 8: MaxPortEndpoints / 8, 1_000_000: 1} {
 		for _, port := range []ServicePort{{Name: "a"}, {Name: "b"}} {
-			endpoints, leftOut := Join(endpointSlices, ports).Endpoints(port, IPv4)
+			endpoints, leftOut := join(endpointSlices, ports).Endpoints(port, IPv4)
 			if len(endpoints) != want || leftOut != 10_000-want {
 				t.Errorf("one port of %d has %d endpoints and %d are left out, want %d of 10,000", ports, len(endpoints), leftOut, want)
 			}
@@ -244,8 +244,29 @@ func TestSlicesMayListSoManyPorts(t *testing.T) {
 		}
 		endpointSlices = append(endpointSlices, slice)
 	}
-	endpoints, _ := Join(endpointSlices, 1).Endpoints(ServicePort{Name: "7"}, IPv4)
+	endpoints, _ := join(endpointSlices, 1).Endpoints(ServicePort{Name: "7"}, IPv4)
 	if len(endpoints) != 3 {
 		t.Errorf("a port has the endpoints of %d slices with 20,000 ports each, want three", len(endpoints))
+	}
+}
+
+// TestASliceOfHeadlessServicesServesNoOther, in whichever order the label and the Service's kind change.
+func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
+	slice := func(name, addr string, isHeadless bool) *EndpointSlice {
+		return &EndpointSlice{
+			Name: ObjectName{"t", name}, IsHeadless: isHeadless, Ports: []SlicePort{{Protocol: TCP, Port: 80}},
+			Endpoints: []SliceEndpoint{{Addr: netip.MustParseAddr(addr), Endpoint: Endpoint{Ready: true}}},
+		}
+	}
+	named := []*EndpointSlice{slice("a", "10.0.0.1", true), slice("b", "10.0.0.2", false)}
+	port := ServicePort{Protocol: TCP, Port: 80}
+	for isHeadless, want := range map[bool]int{false: 1, true: 2} {
+		service := &Service{IsHeadless: isHeadless, Ports: []ServicePort{port}}
+		if endpoints, _ := Join(service, named).Endpoints(port, IPv4); len(endpoints) != want {
+			t.Errorf("headless %t: %v, want %d", isHeadless, endpoints, want)
+		}
+	}
+	if len(named) != 2 || named[0].Name.Name != "a" {
+		t.Error("the slices were changed")
 	}
 }

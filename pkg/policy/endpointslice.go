@@ -11,6 +11,8 @@ type SliceWords struct {
 	Name        string // namespace/name
 	AddressType string // IPv4, IPv6 or AddressTypeFQDN
 	Endpoints   int
+	// IsHeadless: it has the label service.kubernetes.io/headless, by which proxies pass it over.
+	IsHeadless bool
 	// Crowded is how many of the endpoints have more than one address.
 	Crowded int
 	Ports   []PortWords
@@ -38,6 +40,7 @@ type Unused struct {
 // Why endpoints of an EndpointSlice are not used.
 const (
 	SliceOfNames       = "SliceOfNames"
+	SliceOfHeadless    = "SliceOfHeadless"
 	SliceOfOtherFamily = "SliceOfOtherFamily"
 	SliceWithoutPorts  = "SliceWithoutPorts"
 	SliceOfOtherPorts  = "SliceOfOtherPorts"
@@ -65,11 +68,13 @@ func (s SliceWords) Serves(wanted Wanted) bool {
 	})
 }
 
-// WhyUnreachable returns why no Service with addresses of some families can use a slice, whatever its ports. It is used
-// if it has no endpoints: there is nothing to miss.
-func (s SliceWords) WhyUnreachable(families []string) Unused {
+// WhyUnreachable returns why a Service with addresses of some families, headless or not, cannot use a slice, whatever its
+// ports. It is used if it has no endpoints: there is nothing to miss.
+func (s SliceWords) WhyUnreachable(isHeadless bool, families []string) Unused {
 	switch {
 	case s.Endpoints == 0:
+	case s.IsHeadless && !isHeadless:
+		return s.unused(SliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", s.endpoints(""))
 	case s.AddressType == AddressTypeFQDN:
 		return s.unused(SliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections to addresses alone", s.endpoints(""))
 	case !slices.Contains(families, s.AddressType):

@@ -40,11 +40,14 @@ func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
 			"an endpoint with more than one address, and only the first one is used; another endpoint is an entry of its own."}},
 		"two addresses in each": {of("IPv4", 2, 2, ports(named)), named, Unused{LaterAddresses, "EndpointSlice t/web-1 has " +
 			"2 endpoints with more than one address, and only the first one of each is used; another endpoint is an entry of its own."}},
+		"a label for others": {SliceWords{Name: "t/web-1", AddressType: "IPv4", Endpoints: 1, IsHeadless: true, Ports: ports(named)}, named,
+			Unused{SliceOfHeadless, "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
+				"with which no proxy reads it."}},
 		"nothing to miss": {of("FQDN", 0, 0, nil), named, Unused{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			port := PortWords{test.port, "TCP", 80}
-			got := test.slice.WhyUnreachable([]string{"IPv4"})
+			got := test.slice.WhyUnreachable(false, []string{"IPv4"})
 			if got == (Unused{}) && !test.slice.Serves(NewWanted(port)) {
 				got = test.slice.WhyNot(port)
 			}

@@ -42,7 +42,7 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 	if service == nil {
 		return nil
 	}
-	viewpoint, joined := n.viewpoint(), model.Join(cluster.SlicesOf(name), len(service.Ports))
+	viewpoint, joined := n.viewpoint(), model.Join(service, cluster.SlicesOf(name))
 	if service.IsHeadless {
 		return n.decideHeadless(service, joined, viewpoint, families)
 	}

@@ -22,7 +22,7 @@ func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, 
 	if service == nil || service.HealthCheckNodePort == 0 {
 		return HealthCheck{}, false
 	}
-	viewpoint, joined := Viewpoint{Node: cluster.Self()}, model.Join(cluster.SlicesOf(name), len(service.Ports))
+	viewpoint, joined := Viewpoint{Node: cluster.Self()}, model.Join(service, cluster.SlicesOf(name))
 	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
 	for _, addr := range service.ClusterIPs {
 		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}

@@ -142,7 +142,7 @@ type Excluded struct {
 type UnusedSlice struct {
 	Slice     string `json:"slice"` // namespace/name
 	Endpoints int    `json:"endpoints"`
-	// Reason is a stable code: SliceOfNames, SliceOfOtherFamily, SliceWithoutPorts, SliceOfOtherPorts or LaterAddresses.
+	// Reason is a stable code: SliceOfNames, SliceOfHeadless, SliceOfOtherFamily, SliceWithoutPorts, SliceOfOtherPorts or LaterAddresses.
 	Reason  string `json:"reason"`
 	Message string `json:"message"` // the reason as a sentence
 }

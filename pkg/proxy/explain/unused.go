@@ -14,8 +14,9 @@ const maxUnused = 20
 
 // slicesOf are the EndpointSlices of a Service, and what is the same for all of its ports.
 type slicesOf struct {
-	families []string
-	slices   []sliceOf
+	isHeadless bool
+	families   []string
+	slices     []sliceOf
 	// leftOut is how many more there are than a Service can have.
 	leftOut int
 }
@@ -29,7 +30,7 @@ type sliceOf struct {
 func newSlicesOf(cluster *model.Cluster, service *model.Service) slicesOf {
 	all := cluster.SlicesOf(service.Name)
 	taken, _ := model.Taken(all)
-	s := slicesOf{families: familiesOf(service), leftOut: len(all) - len(taken)}
+	s := slicesOf{isHeadless: service.IsHeadless, families: familiesOf(service), leftOut: len(all) - len(taken)}
 	ports := make([]policy.PortWords, len(service.Ports))
 	for i, port := range service.Ports {
 		ports[i] = portWords(port)
@@ -64,7 +65,7 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
-		why := slice.WhyUnreachable(s.families)
+		why := slice.WhyUnreachable(s.isHeadless, s.families)
 		switch isOfFamily := slice.AddressType == decision.Family.String(); {
 		case why != policy.Unused{} || !isOfFamily:
 		case !decision.IsOfAddresses && (!slice.serves || len(decision.Endpoints) == 0):
@@ -86,7 +87,7 @@ func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more 
 // WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not.
 func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) policy.Unused {
 	words, port := sliceWords(slice), portWords(decision.Port)
-	why := words.WhyUnreachable(familiesOf(decision.Service))
+	why := words.WhyUnreachable(decision.Service.IsHeadless, familiesOf(decision.Service))
 	switch {
 	case why != policy.Unused{}, words.AddressType != decision.Family.String():
 		return why
@@ -111,7 +112,7 @@ func familiesOf(service *model.Service) []string {
 func sliceWords(slice *model.EndpointSlice) policy.SliceWords {
 	words := policy.SliceWords{
 		Name: slice.Name.String(), AddressType: slice.Family.String(), Endpoints: len(slice.Endpoints), Crowded: int(slice.Crowded),
-		Ports: slices.Grow([]policy.PortWords(nil), len(slice.Ports)),
+		IsHeadless: slice.IsHeadless, Ports: slices.Grow([]policy.PortWords(nil), len(slice.Ports)),
 	}
 	if slice.Names > 0 {
 		words.AddressType, words.Endpoints = policy.AddressTypeFQDN, int(slice.Names)

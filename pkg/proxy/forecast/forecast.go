@@ -218,7 +218,7 @@ type portOf struct {
 
 // portions returns the endpoints of a Service's ports.
 func (f *forecaster) portions(service *model.Service, endpointSlices []*model.EndpointSlice) []portion {
-	joined := model.Join(endpointSlices, len(service.Ports))
+	joined := model.Join(service, endpointSlices)
 	var portions []portion
 	take := func(endpoints []model.PortEndpoint, of portOf) {
 		for i := range endpoints {

@@ -54,6 +54,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 		Service: model.ObjectName{Namespace: slice.Namespace, Name: service},
 		Family:  family,
 
+		IsHeadless:  isHeadless(slice),
 		TriggeredAt: readTriggeredAt(slice),
 	}
 	if hasNames {

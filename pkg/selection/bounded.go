@@ -109,6 +109,8 @@ type Load struct {
 	// it to Next: a key, with this node's value of it.
 	Kept, Rest      Part
 	Next, NextValue string
+	// HasNoLabel: this node has no label of the reason's key.
+	HasNoLabel bool
 	// Endpoints of AllEndpoints are there, for Demand of AllDemand.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
 	// Unbounded is what they would expect without the bound, Busiest what the busiest of them expects, and Limit the
@@ -152,6 +154,7 @@ func reasonOf(share *balance.Share, limit uint64) Reason {
 		Code: codes[share.Outcome], Key: string(near.Key), Value: near.Value,
 		Load: &Load{
 			Kept: Part(near.Part), Rest: balance.ONE - Part(near.Part), Next: string(next.Key), NextValue: next.Value,
+			HasNoLabel: !near.Known,
 			Endpoints: near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
 			Unbounded: near.Unbounded, Busiest: near.Busiest, Limit: limit,
 		},
@@ -177,6 +180,14 @@ func (l *Load) words() []string {
 		"{endpoints}", endpointsOf(l.Endpoints, l.AllEndpoints), "{demand}", fmt.Sprintf("%d of %d", l.Demand, l.AllDemand),
 		"{unbounded}", times(l.Unbounded), "{busiest}", times(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
 	}
+}
+
+// there says where endpoints with a value of a key are.
+func there(key, value string) string {
+	if policy.Key(key) == policy.Hostname {
+		return "on this node"
+	}
+	return "in " + groupName(key, value)
 }
 
 // groupName is what endpoints with a value of a key are called.

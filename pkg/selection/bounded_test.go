@@ -119,6 +119,35 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 }
 
 // TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint.
+// TestAMissingLabelIsNoEmptyOne: a node without the label of a key is told so, and one without its own endpoints is not.
+func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
+	for name, test := range map[string]struct {
+		node   string
+		change func(labels map[string]string)
+		keys   []policy.Key
+		want   string
+	}{
+		"no label": {"zone-b-0", func(labels map[string]string) { delete(labels, zone) }, zoneThenAll,
+			"This node has no label topology.kubernetes.io/zone; all of this node's connections go to all endpoints of the cluster, "},
+		"an empty label": {"zone-b-0", func(labels map[string]string) { labels[zone] = "" }, zoneThenAll,
+			`No endpoint is in its topology.kubernetes.io/zone, ""; all of this node's connections go to `},
+		"another label": {"zone-b-0", func(map[string]string) {}, zoneThenAll,
+			`No endpoint is in its topology.kubernetes.io/zone, "zone-b"; all of this node's connections go to `},
+		"nobody on the node": {"zone-b-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
+			"No endpoint is on this node; all of this node's connections go to "},
+		"somebody on the node": {"zone-a-0", func(map[string]string) {}, []policy.Key{policy.Hostname, policy.AnyNode},
+			"All of this node's connections stay on this node: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			town := newTown(bounded(200, test.keys...), []int{3, 3, 3}, []int{3, 0, 3})
+			test.change(town.change.Nodes[test.node].Labels)
+			if got := town.decide(t, test.node).Selection.Cluster.Reason.Sentence(); !strings.HasPrefix(got, test.want) {
+				t.Errorf("got\n%s, want\n%s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestTheBoundHoldsInSlots(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
 	expects := map[netip.AddrPort]float64{}

@@ -91,12 +91,12 @@ var sentences = []struct {
 	{MatchedAnyNodeTerminating, "No endpoint is ready, so all that still serve while terminating are used: the topology key * matches " +
 		"every node, and no key before it matched."},
 
-	{KeptNear, "All of this node's connections stay in {group}: {endpoints} there, and none expects more than {busiest} times the " +
+	{KeptNear, "All of this node's connections stay {there}: {endpoints} there, and none expects more than {busiest} times the " +
 		"mean load; max-load is {limit}."},
-	{SpilledOverLoad, "{kept} of this node's connections stay in {group}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
+	{SpilledOverLoad, "{kept} of this node's connections stay {there}, and {rest} go on to {next}: {endpoints} there for {demand} of " +
 		"the demand, and would expect {unbounded} times the mean load without the bound; max-load is {limit}."},
-	{NobodyNear, "No endpoint is in {group}; all of this node's connections go to {next}, most to those that expect least."},
-	{OverLoad, "The endpoints in {group} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
+	{NobodyNear, "{nobody}; all of this node's connections go to {next}, most to those that expect least."},
+	{OverLoad, "The endpoints {there} expect {busiest} times the mean load, more than max-load, {limit}: the keys allow this node no " +
 		"other ones, and they do not end with *."},
 	{NodesUnknown, "The endpoints that share this node's {key}, {value}, are used, whatever load they expect: the Nodes are not " +
 		"known yet, and without them max-load cannot be kept."},
@@ -150,12 +150,20 @@ var sentences = []struct {
 func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
-			words := append(r.Load.words(), "{group}", groupName(r.Key, r.Value),
+			words := append(r.Load.words(), "{there}", there(r.Key, r.Value), "{nobody}", r.nobody(),
 				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}
 	return string(r.Code)
+}
+
+// nobody says that no endpoint is near.
+func (r Reason) nobody() string {
+	if r.Load != nil && r.Load.HasNoLabel {
+		return "This node has no label " + r.Key
+	}
+	return "No endpoint is " + there(r.Key, r.Value)
 }
 
 // until is the end of an evacuation, as the rest of "being evacuated"; empty if nobody said it.

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"encoding/json"
 	"io/fs"
+	"net/netip"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -26,6 +27,9 @@ type Case struct {
 	Nodes []map[string]string `json:"nodes,omitempty"`
 	// Services are the names of all Services of some Namespaces; of others nothing is known.
 	Services map[string][]string `json:"services,omitempty"`
+	// Slices are the EndpointSlices of the Service. The Services of ClusterIPs are named by their addresses.
+	Slices     []map[string]any  `json:"slices,omitempty"`
+	ClusterIPs map[string]string `json:"clusterIPs,omitempty"`
 	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
 	// Services is not for them.
 	Settings *Settings `json:"settings,omitempty"`
@@ -148,10 +152,20 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 }
 
 // Facts are what a case knows of the cluster.
-func (c Case) Facts() rules.Facts {
+func (c Case) Facts(t testing.TB) rules.Facts {
+	t.Helper()
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36)}
 	if c.Services != nil {
 		facts.Services = serviceNames(c.Services)
+	}
+	for _, slice := range c.Slices {
+		facts.Slices = append(facts.Slices, decode[rules.EndpointSlice](t, slice))
+	}
+	for address, service := range c.ClusterIPs {
+		if facts.ClusterIPs == nil {
+			facts.ClusterIPs = map[netip.Addr]string{}
+		}
+		facts.ClusterIPs[netip.MustParseAddr(address)] = service
 	}
 	if c.Nodes == nil {
 		return facts

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
@@ -14,6 +15,7 @@ var (
 	serviceType   = manifest.Type{APIVersion: "v1", Kind: "Service"}
 	namespaceType = manifest.Type{APIVersion: "v1", Kind: "Namespace"}
 	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
+	sliceType     = manifest.Type{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
 )
 
 // Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
@@ -29,7 +31,9 @@ type Files struct {
 	isNotRead  map[string]bool
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
-	optedOut   map[string]bool // the Namespaces whose Services are not judged
+	slices     map[string][]*rules.EndpointSlice // by their Services, as namespace/name
+	clusterIPs map[netip.Addr]string             // who has them, as namespace/name
+	optedOut   map[string]bool                   // the Namespaces whose Services are not judged
 }
 
 // object is a Service or a Namespace, or of one what a patch changes.
@@ -54,7 +58,7 @@ const renderFirst = "a template must be rendered first, as 'helm template' does"
 // readText reads the objects of a file.
 func (c *Files) readText(name string, text []byte) {
 	c.number(name)
-	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType, nodeType) {
+	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType, nodeType, sliceType) {
 		at := place{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):
@@ -68,6 +72,8 @@ func (c *Files) readText(name string, text []byte) {
 			c.readNamespace(at)
 		case part.Type == nodeType:
 			c.readNode(at)
+		case part.Type == sliceType:
+			c.readSlice(at)
 		default:
 			c.passedOver++
 		}
@@ -109,6 +115,7 @@ func (c *Files) readService(at place) {
 	}
 	fillIn(&service.Spec)
 	c.services.add(&service.Metadata)
+	c.addClusterIPs(service)
 	c.objects = append(c.objects, object{place: at, service: service})
 }
 

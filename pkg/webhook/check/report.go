@@ -97,7 +97,11 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	facts := rules.Facts{Nodes: c.nodes, Services: besides{c.services, o.service.Metadata.Namespace}}
+	metadata := &o.service.Metadata
+	facts := rules.Facts{
+		Nodes: c.nodes, Services: besides{c.services, metadata.Namespace},
+		Slices: c.slices[metadata.Namespace+"/"+metadata.Name], ClusterIPs: c.clusterIPs,
+	}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestDefaultsAreWhatTheCasesSay(t *testing.T) {
 		count++
 		t.Run(c.Name, func(t *testing.T) {
 			service := rulecases.Service(t, c.Object)
-			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Facts(), c.Settings.Admission(), c.Old != nil)
+			got := rules.DecideDefault(service, c.Namespace.Defaults(), c.Facts(t), c.Settings.Admission(), c.Old != nil)
 			if got.Origin != c.Default.Source || !strings.Contains(got.Reason, c.Default.Reason) {
 				t.Errorf("origin %s, reason %q; want %s, %q", got.Origin, got.Reason, c.Default.Source, c.Default.Reason)
 			}
@@ -143,7 +144,22 @@ func judge(t *testing.T, c rulecases.Case) rules.Judgement {
 		return rules.ReviewNamespace(before, now, c.Settings.Admission())
 	}
 	before, now := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
-	return rules.ReviewService(before, now, c.Facts(), c.Settings.Admission())
+	if c.Slices != nil { // which only files have, and then the Service's text is known
+		now.Written = textOf(t, c.Object)
+		if before != nil {
+			before.Written = textOf(t, c.Old)
+		}
+	}
+	return rules.ReviewService(before, now, c.Facts(t), c.Settings.Admission())
+}
+
+func textOf(t *testing.T, object map[string]any) []byte {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 func wantOf(judgement rules.Judgement) []rulecases.Want {

@@ -26,6 +26,7 @@ type Service struct {
 type ServiceSpec struct {
 	Type                  string            `json:"type"`
 	ClusterIP             string            `json:"clusterIP"`
+	ClusterIPs            []string          `json:"clusterIPs"`
 	Selector              map[string]string `json:"selector"`
 	InternalTrafficPolicy string            `json:"internalTrafficPolicy"`
 	ExternalTrafficPolicy string            `json:"externalTrafficPolicy"`

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -16,6 +17,10 @@ type Facts struct {
 	Nodes *NodeLabels
 	// Services are those of the cluster; nil as long as they are not known.
 	Services ServiceNames
+	// Slices are the EndpointSlices of the Service; empty where they are not known.
+	Slices []*EndpointSlice
+	// ClusterIPs are who has them, as namespace/name; nil where they are not known.
+	ClusterIPs map[netip.Addr]string
 	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
 	Kubernetes *version.Version
 }

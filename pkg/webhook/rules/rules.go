@@ -315,6 +315,13 @@ var rules = []rule{
 	},
 	{
 		Rule: Rule{
+			ID: "SVC043", Kind: kindService, Default: Warn,
+			Summary: "An EndpointSlice in the same files does nothing for the Service, by its ports, its family or its addresses.",
+		},
+		find: uselessSlices,
+	},
+	{
+		Rule: Rule{
 			ID: "NS001", Kind: kindNamespace, Default: Deny,
 			Summary: "The default topology mode is none of Auto, Disabled, vicinity.dev/balanced and None, so no Service is given it.",
 		},

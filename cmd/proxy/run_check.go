@@ -139,7 +139,7 @@ type verdictTable [][4]string
 
 // A value is cut behind widestValue letters, and a subject behind widestSubject; JSON has them whole. The last cell has what
 // is left of lineWidth, but leastHere at least.
-const widestSubject, widestValue, lineWidth, leastHere = 50, 30, 120, 40
+const widestSubject, widestValue, lineWidth, leastHere = 50, 44, 120, 40
 
 func rowsOf(v *config.Verdict, line string) verdictTable {
 	here := v.Here

@@ -99,7 +99,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
 	flags.BoolVar(&f.check, "check", false,
-		"say what would change for kube-proxy's file of --config on this node, change nothing, and end: with status 2 if the proxy would not start")
+		"say what would change for kube-proxy's file of --config on this node, change nothing, and end: with status 2 if the proxy "+
+			"would not start")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
 	f.ignored.register(flags, &f.settingFlags)
 	f.instead.register(flags)

@@ -56,24 +56,29 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			if flags.check {
 				return runCheck(command.Context(), command.OutOrStdout(), &flags, output)
 			}
-			if err := flags.read(); err != nil {
-				return err
-			}
-			if err := flags.Validate(); err != nil {
-				return cli.UsageError{Err: err}
-			}
-			switch {
-			case flags.writeConfigTo != "":
-				return config.Write(flags.writeConfigTo, flags.effective())
-			case flags.initOnly:
-				return daemon.Prepare(flags.logger(command.ErrOrStderr()), &flags.settings)
-			}
-			log := flags.logger(command.ErrOrStderr())
-			return daemon.Run(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, flags.options())
+			return flags.run(command)
 		},
 	}
 	flags.register(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output of --check: text, json or yaml")
 	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
+}
+
+// run does what the flags ask for, but for --check.
+func (f *runFlags) run(command *cobra.Command) error {
+	if err := f.read(); err != nil {
+		return err
+	}
+	if err := f.Validate(); err != nil {
+		return cli.UsageError{Err: err}
+	}
+	switch {
+	case f.writeConfigTo != "":
+		return config.Write(f.writeConfigTo, f.effective())
+	case f.initOnly:
+		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
+	}
+	log := f.logger(command.ErrOrStderr())
+	return daemon.Run(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, f.options())
 }

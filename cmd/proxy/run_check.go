@@ -121,7 +121,8 @@ func (r *checkReport) print(stdout io.Writer) {
 		table = append(table, rowsOf(&verdict, cmp.Or(strings.TrimPrefix(fmt.Sprint(verdict.Line), "0"), "-"))...)
 	}
 	table.print(stdout)
-	printable.Fprintf(stdout, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n", same)
+	printable.Fprintf(stdout, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
+		same)
 	table = verdictTable{{"", "ON THIS NODE", "IS", "HERE"}}
 	for _, verdict := range r.OnNode {
 		table = append(table, rowsOf(&verdict, "")...)
@@ -143,8 +144,7 @@ const widestSubject, widestValue, lineWidth, leastHere = 50, 44, 120, 40
 
 func rowsOf(v *config.Verdict, line string) verdictTable {
 	here := v.Here
-	switch v.Outcome {
-	case config.Refused, config.Unknown, config.Leftover:
+	if slices.Contains([]config.Outcome{config.Refused, config.Unknown, config.Leftover}, v.Outcome) {
 		here = string(v.Outcome) + ": " + here
 	}
 	rows := verdictTable{{line, cut(v.Subject, widestSubject), cmp.Or(cut(v.Value, widestValue), "-"), here}}
@@ -183,7 +183,7 @@ func (t verdictTable) print(stdout io.Writer) {
 // wrapped breaks a text between words into lines of at most so many letters, if no word is longer.
 func wrapped(text string, width int) []string {
 	lines := []string{""}
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		last := &lines[len(lines)-1]
 		switch {
 		case *last == "":

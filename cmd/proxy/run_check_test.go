@@ -96,7 +96,8 @@ func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 		t.Fatalf("status %d and %d, %s", text.status, machine.status, text.stderr)
 	}
 	for _, want := range []string{
-		"3 mode ipvs nftables is programmed", "5 ipvs.scheduler sh each connection", "sessionAffinity: ClientIP", "there is iptables.masqueradeAll",
+		"3 mode ipvs nftables is programmed", "5 ipvs.scheduler sh each connection", "sessionAffinity: ClientIP",
+		"there is iptables.masqueradeAll",
 		"do what they do in kube-proxy: 6.", "node ports, IPv4 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: clients of 198.51.100.1",
 		"leftover: the node takes the", "The proxy would start with this file on this node. Nothing was changed.",
 	} {
@@ -111,7 +112,7 @@ func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 		got[v.Subject] = fmt.Sprintf("%s: %s", v.Outcome, v.Value)
 	}
 	want := map[string]string{
-		"nf_tables": "same: [IPv4 IPv6]", "Node": "same: node-a", "kube-ipvs0": "leftover: 2 addresses",
+		"nf_tables": "same: IPv4, IPv6", "Node": "same: node-a", "kube-ipvs0": "leftover: addresses: 2",
 		"kube-proxy's chains":                    "leftover: ip nat KUBE-SERVICES, ip filter KUBE-FORWARD",
 		"net.ipv4.conf.all.arp_ignore":           "leftover: 1",
 		"net.netfilter.nf_conntrack_udp_timeout": "differs: 30",
@@ -155,7 +156,8 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 	}{
 		"it starts, and the Node is not known": {[]string{"--config", file("mode: iptables")}, 0, "give --kubeconfig FILE", ""},
 		"a kubeconfig that is not there": {
-			[]string{"--config", file("clientConnection: {kubeconfig: /nowhere}")}, 0, `unknown: connect to the API server: reading kubeconfig "/nowhere"`, "",
+			[]string{"--config", file("clientConnection: {kubeconfig: /nowhere}")}, 0,
+			`unknown: connect to the API server: reading kubeconfig "/nowhere"`, "",
 		},
 		"a misspelled setting": {
 			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR - refused: unknown field", "",

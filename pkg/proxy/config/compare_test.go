@@ -24,18 +24,21 @@ func TestWhatBecomesOfAFile(t *testing.T) {
 	}{
 		"nothing is set": {"", append([]string{"0 mode  differs"}, always...)},
 		"IPVS": {
-			"mode: ipvs\nipvs:\n  scheduler: sh\n  strictARP: true\n  syncPeriod: 10s\n  minSyncPeriod: 5s\nnodePortAddresses: [primary]\noomScoreAdj: 0\n",
+			"mode: ipvs\nipvs:\n  scheduler: sh\n  strictARP: true\n  syncPeriod: 10s\n  minSyncPeriod: 5s\n" +
+				"nodePortAddresses: [primary]\noomScoreAdj: 0\n",
 			[]string{
 				"3 mode ipvs differs", "5 ipvs.scheduler sh differs", "6 ipvs.strictARP true differs", "8 ipvs.minSyncPeriod 5s ignored",
 				"0 ipvs.tcpTimeout  differs",
 			},
 		},
 		"nftables, and sections of others": {
-			"mode: nftables\nnftables:\n  syncPeriod: 10s\n  masqueradeBit: 3\niptables: {masqueradeAll: true}\nipvs: {scheduler: lc}\noomScoreAdj: -999\n",
+			"mode: nftables\nnftables:\n  syncPeriod: 10s\n  masqueradeBit: 3\n" +
+				"iptables: {masqueradeAll: true}\nipvs: {scheduler: lc}\noomScoreAdj: -999\n",
 			[]string{"6 nftables.masqueradeBit 3 ignored", "7 iptables.masqueradeAll true ignored", "8 ipvs.scheduler lc ignored"},
 		},
 		"iptables, with nothing that differs but the mode": {
-			"mode: iptables\niptables: {localhostNodePorts: false}\nconntrack: {tcpBeLiberal: true}\nnodePortAddresses: [192.0.2.0/24]\noomScoreAdj: 1\n",
+			"mode: iptables\niptables: {localhostNodePorts: false}\n" +
+				"conntrack: {tcpBeLiberal: true}\nnodePortAddresses: [192.0.2.0/24]\noomScoreAdj: 1\n",
 			[]string{"3 mode iptables differs", "4 iptables.localhostNodePorts false ignored"},
 		},
 		"gates, metadata, and what is not read": {
@@ -115,10 +118,17 @@ func TestTheComparisonSaysWhatAStartSays(t *testing.T) {
 	}
 }
 
-func TestEveryDifferenceIsOfASettingThatKubeProxyHas(t *testing.T) {
+func TestEveryDifferenceIsOfASettingThatKubeProxyHasAndIsInThePage(t *testing.T) {
+	page, err := os.ReadFile("../../../manifests/from-iptables-and-ipvs.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for path := range differences {
 		if !slices.Contains(paths(false), path) {
 			t.Errorf("kube-proxy has no %s", path)
+		}
+		if !strings.Contains(string(page), lastOf(path)) {
+			t.Errorf("the page does not tell of %s", path)
 		}
 	}
 }

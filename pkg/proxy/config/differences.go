@@ -90,7 +90,8 @@ const (
 // schedulerAdvice says what comes near to a scheduler of IPVS. Over many connections a draw is as even as rr, and kube-proxy
 // gives all endpoints one weight, so that wrr is rr.
 var schedulerAdvice = map[string]string{
-	"lc": boundLoad, "wlc": boundLoad, "sed": boundLoad, "nq": boundLoad, "lblc": boundLoad, "lblcr": boundLoad, "fo": boundLoad, "ovf": boundLoad,
+	"lc": boundLoad, "wlc": boundLoad, "lblc": boundLoad, "lblcr": boundLoad,
+	"sed": boundLoad, "nq": boundLoad, "fo": boundLoad, "ovf": boundLoad,
 	"sh": rememberThem, "dh": rememberThem, "mh": rememberThem,
 }
 

@@ -224,7 +224,8 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 			header + "mode: nftable\n", `mode: "nftable" is none of: , iptables, ipvs, nftables, userspace, kernelspace`,
 		},
 		"several misspelled fields": {
-			header + "Mode: ipvs\nclusterCIDRs: []\n", "Mode: unknown field; did you mean mode?|clusterCIDRs: unknown field; did you mean clusterCIDR?",
+			header + "Mode: ipvs\nclusterCIDRs: []\n",
+			"Mode: unknown field; did you mean mode?|clusterCIDRs: unknown field; did you mean clusterCIDR?",
 		},
 		"several values": {
 			header + "clusterCIDR: x\noomScoreAdj: 2000\n",
@@ -266,7 +267,8 @@ func TestWhatNothingHereDependsOnIsNotedInAFile(t *testing.T) {
 		"another mode's name": {"mode: ipvs\nipvs: {masqueradeAll: true}\n", "ipvs.masqueradeAll: " + other("iptables.masqueradeAll")},
 		"the other way":       {"nftables: {strictARP: true}\n", "nftables.strictARP: " + other("ipvs.strictARP")},
 		"a section that is not indented": {
-			"ipvs:\nstrictARP: true\nscheduler: rr\n", "scheduler: " + unread + ", nor is ipvs.scheduler|strictARP: " + unread + ", nor is ipvs.strictARP",
+			"ipvs:\nstrictARP: true\nscheduler: rr\n",
+			"scheduler: " + unread + ", nor is ipvs.scheduler|strictARP: " + unread + ", nor is ipvs.strictARP",
 		},
 		"a slip in what has no meaning": {"ipvs: {strictArp: true}\n", "ipvs.strictArp: " + unread + ", nor is ipvs.strictARP"},
 		"nothing near":                  {"frobnicate: {deep: [true]}\n", "frobnicate: " + unread},

@@ -65,7 +65,11 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	if conn.Owned() {
 		owned = "no other program can change our tables"
 	}
-	c.add("nf_tables", fmt.Sprint(c.Families), config.Same, "has what is needed; "+owned, "")
+	var families []string
+	for _, family := range c.Families {
+		families = append(families, family.String())
+	}
+	c.add("nf_tables", strings.Join(families, ", "), config.Same, "has what is needed; "+owned, "")
 	others, err := conn.OtherProxies(ctx)
 	if err != nil {
 		c.add("other service proxies", "", config.Unknown, err.Error(), "")
@@ -146,7 +150,7 @@ func (c *Checked) links(ctx context.Context) {
 		c.add(ipvsLink, "", config.Unknown, err.Error(), "")
 	}
 	if ofServices != nil {
-		c.add(ipvsLink, fmt.Sprintf("%d addresses", len(ofServices)), config.Leftover,
+		c.add(ipvsLink, fmt.Sprintf("addresses: %d", len(ofServices)), config.Leftover,
 			"the node takes the addresses of Services for its own: it answers pings to them, and what listens on all addresses answers there",
 			"once this proxy runs: kube-proxy --cleanup, or ip link delete "+ipvsLink)
 	}

@@ -44,7 +44,8 @@ func runCheck(ctx context.Context, stdout io.Writer, flags *runFlags, output str
 	if err != nil {
 		return err
 	}
-	report := checkReport{File: flags.path, Settings: compared.Verdicts, OnNode: []config.Verdict{}}
+	report := checkReport{File: flags.path, Settings: []config.Verdict{}, OnNode: []config.Verdict{}}
+	report.Settings = append(report.Settings, compared.Verdicts...)
 	if !compared.Starts() {
 		flags.path = "" // the node is looked at all the same, as the flags and defaults say
 	}

@@ -95,7 +95,7 @@ func ofFaults(document *manifest.Part, faults []manifest.Fault) []Verdict {
 		verdict := Verdict{Subject: fault.Field, Line: document.LineOf(fault.Field), Outcome: Ignored, Here: withoutEffect(fault)}
 		if verdict.Here == "" {
 			verdict.Outcome, verdict.Here = Refused, fault.Reason
-			if meant := meantBy(fault.Field); fault.Reason == manifest.UnknownField && meant != "" {
+			if meant := suggestion(fault); meant != "" {
 				verdict.Do = "write " + meant + " if that is meant, else remove it; kube-proxy does not read it either"
 			}
 		}

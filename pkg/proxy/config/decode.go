@@ -44,7 +44,7 @@ func decode(document *manifest.Part, into *Configuration) (notes []string, err e
 		if path != "" {
 			text = path + ": " + text
 		}
-		if meant := meantBy(path); fault.Reason == manifest.UnknownField && meant != "" {
+		if meant := suggestion(fault); meant != "" {
 			text += fmt.Sprintf("; did you mean %s?", meant)
 		}
 		errs = append(errs, errors.New(text))

@@ -22,24 +22,34 @@ var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 // withoutEffect says why nothing here depends on what is wrong with a field; empty if something may.
 func withoutEffect(fault manifest.Fault) string {
 	path := fault.Field
-	isUnknown, meant := fault.Reason == manifest.UnknownField, meantBy(path)
 	switch {
 	case former[path] != "":
 		return former[path]
 	case fault.Reason == manifest.DuplicateField && !counts(path):
 		return "it is set twice, and has no meaning here"
-	case !isUnknown:
+	case fault.Reason != manifest.UnknownField:
 		return ""
 	case path == "metadata":
 		return "kube-proxy's configuration has none; it is not read"
-	case inOtherSection(path) != "":
-		return "kube-proxy has no such setting in this section, and does not read it; there is " + inOtherSection(path)
+	}
+	if other := inOtherSection(path); other != "" {
+		return "kube-proxy has no such setting in this section, and does not read it; there is " + other
+	}
+	switch meant := meantBy(path); {
 	case meant == "":
 		return elsewhere
 	case !counts(meant):
 		return elsewhere + ", nor is " + meant
 	}
 	return ""
+}
+
+// suggestion names the field that was probably meant, if the fault is that it is unknown; empty if nothing is near.
+func suggestion(fault manifest.Fault) string {
+	if fault.Reason != manifest.UnknownField {
+		return ""
+	}
+	return meantBy(fault.Field)
 }
 
 // inOtherSection finds a field of a mode's section by exactly its name in the section of another mode.

@@ -39,8 +39,9 @@ func lettersOf(word string) string {
 // nameOf is what follows the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
-// IsSlip reports whether two words differ in one place, by two letters at most: one left out, added, mistyped or two
-// swapped. In short words that is too much.
+// IsSlip reports whether two words differ in one place, by two letters at most: left out, added, mistyped or swapped.
+// Where both letters are others it is another word: internalTrafficPolicy is no slip of externalTrafficPolicy. In short
+// words two letters are too much.
 func IsSlip(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {
@@ -52,5 +53,6 @@ func IsSlip(a, b string) bool {
 	for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	return max(len(a), len(b)) <= most
+	isOtherWord := len(a) == most && len(b) == most && (a[0] != b[1] || a[1] != b[0])
+	return max(len(a), len(b)) <= most && !isOtherWord
 }

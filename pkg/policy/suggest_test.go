@@ -16,6 +16,8 @@ func TestSuggest(t *testing.T) {
 		"a space behind":                   {"Disabled ", []string{"Auto", "Disabled"}, "Disabled"},
 		"a letter too few":                 {"Disable", []string{"Auto", "Disabled"}, "Disabled"},
 		"two letters swapped":              {"Atuo", []string{"Auto", "Disabled"}, "Auto"},
+		"two letters that are others":      {"internalTrafficPolicy", []string{"externalTrafficPolicy"}, ""},
+		"two letters too many":             {"internalTrafficPolicyyy", []string{"internalTrafficPolicy"}, "internalTrafficPolicy"},
 		"another word":                     {"foo", []string{"Auto", "Disabled"}, ""},
 		"nothing":                          {"", []string{"Auto", "Disabled"}, ""},
 		"nothing but spaces and dashes":    {" - ", []string{"Auto", "-"}, ""},

@@ -20,7 +20,7 @@ func TestANamespaceIsChosenAsWithKubectl(t *testing.T) {
 		{"forecast -o json", 0,
 			"ops/logs ops/metrics shop/api shop/cart shop/db shop/images shop/login shop/mail shop/search shop/web ops/billing"},
 		{"forecast -o json -n ops", 0, "ops/logs ops/metrics ops/billing"},
-		{"forecast -o json -n ops --evacuate zone-b", 0, "ops/logs ops/metrics ops/billing ops/logs ops/metrics ops/billing"},
+		{"forecast -o json -n ops --evacuate zone-b", 0, "ops/logs ops/metrics ops/billing ops/metrics ops/logs ops/metrics ops/billing"},
 		{"forecast -o json --namespace shop cart", 0, "shop/cart"},
 		{"forecast -o json -n shop shop/cart", 0, "shop/cart"},
 		{"explain -o json --node node-a1 -n ops", 0, "ops/logs ops/metrics"},

@@ -117,7 +117,7 @@ func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var stdout heapWriter
 		before := heap()
-		args := words("explain --all-nodes -o " + format + " --manifests " + folder)
+		args := words("explain --all-nodes --all -o " + format + " --manifests " + folder)
 		if status := cli.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &strings.Builder{}); status != 0 {
 			t.Fatalf("exit status %d", status)
 		}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	apiserver "github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -94,7 +95,8 @@ func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	objects, err := apiserver.Objects(ctx, kube.config, nil)
 	Expect(err).NotTo(HaveOccurred())
 	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}), forecast.Options{
-		Now: time.Now(), Bounds: []uint64{120}, Only: model.ObjectName{Namespace: service.Namespace, Name: service.Name},
+		Now: time.Now(), Bounds: []uint64{120},
+		Only: explain.Query{Service: model.ObjectName{Namespace: service.Namespace, Name: service.Name}},
 	})
 	Expect(refused).To(BeEmpty())
 	Expect(report.Services).To(HaveLen(1))

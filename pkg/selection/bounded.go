@@ -155,7 +155,7 @@ func reasonOf(share *balance.Share, limit uint64) Reason {
 		Load: &Load{
 			Kept: Part(near.Part), Rest: balance.ONE - Part(near.Part), Next: string(next.Key), NextValue: next.Value,
 			HasNoLabel: !near.Known,
-			Endpoints: near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
+			Endpoints:  near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
 			Unbounded: near.Unbounded, Busiest: near.Busiest, Limit: limit,
 		},
 	}

@@ -82,8 +82,8 @@ func TestAKubeconfigWithWhichTheProxyCouldNotStartIsWrong(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"empty":             {"", "no configuration has been provided"},
 		"not YAML":          {"{", "error loading config file"},
-		"no such context":   {changed("current-context: x", "current-context: other"), "context was not found for specified context: other"},
-		"no server":         {changed(`"https://192.0.2.1:6443"`, `""`), "no server found for cluster"},
+		"no such context":   {changed("current-context: x", "current-context: other"), `has no context "other"; it has "x"`},
+		"no server":         {changed(`"https://192.0.2.1:6443"`, `""`), `names the cluster "c", which has no server`},
 		"not an address":    {changed("https://192.0.2.1:6443", "https://192.0.2.1:port"), "host must be a URL or a host:port pair"},
 		"missing token":     {changed("token: secret", "tokenFile: /missing/token"), "/missing/token"},
 		"missing authority": {changed("{server:", "{certificate-authority: /missing/ca.crt, server:"), "/missing/ca.crt"},

@@ -32,7 +32,7 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			Endpoints: []model.SliceEndpoint{{Addr: addr, Endpoint: model.Endpoint{
 				Node: "n", Zone: "z", Ready: true, Serving: true, Terminating: true, HintNodes: []string{"n"}, HintZones: []string{""},
 			}}},
-			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), LeftOut: []string{"a part"},
+			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), LeftOut: []string{"a part"}, Names: 1, Crowded: 1, IsHeadless: true,
 		},
 		ServiceCIDRs: []netip.Prefix{prefix},
 		Nodes: &model.Node{

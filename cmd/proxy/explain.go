@@ -215,7 +215,9 @@ func (f *explainFlags) explain(change model.Change, nodes []string, query explai
 // askForecast answers who asks what an evacuation would do: with the command line that does.
 func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
 	line := []string{command.Parent().DisplayName(), "forecast"}
-	for _, name := range []string{"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "evacuate", "output"} {
+	for _, name := range []string{
+		"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "evacuate", "output",
+	} {
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, quoted(flag.Value.String()))
 		}
@@ -223,7 +225,8 @@ func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) 
 	if query.Service.Name != "" {
 		line = append(line, query.Service.String())
 	}
-	return fmt.Errorf("--evacuate is a flag of forecast alone; it says who would have nothing else, and all loads: %s", strings.Join(line, " "))
+	return fmt.Errorf("--evacuate is a flag of forecast alone; it says who would have nothing else, and all loads: %s",
+		strings.Join(line, " "))
 }
 
 // quoted writes a word as a shell reads it.

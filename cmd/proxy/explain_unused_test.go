@@ -25,16 +25,20 @@ func TestASliceThatSelectsNobodyIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string
 	}{
-		"port-names": {"{name: http, port: 80}", "addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [10.0.1.2]}, {addresses: [10.0.1.3]}]",
-			"10.0.1.3", "SliceOfOtherPorts", "EndpointSlice t/port-names-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
+		"port-names": {"{name: http, port: 80}",
+			"addressType: IPv4, ports: [{port: 8080}], endpoints: [{addresses: [10.0.1.2]}, {addresses: [10.0.1.3]}]",
+			"10.0.1.3", "SliceOfOtherPorts",
+			"EndpointSlice t/port-names-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
 		"protocols": {"{port: 53, protocol: UDP}", "addressType: IPv4, ports: [{port: 53}], endpoints: [{addresses: [10.0.1.2]}]",
-			"10.0.1.2", "SliceOfOtherPorts", "EndpointSlice t/protocols-1 has 1 endpoint, but no UDP port without a name; it has 53/TCP without a name."},
+			"10.0.1.2", "SliceOfOtherPorts",
+			"EndpointSlice t/protocols-1 has 1 endpoint, but no UDP port without a name; it has 53/TCP without a name."},
 		"no-ports": {"{port: 80}", "addressType: IPv4, endpoints: [{addresses: [10.0.1.2], nodeName: n1}]",
 			"n1", "SliceWithoutPorts", "EndpointSlice t/no-ports-1 has 1 endpoint, but no ports, which does not mean every port."},
 		"names": {"{port: 80}", "addressType: FQDN, ports: [{port: 80}], endpoints: [{addresses: [db.example.com]}]",
 			"db.example.com", "SliceOfNames", "EndpointSlice t/names-1 has 1 endpoint, but by name (addressType FQDN), and a proxy sends " +
 				"connections to addresses alone."},
-		"family": {"{port: 80}", `addressType: IPv6, ports: [{port: 80}], endpoints: [{addresses: ["fd00::2"], targetRef: {kind: Pod, name: db-0}}]`,
+		"family": {"{port: 80}",
+			`addressType: IPv6, ports: [{port: 80}], endpoints: [{addresses: ["fd00::2"], targetRef: {kind: Pod, name: db-0}}]`,
 			"db-0", "SliceOfOtherFamily", "EndpointSlice t/family-1 has 1 IPv6 endpoint, but the Service has no IPv6 address, only IPv4."},
 		"headless": {"{port: 80}", "addressType: IPv4, ports: [{port: 80}], endpoints: [{addresses: [10.0.1.2]}]",
 			"10.0.1.2", "SliceOfHeadless", "EndpointSlice t/headless-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +

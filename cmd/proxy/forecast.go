@@ -24,6 +24,27 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
+const forecastExamples = `  # what would a cluster gain? Nothing has to be installed in it
+  kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
+  proxy forecast --manifests state
+
+  # the same, of the cluster that kubectl talks to, as one file to look at
+  proxy forecast -o html > forecast.html
+
+  # what if a zone is evacuated while a Service is scaled up in another one?
+  proxy forecast --evacuate zone-b --scale shop/web=zone-a:6
+
+  # what if its load is bounded?
+  proxy forecast --annotate 'shop/web ` + policy.MaxLoadAnnotation + `=120%'
+
+  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
+  # anything is refused
+  proxy forecast --manifests state --max-load 150% --min-near 80% --max-refused 0
+
+  # by what was measured
+  promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
+  proxy forecast --demand demand.json`
+
 func newForecast() *cobra.Command {
 	var flags forecastFlags
 	command := &cobra.Command{
@@ -52,26 +73,7 @@ While Nodes are being evacuated, or would be, it says which Services have nothin
 
 Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, or something cannot be read or
 is refused, of which the forecast knows nothing then, or there is no Service to judge.`,
-		Example: `  # what would a cluster gain? Nothing has to be installed in it
-  kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
-  proxy forecast --manifests state
-
-  # the same, of the cluster that kubectl talks to, as one file to look at
-  proxy forecast -o html > forecast.html
-
-  # what if a zone is evacuated while a Service is scaled up in another one?
-  proxy forecast --evacuate zone-b --scale shop/web=zone-a:6
-
-  # what if its load is bounded?
-  proxy forecast --annotate 'shop/web ` + policy.MaxLoadAnnotation + `=120%'
-
-  # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
-  # anything is refused
-  proxy forecast --manifests state --max-load 150% --min-near 80% --max-refused 0
-
-  # by what was measured
-  promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
-  proxy forecast --demand demand.json`,
+		Example:               forecastExamples,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {

@@ -65,7 +65,8 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 		lacks   string   // of the output
 	}{
 		"nothing is set": {
-			nil, []string{"shop/web: PreferSameZone keeps 100 % in the zone instead of 33 %", "  spec:\n      trafficDistribution: PreferSameZone\n"}, "see below",
+			nil, []string{"shop/web: PreferSameZone keeps 100 % in the zone instead of 33 %", "  spec:\n      trafficDistribution: PreferSameZone\n"},
+			"see below",
 		},
 		"it is set, and no slice has hints": {
 			[]string{noSetting, sameZone},
@@ -163,19 +164,20 @@ func TestForecastSaysWhyConnectionsAreRefused(t *testing.T) {
 		"keys without *": {
 			[]string{noAnnotations, hardKeys, onA, onC, "nodeName: nb, zone: zb", onC},
 			"33 % 1.00, 67 % refused",
-			"shop/web: 67 % of its connections are refused on 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology key: none shares " +
-				"this node's topology.kubernetes.io/zone, \"za\", nor does any match a key before that, and the keys do not end with *.\n" +
+			"shop/web: 67 % of its connections are refused on 2 of 3 Nodes (na, nb). On na: No usable endpoint matches a topology key: none " +
+				"shares this node's topology.kubernetes.io/zone, \"za\", nor does any match a key before that, and the keys do not end with *.\n" +
 				"shop/web: metadata.annotations[vicinity.dev/topology-keys]: no \"*\": connections fail where no endpoint matches; " +
 				"append \", *\" to fall back to any endpoint [SVC027]\n",
 		},
 		"a label that no Node has": {
 			[]string{noAnnotations, "annotations: {vicinity.dev/topology-keys: example.com/rack}"}, "  refused  ",
-			"shop/web: All of its connections are refused on 3 of 3 Nodes (na, nb, nc). On na: No endpoint matches the topology key example.com/rack " +
-				"because this node has no such label;",
+			"shop/web: All of its connections are refused on 3 of 3 Nodes (na, nb, nc). On na: No endpoint matches the topology key " +
+				"example.com/rack because this node has no such label;",
 		},
 		"internalTrafficPolicy: Local": {
 			[]string{noSetting, "ports: [{port: 80}], internalTrafficPolicy: Local}", onC, onA}, "67 % 1.50, 33 % refused",
-			"shop/web: 33 % of its connections are refused on 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and no usable endpoint is on this node.",
+			"shop/web: 33 % of its connections are refused on 1 of 3 Nodes (nc). On nc: internalTrafficPolicy is Local, and no " +
+				"usable endpoint is on this node.",
 		},
 		"no endpoint": {
 			[]string{"service-name: web", "service-name: wep"}, "  refused  ",
@@ -251,7 +253,8 @@ const sliceEnd = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeN
 
 // TestALabelThatNoNodeHasIsNotZero: it is "-", and a sentence; and nobody can judge what stays where nobody knows the zones.
 func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
-	zones := []string{", topology.kubernetes.io/zone: za", "", ", topology.kubernetes.io/zone: zb", "", ", topology.kubernetes.io/zone: zc", ""}
+	const label = ", topology.kubernetes.io/zone: "
+	zones := []string{label + "za", "", label + "zb", "", label + "zc", ""}
 	inSlices := []string{", zone: za", "", ", zone: zb", "", ", zone: zc", ""}
 	for name, test := range map[string]struct {
 		replace []string

@@ -62,7 +62,8 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 		"free": {"", "type: ClusterIP", onA + onB}, "hard": {hard, "type: ClusterIP", onA + onB}, "alone": {"", "type: ClusterIP", onA},
 		"outside":  {"", "type: LoadBalancer, externalTrafficPolicy: Local, externalIPs: [192.0.2.1]", onA + onB},
 		"inside":   {"", "type: ClusterIP, internalTrafficPolicy: Local", onA + onB},
-		"standing": {"", "type: LoadBalancer, externalTrafficPolicy: Local, externalIPs: [192.0.2.1]", onB}, "none": {hard, "type: ClusterIP", ""},
+		"standing": {"", "type: LoadBalancer, externalTrafficPolicy: Local, externalIPs: [192.0.2.1]", onB},
+		"none":     {hard, "type: ClusterIP", ""},
 	} {
 		text += strings.NewReplacer("NAME", name, "KEYS", words[0], "SPEC", words[1], "PODS", words[2]).Replace(service)
 	}

@@ -55,8 +55,9 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 
 // TestExplainNamesTheForecastOfAnEvacuation, which says that the only endpoint serves on.
 func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
-	got := proxyCommand(t, words("explain shop/web:http --manifests "+state+" --all-nodes -o json --evacuate topology.kubernetes.io/zone=zone-a")...)
-	const line = "proxy forecast --manifests " + state + " --evacuate topology.kubernetes.io/zone=zone-a --output json shop/web"
+	const zone = "topology.kubernetes.io/zone=zone-a"
+	got := proxyCommand(t, words("explain shop/web:http --manifests "+state+" --all-nodes -o json --evacuate "+zone)...)
+	const line = "proxy forecast --manifests " + state + " --evacuate " + zone + " --output json shop/web"
 	first, _, _ := strings.Cut(got.stderr, "\n")
 	if got.status != 2 || got.stdout != "" || !strings.HasSuffix(first, ": "+line) {
 		t.Fatalf("%+v, want %s", got, line)
@@ -74,7 +75,8 @@ func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
 	if got.status != 2 || !strings.Contains(got.stderr, ": proxy forecast --evacuate 'zone in (a, b)'\n") {
 		t.Errorf("a selector with spaces: %+v", got)
 	}
-	if got := pluginCommand(t, "explain", "--evacuate", "zone-a"); !strings.Contains(got.stderr, ": kubectl vicinity forecast --evacuate zone-a\n") {
+	got = pluginCommand(t, "explain", "--evacuate", "zone-a")
+	if !strings.Contains(got.stderr, ": kubectl vicinity forecast --evacuate zone-a\n") {
 		t.Errorf("as a plugin: %+v", got)
 	}
 }

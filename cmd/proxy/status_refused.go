@@ -56,11 +56,16 @@ func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error)
 	case err != nil:
 		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
 	}
+	return readLastGood(page), nil
+}
+
+// readLastGood reads the page; none if another program, or another version, wrote it.
+func readLastGood(page []byte) []convert.Refusal {
 	var refusals []convert.Refusal
-	if isOther := json.Unmarshal(page, &refusals) != nil; isOther {
-		return nil, nil
+	if json.Unmarshal(page, &refusals) != nil {
+		return nil
 	}
-	return refusals, nil
+	return refusals
 }
 
 // refusedObjects compares what this command refuses with what the proxy says of it.

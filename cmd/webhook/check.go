@@ -21,12 +21,7 @@ const (
 	exitUnchecked = 2 // something could not be checked
 )
 
-func newCheck() *cobra.Command {
-	var flags checkFlags
-	command := &cobra.Command{
-		Use:   "check -f FILE... [flags]",
-		Short: "Judge Services and Namespaces in files by the webhook's rules",
-		Long: `Judge the Services and Namespaces in files by the rules that the webhook has for new objects. No cluster is needed.
+const checkLong = `Judge the Services and Namespaces in files by the rules that the webhook has for new objects. No cluster is needed.
 
 FILE is a YAML or JSON file, with several documents and Lists in it if need be; or - for standard input; or a folder, of which
 every .yaml, .yml and .json file is read, those in its subfolders too. Templates must be rendered first.
@@ -55,7 +50,14 @@ The exit status is 0 if nothing is denied, 1 if something is, and 2 if something
 -o json prints one document: "findings", each with file, line, kind, namespace, name, rule, action (deny, warn or error), path and
 message; "passedOver", the files that were, each with file, role and reason; and "summary", with the numbers of objects checked and
 passedOver, of patches, of those denied, of warnings, errors and filesPassedOver. All of these fields are always there. A line is 0 if it
-is about a file as a whole, a rule is "" for an error.`,
+is about a file as a whole, a rule is "" for an error.`
+
+func newCheck() *cobra.Command {
+	var flags checkFlags
+	command := &cobra.Command{
+		Use:   "check -f FILE... [flags]",
+		Short: "Judge Services and Namespaces in files by the webhook's rules",
+		Long:  checkLong,
 		Example: `  # everything below a folder
   webhook check -f deploy/
 

@@ -47,7 +47,9 @@ type browser struct {
 func open(t *testing.T, objects convert.Objects, width int64, bounds ...uint64) *browser {
 	t.Helper()
 	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}),
-		forecast.Options{Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...), DemandFrom: "Each Node counts as one client."})
+		forecast.Options{
+			Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...), DemandFrom: "Each Node counts as one client.",
+		})
 	if len(refused) > 0 {
 		t.Fatal(refused)
 	}
@@ -156,7 +158,8 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 		"var(--node),var(--zone),var(--region),var(--over)")
 	b.want("what no setting but none refuses", `document.querySelector("#settings .over").textContent`, "3.3 %")
 	b.want("the Services", rows+`.length`, 10)
-	b.want("the first, of which most is refused", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`, "shop/login,4,33 %,0 %")
+	b.want("the first, of which most is refused", `[...`+rows+`[0].cells].slice(0, 4).map((cell) => cell.textContent).join()`,
+		"shop/login,4,33 %,0 %")
 	b.want("in red", rows+`[0].cells[2].firstChild.className`, "over")
 	b.want("the next, of which most leaves the zone and can stay", rows+`[1].cells[0].textContent`, "shop/api")
 	b.want("one to which a setting means nothing", `[...`+rows+`]`+
@@ -302,12 +305,13 @@ func TestThePageSaysWhyConnectionsAreRefused(t *testing.T) {
 		delete(node.Labels, string(policy.Region))
 	}
 	b := open(t, shop, 1280)
-	b.want("the region, which nobody knows", `[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`,
-		"------")
+	b.want("the region, which nobody knows",
+		`[...document.querySelectorAll("#settings tbody tr")].map((row) => row.cells[4].textContent).join("")`, "------")
 	b.want("that it is not known", `document.getElementById("about").textContent.includes("so nobody knows what stays in a region")`, true)
 	b.want("the first is chosen", rows+`[0].click() === undefined`, true)
 	b.want("the one that refuses", `document.querySelector("#detail h2").textContent`, "shop/login")
-	b.want("why", `document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
+	b.want("why",
+		`document.querySelector("#detail .cause").textContent.startsWith("33 % of its connections are refused on 3 of 9 Nodes")`, true)
 	b.want("the bar of its connections", `document.querySelector("#detail .bar").lastChild.style.background`, "var(--over)")
 }
 

@@ -67,7 +67,8 @@ func TestAPortIsFoundByNameAndProtocolAmongMany(t *testing.T) {
 		ports = append(ports, PortWords{fmt.Sprint("p", i), "TCP", uint16(i + 1)})
 	}
 	slice := SliceWords{Ports: ports}
-	if !slice.Serves(NewWanted(PortWords{"x", "TCP", 1}, PortWords{"p999", "TCP", 7})) || slice.Serves(NewWanted(PortWords{"p999", "UDP", 1000})) {
+	if !slice.Serves(NewWanted(PortWords{"x", "TCP", 1}, PortWords{"p999", "TCP", 7})) ||
+		slice.Serves(NewWanted(PortWords{"p999", "UDP", 1000})) {
 		t.Error("name and protocol decide, and no number does")
 	}
 }

@@ -50,7 +50,8 @@ func TestASliceThatDoesNothingForAPortSaysWhy(t *testing.T) {
 		"a slice for a port": {two, []*model.EndpointSlice{offering("one", "http"), offering("other", "metrics")}, nil},
 		"nobody serves one of the ports": {two, []*model.EndpointSlice{offering("one", "http")},
 			[]string{"metrics IPv4 default/one SliceOfOtherPorts"}},
-		"a slice that serves no port beside one that does": {two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
+		"a slice that serves no port beside one that does": {
+			two, []*model.EndpointSlice{offering("good", "http", "metrics"), offering("bad", "web")},
 			[]string{"http IPv4 default/bad SliceOfOtherPorts", "metrics IPv4 default/bad SliceOfOtherPorts"}},
 		"no ports":         {nil, []*model.EndpointSlice{offering("none")}, []string{"http IPv4 default/none SliceWithoutPorts"}},
 		"the other family": {nil, []*model.EndpointSlice{inIPv6(offering("six", "http"))}, []string{"http IPv4 default/six SliceOfOtherFamily"}},

@@ -144,7 +144,8 @@ func (r *Report) noteHints() {
 		}
 	}
 	if without > 1 {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d Services have a setting that works through hints in EndpointSlices, and there are none.", without))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("%d Services have a setting that works through hints in EndpointSlices, and there are none, or too few.", without))
 	}
 }
 

@@ -181,7 +181,8 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 			}
 			compared++
 			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {
-				t.Errorf("seed %d: %s: loads %v, then %v, and what is answered grows by %v", seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
+				t.Errorf("seed %d: %s: loads %v, then %v, and what is answered grows by %v",
+					seed, was.Services[i].Service, then.Loads, now.Loads, ratio)
 			}
 			for e := range now.Loads {
 				if !isAbout(now.Loads[e]/sum(now.Loads), single.Loads[e]/sum(single.Loads)) {

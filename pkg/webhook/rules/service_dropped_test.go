@@ -61,8 +61,8 @@ func fill(v reflect.Value) {
 		if v.Type() == reflect.TypeFor[metav1.Time]() {
 			return
 		}
-		for i := range v.NumField() {
-			fill(v.Field(i))
+		for _, inside := range v.Fields() {
+			fill(inside)
 		}
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
@@ -79,6 +79,8 @@ func fill(v reflect.Value) {
 		v.SetInt(1)
 	case reflect.Bool:
 		v.SetBool(true)
+	default:
+		panic("a Service has a field of kind " + v.Kind().String())
 	}
 }
 

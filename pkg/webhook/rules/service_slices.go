@@ -171,7 +171,8 @@ func (s *subject) virtualEndpoints(slice *EndpointSlice) (found []policy.Unused)
 		owner, isClusterIP := s.facts.ClusterIPs[addr]
 		if err == nil && isClusterIP {
 			found = append(found, policy.Unused{
-				Code: addr.String(), Sentence: fmt.Sprintf("EndpointSlice %s/%s: %s is the ClusterIP of Service %s, and nothing can be sent on to a ClusterIP",
+				Code: addr.String(),
+				Sentence: fmt.Sprintf("EndpointSlice %s/%s: %s is the ClusterIP of Service %s, and nothing can be sent on to a ClusterIP",
 					slice.Metadata.Namespace, slice.Metadata.Name, addr, owner),
 			})
 		}

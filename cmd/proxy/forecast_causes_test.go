@@ -65,7 +65,8 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 		lacks   string   // of the output
 	}{
 		"nothing is set": {
-			nil, []string{"shop/web: PreferSameZone keeps 100 % in the zone instead of 33 %", "  spec:\n      trafficDistribution: PreferSameZone\n"},
+			nil,
+			[]string{"shop/web: PreferSameZone keeps 100 % in the zone instead of 33 %", "  spec:\n      trafficDistribution: PreferSameZone\n"},
 			"see below",
 		},
 		"it is set, and no slice has hints": {

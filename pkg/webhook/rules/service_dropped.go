@@ -35,12 +35,21 @@ type misplacedField struct{ path, meant string }
 // misplacedFields are those of a Service as somebody wrote it; none if the text is no object.
 func misplacedFields(service []byte) []misplacedField {
 	var object map[string]any
-	if len(service) == 0 || json.Unmarshal(service, &object) != nil {
+	if !mayHaveTrafficField(service) || json.Unmarshal(service, &object) != nil {
 		return nil
 	}
 	var found []misplacedField
 	visit("", object, maxFieldDepth, &found)
 	return found
+}
+
+// mayHaveTrafficField reports whether a text has the letters of a field about traffic. Most have not, and are not decoded:
+// each review of a Service that kubectl applied comes here. A backslash may hide any letter.
+func mayHaveTrafficField(service []byte) bool {
+	text := letters(string(service))
+	return strings.Contains(text, `\`) || slices.ContainsFunc(trafficFields, func(field string) bool {
+		return strings.Contains(text, letters(field))
+	})
 }
 
 // maxFieldDepth is how deep a Service's fields are nested, and more: what is deeper is nobody's slip.

@@ -101,3 +101,18 @@ func eachObject(path string, value any, do func(path string, in map[string]any))
 		}
 	}
 }
+
+// TestAnyTextWithAMisplacedFieldIsDecoded: what spares the decoding of other texts sees through escapes, case and dashes.
+func TestAnyTextWithAMisplacedFieldIsDecoded(t *testing.T) {
+	for name, isFound := range map[string]bool{
+		"trafficDistribution": true, `\u0074rafficDistribution`: true, "Internal_Traffic-Policy": true, "traffic": false, "nodePort": false,
+	} {
+		text := []byte(`{"spec": {"ports": [{"` + name + `": "Local"}]}}`)
+		if found := misplacedFields(text); (len(found) == 1) != isFound {
+			t.Errorf("%s: found %v", text, found)
+		}
+	}
+	if text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}`; mayHaveTrafficField([]byte(text)) {
+		t.Errorf("%s is decoded", text)
+	}
+}

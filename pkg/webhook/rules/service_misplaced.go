@@ -39,9 +39,9 @@ var settingNames = func() map[string]string {
 }()
 
 // letters is a name in lower case without dashes and underscores.
-func letters(name string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
-}
+func letters(name string) string { return strings.ToLower(separators.Replace(name)) }
+
+var separators = strings.NewReplacer("-", "", "_", "")
 
 // settingMeant is what a key is meant for that has the name of a setting; empty if it does not.
 func settingMeant(key string) string {

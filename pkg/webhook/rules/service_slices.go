@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -27,12 +26,15 @@ type EndpointSlice struct {
 	} `json:"endpoints"`
 }
 
+// headlessSliceLabel is the label with which no proxy reads an EndpointSlice (k8s.io/api/core/v1, IsHeadlessService).
+const headlessSliceLabel = "service.kubernetes.io/headless"
+
 // words are what a slice says of whom it serves.
 func (e *EndpointSlice) words() policy.SliceWords {
 	words := policy.SliceWords{
 		Name: e.Metadata.Namespace + "/" + e.Metadata.Name, AddressType: e.AddressType, Endpoints: len(e.Endpoints),
 	}
-	_, words.IsHeadless = e.Metadata.Labels[corev1.IsHeadlessService]
+	_, words.IsHeadless = e.Metadata.Labels[headlessSliceLabel]
 	for _, endpoint := range e.Endpoints {
 		if len(endpoint.Addresses) > 1 {
 			words.Crowded++

@@ -75,7 +75,7 @@ func isDistributed(service *corev1.Service) bool {
 // takes away.
 func difference(from, to *corev1.Service) string {
 	var set strings.Builder
-	for _, annotation := range annotations {
+	for _, annotation := range policy.Annotations {
 		was, had := from.Annotations[annotation]
 		value, has := to.Annotations[annotation]
 		if had == has && was == value {

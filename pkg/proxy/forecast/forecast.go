@@ -92,10 +92,11 @@ type forecaster struct {
 	judge       Judge
 	refused     []convert.Problem
 
+	onlyEvacuated []OnlyEvacuated
+
 	// Of a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName
 	means, before map[portOf]mean
-	onlyEvacuated []OnlyEvacuated
 }
 
 // service forecasts one Service, or says why there is nothing to forecast.

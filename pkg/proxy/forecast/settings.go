@@ -42,12 +42,6 @@ func (s Setting) needsHints() bool {
 	return s.Name == policy.PreferSameZone || s.Name == policy.PreferSameNode || s.Name == policy.ModeAuto
 }
 
-// annotations are those that a setting takes away, or sets.
-var annotations = [...]string{
-	policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation,
-	policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation,
-}
-
 // apply returns the Service as it is with the setting. A bound keeps what the Service prefers, if it prefers anything.
 func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	if s.Name == Now {
@@ -67,7 +61,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		}
 		return &changed
 	}
-	for _, annotation := range annotations {
+	for _, annotation := range policy.Annotations {
 		changed.Annotations = with(changed.Annotations, annotation, "")
 	}
 	changed.Spec.TrafficDistribution = nil

@@ -112,7 +112,8 @@ func TestAnyTextWithAMisplacedFieldIsDecoded(t *testing.T) {
 			t.Errorf("%s: found %v", text, found)
 		}
 	}
-	if text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}`; mayHaveTrafficField([]byte(text)) {
+	text := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}`
+	if mayHaveTrafficField([]byte(text)) {
 		t.Errorf("%s is decoded", text)
 	}
 }

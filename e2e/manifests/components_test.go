@@ -133,8 +133,8 @@ func theOnly(t *testing.T, text, kind string, into any) {
 	}
 }
 
-// TestTheComponentForDNSStartsAServer, and changes nothing else.
-func TestTheComponentForDNSStartsAServer(t *testing.T) {
+// TestAComponentOfTheProxyAddsItsLinesAndNoOthers: whoever chooses one gets what README.md says of it.
+func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 	dir := t.TempDir()
 	absolute, err := filepath.Abs(folder)
 	if err != nil {
@@ -151,9 +151,14 @@ func TestTheComponentForDNSStartsAServer(t *testing.T) {
 		}
 		return kubectl(t, "kustomize", dir)
 	}
-	const flag = "        - --dns-bind-address=127.0.0.1:10053\n"
-	without, with := render(""), render(fmt.Sprintf("components: [%s/dns]\n", manifests))
-	if strings.Replace(with, flag, "", 1) != without || !strings.Contains(with, flag) {
-		t.Errorf("with the component (-without +with):\n%s", cmp.Diff(without, with))
+	without := render("")
+	for component, lines := range map[string]string{
+		"dns":     "        - --dns-bind-address=127.0.0.1:10053\n",
+		"selinux": "        seLinuxOptions:\n          type: spc_t\n",
+	} {
+		with := render(fmt.Sprintf("components: [%s/%s]\n", manifests, component))
+		if strings.Replace(with, lines, "", 1) != without || !strings.Contains(with, lines) {
+			t.Errorf("with the component %s (-without +with):\n%s", component, cmp.Diff(without, with))
+		}
 	}
 }

@@ -54,7 +54,7 @@ func TestTheConfiguration(t *testing.T) {
 			plain(t, folder), "/var/lib/vicinity/kubeconfig.conf", "0.0.0.0:10256", "127.0.0.1:10249",
 		},
 		// Not kube-proxy's 10256 and 10249, and the API server through the Service that kube-proxy serves.
-		"beside kube-proxy": {kustomized(t, beside), "", "0.0.0.0:10356", "127.0.0.1:10349"},
+		"beside kube-proxy": {kustomized(t, beside), "", "0.0.0.0:10456", "127.0.0.1:10349"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			configMap := only(t, test.objects.ConfigMaps)

@@ -19,8 +19,8 @@ func TestBesideKubeProxyDiffersInAFewPlaces(t *testing.T) {
 	want := only(t, full.DaemonSets).DeepCopy()
 	container := &want.Spec.Template.Spec.Containers[0]
 	container.Args = append(container.Args, "--service-proxy-name=vicinity")
-	container.ReadinessProbe.HTTPGet.Port.IntVal = 10356
-	container.LivenessProbe.HTTPGet.Port.IntVal = 10356
+	container.ReadinessProbe.HTTPGet.Port.IntVal = 10456
+	container.LivenessProbe.HTTPGet.Port.IntVal = 10456
 	full.DaemonSets = map[string]*appsv1.DaemonSet{want.Name: want}
 	full.ConfigMaps, overlaid.ConfigMaps = nil, nil // config_test.go looks at them
 	if diff := cmp.Diff(full, overlaid); diff != "" {

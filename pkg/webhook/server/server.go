@@ -18,7 +18,9 @@ import (
 
 // The bounds of each wait for a client. An API server is near, and gives up after the webhook's timeoutSeconds itself.
 const (
-	headerTimeout = 5 * time.Second // of a TLS handshake too
+	// headerTimeout is for a TLS handshake too. A process that gets no processor for some seconds must not fail reviews for
+	// which API servers still wait: they do for up to 30 s, and with 5 s such a stall failed them.
+	headerTimeout = 10 * time.Second
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 10 * time.Second
 	// idleTimeout is longer than the 90 seconds after which an API server's client closes a connection that idles. If the

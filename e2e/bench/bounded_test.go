@@ -33,7 +33,7 @@ type boundedRow struct {
 // boundedState is what is there after the first sync.
 type boundedState struct {
 	elements int
-	rows     int    // how many numbers of slots are in use: the chains that draw one
+	rows     int    // how many numbers of slots there are: the chains that draw one
 	heap     uint64 // of the process, with all objects
 }
 

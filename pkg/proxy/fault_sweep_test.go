@@ -30,13 +30,13 @@ func (k *unsureOfSweeps) Commit(ctx context.Context, batch ruleset.Batch) error 
 func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	kernel := &unsureOfSweeps{scriptedKernel: &scriptedKernel{}}
 	p := starting(kernel)
-	everything := manyServices(3, 2).Then(stickyService(1, 2, 3))
+	everything := manyServices(3, manyEndpoints+1).Then(stickyService(1, 2, 3))
 	p.Apply(everything)
 	mustSync(t, p)
 	clients := []string{"1:1", "2:2"}
 	kernel.remember(t, 1, 1)
 	kernel.remember(t, 2, 2)
-	p.Apply(manyServices(3, 1)) // no Service needs the chain of two slots any more
+	p.Apply(manyServices(3, manyEndpoints)) // no Service needs the chain of one slot more
 	report, err := p.Sync(t.Context())
 	if err != nil || report.Unswept == nil {
 		t.Fatalf("got report %+v and error %v, want something unswept", report, err)
@@ -53,5 +53,5 @@ func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	if diff := cmp.Diff(clients, kernel.remembered(t)); diff != "" {
 		t.Errorf("clients and their endpoints (-want +got):\n%s", diff)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, everything.Then(manyServices(3, 1)))
+	likeFreshStart(t, &kernel.memoryKernel, everything.Then(manyServices(3, manyEndpoints)))
 }

@@ -170,7 +170,9 @@ func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 func TestAFailingSweepKeepsServing(t *testing.T) {
 	kernel := &scriptedKernel{refuse: refuseSweeps}
 	p := synced(t, kernel)
-	p.Apply(manyServices(3, 1)) // no Service needs lb-2 any more
+	p.Apply(manyServices(3, manyEndpoints+1))
+	mustSync(t, p)
+	p.Apply(manyServices(3, manyEndpoints)) // no Service needs lb-34 any more
 	for try := range 3 {
 		report, err := p.Sync(t.Context())
 		if err != nil {
@@ -182,7 +184,7 @@ func TestAFailingSweepKeepsServing(t *testing.T) {
 		if report.Complete {
 			t.Errorf("try %d: complete, want only what changed", try+1)
 		}
-		if chains := kernel.Tables.Objects(model.IPv4).Chains; !slices.Contains(chains, "lb-1") || !slices.Contains(chains, "lb-2") {
+		if chains := kernel.Tables.Objects(model.IPv4).Chains; !slices.Contains(chains, "lb-33") || !slices.Contains(chains, "lb-34") {
 			t.Errorf("try %d: chains %v, want what is needed and what could not be swept", try+1, chains)
 		}
 	}
@@ -190,17 +192,19 @@ func TestAFailingSweepKeepsServing(t *testing.T) {
 	if report := mustSync(t, p); !report.Complete {
 		t.Errorf("the sync after three failed sweeps reports %+v, want a complete one", report)
 	}
-	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-2") {
-		t.Errorf("chains %v, want lb-2 swept", chains)
+	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
+		t.Errorf("chains %v, want lb-34 swept", chains)
 	}
-	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, 1))
+	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
 
 func TestASweepThatWorksForgetsEarlierFailures(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := synced(t, kernel)
+	p.Apply(manyServices(3, manyEndpoints+1))
+	mustSync(t, p)
 	for round := range 3 {
-		p.Apply(manyServices(3, 1+round%2))
+		p.Apply(manyServices(3, manyEndpoints+round%2))
 		kernel.refuse = refuseSweeps
 		for range 2 {
 			if report, err := p.Sync(t.Context()); err != nil || report.Unswept == nil || report.Complete {

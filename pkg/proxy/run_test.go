@@ -32,7 +32,7 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 
 		r.later(proxy.SyncInterval)
 		r.kernel.slow = time.Second
-		r.changes <- resized(3)
+		r.changes <- resized(manyEndpoints)
 		r.later(time.Millisecond)
 		for _, change := range []model.Change{resized(4), stickyService(1), resized(5), stickyService(1, 2)} {
 			r.changes <- change
@@ -40,7 +40,7 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		}
 		r.expect("while a sync is under way")
 		r.later(time.Minute)
-		// The first of them needs lb-3, and with it a batch of its own before that of its elements.
+		// The first of them needs lb-33, and with it a batch of its own before that of its elements.
 		r.expect("what arrived meanwhile is one sync",
 			attempt{At: proxy.SyncInterval, Services: 1}, attempt{At: proxy.SyncInterval + 2*time.Second, Services: 2})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(5)).Then(stickyService(1, 2)))
@@ -127,11 +127,11 @@ func TestADisturbanceIsRepairedByACompleteSync(t *testing.T) {
 
 func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, 2)
+		r.changes <- manyServices(3, manyEndpoints+1)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 		r.later(time.Second)
 		r.refuse(refuseSweeps)
-		r.changes <- manyServices(3, 1)
+		r.changes <- manyServices(3, manyEndpoints)
 		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
 		r.later(300 * time.Millisecond)
 		r.changes <- stickyService(1)
@@ -146,11 +146,11 @@ func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 
 func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, 2)
+		r.changes <- manyServices(3, manyEndpoints+1)
 		r.expect("the first change", attempt{Complete: true, Services: 3})
 		r.later(time.Second)
 		r.refuse(refuseSweeps)
-		r.changes <- manyServices(3, 1)
+		r.changes <- manyServices(3, manyEndpoints)
 		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
 		r.refuse(refuseAll)
 		r.later(proxy.SyncInterval)

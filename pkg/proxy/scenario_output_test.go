@@ -85,30 +85,45 @@ func (s *scenario) cmdTables(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 }
 
-// cmdElements writes `ip services 10.96.0.10 . tcp . 80 : fe00:1`.
+// cmdElements writes `ip services 10.96.0.10 . tcp . 80 : fe00:1`. What tables without any Service hold is left out.
 func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	for _, name := range args {
 		if !slices.ContainsFunc(ruleset.StaticSets, func(set ruleset.Set) bool { return set.Name == name }) {
 			ts.Fatalf("there is no set %q", name)
 		}
 	}
+	kernel := &memoryKernel{}
+	mustSync(s.t, starting(kernel))
+	always := linesOfElements(kernel.text(s.t))
 	stdout := ts.Stdout() // also if there is nothing to print: what an earlier command printed is gone
-	s.eachBlock(func(family, header, body string) {
+	for _, line := range linesOfElements(s.kernel.inMemory().text(s.t)) {
+		if len(args) > 0 && !slices.Contains(args, strings.Fields(line)[1]) || slices.Contains(always, line) {
+			continue
+		}
+		fmt.Fprintln(stdout, line)
+	}
+}
+
+// linesOfElements are the elements of tables that were printed: family, set and element.
+func linesOfElements(text string) []string {
+	var lines []string
+	eachBlock(text, func(family, header, body string) {
 		_, name, _ := strings.Cut(header, " ")
 		_, elements, found := strings.Cut(body, "elements = { ")
-		if !found || len(args) > 0 && !slices.Contains(args, name) {
+		if !found {
 			return
 		}
 		elements, _, _ = strings.Cut(elements, " }\n")
 		for element := range strings.SplitSeq(elements, ",") {
-			fmt.Fprintf(stdout, "%s %s %s\n", family, name, strings.TrimSpace(element))
+			lines = append(lines, fmt.Sprintf("%s %s %s", family, name, strings.TrimSpace(element)))
 		}
 	})
+	return lines
 }
 
 func (s *scenario) cmdChain(ts *testscript.TestScript, args []string) {
 	printed := 0
-	s.eachBlock(func(family, header, body string) {
+	eachBlock(s.kernel.inMemory().text(s.t), func(family, header, body string) {
 		if kind, name, _ := strings.Cut(header, " "); kind != "chain" || !slices.Contains(args, name) {
 			return
 		}
@@ -125,9 +140,10 @@ func (s *scenario) cmdChain(ts *testscript.TestScript, args []string) {
 	}
 }
 
-// eachBlock walks the sets, maps and chains, each with `set NAME`, `map NAME` or `chain NAME` as its header.
-func (s *scenario) eachBlock(each func(family, header, body string)) {
-	for table := range strings.SplitSeq(s.kernel.inMemory().text(s.t), "\n}\n") {
+// eachBlock walks the sets, maps and chains of tables that were printed, each with `set NAME`, `map NAME` or `chain NAME`
+// as its header.
+func eachBlock(text string, each func(family, header, body string)) {
+	for table := range strings.SplitSeq(text, "\n}\n") {
 		first, blocks, _ := strings.Cut(strings.TrimPrefix(table, "\n"), "\n")
 		for block := range strings.SplitSeq(blocks, "\n\n") {
 			header, body, _ := strings.Cut(strings.TrimSpace(block), " {\n")

@@ -264,7 +264,7 @@ func stepsThatMove() []moved {
 			"kubeproxy_sync_proxy_rules_last_timestamp_seconds" + v4 + " 1", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" + v4 + " 1",
 			"kubeproxy_sync_proxy_rules_service_changes_total 10\n", "kubeproxy_sync_proxy_rules_endpoint_changes_total 10\n",
 			"vicinity_sync_services_count 1\n", "vicinity_sync_services_sum 10\n", "vicinity_services 10\n", "vicinity_service_ports" + v4 + " 10\n",
-			"vicinity_nft_elements_written_total" + tcp + `"add"} 4`,
+			"vicinity_nft_elements_written_total" + tcp + `"add"} 7`,
 			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
 		}},
 		{"an EndpointSlice changes, of which its controller knows why", func(o *observed) {

@@ -18,6 +18,34 @@ func dispatchOf(class Class) Verdict {
 	}
 }
 
+// standingSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A class
+// that comes is a verdict that comes, for which the kernel looks at all verdicts that others have brought: their pairs of
+// local and all endpoints, their wide ports, their timeouts. Nearly all Services have so few endpoints, and so a change of
+// their number waits for nobody.
+const standingSlots = 32
+
+// standingClasses are those that every table has.
+func standingClasses() []Class {
+	classes := []Class{RefuseClass, DropClass}
+	for slots := 1; slots <= standingSlots; slots++ {
+		classes = append(classes, BalanceClass(slots))
+	}
+	return classes
+}
+
+// ownStanding makes the table itself an owner of these classes and of their chains. It never gives them up.
+func (d *draft) ownStanding() {
+	for _, family := range d.mirror.config.Families {
+		d.counting.family, d.counting.set, d.counting.delta = family, Dispatch.Name, +1
+		for _, class := range standingClasses() {
+			d.countOne(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)})
+			if class.isBalanced() {
+				d.own(family, drawChain(family, d.mirror.config, class), +1)
+			}
+		}
+	}
+}
+
 func drawChainName(class Class) string {
 	name := "lb-" + strconv.Itoa(class.slots())
 	if class.isSplit() {

@@ -1,6 +1,7 @@
 package ruleset_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,5 +76,31 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 				t.Errorf("its port has chains: %v", chains)
 			}
 		})
+	}
+}
+
+// TestANumberOfEndpointsThatManyHaveBringsNoVerdict, nor takes one along: the kernel would look at all that others have
+// brought.
+func TestANumberOfEndpointsThatManyHaveBringsNoVerdict(t *testing.T) {
+	const beyond = ruleset.StandingSlots + 1
+	web := func(count int) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", many(count)...)) }
+	r := start(t, web(0))
+	before := 0
+	for _, count := range append(numbersUpTo(beyond), 0, beyond, 1) {
+		lines := planned(r.change(t, web(count)))
+		lines = append(lines, r.sweep(t)...)
+		verdicts := slices.ContainsFunc(lines, func(line string) bool {
+			return strings.Contains(line, "dispatch") || strings.Contains(line, "chain")
+		})
+		if verdicts != (count == beyond || before == beyond) {
+			t.Errorf("from %d endpoints to %d a verdict comes or goes: %v, by %q", before, count, verdicts, lines)
+		}
+		before = count
+	}
+	kept := withClass(portOf("web", "10.96.0.1"), ruleset.DropClass)
+	for _, service := range []ruleset.Service{serviceOf(kept), nothing("web")} {
+		if lines := append(planned(r.change(t, service)), r.sweep(t)...); strings.Contains(strings.Join(lines, "\n"), "dispatch") {
+			t.Errorf("a Service that drops, or leaves, brings or takes a verdict: %q", lines)
+		}
 	}
 }

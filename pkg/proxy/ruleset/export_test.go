@@ -40,6 +40,9 @@ func DrawChain(family model.Family, config Config, class Class) Chain {
 	return drawChain(family, config, class)
 }
 
+// StandingSlots is the largest number of slots whose class every table has.
+const StandingSlots = standingSlots
+
 // DispatchOf returns what the dispatch map says of a class.
 func DispatchOf(class Class) Verdict { return dispatchOf(class) }
 

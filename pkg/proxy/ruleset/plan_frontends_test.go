@@ -95,21 +95,21 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 			sweep: []string{"- sources: " + everySource},
 		},
 		"the Service leaves: what leads to a chain is swept before the chain": {
-			have: everyKindWith(pods), want: services(nothing("web")), plan: []string{
-				"- services: " + clusterIP + " => class/2, " + externalIP + " => class/2, " + balancerIP + " => class/2",
-				"- nodeports: " + nodePort + " => class/2",
-				"- external-cluster: " + externalIP + ", " + balancerIP, "- nodeport-cluster: " + nodePort,
+			have: everyKindWith(pods, externalLocal), want: services(nothing("web")), plan: []string{
+				"- services: " + clusterIP + " => class/2, " + externalIP + " => class/2-local/1, " + balancerIP + " => class/2-local/1",
+				"- nodeports: " + nodePort + " => class/2-local/1",
+				"- external-local: " + externalIP + ", " + balancerIP, "- nodeport-local: " + nodePort,
 				"- restricted: " + balancerIP + " => sources",
 				"- cluster-ips: 10.96.1.1", "- hairpin: 10.244.9.1 10.244.9.1 8080",
 				"0 chain source-ranges", "+ rules of source-ranges",
 			}, sweep: []string{
-				"- dispatch: class/2 => jump lb-2",
+				"- dispatch: class/2-local/1 => jump lb-2-local-1",
 				"- endpoints: " + clusterIP + " slot/0" + one + ", " + clusterIP + " slot/1" + two + ", " +
-					externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two + ", " +
-					balancerIP + " slot/0" + one + ", " + balancerIP + " slot/1" + two,
-				"- nodeport-endpoints: " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
+					externalIP + " local-slot/0" + one + ", " + externalIP + " slot/0" + one + ", " + externalIP + " slot/1" + two + ", " +
+					balancerIP + " local-slot/0" + one + ", " + balancerIP + " slot/0" + one + ", " + balancerIP + " slot/1" + two,
+				"- nodeport-endpoints: " + nodePort + " local-slot/0" + one + ", " + nodePort + " slot/0" + one + ", " + nodePort + " slot/1" + two,
 				"- sources: " + everySource,
-				"0 chain lb-2", "- chain lb-2",
+				"0 chain lb-2-local-1", "- chain lb-2-local-1",
 			},
 		},
 	})
@@ -186,10 +186,10 @@ func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 		"another pod elsewhere: a slot for each frontend":        {on2(1, 2), on2(3, 2), nil, 3, 3},
 		"another pod here: a slot for each, and hairpin":         {on1(1, 2), on1(3, 2), nil, 4, 4},
 		"a pod moves here: hairpin alone":                        {on2(1), on1(1), nil, 0, 1},
-		"one pod more: class and slot for each, dispatch":        {on2(1, 2), on2(1, 2, 3), nil, 3, 7},
-		"one pod less: class for each, dispatch":                 {on2(1, 2, 3), on2(1, 2), nil, 3, 4},
-		"the first pod: class and slot for each, dispatch":       {nil, on2(1), nil, 3, 7},
-		"the last pod leaves: class for each, dispatch":          {on2(1), nil, nil, 3, 4},
+		"one pod more: class and slot for each":                  {on2(1, 2), on2(1, 2, 3), nil, 3, 6},
+		"one pod less: class for each":                           {on2(1, 2, 3), on2(1, 2), nil, 3, 3},
+		"the first pod: class and slot for each":                 {nil, on2(1), nil, 3, 6},
+		"the last pod leaves: class for each":                    {on2(1), nil, nil, 3, 3},
 		"Local, another pod elsewhere: a slot for each":          {on2(1, 2), on2(3, 2), []func(*model.Service){externalLocal}, 3, 3},
 		"Local, another pod here: two external local slots more": {on1(1, 2), on1(3, 2), []func(*model.Service){externalLocal}, 6, 6},
 		"with affinity: a slot for each, and one number":         {on2(1, 2), on2(3, 2), []func(*model.Service){affinity}, 4, 4},
@@ -197,8 +197,10 @@ func TestWhatAChangeOfEndpointsWrites(t *testing.T) {
 		"with affinity and Local, another pod here: in two views": {
 			on1(1, 2), on1(3, 2), []func(*model.Service){affinity, externalLocal}, 8, 8,
 		},
-		"Local, one pod more here: five slots and hairpin": {on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 11},
-		"the same pods in another order: nothing":          {on2(1, 2), on2(2, 1), nil, 0, 0},
+		"Local, one pod more here: class for each, dispatch, five slots and hairpin": {
+			on1(1), on1(1, 2), []func(*model.Service){externalLocal}, 3, 10,
+		},
+		"the same pods in another order: nothing": {on2(1, 2), on2(2, 1), nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := append([]func(*model.Service){threeFrontends}, test.changes...)

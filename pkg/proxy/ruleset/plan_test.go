@@ -1,6 +1,8 @@
 package ruleset_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,23 +40,50 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 
 func services(list ...ruleset.Service) []ruleset.Service { return list }
 
+// many are so many endpoints.
+func many(count int) []string {
+	var addrs []string
+	for number := range count {
+		addrs = append(addrs, fmt.Sprintf("10.244.7.%d:8080", number+1))
+	}
+	return addrs
+}
+
+// addrInShort is an endpoint as operations write it.
+func addrInShort(endpoint string) string { return strings.ReplaceAll(endpoint, ":", " ") }
+
 func TestPlansOfEndpoints(t *testing.T) {
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
 	db := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("db", "10.96.0.2", endpoints...)) }
 	const dialled, other = "10.96.0.1 80", "10.96.0.2 80"
+	const most = ruleset.StandingSlots // that bring nothing of their own
+	slot := func(number int) string {
+		return fmt.Sprintf("%s slot/%d => %s", dialled, number, addrInShort(many(number + 1)[number]))
+	}
+	var slots []string
+	for number := range most + 1 {
+		slots = append(slots, slot(number))
+	}
 	checkPlans(t, map[string]planCase{
 		"nothing changes": {have: services(web(first)), want: services(web(first))},
-		"a new Service: its chain before the dispatch entry that leads there": {want: services(web(first, second)), plan: []string{
-			"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
-			"+ dispatch: class/2 => jump lb-2",
+		"a new Service: its elements alone": {want: services(web(first, second)), plan: []string{
 			"+ services: " + dialled + " => class/2",
 			"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080, " + dialled + " slot/1 => 10.244.2.2 8080",
 			"+ cluster-ips: 10.96.0.1",
 		}},
-		"a new Service of a size that exists needs neither chain nor dispatch entry": {have: services(db(third)), want: services(web(first)),
-			plan: []string{
-				"+ services: " + dialled + " => class/1",
-				"+ endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
+		"a new Service of a size that no table has: its chain before the dispatch entry that leads there": {
+			want: services(web(many(most + 1)...)), plan: []string{
+				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
+				"+ dispatch: class/33 => jump lb-33",
+				"+ services: " + dialled + " => class/33",
+				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
+				"+ cluster-ips: 10.96.0.1",
+			},
+		},
+		"a new Service of a size that exists needs neither chain nor dispatch entry": {
+			have: services(db(many(most + 1)...)), want: services(web(many(most + 1)...)), plan: []string{
+				"+ services: " + dialled + " => class/33",
+				"+ endpoints: " + strings.Join(sorted(slots...), ", "),
 				"+ cluster-ips: 10.96.0.1",
 			},
 		},
@@ -63,25 +92,39 @@ func TestPlansOfEndpoints(t *testing.T) {
 			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
 		}},
 		"endpoints in another order": {have: services(web(first, second)), want: services(web(second, first))},
-		"one endpoint more: another class, and the last user of the old chain leaves it to the sweep": {
-			have: services(web(first)), want: services(web(first, second)),
-			plan: []string{
-				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
-				"+ dispatch: class/2 => jump lb-2",
+		"one endpoint more: another class, which is there": {
+			have: services(web(first)), want: services(web(first, second)), plan: []string{
 				"- services: " + dialled + " => class/1",
 				"+ services: " + dialled + " => class/2",
 				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
 			},
-			sweep: []string{"- dispatch: class/1 => jump lb-1", "0 chain lb-1", "- chain lb-1"},
 		},
-		"one endpoint more, and another Service keeps the old chain in use": {
-			have: services(web(first), db(third)), want: services(web(first, second)),
-			plan: []string{
-				"+ chain lb-2", "0 chain lb-2", "+ rules of lb-2",
-				"+ dispatch: class/2 => jump lb-2",
-				"- services: " + dialled + " => class/1",
-				"+ services: " + dialled + " => class/2",
-				"+ endpoints: " + dialled + " slot/1 => 10.244.2.2 8080",
+		"one endpoint more than every table has a class for": {
+			have: services(web(many(most)...)), want: services(web(many(most + 1)...)), plan: []string{
+				"+ chain lb-33", "0 chain lb-33", "+ rules of lb-33",
+				"+ dispatch: class/33 => jump lb-33",
+				"- services: " + dialled + " => class/32",
+				"+ services: " + dialled + " => class/33",
+				"+ endpoints: " + slot(most),
+			},
+		},
+		"one endpoint more again: the last user of the old chain leaves it to the sweep": {
+			have: services(web(many(most + 1)...)), want: services(web(many(most + 2)...)), plan: []string{
+				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
+				"+ dispatch: class/34 => jump lb-34",
+				"- services: " + dialled + " => class/33",
+				"+ services: " + dialled + " => class/34",
+				"+ endpoints: " + slot(most+1),
+			},
+			sweep: []string{"- dispatch: class/33 => jump lb-33", "0 chain lb-33", "- chain lb-33"},
+		},
+		"one endpoint more again, and another Service keeps the old chain in use": {
+			have: services(web(many(most+1)...), db(many(most+1)...)), want: services(web(many(most + 2)...)), plan: []string{
+				"+ chain lb-34", "0 chain lb-34", "+ rules of lb-34",
+				"+ dispatch: class/34 => jump lb-34",
+				"- services: " + dialled + " => class/33",
+				"+ services: " + dialled + " => class/34",
+				"+ endpoints: " + slot(most+1),
 			},
 		},
 		"one Service leaves a class and another enters it in the same plan": {
@@ -94,25 +137,19 @@ func TestPlansOfEndpoints(t *testing.T) {
 			sweep: []string{"- endpoints: " + other + " slot/1 => 10.244.2.2 8080"},
 		},
 		"the last endpoint leaves: connections are refused": {have: services(web(first)), want: services(web()), plan: []string{
-			"+ dispatch: refuse => goto refuse",
 			"- services: " + dialled + " => class/1",
 			"+ services: " + dialled + " => refuse",
-		}, sweep: []string{
-			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
-		}},
+		}, sweep: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
 		"the Service leaves: all that it owns": {have: services(web(first), db()), want: services(nothing("web")), plan: []string{
 			"- services: " + dialled + " => class/1",
 			"- cluster-ips: 10.96.0.1",
-		}, sweep: []string{
-			"- dispatch: class/1 => jump lb-1", "- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080", "0 chain lb-1", "- chain lb-1",
-		}},
+		}, sweep: []string{"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080"}},
 		"a Service that never was leaves": {have: services(web(first)), want: services(nothing("ghost"))},
 		"both families, IPv4 first": {have: services(serviceOf(portOf("web", "10.96.0.1"), portOf("web", "fd00:96::1"))),
 			want: services(nothing("web")), plan: []string{
 				"- services: " + dialled + " => refuse", "- cluster-ips: 10.96.0.1",
 				"ip6 - services: fd00:96::1 80 => refuse", "ip6 - cluster-ips: fd00:96::1",
 			},
-			sweep: []string{"- dispatch: refuse => goto refuse", "ip6 - dispatch: refuse => goto refuse"},
 		},
 	})
 }
@@ -236,13 +273,10 @@ func TestTheMirrorCountsWhatIsInForce(t *testing.T) {
 func TestNothingIsLeftToTheSweepOfWhatComesBack(t *testing.T) {
 	const third = "10.244.3.3:8080"
 	web := func(endpoints ...string) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", endpoints...)) }
-	// Both numbers of endpoints have other users: a slot is all that comes and goes.
-	others := services(
-		serviceOf(portOf("two", "10.96.0.2", first, second)), serviceOf(portOf("three", "10.96.0.3", first, second, third)))
-	r := start(t, append(others, web(first, second, third))...)
+	r := start(t, web(first, second, third))
 	r.change(t, web(first, second))
 	r.change(t, web(first, second, third))
-	if !r.mirror.Equal(start(t, append(others, web(first, second, third))...).mirror) {
+	if !r.mirror.Equal(start(t, web(first, second, third)).mirror) {
 		t.Error("something is left to the sweep")
 	}
 }

@@ -2,6 +2,7 @@ package ruleset_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -45,11 +46,7 @@ func TestPrintDoesNotDependOnHistory(t *testing.T) {
 
 // TestTheOrderOfWhatIsPrinted is one that a person finds things by.
 func TestTheOrderOfWhatIsPrinted(t *testing.T) {
-	var eleven []string
-	for number := range strings.FieldsSeq("1 2 3 4 5 6 7 8 9 10 11") {
-		eleven = append(eleven, "10.244.1."+number+":8080")
-	}
-	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", eleven...), time.Hour)), serviceOf(portOf("db", "10.96.0.2", first, second)))
+	r := start(t, serviceOf(sticky(portOf("web", "10.96.0.1", many(ruleset.StandingSlots+1)...), time.Hour)))
 	var names []string
 	for line := range strings.Lines(text(t, &r.Tables)) {
 		words := strings.Fields(line)
@@ -66,7 +63,10 @@ func TestTheOrderOfWhatIsPrinted(t *testing.T) {
 		"restricted sources cluster-ips nodeport-ips hairpin " +
 		"affinity-0 " +
 		"nat-prerouting nat-output nat-postrouting masquerade-node masquerading nodeport-sticky-draw nodeport-sticky-port " +
-		"nodeports numbered refuse services source-ranges sticky-3600-0 sticky-draw sticky-port lb-2 lb-11")
+		"nodeports numbered refuse services source-ranges sticky-3600-0 sticky-draw sticky-port")
+	for slots := range ruleset.StandingSlots + 1 {
+		want = append(want, fmt.Sprintf("lb-%d", slots+1))
+	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("sets and chains (-want +got):\n%s", diff)
 	}

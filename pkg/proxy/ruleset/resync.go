@@ -39,6 +39,7 @@ func NewComplete(config Config, found map[model.Family]Objects) *Complete {
 			draft.recalled[family] = newRecalled(objects)
 		}
 	}
+	draft.ownStanding()
 	return &Complete{mirror: mirror, draft: draft, found: found}
 }
 

@@ -113,13 +113,14 @@ func TestEachFamilyHasNumbersOfItsOwn(t *testing.T) {
 }
 
 func TestSweepAfterResyncRemovesExactlyTheLeftovers(t *testing.T) {
-	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", first, second), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
+	old := many(ruleset.StandingSlots + 1)
+	r := start(t, serviceOf(sticky(portOf("old", "10.96.0.9", old...), time.Hour)), serviceOf(portOf("web", "10.96.0.1", first)))
 	found := map[model.Family]ruleset.Objects{model.IPv4: r.Objects(model.IPv4), model.IPv6: r.Objects(model.IPv6)}
 	mirror, plan := ruleset.Resync(bothFamilies, services(serviceOf(portOf("web", "10.96.0.1", third))), home, found)
 	mustApply(t, &r.Tables, plan.Batch)
-	flushed := []string{"0 chain lb-2", "0 chain sticky-3600-0"}
+	flushed := []string{"0 chain lb-33", "0 chain sticky-3600-0"}
 	sets := append(slices.Clone(flushed), "- set affinity-0")
-	chains := append(slices.Clone(flushed), "- chain lb-2", "- chain sticky-3600-0")
+	chains := append(slices.Clone(flushed), "- chain lb-33", "- chain sticky-3600-0")
 	for _, want := range [][]string{sets, chains} {
 		for _, try := range []string{"first", "after a sweep that failed"} {
 			if diff := cmp.Diff(want, operations(mirror.Sweep(1<<20))); diff != "" {

@@ -82,7 +82,7 @@ var (
 	NodePorts = addStatic(Set{Name: "nodeports", Key: nodePort, Value: class}, static{ports: nodePortSet((*Port).eachClass)})
 
 	// Where a class leads. Small, because the kernel looks at all of it whenever an entry or a rule is added: one entry for
-	// each number of slots in use, and for each wide port.
+	// each number of slots that every table has or that is in use, and for each wide port.
 	Dispatch = addStatic(
 		Set{Name: "dispatch", Key: class, Value: verdict},
 		static{ports: (*Port).eachDispatch, shared: true, ahead: true, late: true})

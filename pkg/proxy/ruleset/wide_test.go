@@ -82,8 +82,8 @@ func TestAWidePortCostsASum(t *testing.T) {
 		{"two come", broad(addresses, slots+1), 2, 0},
 		{"an address goes", broad(addresses-1, slots+1), 0, 2},
 		{"the endpoints are few", broad(addresses-1, 1), 0, slots},
-		{"the addresses are few, too", broad(100, 1), 100 + 100 + 1, 2*(addresses-1) - 100 + 1},
-		{"both are many again", broad(addresses, slots), slots + addresses + (addresses - 100) + 1, 100 + 100 + 1},
+		{"the addresses are few, too", broad(100, 1), 100 + 100, 2*(addresses-1) - 100 + 1},
+		{"both are many again", broad(addresses, slots), slots + addresses + (addresses - 100) + 1, 100 + 100},
 		{"it goes", nothing("broad"), 0, 2*addresses + 2},
 	} {
 		plan := r.change(t, step.service)

@@ -52,20 +52,22 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 		more map[string]string // files
 		want statuses
 	}{
-		"all is read":                  {judged, nil, statuses{0, 0}},
-		"another Service is refused":   {replaced("clusterIP: 10.96.0.2", "clusterIP: nonsense"), nil, statuses{2, 0}},
-		"an unknown field of another":  {replaced("clusterIP: 10.96.0.2", "clusterIPP: 10.96.0.2"), nil, statuses{2, 0}},
-		"a Node is refused":            {judged + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
-		"an unknown field of a Node":   {judged + "- {apiVersion: v1, kind: Node, metadata: {name: n}, specc: {}}\n", nil, statuses{2, 2}},
-		"its EndpointSlice is refused": {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
-		"its clients' is":              {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
-		"an unknown field of a slice":  {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
-		"a file is cut off":            {judged, map[string]string{"b.yaml": judged[:len(judged)-3]}, statuses{2, 2}},
-		"a file is no YAML":            {judged, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
-		"a JSON file is cut off":       {judged, map[string]string{"b.json": `{"apiVersion":"v1","kind":"List","items":[`}, statuses{2, 2}},
-		"an object is there twice":     {judged, map[string]string{"b.yaml": judged}, statuses{2, 2}},
-		"a link leads nowhere":         {judged, map[string]string{"b.yaml": ""}, statuses{2, 2}},
-		"an object without a name":     {judged + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
+		"all is read":                   {judged, nil, statuses{0, 0}},
+		"another Service is refused":    {replaced("clusterIP: 10.96.0.2", "clusterIP: nonsense"), nil, statuses{2, 0}},
+		"an unknown field of another":   {replaced("clusterIP: 10.96.0.2", "clusterIPP: 10.96.0.2"), nil, statuses{2, 0}},
+		"a field of a newer Kubernetes": {replaced("clusterIP: 10.96.0.2", "newIn138: {a: b}, clusterIP: 10.96.0.2"), nil, statuses{0, 0}},
+		"one of each slice":             {strings.ReplaceAll(judged, "nodeName:", "brandNew: 1, nodeName:"), nil, statuses{0, 0}},
+		"a Node is refused":             {judged + "- {apiVersion: v1, kind: Node, metadata: {name: N_O}}\n", nil, statuses{2, 2}},
+		"an unknown field of a Node":    {judged + "- {apiVersion: v1, kind: Node, metadata: {name: n}, specc: {}}\n", nil, statuses{2, 2}},
+		"its EndpointSlice is refused":  {replaced("10.244.1.1", "nonsense"), nil, statuses{2, 2}},
+		"its clients' is":               {replaced("10.244.1.2", "nonsense"), nil, statuses{2, 2}},
+		"an unknown field of a slice":   {replaced("ports: [{port: 8080}]", "portss: []"), nil, statuses{2, 2}},
+		"a file is cut off":             {judged, map[string]string{"b.yaml": judged[:len(judged)-3]}, statuses{2, 2}},
+		"a file is no YAML":             {judged, map[string]string{"b.yaml": "{"}, statuses{2, 2}},
+		"a JSON file is cut off":        {judged, map[string]string{"b.json": `{"apiVersion":"v1","kind":"List","items":[`}, statuses{2, 2}},
+		"an object is there twice":      {judged, map[string]string{"b.yaml": judged}, statuses{2, 2}},
+		"a link leads nowhere":          {judged, map[string]string{"b.yaml": ""}, statuses{2, 2}},
+		"an object without a name":      {judged + "- {apiVersion: v1, kind: Node}\n", nil, statuses{2, 2}},
 	} {
 		folder := writeState(t, test.text)
 		for file, text := range test.more {

@@ -8,6 +8,6 @@
 //	read     the text of one, within bounds               file.go
 //	split    its documents, each as JSON                  split.go, document.go, duplicates.go
 //	walk     the objects of a document, Lists opened      parts.go
-//	decode   an object, strictly                          strict.go
+//	decode   an object, strictly or as API clients do     strict.go, client.go
 //	locate   the line of a field                          line.go
 package manifest

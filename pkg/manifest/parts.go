@@ -51,6 +51,8 @@ type Fault struct {
 	// Field is the path of a field in the part; empty if no single field is to blame.
 	Field  string
 	Reason string
+	// IsForeign: an unknown field that nobody can have meant to be a known one. API clients pass over it.
+	IsForeign bool
 }
 
 // Field returns the path in the document of a field of the part.
@@ -168,8 +170,10 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 	if p.depth == maxListDepth {
 		return w.fault(p, "", fmt.Sprintf("lists are nested more than %d deep", maxListDepth))
 	}
-	for _, fault := range append(strictly(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
-		if !w.fault(p, fault.Field, fault.Reason) {
+	for _, fault := range append(asClient(p.JSON, &listEnvelope{}), p.duplicateFields("items[")...) {
+		broken := p
+		broken.Fault = &fault
+		if !w.yield(broken) {
 			return false
 		}
 	}

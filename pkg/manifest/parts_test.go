@@ -56,9 +56,9 @@ func TestEveryPartOfAFileIsYielded(t *testing.T) {
 			"1 items[2] Service! apiVersion: Required value", "1 items[3] Service! metadata.name: must be string, not number",
 		}},
 		"a list with more than a list has": {YAML, "apiVersion: v1\nkind: List\nitem: 5\nitems: []\nitems: []\n", []string{
-			"1  ! item: unknown field", "1  ! items: duplicate field"}},
+			"1  ! item: unknown field; did you mean items?", "1  ! items: duplicate field"}},
 		"a field of a list called like its items": {JSON, `{"apiVersion":"v1","kind":"List","items[0]":1}`,
-			[]string{"1  ! items[0]: unknown field"}},
+			[]string{"1  ! items[0]: unknown field, perhaps of a newer Kubernetes"}},
 		"a document that is no YAML between others": {YAML, web + "---\na: [\n---\n" + web, []string{
 			"1  Service shop/web", "line 6: did not find expected node content", "6  Service shop/web"}},
 		"JSON that breaks off": {JSON, "{}\n{\"a\":\n", []string{"1  ! kind: Required value", "line 3: unexpected EOF"}},

@@ -3,7 +3,7 @@ package policy
 import "strings"
 
 // Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a
-// slip, or in what stands before its last slash. Empty if nothing comes near. The first of several wins.
+// slip, in number, or in what stands before its last slash. Empty if nothing comes near. The first of several wins.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -12,6 +12,7 @@ func Suggest(word string, known ...string) string {
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return letters != "" && letters == lettersOf(other) },
 		func(other string) bool { return IsSlip(letters, lettersOf(other)) },
+		func(other string) bool { return isSameOrSlip(singular(letters), singular(lettersOf(other))) },
 		func(other string) bool {
 			return lettersOf(nameOf(word)) != "" && lettersOf(nameOf(word)) == lettersOf(nameOf(other))
 		},
@@ -35,6 +36,16 @@ func lettersOf(word string) string {
 		return r
 	}, strings.ToLower(word))
 }
+
+// singular is a word without the ending of a plural, if it has one: of letters, as lettersOf returns them.
+func singular(letters string) string {
+	if stem, isPlural := strings.CutSuffix(letters, "ies"); isPlural {
+		return stem + "y"
+	}
+	return strings.TrimSuffix(letters, "s")
+}
+
+func isSameOrSlip(a, b string) bool { return a != "" && a == b || IsSlip(a, b) }
 
 // nameOf is what follows the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }

@@ -31,7 +31,7 @@ func decode(file string, text []byte, view convert.View) contents {
 	for part := range manifest.Parts(format, text, types...) {
 		switch {
 		case part.Fault != nil:
-			d.unreadable(&part, part.Fault)
+			d.faulty(&part)
 		case kindOf[part.Type] == nil:
 		case part.Name == "":
 			d.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
@@ -47,6 +47,31 @@ type decoder struct {
 	file string
 	view convert.View
 	out  contents
+}
+
+// faulty records what is wrong with a part that could not be read, or passed over in it.
+func (d *decoder) faulty(part *manifest.Part) {
+	wasComplete := d.out.isComplete
+	d.unreadable(part, part.Fault)
+	if part.Fault.IsForeign { // in a list, of which everything else counts
+		d.out.problems[len(d.out.problems)-1].Ignored, d.out.isComplete = true, wasComplete
+	}
+}
+
+// decodeObject decodes an object as API clients do, and returns why it is refused, or else what counts as absent.
+func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []convert.Problem) {
+	for _, fault := range part.DecodeAsClient(object) {
+		problem := key.Problem(file, fault.Field, fault.Reason)
+		if problem.Ignored = fault.IsForeign; problem.Ignored {
+			ignored = append(ignored, problem)
+		} else {
+			refused = append(refused, problem)
+		}
+	}
+	if len(refused) > 0 {
+		return refused, nil
+	}
+	return nil, ignored
 }
 
 // unreadable records that something in the file could not be read: from now on, an object's absence from the file
@@ -69,10 +94,8 @@ func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
 func (d *decoder) readObject(part *manifest.Part) {
 	c := claim{key: keyOf(part)}
 	kind, object := c.key.Kind, c.key.Kind.New()
-	for _, fault := range part.Decode(object) { // a field that is unknown, set twice or of the wrong type
-		c.problems = append(c.problems, c.key.Problem(d.file, fault.Field, fault.Reason))
-	}
-	if c.isGood() {
+	var ignored []convert.Problem
+	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isGood() {
 		if !kind.IsClusterScoped {
 			object.SetNamespace(c.key.Name.Namespace)
 		}
@@ -82,7 +105,7 @@ func (d *decoder) readObject(part *manifest.Part) {
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
 		if c.isGood() {
-			c.ignored = c.key.Ignored(d.file, object, d.view)
+			c.ignored = append(ignored, c.key.Ignored(d.file, object, d.view)...)
 		}
 	}
 	d.out.claims = append(d.out.claims, c)

@@ -156,9 +156,9 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 		complete   bool
 	}{
 		"an unknown field": {"a.yaml", good + "---\n" + bad + "  port: 8\n",
-			[]string{`a.yaml: Service default/bad: spec.port: unknown field`}, true},
+			[]string{`a.yaml: Service default/bad: spec.port: unknown field; did you mean spec.ports?`}, true},
 		"a field in the wrong case": {"a.yaml", good + "---\n" + strings.Replace(bad, "clusterIP", "clusterIp", 1),
-			[]string{`a.yaml: Service default/bad: spec.clusterIp: unknown field`}, true},
+			[]string{`a.yaml: Service default/bad: spec.clusterIp: unknown field; did you mean spec.clusterIP?`}, true},
 		"a field set twice": {"a.yaml", good + "---\n" + bad + "  - port: 8\n    port: 9\n",
 			[]string{`a.yaml: Service default/bad: spec.ports[1].port: duplicate field`}, true},
 		"a field set twice in a list": {"a.yaml", list(inList(good), inList(bad+"  - port: 8\n    port: 9\n")),
@@ -208,7 +208,10 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 		"a name of the wrong type": {"a.yaml", good + "---\n" + strings.Replace(bad, "name: bad", "name: 5", 1),
 			[]string{`a.yaml: Service in the document at line 9: metadata.name: must be string, not number`}, false},
 		"an unknown field of a list": {"a.yaml", list(inList(good)) + "item: []\n",
-			[]string{`a.yaml: item: unknown field (document at line 1)`}, false},
+			[]string{`a.yaml: item: unknown field; did you mean items? (document at line 1)`}, false},
+		"a slip, beside a field of a newer Kubernetes": {"a.yaml",
+			good + "---\n" + bad + "  newIn138: 1\n  loadBalancerSourceRange: []\n",
+			[]string{`a.yaml: Service default/bad: spec.loadBalancerSourceRange: unknown field; did you mean spec.loadBalancerSourceRanges?`}, true},
 		"items set twice": {"a.yaml", "apiVersion: v1\nkind: List\nitems: []\nitems:\n" + inList(good),
 			[]string{`a.yaml: items: duplicate field (document at line 1)`}, false},
 		"an item that is empty": {"a.yaml", list(inList(good), "-\n"),

@@ -64,6 +64,37 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 	}
 }
 
+// TestFolderFollowsObjectsOfANewerKubernetes: what is not known of them counts as absent, and is told once.
+func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
+	f := newTestFolder(t)
+	text := serviceYAML("web", "10.96.0.1") + "  newIn138: x\n---\n" + sliceYAML("web-1", "web", "10.244.0.1") + "newField: 3\n"
+	news := []string{
+		"a.yaml: EndpointSlice default/web-1: newField: unknown field, perhaps of a newer Kubernetes; it counts as absent",
+		"a.yaml: Service default/web: spec.newIn138: unknown field, perhaps of a newer Kubernetes; it counts as absent",
+	}
+	for _, step := range []struct {
+		does, text string
+		changed    []string
+	}{
+		{"they appear", text, []string{"EndpointSlice default/web-1", "Service default/web"}},
+		{"an endpoint moves", strings.Replace(text, "10.244.0.1", "10.244.0.2", 1), []string{"EndpointSlice default/web-1"}},
+		{"a list of a newer Kubernetes follows", strings.Replace(text, "10.244.0.1", "10.244.0.2", 1) +
+			"---\napiVersion: v1\nkind: List\nnewOfLists: 1\nitems: []\n", nil},
+	} {
+		f.write("a.yaml", step.text)
+		if diff := cmp.Diff(step.changed, f.load()); diff != "" {
+			t.Errorf("after %s, changed objects (-want +got):\n%s", step.does, diff)
+		}
+		if len(step.changed) == 0 {
+			news = append(news, "a.yaml: newOfLists: unknown field, perhaps of a newer Kubernetes (document at line 23); it counts as absent")
+		}
+		f.wantProblems(news...)
+	}
+	if len(f.folder.Refusals()) > 0 {
+		t.Errorf("refused: %v", f.folder.Refusals())
+	}
+}
+
 func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 	slice := func(addrs ...string) string {
 		text := strings.Replace(sliceYAML("web-1", "web", addrs[0]), "ports:", "PORTS:", 1)

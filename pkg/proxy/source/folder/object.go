@@ -7,7 +7,7 @@ type claim struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
 	problems []convert.Problem
-	// ignored are the labels and annotations of a good one that count as absent.
+	// ignored are the labels, annotations and unknown fields of a good one that count as absent.
 	ignored []convert.Problem
 }
 

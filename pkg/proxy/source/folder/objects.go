@@ -56,7 +56,7 @@ func (d *objectDecoder) file(dir, name string) error {
 	for part := range manifest.Parts(format, text, wholeTypes...) {
 		switch {
 		case part.Fault != nil:
-			one.unreadable(&part, part.Fault)
+			one.faulty(&part)
 		case kindOf[part.Type] == nil:
 		case part.Name == "":
 			one.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
@@ -71,11 +71,9 @@ func (d *objectDecoder) file(dir, name string) error {
 func (d *objectDecoder) object(file string, part *manifest.Part) {
 	key := keyOf(part)
 	object := key.Kind.New()
-	faults := part.Decode(object)
-	for _, fault := range faults {
-		d.problems = append(d.problems, key.Problem(file, fault.Field, fault.Reason))
-	}
-	if len(faults) > 0 {
+	refused, ignored := decodeObject(file, part, key, object)
+	d.problems = append(append(d.problems, refused...), ignored...)
+	if len(refused) > 0 {
 		return
 	}
 	if first, seen := d.seen[key]; seen {

@@ -1,0 +1,176 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// clientLines are the faults of an object that is decoded as API clients do. A foreign field begins with "(".
+func clientLines(text string, into any) []string {
+	var lines []string
+	for part := range Parts(YAML, []byte(text), serviceType, nodeType, Type{"discovery.k8s.io/v1", "EndpointSlice"}) {
+		if part.Fault != nil {
+			return []string{part.Fault.Reason}
+		}
+		for _, fault := range part.DecodeAsClient(into) {
+			line := strings.TrimPrefix(fault.Field+": "+fault.Reason, ": ")
+			if fault.IsForeign {
+				line = "(" + fault.Field + ")"
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestAFieldOfANewerServerIsPassedOverAndASlipIsNot(t *testing.T) {
+	const (
+		service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+		node    = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+		slice   = "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1}\n"
+	)
+	for name, test := range map[string]struct {
+		text string
+		into any
+		want []string
+	}{
+		"nothing unknown": {service + "spec: {clusterIP: 10.96.0.1}\n", &corev1.Service{}, nil},
+		"a new field":     {service + "spec: {newIn138: x}\n", &corev1.Service{}, []string{"(spec.newIn138)"}},
+		"one that holds known": {
+			service + "spec: {newIn138: {type: x, loadBalancerSourceRange: []}}\n", &corev1.Service{}, []string{"(spec.newIn138)"},
+		},
+		"one beside the spec": {slice + "newField: 3\n", &discoveryv1.EndpointSlice{}, []string{"(newField)"}},
+		"one of the status":   {node + "status: {newThing: {a: b}}\n", &corev1.Node{}, []string{"(status.newThing)"}},
+		"one of old times":    {service + "spec: {topologyKeys: ['*']}\n", &corev1.Service{}, []string{"(spec.topologyKeys)"}},
+		"one of metadata":     {service[:len(service)-2] + ", clusterName: a}\n", &corev1.Service{}, []string{"(metadata.clusterName)"}},
+		"one of many endpoints": {
+			slice + "endpoints: [{zone: a}, {brandNew: 1}, {brandNew: 2}]\n", &discoveryv1.EndpointSlice{}, []string{"(endpoints[1].brandNew)"},
+		},
+		"in what is not decoded": {
+			node[:len(node)-2] + ", managedFields: [{fieldsV1: {f:spec: {a: 1}}}]}\nnewField: 3\n", &corev1.Node{}, []string{"(newField)"},
+		},
+		"any label and annotation": {
+			service[:len(service)-2] + ", labels: {newIn138: x}, annotations: {spec: x}}\nspec: {selector: {spek: x}}\n", &corev1.Service{}, nil,
+		},
+		"the singular of a list": {
+			service + "spec: {loadBalancerSourceRange: [10.0.0.0/8]}\n", &corev1.Service{},
+			[]string{"spec.loadBalancerSourceRange: unknown field; did you mean spec.loadBalancerSourceRanges?"},
+		},
+		"the singular of another list": {
+			service + "spec: {ipFamily: IPv4}\n", &corev1.Service{}, []string{"spec.ipFamily: unknown field; did you mean spec.ipFamilies?"},
+		},
+		"another case": {
+			service + "spec: {LoadbalancerSourceRanges: [10.0.0.0/8]}\n", &corev1.Service{},
+			[]string{"spec.LoadbalancerSourceRanges: unknown field; did you mean spec.loadBalancerSourceRanges?"},
+		},
+		"a dash": {
+			service + "spec: {internal-traffic-policy: Local}\n", &corev1.Service{},
+			[]string{"spec.internal-traffic-policy: unknown field; did you mean spec.internalTrafficPolicy?"},
+		},
+		"a field of the spec beside it": {
+			service + "loadBalancerSourceRanges: [10.0.0.0/8]\n", &corev1.Service{},
+			[]string{"loadBalancerSourceRanges: unknown field; did you mean spec.loadBalancerSourceRanges?"},
+		},
+		"a field of the spec in a port": {
+			service + "spec: {ports: [{port: 80}, {port: 81, internalTrafficPolicy: Local}]}\n", &corev1.Service{},
+			[]string{"spec.ports[1].internalTrafficPolicy: unknown field; did you mean spec.internalTrafficPolicy?"},
+		},
+		"annotations in the spec": {
+			service + "spec: {annotations: {a: b}}\n", &corev1.Service{},
+			[]string{"spec.annotations: unknown field; did you mean metadata.annotations?"},
+		},
+		"a slip in a condition": {
+			slice + "endpoints: [{conditions: {redy: false}}]\n", &discoveryv1.EndpointSlice{},
+			[]string{"endpoints[0].conditions.redy: unknown field; did you mean endpoints[0].conditions.ready?"},
+		},
+		"a wrong type beside a new field": {
+			service + "spec: {newIn138: x, ports: [{port: http}]}\n", &corev1.Service{}, []string{"spec.ports.port: must be int32, not string"},
+		},
+		"a field that is set twice in JSON beside a new one": {
+			`{"apiVersion":"v1","kind":"Service","metadata":{"name":"a"},"spec":{"newIn138":1,"type":"a","type":"b"}}`, &corev1.Service{},
+			[]string{"spec.type: duplicate field", "(spec.newIn138)"},
+		},
+		"a new field that is set twice in YAML": {
+			service + "spec: {newIn138: 1, newIn138: 2}\n", &corev1.Service{}, []string{"(spec.newIn138)", "spec.newIn138: duplicate field"},
+		},
+		// The decoder notes no more than 100 fields.
+		"a slip behind a new field of 100 endpoints": {
+			slice + "endpoints: [" + strings.Repeat("{brandNew: 1}, ", 100) + "{nodNames: n1}]\n", &discoveryv1.EndpointSlice{},
+			[]string{"endpoints[100].nodNames: unknown field; did you mean endpoints[100].nodeName?", "(endpoints[0].brandNew)"},
+		},
+		"a field that is set twice in JSON behind a new field of 100 endpoints": {
+			`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"a"},"endpoints":[` +
+				strings.Repeat(`{"brandNew":1},`, 100) + `{"zone":"a","zone":"b"}]}`, &discoveryv1.EndpointSlice{},
+			[]string{"endpoints[100].zone: duplicate field", "(endpoints[0].brandNew)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, clientLines(test.text, test.into)); diff != "" {
+				t.Errorf("faults (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatIsKnownIsReadBesideAForeignField: the object is as good as without it.
+func TestWhatIsKnownIsReadBesideAForeignField(t *testing.T) {
+	var service corev1.Service
+	clientLines("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {newIn138: x, clusterIP: 10.96.0.1}\n", &service)
+	if service.Name != "web" || service.Spec.ClusterIP != "10.96.0.1" {
+		t.Errorf("%+v", service)
+	}
+}
+
+func TestUnknownFieldsOfOneObjectAreToldUpToANumber(t *testing.T) {
+	text := "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+	for i := range 1000 {
+		text += fmt.Sprintf("newIn%d: 1\nnewIn%[1]d: 1\n", 1000+i)
+	}
+	if lines := clientLines(text+"Spec: {}\n", &corev1.Service{}); len(lines) < mostUnknown || len(lines) > 2*mostUnknown+maxDuplicates ||
+		lines[0] != "Spec: unknown field; did you mean spec?" {
+		t.Errorf("%d faults, the first: %.100q", len(lines), lines[:min(3, len(lines))])
+	}
+}
+
+// FuzzDecodeAsClient holds it to strict decoding: what that accepts, and what it refuses for another reason than an unknown
+// field, has the same outcome, and an unknown field is never passed over in silence.
+func FuzzDecodeAsClient(f *testing.F) {
+	for _, spec := range []string{
+		`{"newIn138":1}`, `{"type":"a","type":"b"}`, `{"ports":[{"port":80,"new":{"a":[1,{}]}}]}`, `{"ports":5}`, `5`, `null`, `{"Type":1}`,
+		`{"selector":{"a":"b","a":"c"}}`, `{"ports":[{"targetPort":{"a":1,"a":2}}]}`, `{"sessionAffinityConfig":{"clientIP":{"x":null}}}`,
+	} {
+		f.Add([]byte(spec))
+	}
+	f.Fuzz(func(t *testing.T, spec []byte) {
+		part := Part{JSON: append(append([]byte(`{"metadata":{"name":"a"},"spec":`), spec...), '}')}
+		strict, asClient := part.Decode(&corev1.Service{}), part.DecodeAsClient(&corev1.Service{})
+		var unknown, others, foreign, refused int
+		for _, fault := range strict {
+			if fault.Reason == UnknownField {
+				unknown++
+			} else {
+				others++
+			}
+		}
+		for _, fault := range asClient {
+			if fault.IsForeign {
+				foreign++
+			} else {
+				refused++
+			}
+		}
+		switch {
+		case (len(strict) == 0) != (len(asClient) == 0):
+			t.Errorf("%s: strictly %v, as a client %v", part.JSON, strict, asClient)
+		case others > 0 && refused == 0:
+			t.Errorf("%s: strictly %v, and as a client only %v", part.JSON, strict, asClient)
+		case unknown == 0 && foreign > 0:
+			t.Errorf("%s: strictly %v, and as a client %v", part.JSON, strict, asClient)
+		}
+	})
+}

@@ -81,6 +81,7 @@ var (
 			"github.com/containernetworking/plugins/plugins/ipam/host-local",
 			"github.com/containernetworking/plugins/plugins/main/loopback",
 			"github.com/containernetworking/plugins/plugins/main/ptp",
+			"github.com/containernetworking/plugins/plugins/meta/portmap",
 		},
 		patience: "30 seconds",
 	}

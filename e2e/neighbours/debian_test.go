@@ -1,0 +1,73 @@
+package neighbours_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// debian is a mount namespace for the programs that ./install unpacked, of one node. What they write goes with it.
+type debian struct {
+	machine *machine
+	keeper  *site.Process
+}
+
+// layered lays the layers of ./install over /etc, /usr and /var, and a writable one over these.
+const layered = `
+set -eu
+layers=$1 work=$2
+mount -t tmpfs tmpfs "$work"
+for folder in etc usr var; do
+	mkdir "$work/$folder" "$work/$folder.work"
+	mount -t overlay overlay -o "lowerdir=$layers/$folder:/$folder,upperdir=$work/$folder,workdir=$work/$folder.work" "/$folder"
+done
+mount -t tmpfs tmpfs /run
+mkdir "$work/cgroup"
+mount --rbind /sys/fs/cgroup "$work/cgroup"
+mount -t sysfs sysfs /sys
+mount --rbind "$work/cgroup" /sys/fs/cgroup
+echo ready
+exec sleep infinity
+`
+
+// newDebian makes the mount namespace of a node.
+func newDebian(m *machine) *debian {
+	t := m.town.t
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	must.Succeed(t, err)
+	layers := filepath.Join(cache, "vicinity", "neighbours")
+	if _, err := os.Stat(layers); err != nil {
+		t.Fatalf("looking for the programs of Debian packages: %v; run make installed", err)
+	}
+	d := &debian{machine: m}
+	d.keeper = site.Start(t, m.Namespace,
+		exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", layered, "layers", layers, t.TempDir()))
+	d.keeper.Await(t, "the layers of Debian packages", func() error {
+		if !d.keeper.Log.Has("ready") {
+			return fmt.Errorf("it said %q", d.keeper.Log)
+		}
+		return nil
+	})
+	return d
+}
+
+// inDebian returns where the node's programs of Debian packages run.
+func (m *machine) inDebian() *debian {
+	m.town.t.Helper()
+	if m.debian == nil {
+		m.debian = newDebian(m)
+	}
+	return m.debian
+}
+
+// command is a program in the mount namespace.
+func (d *debian) command(name string, args ...string) *exec.Cmd {
+	inside := fmt.Sprintf("--mount=/proc/%d/ns/mnt", d.keeper.PID())
+	return exec.Command("nsenter", slices.Concat([]string{inside, name}, args)...)
+}

@@ -1,0 +1,233 @@
+// Package neighbours_test runs programs that have rules of their own on a node beside the real proxy, and sends real
+// connections: who answers, and whom the server sees. A neighbour is a file and its row there. It needs root, nft, and
+// what ./install unpacks.
+package neighbours_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// The port that clients dial and the one on which pods serve.
+const (
+	servicePort = 80
+	podPort     = 8080
+)
+
+// town is two nodes, pods, a machine outside, and the manifests that the proxies on the nodes read.
+type town struct {
+	t *testing.T
+	// nodes are node-1, which all clients dial, and node-2.
+	nodes []*machine
+	// near and client are on node-1, far is on node-2.
+	near, far, client *fabric.Pod
+	outside           *fabric.Namespace
+	manifests         string
+}
+
+// machine is a node with its proxy.
+type machine struct {
+	*fabric.Node
+	town   *town
+	proxy  *site.Process
+	flags  []string // more of the proxy
+	debian *debian
+	// hosted is a pod with a host port.
+	hosted *fabric.Pod
+}
+
+func newTown(t *testing.T, flags ...string) *town {
+	t.Helper()
+	network := fabrictest.New(t)
+	here := &town{t: t, manifests: t.TempDir()}
+	for _, name := range []string{"node-1", "node-2"} {
+		node, err := network.AddNode(name)
+		must.Succeed(t, err)
+		here.nodes = append(here.nodes, &machine{Node: node, town: here, flags: flags})
+	}
+	here.near, here.client = here.addServer(here.nodes[0], "near"), here.addServer(here.nodes[0], "client")
+	here.far = here.addServer(here.nodes[1], "far")
+	outside, err := network.AddHost("outside", here.nodes[0].Node)
+	must.Succeed(t, err)
+	for _, prefix := range served {
+		must.Succeed(t, outside.RouteVia(prefix, here.nodes[0].Namespace))
+	}
+	here.outside = outside.Namespace
+	here.writeNodes()
+	for _, a := range apps {
+		here.write(a)
+	}
+	return here
+}
+
+// addServer adds a pod that serves.
+func (s *town) addServer(on *machine, name string) *fabric.Pod {
+	s.t.Helper()
+	pod, err := on.AddPod(name)
+	must.Succeed(s.t, err)
+	_, err = pod.Serve(podPort)
+	must.Succeed(s.t, err)
+	return pod
+}
+
+// startProxy starts the proxy on a node and waits for its first sync.
+func (m *machine) startProxy() {
+	t := m.town.t
+	t.Helper()
+	arguments := []string{
+		"run", "--node", m.Name, "--manifests", m.town.manifests,
+		"--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String(),
+	}
+	m.proxy = site.Start(t, m.Namespace, exec.Command(site.Program(t, "proxy"), slices.Concat(arguments, m.flags)...))
+	m.proxy.Await(t, "the first sync", func() error {
+		if !m.proxy.Log.Has("the first sync is in the kernel: ") {
+			return errors.New("it has not synced")
+		}
+		return nil
+	})
+}
+
+// restartProxy ends the proxy as kubelet does, and starts it.
+func (m *machine) restartProxy() {
+	m.town.t.Helper()
+	must.Succeed(m.town.t, m.proxy.Stop(10*time.Second))
+	m.startProxy()
+}
+
+// replace puts a file into the folder of manifests, in one step.
+func (s *town) replace(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.manifests, name)
+	must.Succeed(s.t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must.Succeed(s.t, os.Rename(path+".new", path))
+}
+
+// writeNodes writes the Nodes; those named are being evacuated.
+func (s *town) writeNodes(evacuated ...string) {
+	s.t.Helper()
+	var text strings.Builder
+	for _, node := range s.nodes {
+		label := ""
+		if slices.Contains(evacuated, node.Name) {
+			label = `vicinity.dev/evacuate: "true"`
+		}
+		fmt.Fprintf(&text, nodeManifest, node.Name, label, node.IPv4, node.IPv6)
+	}
+	s.replace("nodes.yaml", text.String())
+}
+
+// app is a Service. Its number is the last byte of its addresses, and counts its node ports.
+type app struct {
+	name      string
+	number    int
+	policies  string // internalTrafficPolicy and externalTrafficPolicy
+	endpoints []string
+}
+
+// The Services. Who answers is known where there is one endpoint.
+var (
+	nearApp  = app{"near", 10, "Cluster", []string{"near"}}
+	farApp   = app{"far", 11, "Cluster", []string{"far"}}
+	bothApp  = app{"both", 12, "Cluster", []string{"near", "far"}}
+	localApp = app{"local", 13, "Local", []string{"near", "far"}}
+	apps     = []app{nearApp, farApp, bothApp, localApp}
+)
+
+// served are the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.
+var served = []netip.Prefix{
+	netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8:0:e::/64"),
+	netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:0:b::/64"),
+}
+
+func (a app) nodePort() uint16 { return uint16(30000 + a.number) }
+
+// of returns addresses of both families that end with the Service's number.
+func (a app) of(ipv4, ipv6 string) []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr(fmt.Sprintf("%s.%d", ipv4, a.number)), netip.MustParseAddr(fmt.Sprintf("%s::%x", ipv6, a.number))}
+}
+
+func (a app) clusterIPs() []netip.Addr  { return a.of("10.96.0", "fd00:96") }
+func (a app) externalIPs() []netip.Addr { return a.of("203.0.113", "2001:db8:0:e") }
+func (a app) balancer() []netip.Addr    { return a.of("198.51.100", "2001:db8:0:b") }
+
+// write writes a Service and its slices.
+func (s *town) write(a app) {
+	s.t.Helper()
+	cluster, external, balancer := a.clusterIPs(), a.externalIPs(), a.balancer()
+	var text strings.Builder
+	fmt.Fprintf(&text, serviceManifest, a.name, a.policies, cluster[0], cluster[1], external[0], external[1], balancer[0], balancer[1],
+		servicePort, a.nodePort())
+	for _, family := range model.Families {
+		fmt.Fprintf(&text, sliceManifest, a.name, strings.ToLower(family.String()), family, podPort)
+		for _, pod := range []*fabric.Pod{s.near, s.far} {
+			if slices.Contains(a.endpoints, pod.Name) {
+				fmt.Fprintf(&text, endpointManifest, addrOf(pod.Namespace, family), pod.Node.Name)
+			}
+		}
+	}
+	s.replace(a.name+".yaml", text.String())
+}
+
+func addrOf(n *fabric.Namespace, family model.Family) netip.Addr {
+	if family == model.IPv4 {
+		return n.IPv4
+	}
+	return n.IPv6
+}
+
+const (
+	nodeManifest = `---
+apiVersion: v1
+kind: Node
+metadata: {name: %s, labels: {%s}}
+status:
+  addresses:
+  - {type: InternalIP, address: %s}
+  - {type: InternalIP, address: "%s"}
+`
+	serviceManifest = `apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: default}
+spec:
+  type: LoadBalancer
+  internalTrafficPolicy: %[2]s
+  externalTrafficPolicy: %[2]s
+  clusterIP: %[3]s
+  clusterIPs: [%[3]s, "%[4]s"]
+  ipFamilies: [IPv4, IPv6]
+  ipFamilyPolicy: RequireDualStack
+  externalIPs: [%[5]s, "%[6]s"]
+  ports:
+  - {name: tcp, protocol: TCP, port: %[9]d, nodePort: %[10]d}
+  - {name: udp, protocol: UDP, port: %[9]d, nodePort: %[10]d}
+  - {name: sctp, protocol: SCTP, port: %[9]d, nodePort: %[10]d}
+status: {loadBalancer: {ingress: [{ip: %[7]s}, {ip: "%[8]s"}]}}
+`
+	sliceManifest = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s-%[2]s, namespace: default, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: %[3]s
+ports:
+- {name: tcp, protocol: TCP, port: %[4]d}
+- {name: udp, protocol: UDP, port: %[4]d}
+- {name: sctp, protocol: SCTP, port: %[4]d}
+endpoints:
+`
+	endpointManifest = `- {addresses: ["%s"], nodeName: %s, conditions: {ready: true, serving: true, terminating: false}}
+`
+)

@@ -71,3 +71,26 @@ func (d *debian) command(name string, args ...string) *exec.Cmd {
 	inside := fmt.Sprintf("--mount=/proc/%d/ns/mnt", d.keeper.PID())
 	return exec.Command("nsenter", slices.Concat([]string{inside, name}, args)...)
 }
+
+// run runs a program to its end, and returns what it prints.
+func (d *debian) run(name string, args ...string) string {
+	d.machine.town.t.Helper()
+	output, err := d.machine.Run(d.command(name, args...))
+	must.Succeed(d.machine.town.t, err)
+	return output
+}
+
+// start starts a program that goes on, and waits until a step succeeds.
+func (d *debian) start(what string, step func() error, name string, args ...string) *site.Process {
+	t := d.machine.town.t
+	t.Helper()
+	process := site.Start(t, d.machine.Namespace, d.command(name, args...))
+	process.Await(t, what, step)
+	return process
+}
+
+// try runs a program that may fail.
+func (d *debian) try(name string, args ...string) error {
+	_, err := d.machine.Run(d.command(name, args...))
+	return err
+}

@@ -78,7 +78,9 @@ func TestPortmap(t *testing.T) {
 					plugin.call(m, "DEL", m.hosted, servicePort)
 					plugin.call(m, "ADD", m.hosted, servicePort)
 				},
-				promise: func(here *town) { here.expect("a host port", here.toHostPort(servicePort, "hosted-on-node-1", sees)...) },
+				promise: func(here *town) {
+					here.expect("a host port", here.toHostPort(servicePort, "hosted-on-node-1", sees)...)
+				},
 			})
 		})
 	}

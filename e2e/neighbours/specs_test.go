@@ -101,8 +101,14 @@ type check struct {
 
 var networks = []string{"tcp", "udp", "sctp"}
 
-// expect makes the connections of the checks, some at a time.
+// expect makes the connections of the checks.
 func (s *town) expect(why string, checks ...check) {
+	s.t.Helper()
+	s.expectOver(networks, why, checks...)
+}
+
+// expectOver makes the connections of the checks over some protocols, several at a time.
+func (s *town) expectOver(networks []string, why string, checks ...check) {
 	s.t.Helper()
 	var mu sync.Mutex
 	var failures []string

@@ -48,6 +48,10 @@ type machine struct {
 	debian *debian
 	// hosted is a pod with a host port.
 	hosted *fabric.Pod
+	// service is the neighbour, where it is a daemon.
+	service *site.Process
+	// listener serves on the node itself.
+	listener *fabric.Server
 }
 
 func newTown(t *testing.T, flags ...string) *town {
@@ -144,7 +148,7 @@ var (
 	farApp   = app{"far", 11, "Cluster", []string{"far"}}
 	bothApp  = app{"both", 12, "Cluster", []string{"near", "far"}}
 	localApp = app{"local", 13, "Local", []string{"near", "far"}}
-	apps     = []app{nearApp, farApp, bothApp, localApp}
+	apps     = []app{nearApp, farApp, bothApp, localApp, dnsApp}
 )
 
 // served are the addresses of external IPs and load balancers. The cluster IPs are inside the fabric's ranges.

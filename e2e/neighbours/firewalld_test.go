@@ -1,0 +1,148 @@
+package neighbours_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// healthPort is where load balancers ask the proxy whether the node serves.
+const healthPort = 10256
+
+// cluster are the addresses that the firewalls of a cluster's nodes must trust: those of pods, for connections between
+// them, and of nodes, for those that another node has masqueraded.
+func (s *town) cluster() []string {
+	all := []string{fabric.PodsIPv4.String(), fabric.PodsIPv6.String()}
+	for _, node := range s.nodes {
+		all = append(all, node.IPv4.String(), node.IPv6.String())
+	}
+	return all
+}
+
+// startFirewalld starts firewalld, which needs a message bus, and waits until its rules are in the kernel.
+func (m *machine) startFirewalld() {
+	m.town.t.Helper()
+	d := m.inDebian()
+	const socket = "/run/dbus/system_bus_socket"
+	if d.try("test", "-S", socket) != nil {
+		d.run("mkdir", "-p", "/run/dbus")
+		d.start("the message bus", func() error { return d.try("test", "-S", socket) },
+			"dbus-daemon", "--system", "--nofork", "--nopidfile")
+	}
+	m.service = d.start("firewalld", func() error { return d.try("firewall-cmd", "--state") },
+		"firewalld", "--nofork", "--nopid")
+}
+
+// stop ends the neighbour as a service manager does.
+func (m *machine) stop() {
+	m.town.t.Helper()
+	must.Succeed(m.town.t, m.service.Stop(30*time.Second))
+}
+
+// trustTheCluster are the lines of manifests/README.md, for one that does not run.
+func (m *machine) trustTheCluster() {
+	m.town.t.Helper()
+	arguments := []string{"--zone=trusted"}
+	for _, addrs := range m.town.cluster() {
+		arguments = append(arguments, "--add-source="+addrs)
+	}
+	m.inDebian().run("firewall-offline-cmd", arguments...)
+	m.inDebian().run("firewall-offline-cmd", "--zone=public", fmt.Sprintf("--add-port=%d/tcp", healthPort))
+}
+
+// TestFirewalld with its default zone, and the pods' and nodes' addresses in the zone trusted.
+func TestFirewalld(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		start:  func(m *machine) { m.trustTheCluster(); m.startFirewalld() },
+		update: func(m *machine) { m.inDebian().run("firewall-cmd", "--reload") },
+		restart: func(m *machine) {
+			m.stop()
+			m.startFirewalld()
+		},
+		promise: func(here *town) {
+			here.isClosed(9000)
+			here.isHealthy()
+		},
+	})
+}
+
+// isClosed checks that the firewall keeps a port of the node closed for who is outside.
+func (s *town) isClosed(port uint16) {
+	s.t.Helper()
+	first := s.nodes[0]
+	if first.listener == nil {
+		server, err := first.Serve(port)
+		must.Succeed(s.t, err)
+		first.listener = server
+	}
+	for _, to := range at(port, first.IPv4, first.IPv6) {
+		if reply, err := s.outside.Ask("tcp", to, shortly); err == nil {
+			s.t.Errorf("%s answers at %s: the firewall is open", reply.Pod, to)
+		}
+	}
+}
+
+// isHealthy checks that who is outside learns that the node serves.
+func (s *town) isHealthy() {
+	s.t.Helper()
+	for _, to := range at(healthPort, s.nodes[0].IPv4, s.nodes[0].IPv6) {
+		if _, err := site.Page(s.outside, to.String(), "/healthz"); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// shortly is long enough for an answer to arrive, if there is one.
+const shortly = 500 * time.Millisecond
+
+// TestFirewalldAsShipped: it lets through what the proxy translates on this node, and nothing else to pods.
+func TestFirewalldAsShipped(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	here.each((*machine).startProxy)
+	here.each((*machine).startFirewalld)
+	for _, to := range (spec{app: nearApp}).frontends(here.nodes[0]) {
+		here.expect("translated, and to a pod of the node", check{here.outside, to, cell{onlyNear, node}})
+	}
+	here.stopped("a pod of another node", here.outside, (spec{app: farApp}).frontends(here.nodes[0])...)
+	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
+	here.stopped("the health check", here.outside, at(healthPort, here.nodes[0].IPv4, here.nodes[0].IPv6)...)
+}
+
+// stopped checks that a firewall stops connections: they have no answer, or the one of a reject.
+func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort) {
+	s.t.Helper()
+	for _, addr := range to {
+		reply, err := from.Ask("tcp", addr, shortly)
+		if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+			s.t.Errorf("%s: %s reaches %s (%q, %v), want it stopped", what, from.Name, addr, reply.Pod, err)
+		}
+	}
+}
+
+// TestFirewalldPanics: nothing passes, and then everything again.
+func TestFirewalldPanics(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	here.each((*machine).startProxy)
+	here.each(func(m *machine) { m.trustTheCluster(); m.startFirewalld() })
+	here.holds("at first")
+	first := here.nodes[0]
+	first.inDebian().run("firewall-cmd", "--panic-on")
+	if answer := strings.TrimSpace(first.inDebian().run("firewall-cmd", "--query-panic")); answer != "yes" {
+		t.Errorf("does it panic? %s", answer)
+	}
+	here.stopped("panic", here.client.Namespace, (spec{app: nearApp, internal: true}).frontends(first)...)
+	here.stopped("panic", here.outside, (spec{app: nearApp}).frontends(first)...)
+	first.inDebian().run("firewall-cmd", "--panic-off")
+	here.holds("after the panic")
+}

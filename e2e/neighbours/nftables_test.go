@@ -1,0 +1,43 @@
+package neighbours_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// nftablesConf is a file as Debian's /etc/nftables.conf, which begins with a flush. It forwards nothing but what the
+// lines of manifests/README.md accept.
+const nftablesConf = `
+flush ruleset
+table inet filter {
+	chain input { type filter hook input priority filter; policy accept; }
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		ct state established,related accept
+		ip daddr 10.244.0.0/16 accept
+		ip saddr 10.244.0.0/16 accept
+		ip6 daddr fd00:244::/32 accept
+		ip6 saddr fd00:244::/32 accept
+	}
+	chain output { type filter hook output priority filter; policy accept; }
+}
+`
+
+// TestNFTablesService: systemd's service nftables loads a file at each reload, and flushes everything when it stops.
+func TestNFTablesService(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "nftables.conf")
+	must.Succeed(t, os.WriteFile(file, []byte(nftablesConf), 0o600))
+	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
+	beside(t, neighbour{
+		start:  start,
+		update: start,
+		restart: func(m *machine) {
+			m.inDebian().run("nft", "flush", "ruleset")
+			start(m)
+		},
+	})
+}

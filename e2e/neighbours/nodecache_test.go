@@ -1,0 +1,152 @@
+package neighbours_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// dnsApp is the Service of cluster DNS, on the port that all Services here have.
+var dnsApp = app{"dns", 20, "Cluster", onlyNear}
+
+// nodeCacheLink has the addresses that the cache listens on.
+const nodeCacheLink = "nodelocaldns"
+
+// untracked are the protocols of DNS.
+var untracked = []string{"tcp", "udp"}
+
+// notrack are the rules of NodeLocal DNSCache for one address, which is no program that can be had here: they are those
+// of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
+func notrack(addr netip.Addr, network string) [][]string {
+	to := []string{"-p", network, "-d", addr.String(), "--dport", fmt.Sprint(servicePort), "-j"}
+	from := []string{"-p", network, "-s", addr.String(), "--sport", fmt.Sprint(servicePort), "-j"}
+	rule := func(table, chain string, match []string, target string) []string {
+		return append(append([]string{table, chain}, match...), target)
+	}
+	return [][]string{
+		rule("raw", "PREROUTING", to, "NOTRACK"), rule("filter", "INPUT", to, "ACCEPT"), rule("raw", "OUTPUT", from, "NOTRACK"),
+		rule("filter", "OUTPUT", from, "ACCEPT"), rule("raw", "OUTPUT", to, "NOTRACK"),
+	}
+}
+
+// nodeCacheRules inserts or deletes the rules of a node's DNS cache.
+func (m *machine) nodeCacheRules(operation string) {
+	m.town.t.Helper()
+	for _, addr := range dnsApp.clusterIPs() {
+		program := "iptables"
+		if addr.Is6() {
+			program = "ip6tables"
+		}
+		for _, network := range untracked {
+			for _, rule := range notrack(addr, network) {
+				m.inDebian().run(program, append([]string{"-w", "-t", rule[0], operation, rule[1]}, rule[2:]...)...)
+			}
+		}
+	}
+}
+
+// startNodeCache starts a cache that has the addresses of the Service on its node, as in clusters whose pods ask those.
+func (m *machine) startNodeCache() {
+	t := m.town.t
+	t.Helper()
+	must.Succeed(t, m.Do(func() error {
+		// The program makes a dummy link, which not every kernel has.
+		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeCacheLink}}
+		err := errors.Join(netlink.LinkAdd(link), netlink.LinkSetUp(link))
+		for _, addr := range dnsApp.clusterIPs() {
+			one := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+			err = errors.Join(err, netlink.AddrAdd(link, &netlink.Addr{IPNet: one}))
+		}
+		return err
+	}))
+	m.nodeCacheRules("-I")
+	server, err := m.Serve(servicePort, dnsApp.clusterIPs()...)
+	must.Succeed(t, err)
+	m.listener = server
+}
+
+// stopNodeCache takes all of it away.
+func (m *machine) stopNodeCache() {
+	t := m.town.t
+	t.Helper()
+	must.Succeed(t, m.listener.Close())
+	m.nodeCacheRules("-D")
+	must.Succeed(t, m.Do(func() error {
+		return netlink.LinkDel(&netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: nodeCacheLink}})
+	}))
+}
+
+// toDNS returns connections of a pod and the node to cluster DNS.
+func (s *town) toDNS(answers []string) []check {
+	var checks []check
+	for _, to := range at(servicePort, dnsApp.clusterIPs()...) {
+		checks = append(checks, check{s.client.Namespace, to, cell{answers, client}},
+			check{s.nodes[0].Namespace, to, cell{answers, node}})
+	}
+	return checks
+}
+
+// TestNodeLocalDNSCache: the cache answers at the ClusterIP, untracked, and the Service does where there is no cache.
+func TestNodeLocalDNSCache(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		start: (*machine).startNodeCache,
+		update: func(m *machine) {
+			m.nodeCacheRules("-D")
+			m.nodeCacheRules("-I")
+		},
+		restart: func(m *machine) {
+			m.stopNodeCache()
+			m.startNodeCache()
+		},
+		promise: func(here *town) {
+			here.t.Helper()
+			byCache := []string{here.nodes[0].Name}
+			here.expectOver(untracked, "at the cache", here.toDNS(byCache)...)
+			if entries := here.nodes[0].tracked(dnsApp.clusterIPs()...); len(entries) > 0 {
+				here.t.Errorf("conntrack knows what the cache is asked: %v", entries)
+			}
+		},
+	})
+}
+
+// TestANodeLocalDNSCacheThatGoes leaves cluster DNS to its Service, and takes it back.
+func TestANodeLocalDNSCacheThatGoes(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	first := here.nodes[0]
+	first.startProxy()
+	here.expectOver(untracked, "before the cache", here.toDNS(onlyNear)...)
+	first.startNodeCache()
+	here.expectOver(untracked, "at the cache", here.toDNS([]string{first.Name})...)
+	first.stopNodeCache()
+	here.expectOver(untracked, "after the cache", here.toDNS(onlyNear)...)
+}
+
+// tracked returns what conntrack knows of connections that some addresses themselves answer.
+func (m *machine) tracked(addrs ...netip.Addr) (found []string) {
+	m.town.t.Helper()
+	must.Succeed(m.town.t, m.Do(func() error {
+		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+			flows, err := netlink.ConntrackTableList(netlink.ConntrackTable, family)
+			if err != nil {
+				return err
+			}
+			for _, flow := range flows {
+				if from, _ := netip.AddrFromSlice(flow.Reverse.SrcIP); slices.Contains(addrs, from.Unmap()) {
+					found = append(found, flow.String())
+				}
+			}
+		}
+		return nil
+	}))
+	return found
+}

@@ -1,0 +1,56 @@
+package neighbours_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// ufw runs it.
+func (m *machine) ufw(args ...string) {
+	m.town.t.Helper()
+	m.inDebian().run("ufw", args...)
+}
+
+// TestUFW with its default policies, and the pods' addresses and the health check allowed.
+func TestUFW(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		start: func(m *machine) {
+			for _, pods := range []string{fabric.PodsIPv4.String(), fabric.PodsIPv6.String()} {
+				m.ufw("route", "allow", "to", pods)
+				m.ufw("route", "allow", "from", pods)
+			}
+			m.ufw("allow", fmt.Sprintf("%d/tcp", healthPort))
+			m.ufw("--force", "enable")
+		},
+		update: func(m *machine) { m.ufw("reload") },
+		restart: func(m *machine) {
+			m.ufw("disable")
+			m.ufw("--force", "enable")
+		},
+		promise: func(here *town) {
+			here.isClosed(9000)
+			here.isHealthy()
+		},
+	})
+}
+
+// TestUFWAsShipped: it lets nothing through to pods. A rule that denies the number of a node port does not close it,
+// because nothing on the node listens there.
+func TestUFWAsShipped(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	here.each((*machine).startProxy)
+	here.each(func(m *machine) { m.ufw("--force", "enable") })
+	first := here.nodes[0]
+	here.stopped("translated", here.client.Namespace, (spec{app: nearApp, internal: true}).frontends(first)...)
+	here.stopped("translated", here.outside, (spec{app: nearApp}).frontends(first)...)
+	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
+	here.stopped("the health check", here.outside, at(healthPort, first.IPv4, first.IPv6)...)
+	here.each(func(m *machine) { m.ufw("default", "allow", "routed") })
+	here.holds("where it routes what it does not know")
+	first.ufw("deny", fmt.Sprint(nearApp.nodePort()))
+	here.holds("with a rule that denies a node port")
+}

@@ -289,7 +289,8 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 			b.want("the panel", `document.activeElement.id`, "detail")
 			fits("with a panel")
 			b.want("the zones", `document.getElementById("zones").textContent`,
-				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone.")
+				"Shown are the 16 of 40 zones whose Nodes ask most; “other” is the remaining 24, and whatever has no zone: "+
+					"of what goes from other to other, some stays in its zone.")
 			b.want("whose boxes can be scrolled", `[...document.querySelectorAll(".wide")].map((box) => box.id || box.firstChild.id).join()`,
 				map[int64]string{1600: "matrix", 1280: "matrix,services", 390: "matrix"}[width])
 			b.screenshot(fmt.Sprintf("forecast-%d.png", width))

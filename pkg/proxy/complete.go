@@ -51,7 +51,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		}
 	}
 	mirror, plan := complete.Finish(p.surroundings())
-	if err := p.commit(ctx, plan, true); err != nil {
+	if err := p.commit(ctx, plan, decided, true); err != nil {
 		switch _, refused := errors.AsType[*servicesRefused](err); {
 		case refused: // without them the tables may do as they are
 			p.failures = 0

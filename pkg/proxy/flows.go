@@ -28,6 +28,8 @@ type udpFrontends struct {
 	inForce map[model.ObjectName][]selection.Flows
 	// changed are the frontends whose flows have to be looked at.
 	changed map[model.Frontend]selection.Flows
+	// known: all endpoints of node ports since the last look are. At the start an earlier proxy may have had others.
+	known bool
 	// nodePorts are the addresses on which the node ports were served when their flows were looked at last.
 	nodePorts []netip.Addr
 }
@@ -126,12 +128,29 @@ func containsAll(now, old []netip.AddrPort) bool {
 	return !slices.ContainsFunc(old, func(endpoint netip.AddrPort) bool { return !there[endpoint] })
 }
 
-// noteAll has all flows looked at: nothing is known of what happened to them.
+// noteAll has all flows looked at: nothing is known of what happened to them. Who the endpoints of a node port were is
+// known all the same, but at the start: a flow that another program led elsewhere must not end because tables are repaired.
 func (u *udpFrontends) noteAll() {
 	u.note(func(model.Frontend) bool { return true })
+	if u.known {
+		return
+	}
 	for frontend, flows := range u.changed {
 		flows.Incomplete = frontend.IsNodePort()
 		u.changed[frontend] = flows
+	}
+	u.known = true
+}
+
+// mayHaveBeenServed notes the endpoints of node ports that were decided, and of which an error leaves open whether the
+// kernel took them. The complete sync that follows says who may answer.
+func (u *udpFrontends) mayHaveBeenServed(decided map[model.ObjectName][]selection.Flows) {
+	for _, list := range decided {
+		for _, flows := range list {
+			if len(flows.Endpoints) > 0 {
+				u.look(selection.Flows{Frontend: flows.Frontend, Endpoints: flows.Endpoints})
+			}
+		}
 	}
 }
 

@@ -116,11 +116,13 @@ func (e *echoes) service(numbers ...byte) model.Change {
 	return oneService(service, slice)
 }
 
-func (e *echoes) dial(network string) net.Conn {
+func (e *echoes) dial(network string) net.Conn { return e.dialAt(network, "127.0.96.1:5300") }
+
+func (e *echoes) dialAt(network, addr string) net.Conn {
 	var conn net.Conn
 	e.kernel.namespace.Do(func() {
 		var err error
-		conn, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(e.t.Context(), network, "127.0.96.1:5300")
+		conn, err = (&net.Dialer{Timeout: 10 * time.Second}).DialContext(e.t.Context(), network, addr)
 		if err != nil {
 			e.t.Fatalf("dial the Service over %s: %v", network, err)
 		}
@@ -211,6 +213,35 @@ func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 		mustSync(t, p)
 		if got := e.ask(udp); got != step.want {
 			t.Errorf("%s: %s answers, want %s", step.title, got, step.want)
+		}
+	}
+}
+
+// TestAStrangersFlowSurvivesRepairs: another program leads the number of a node port elsewhere, at an address that serves
+// node ports, as portmap does for a pod's hostPort. The flow began after the proxy had started.
+func TestAStrangersFlowSurvivesRepairs(t *testing.T) {
+	e := newEchoes(t)
+	const addr = "192.0.2.1"
+	e.kernel.namespace.Exec("ip", "address", "add", addr, "dev", "lo")
+	e.kernel.namespace.Load("table ip portmap {\n\tchain output {\n\t\ttype nat hook output priority -101;\n" +
+		"\t\tip daddr " + addr + " udp dport 30053 dnat to 127.0.244.2:5300\n\t}\n}\n")
+	config := onLoopback()
+	config.NodePorts = model.NodePortAddresses{Prefixes: prefixes(addr + "/32")}
+	p := proxy.New(self, config, e.kernel, e)
+	change := e.service(1)
+	for _, service := range change.Services {
+		service.Ports[0].NodePort = 30053
+	}
+	p.Apply(change.Then(model.Change{LocalAddrs: addrs(addr)}))
+	mustSync(t, p)
+	udp := e.dialAt("udp4", addr+":30053")
+	for range 2 {
+		if got := e.ask(udp); got != "2" {
+			t.Fatalf("%s answers, want 2, to which the other program leads", got)
+		}
+		p.Distrust()
+		if mustSync(t, p); e.ended != 0 {
+			t.Fatalf("%d flows were ended by a repair, want none", e.ended)
 		}
 	}
 }

@@ -85,16 +85,33 @@ func TestWhoIsOrWasAnEndpointOfANodePortIsKnown(t *testing.T) {
 	})
 }
 
-// TestACompleteSyncKnowsThatOthersMayHaveBeenEndpoints: after an error it is unknown what the kernel held.
-func TestACompleteSyncKnowsThatOthersMayHaveBeenEndpoints(t *testing.T) {
-	flows := &recordedFlows{}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
+// TestARepairKnowsWhoWasAnEndpoint: somebody changed our tables, and that made nobody else an endpoint. Or the kernel did
+// not say whether it took a change, and then those of that change were endpoints, too.
+func TestARepairKnowsWhoWasAnEndpoint(t *testing.T) {
+	flows, kernel := &recordedFlows{}, &scriptedKernel{}
+	p := proxy.New(self, bothFamilies, kernel, flows)
 	p.Apply(oneService(nameService("dns", "10.96.0.1", nodePort(30053)), answeredBy("dns", 1)))
 	mustSync(t, p)
 	flows.takeKnown()
 	p.Distrust()
 	runKnownSteps(t, p, flows, []knownStep{{"the endpoint was replaced", answers(answeredBy("dns", 2)),
-		[]string{"*:30053/UDP 10.244.0.1:53 10.244.0.2:53?"}}})
+		[]string{"*:30053/UDP 10.244.0.1:53 10.244.0.2:53"}}})
+	kernel.refuse = refuseAll
+	for _, change := range []model.Change{
+		answers(answeredBy("dns", 3)), oneService(nameService("other", "10.96.0.2", nodePort(30054)), answeredBy("other", 4)),
+	} {
+		p.Apply(change)
+		if _, err := p.Sync(t.Context()); err == nil {
+			t.Fatal("a sync succeeds though the kernel refuses all")
+		}
+	}
+	kernel.refuse = nil
+	runKnownSteps(t, p, flows, []knownStep{
+		{"it was replaced again, and a Service came and went, while nothing succeeded",
+			answers(answeredBy("dns", 5)).Then(without("other")),
+			[]string{"*:30053/UDP 10.244.0.2:53 10.244.0.3:53 10.244.0.5:53", "*:30054/UDP 10.244.0.4:53"}},
+		{"and once it was noted, that is forgotten", answers(answeredBy("dns", 6)), []string{"*:30053/UDP 10.244.0.5:53 10.244.0.6:53"}},
+	})
 }
 
 // TestAProxyThatStartsRecallsWhoAnsweredNodePorts, as far as the tables say: those of an earlier proxy, but for session

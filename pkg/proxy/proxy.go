@@ -158,7 +158,7 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 	}
 	p.letGo(&decided, turn.rest)
 	plan := p.mirror.Plan(decided.owned, around)
-	if err := p.commit(ctx, plan, false); err != nil {
+	if err := p.commit(ctx, plan, decided, false); err != nil {
 		return Report{}, err
 	}
 	p.dirty = rest
@@ -190,7 +190,7 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 
 // commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan
 // because it refused Services.
-func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) error {
+func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decided, complete bool) error {
 	err := p.kernel.Commit(ctx, plan.Prepare)
 	prepared := err == nil && len(plan.Prepare.Ops) > 0
 	if err == nil {
@@ -200,6 +200,7 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, complete bool) e
 		err = p.blame(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
 		if _, refused := errors.AsType[*servicesRefused](err); !refused || prepared || complete {
 			p.forget()
+			p.udp.mayHaveBeenServed(decided.flows)
 		}
 		return err
 	}

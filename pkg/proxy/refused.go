@@ -201,6 +201,7 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 		}
 		if err != nil {
 			p.forget()
+			p.udp.mayHaveBeenServed(decided.flows)
 			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
 		}
 	}

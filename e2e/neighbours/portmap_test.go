@@ -12,18 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// portmap is the CNI plugin that makes host ports.
-type portmap struct {
-	program string
-	backend string
-}
-
-func newPortmap(t *testing.T, backend string) portmap {
-	t.Helper()
-	programs, err := binaries.Build(t.Context(), os.Stderr, binaries.CNI)
-	must.Succeed(t, err)
-	return portmap{programs.Path(binaries.CNI, "portmap"), backend}
-}
+// portmap is the CNI plugin that makes host ports, with iptables or nftables.
+type portmap struct{ backend string }
 
 // call calls the plugin for a pod that serves on a port of its host, as a container runtime does after the plugin that
 // made the pod's link.
@@ -48,7 +38,7 @@ func (p portmap) call(m *machine, operation string, pod *fabric.Pod, port uint16
 		}},
 	})
 	must.Succeed(t, err)
-	command := m.inDebian().command(p.program) // where iptables is
+	command := m.inDebian().command(programs.Path(binaries.CNI, "portmap")) // where iptables is
 	command.Stdin = strings.NewReader(string(config))
 	command.Env = append(os.Environ(), "CNI_COMMAND="+operation, "CNI_CONTAINERID="+pod.Name, "CNI_IFNAME=eth0",
 		fmt.Sprintf("CNI_NETNS=/proc/%d/fd/%d", os.Getpid(), pod.FD()), "CNI_PATH=/nonexistent")
@@ -66,7 +56,7 @@ func TestPortmap(t *testing.T) {
 	for backend, sees := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			plugin := newPortmap(t, backend)
+			plugin := portmap{backend}
 			beside(t, neighbour{
 				flags: []string{"--nodeport-addresses", "all"},
 				start: func(m *machine) {
@@ -103,7 +93,7 @@ func TestAHostPortThatIsANodePortToo(t *testing.T) {
 	for backend, sees := range backends {
 		t.Run(backend, func(t *testing.T) {
 			t.Parallel()
-			plugin := newPortmap(t, backend)
+			plugin := portmap{backend}
 			nodePort := func(here *town) []check {
 				var checks []check
 				for _, to := range at(nearApp.nodePort(), here.nodes[0].IPv4, here.nodes[0].IPv6) {

@@ -37,6 +37,9 @@ type town struct {
 	near, far, client *fabric.Pod
 	outside           *fabric.Namespace
 	manifests         string
+	fabric            *fabric.Fabric
+	// overlay is the network of pods, where the fabric's own is not used.
+	overlay *overlay
 }
 
 // machine is a node with its proxy.
@@ -57,7 +60,7 @@ type machine struct {
 func newTown(t *testing.T, flags ...string) *town {
 	t.Helper()
 	network := fabrictest.New(t)
-	here := &town{t: t, manifests: t.TempDir()}
+	here := &town{t: t, manifests: t.TempDir(), fabric: network}
 	for _, name := range []string{"node-1", "node-2"} {
 		node, err := network.AddNode(name)
 		must.Succeed(t, err)

@@ -85,6 +85,19 @@ var (
 		},
 		patience: "30 seconds",
 	}
+	// Flannel is a network for pods. One of its backends is written in C.
+	Flannel = Module{
+		name:     "flannel",
+		of:       "github.com/flannel-io/flannel",
+		packages: []string{"github.com/flannel-io/flannel"},
+		program:  "flanneld",
+		library:  &library{name: "c", header: "stdio.h", debian: "libc6-dev"},
+		tags:     "netgo,osusergo",
+		stamp: func(version string) []string {
+			return []string{"github.com/flannel-io/flannel/pkg/version.Version=" + version}
+		},
+		patience: "1 minute",
+	}
 	// Kubeadm makes a cluster of kind's nodes.
 	Kubeadm = Module{
 		name:     "kubeadm",

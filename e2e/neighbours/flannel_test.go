@@ -1,0 +1,164 @@
+package neighbours_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// overlay is flannel's network of a town, and etcd, where flannel keeps it.
+type overlay struct {
+	flanneld string
+	etcd     string // its address
+	files    string
+}
+
+// flannelReady is where flannel says whether its rules are there.
+const flannelReady = "127.0.0.1:8081"
+
+// newOverlay starts etcd on a machine of its own.
+func newOverlay(here *town) *overlay {
+	t := here.t
+	t.Helper()
+	store, err := here.fabric.AddHost("etcd", here.nodes[0].Node)
+	must.Succeed(t, err)
+	address := store.IPv4.String() + ":2379"
+	etcd := site.Start(t, store.Namespace, exec.Command(programs.Path(binaries.Etcd, "etcd"), "--data-dir", t.TempDir(),
+		"--listen-client-urls=http://"+address, "--advertise-client-urls=http://"+address, "--log-level=warn"))
+	etcd.Await(t, "etcd is ready", func() error {
+		_, err := site.Page(store.Namespace, address, "/readyz")
+		return err
+	})
+	return &overlay{programs.Path(binaries.Flannel, "flanneld"), address, t.TempDir()}
+}
+
+// configure writes what all nodes' flannels read when they start.
+func (o *overlay) configure(here *town, nftables bool) {
+	t := here.t
+	t.Helper()
+	config, err := json.Marshal(map[string]any{
+		"EnableIPv6": true, "EnableNFTables": nftables, "Backend": map[string]string{"Type": "vxlan"},
+		"Network": fabric.PodsIPv4, "IPv6Network": fabric.PodsIPv6, "IPv6SubnetLen": 64,
+	})
+	must.Succeed(t, err)
+	put, err := json.Marshal(map[string][]byte{"key": []byte("/coreos.com/network/config"), "value": config})
+	must.Succeed(t, err)
+	response, err := site.Client(here.nodes[0].Namespace).Post("http://"+o.etcd+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
+	must.Succeed(t, err)
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("writing flannel's configuration: %s", response.Status)
+	}
+}
+
+// start starts flannel on a node, with the addresses that its pods have.
+func (o *overlay) start(m *machine) {
+	t := m.town.t
+	t.Helper()
+	file := filepath.Join(o.files, m.Name)
+	if _, err := os.Stat(file); err != nil {
+		ipv4, ipv6 := m.PodCIDRs()
+		text := fmt.Sprintf("FLANNEL_NETWORK=%s\nFLANNEL_SUBNET=%s\nFLANNEL_IPV6_NETWORK=%s\nFLANNEL_IPV6_SUBNET=%s\n",
+			fabric.PodsIPv4, ipv4, fabric.PodsIPv6, ipv6)
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+	}
+	m.leavePodsToOthers()
+	ready := func() error {
+		_, err := site.Page(m.Namespace, flannelReady, "/readyz")
+		return err
+	}
+	m.service = m.inDebian().start("flannel", ready, o.flanneld, "--etcd-endpoints=http://"+o.etcd, "--ip-masq",
+		"--subnet-file="+file, "--healthz-ip=127.0.0.1", "--healthz-port=8081")
+}
+
+// leavePodsToOthers takes away the fabric's own routes to the pods of other nodes: flannel makes its own.
+func (m *machine) leavePodsToOthers() {
+	m.town.t.Helper()
+	must.Succeed(m.town.t, m.Do(func() error {
+		routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+		for _, route := range routes {
+			for _, other := range m.town.nodes {
+				if route.Gw.Equal(other.IPv4.AsSlice()) || route.Gw.Equal(other.IPv6.AsSlice()) {
+					err = errors.Join(err, netlink.RouteDel(&route))
+				}
+			}
+		}
+		return err
+	}))
+}
+
+// TestFlannel with VXLAN, whose masquerading is made by iptables or by nftables. An update changes to the other one.
+func TestFlannel(t *testing.T) {
+	t.Parallel()
+	for _, nftables := range []bool{false, true} {
+		t.Run(map[bool]string{false: "iptables", true: "nftables"}[nftables], func(t *testing.T) {
+			t.Parallel()
+			restart := func(m *machine) {
+				m.stop()
+				m.town.overlay.start(m)
+			}
+			beside(t, neighbour{
+				start: func(m *machine) {
+					here := m.town
+					if here.overlay == nil {
+						here.overlay = newOverlay(here)
+						here.overlay.configure(here, nftables)
+						_, err := here.outside.Serve(servicePort)
+						must.Succeed(t, err)
+					}
+					here.overlay.start(m)
+				},
+				update: func(m *machine) {
+					m.town.overlay.configure(m.town, !nftables)
+					restart(m)
+				},
+				restart: restart,
+				promise: (*town).hasOverlay,
+			})
+		})
+	}
+}
+
+// hasOverlay checks that pods of different nodes reach each other through flannel's link, and that what they send
+// elsewhere comes from their node.
+func (s *town) hasOverlay() {
+	s.t.Helper()
+	first := s.nodes[0]
+	for _, link := range []string{"flannel.1", "flannel-v6.1"} {
+		before := first.sent(link)
+		wait.Success(s.t, "packets pass "+link, func() error { // routes come a moment after the rules
+			for _, to := range at(podPort, s.far.IPv4, s.far.IPv6) {
+				if _, err := s.client.Get(to); err != nil {
+					return err
+				}
+			}
+			if first.sent(link) == before {
+				return fmt.Errorf("%s packets were sent, as before", before)
+			}
+			return nil
+		})
+	}
+	for _, to := range at(servicePort, s.outside.IPv4, s.outside.IPv6) {
+		s.expect("outside of the overlay", check{s.client.Namespace, to, cell{[]string{s.outside.Name}, node}})
+	}
+}
+
+// sent returns how many packets a link of the node has sent.
+func (m *machine) sent(link string) string {
+	m.town.t.Helper()
+	return strings.TrimSpace(m.inDebian().run("cat", "/sys/class/net/"+link+"/statistics/tx_packets"))
+}

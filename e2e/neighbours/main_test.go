@@ -1,0 +1,25 @@
+package neighbours_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+)
+
+// programs are the neighbours that are Go modules, and what they need.
+var programs binaries.Programs
+
+// TestMain builds them where they are not in the cache, even if no test is to run.
+func TestMain(m *testing.M) {
+	var err error
+	programs, err = binaries.Build(context.Background(), os.Stderr, //nolint:forbidigo // a TestMain is a main
+		binaries.CNI, binaries.Etcd, binaries.Flannel)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

@@ -81,7 +81,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	if err != nil {
 		return model.Change{}, err
 	}
-	f.refused = update.Refused
+	f.refused = slices.DeleteFunc(update.Refused, func(p convert.Problem) bool { return !p.Code.IsUnread() })
 	warnOf(stderr, f.refused)
 	return update.Change.WithoutEnded(time.Now()), nil
 }
@@ -153,7 +153,7 @@ func warnOf(stderr io.Writer, refused []convert.Problem) {
 // not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
 func incomplete(refused []convert.Problem, asked explain.Query) error {
 	for _, problem := range refused {
-		if problem.Ignored {
+		if !problem.IsRefusal() {
 			continue // the object is there
 		}
 		if problem.Kind != convert.Services.Name || asked.Covers(problem.Name) {

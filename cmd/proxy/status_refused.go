@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -70,7 +71,7 @@ func readLastGood(page []byte) []convert.Refusal {
 
 // refusedObjects compares what this command refuses with what the proxy says of it.
 func refusedObjects(found []convert.Problem, said []convert.Refusal) []refusedObject {
-	isSaid, filesInForce := map[convert.Subject]bool{}, map[string]bool{}
+	isSaid, filesInForce := map[model.Subject]bool{}, map[string]bool{}
 	for i := range said {
 		isSaid[said[i].Subject()] = true
 		filesInForce[said[i].File] = filesInForce[said[i].File] || said[i].InForce != nil

@@ -54,15 +54,15 @@ func TestTheDaemonReports(t *testing.T) {
 		},
 		"on the Service that loses an address who has it": {
 			n.twoWithOneAddress(), "FrontendConflict", corev1.EventTypeWarning,
-			[]string{"192.0.2.77:80/TCP belongs to Service shop/first, which keeps it until it lets go"},
+			[]string{"192.0.2.77:80/TCP belongs to the ", " Service shop/first, ", "until that one lets go of it"},
 		},
 		"on a Service that wants the API server's address that it is left out": {
 			n.onTheAPIServer(), "FrontendIsAPIServer", corev1.EventTypeWarning,
-			[]string{"Node " + nodeName + " reaches the API server at " + n.apiServer().String() + "/TCP"},
+			[]string{"On node " + nodeName + ": " + n.apiServer().String() + "/TCP is left out because the proxy reaches the API server there"},
 		},
 		"on a Service that its health check cannot be served": {
 			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
-			[]string{"Load balancers take node " + nodeName, fmt.Sprintf(":%d: bind: address already in use", takenPort)},
+			[]string{"On node " + nodeName + ": Load balancers take this node", fmt.Sprintf(":%d: bind: address already in use", takenPort)},
 		},
 	}
 	n.startProxy()

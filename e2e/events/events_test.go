@@ -4,9 +4,9 @@ package events_test
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -43,6 +42,12 @@ func recorder(t *testing.T, config *rest.Config, node string) *events.Recorder {
 	return r
 }
 
+// found are the Events about one finding of a node.
+func found(object events.Reference, node string, code model.FindingCode, reason string) []events.Event {
+	local := code == model.HealthCheckNotServed
+	return events.Findings(object, node, []model.Finding{{Code: code, Reason: reason, Local: local}})
+}
+
 func TestAnEvent(t *testing.T) {
 	c := newCluster(t)
 	creator := c.eventCreator()
@@ -62,13 +67,16 @@ func TestAnEvent(t *testing.T) {
 		nodes := []string{"node-1", "node-2", "node-3"}
 		for _, node := range nodes {
 			r := recorder(t, creator, node)
-			r.Report(events.Refused(web, "spec.ports[0].port: why not"))
-			r.Report(events.TopologyIgnored(web, policy.Ignored{Annotation: policy.TopologyKeysAnnotation, Reason: "the list is empty"}))
-			r.Report(events.FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
-				model.ObjectName{Namespace: "bank", Name: "api"}))
-			r.Report(events.HealthCheckNotServed(web, node, errors.New("address already in use")))
-			r.Report(events.LeftOut(slice, []string{"endpoints[0]: loopback"}))
-			r.Report(events.Refused(cidr, "spec.cidrs[0]: everything"))
+			for _, event := range slices.Concat(
+				found(web, node, model.Refused, "spec.ports[0].port: why not"),
+				found(web, node, "TopologyKeysIgnored", "the list is empty"),
+				found(web, node, model.FrontendConflict, "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it."),
+				found(web, node, model.HealthCheckNotServed, "address already in use"),
+				found(slice, node, model.PartsLeftOut, "endpoints[0]: loopback"),
+				found(cidr, node, model.Refused, "spec.cidrs[0]: everything"),
+			) {
+				r.Report(event)
+			}
 			r.Report(events.ForeignChange(node, "nft", 4711))
 			r.Report(events.Started(node, "v1.2.3"))
 			defer func() {
@@ -95,7 +103,8 @@ func TestAnEvent(t *testing.T) {
 	t.Run("is shown by kubectl describe", func(t *testing.T) {
 		for arguments, notes := range map[string][]string{
 			"service -n shop web": {
-				"Refused", "spec.ports[0].port: why not", "*:30080/TCP belongs to Service bank/api", "Load balancers take node node-2",
+				"Refused", "spec.ports[0].port: why not", "*:30080/TCP belongs to the older Service bank/api",
+				"On node node-2: address already in use",
 				"vicinity.dev/proxy",
 			},
 			"endpointslice -n shop web-1": {"PartsLeftOut", "endpoints[0]: loopback"},
@@ -124,7 +133,7 @@ func TestAnEvent(t *testing.T) {
 		node := strings.Repeat("n", 63) + strings.Repeat("."+strings.Repeat("n", 62), 3) // 252 bytes; 253 are allowed
 		r := recorder(t, creator, node)
 		strange := strings.Repeat("\x1b[31m\xff\n\u202eä", 100_000)
-		r.Report(events.Refused(web, strange))
+		r.Report(found(web, "node-1", model.Refused, strange)[0])
 		r.Report(events.ForeignChange(node, strange, 1))
 		r.Report(events.Started(node, strange))
 		wait.Equal(t, "three Events of a node with a long name", 3, func() int {
@@ -162,7 +171,7 @@ func TestAnEvent(t *testing.T) {
 
 	t.Run("is dropped for a namespace that is gone", func(t *testing.T) {
 		r := recorder(t, creator, "node-1")
-		r.Report(events.Refused(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "why"))
+		r.Report(found(events.Reference{Kind: "Service", Namespace: "gone", Name: "web"}, "node-4", model.Refused, "why")[0])
 		wait.Equal(t, "the loss is counted", 1, r.Dropped)
 	})
 }

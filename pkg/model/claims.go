@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -96,9 +97,67 @@ type LostFrontend struct {
 	PortFrontend
 	Owner     ObjectName
 	OwnerKind FrontendKind // why the owner has it
+	IsOlder   bool         // the owner is
 	// APIServer: no Service owns it, because this process reaches the API server there. Translated, a proxy that starts
 	// again would never hear that the Service is gone.
 	APIServer bool
+}
+
+// LossReason is a stable code for why a Service does not get a frontend. The order of the rules is that of claim.compare.
+type LossReason string
+
+// Why a Service does not get a frontend.
+const (
+	apiServersAddress LossReason = "APIServersAddress"
+	ownersClusterIP   LossReason = "OwnersClusterIP"
+	ownersBalancer    LossReason = "OwnersLoadBalancerIP"
+	ownersNodePort    LossReason = "OwnersNodePort"
+	ownerIsOlder      LossReason = "OwnerIsOlder"
+	ownersNameIsFirst LossReason = "OwnersNameIsFirst"
+)
+
+// Why returns why the Service does not get the frontend.
+func (l LostFrontend) Why() LossReason {
+	switch {
+	case l.APIServer:
+		return apiServersAddress
+	case l.Kind != ClusterIP && l.OwnerKind == ClusterIP:
+		return ownersClusterIP
+	case l.Kind == ExternalIP && l.OwnerKind == LoadBalancerIP:
+		return ownersBalancer
+	case l.Kind == ExternalIP && l.OwnerKind == NodePort:
+		return ownersNodePort
+	case l.IsOlder:
+		return ownerIsOlder
+	}
+	return ownersNameIsFirst
+}
+
+// Sentence says who has the frontend, and why.
+func (l LostFrontend) Sentence() string {
+	const untilReleased = "until that one lets go of it."
+	switch l.Why() {
+	case apiServersAddress:
+		return fmt.Sprintf("%s is left out because the proxy reaches the API server there", l.Frontend)
+	case ownersClusterIP:
+		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", l.Frontend, l.Owner, untilReleased)
+	case ownersBalancer:
+		return fmt.Sprintf("%s belongs to the Service %s, whose load balancer has it, %s", l.Frontend, l.Owner, untilReleased)
+	case ownersNodePort:
+		return fmt.Sprintf("%s belongs to the Service %s, whose node port is served there, %s", l.Frontend, l.Owner, untilReleased)
+	case ownerIsOlder:
+		return fmt.Sprintf("%s belongs to the older Service %s, %s", l.Frontend, l.Owner, untilReleased)
+	default:
+		return fmt.Sprintf("%s belongs to the Service %s, which is of the same age and first by name, %s", l.Frontend, l.Owner, untilReleased)
+	}
+}
+
+// Finding is that a Service does not get the frontend.
+func (l LostFrontend) Finding() Finding {
+	if l.APIServer {
+		return Finding{Code: FrontendIsAPIServer, Reason: l.Sentence(), Local: true}
+	}
+	return Finding{Code: FrontendConflict, Reason: l.Sentence()}
 }
 
 // Frontends returns those frontends of a Service's port that it owns, and those that another Service owns. The Service
@@ -114,7 +173,9 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 			first = nodePort
 		}
 		if first.service.Name != service.Name {
-			lost = append(lost, LostFrontend{PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind})
+			lost = append(lost, LostFrontend{
+				PortFrontend: frontend, Owner: first.service.Name, OwnerKind: first.kind, IsOlder: first.service.Created.Before(service.Created),
+			})
 			continue
 		}
 		owned = append(owned, frontend)

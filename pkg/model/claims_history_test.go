@@ -102,7 +102,9 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 			if slices.Contains(owned, mine) != (each == owner) {
 				t.Errorf("%s owns %v, but the owner of %s should be %s", each.Name, owned, frontend, owner.Name)
 			}
-			another := LostFrontend{PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind}
+			another := LostFrontend{
+				PortFrontend: mine, Owner: owner.Name, OwnerKind: owner.kind, IsOlder: owner.Created.Before(each.Created),
+			}
 			if slices.Contains(lost, another) != (each != owner) {
 				t.Errorf("%s lost %v, but the owner of %s should be %s", each.Name, lost, frontend, owner.Name)
 			}

@@ -28,8 +28,8 @@ type EndpointSlice struct {
 
 	TriggeredAt time.Time // when the cause of this version happened, as the EndpointSlice controller stamped it; zero if it did not
 
-	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
-	LeftOut []string
+	// Findings say what of the object has no effect, while the rest is served.
+	Findings []Finding
 }
 
 // isOn reports whether an endpoint is on one of some nodes.

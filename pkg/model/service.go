@@ -54,8 +54,8 @@ type Service struct {
 
 	Topology policy.Topology
 
-	// LeftOut are the parts of the object that were left out while the rest is served, each as a sentence that says why.
-	LeftOut []string
+	// Findings say what of the object has no effect, while the rest is served.
+	Findings []Finding
 }
 
 // ServicePort is one entry of spec.ports.

@@ -13,9 +13,49 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
-// Annotations are those of a Service that Parse reads.
-var Annotations = [...]string{
-	TopologyKeysAnnotation, MaxLoadAnnotation, TopologyModeAnnotation, TopologyAwareHintsAnnotation, ClientsAnnotation,
+// Annotation is an annotation of a Service that Parse reads. All that is known of one stands in its row of Annotations.
+type Annotation struct {
+	Name string
+	// Ignored is the stable code of the finding that it has no effect.
+	Ignored string
+	// Meaning is what it is for, for the documents.
+	Meaning string
+	// Since is the release that reads it first.
+	Since string
+	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it.
+	read func(*reading) bool
+	// onNamespace is what an owner of a Namespace means who writes it there; empty if that is not known.
+	onNamespace string
+	// isCommon: others may have annotations of nearly this name, so that nobody is told that it is meant.
+	isCommon bool
+	// isDeprecated: nobody is told to use it.
+	isDeprecated bool
+}
+
+// Annotations are all of them, in the order in which they are read.
+var Annotations = [...]Annotation{
+	{
+		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*reading).readKeys,
+		onNamespace: DefaultTopologyKeysAnnotation,
+		Meaning:     "labels of Nodes, the nearest first: connections go to the endpoints that share the first label of which there are any",
+	},
+	{
+		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readMode,
+		Meaning: "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
+	},
+	{
+		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints, isDeprecated: true,
+		Meaning: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
+	},
+	{
+		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*reading).readBound,
+		onNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
+		Meaning:     "a percentage of the mean load: no endpoint is to expect more than that, as far as other endpoints can take the rest",
+	},
+	{
+		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, isCommon: true,
+		Meaning: "the Services whose endpoints ask, so that a bound knows how much each node asks",
+	},
 }
 
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are

@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // Words are what a Service says about how its endpoints are to be preferred.
 type Words struct {
 	// Namespace is that of the Service.
@@ -14,6 +16,14 @@ type Words struct {
 	DefaultMaxLoad uint64
 }
 
+// Ignored is an annotation that is present and has no effect: why, and what to do, as the rest of a sentence about it.
+type Ignored struct{ Annotation, Reason string }
+
+// Code is the stable code for that.
+func (i Ignored) Code() string {
+	return Annotations[slices.IndexFunc(Annotations[:], func(a Annotation) bool { return a.Name == i.Annotation })].Ignored
+}
+
 // Parse reads a Service's topology policy.
 //
 // An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for. What
@@ -26,12 +36,28 @@ type Words struct {
 //     owner wanted to protect the endpoints. Without a bound they would be overloaded; without the keys connections
 //     would go where none should.
 //   - Clients that cannot be read leave the bound, and all nodes ask alike.
-func Parse(w Words) Topology {
-	topology := w.parse()
-	if len(topology.Keys) == 0 {
-		topology.ByHints = w.byHints()
+func Parse(w Words) (Topology, []Ignored) {
+	r := reading{Words: w}
+	for i := range Annotations {
+		if !Annotations[i].read(&r) {
+			break
+		}
 	}
-	return topology
+	if len(r.topology.Keys) == 0 {
+		r.topology.ByHints = w.byHints()
+	}
+	return r.topology, r.ignored
+}
+
+// reading is what the passes of the parser have come to.
+type reading struct {
+	Words
+	topology Topology
+	ignored  []Ignored
+}
+
+func (r *reading) ignore(annotation, reason string) {
+	r.ignored = append(r.ignored, Ignored{annotation, reason})
 }
 
 // byHints is the setting of which the EndpointSlice controller makes hints.
@@ -45,80 +71,84 @@ func (w Words) byHints() string {
 	return ""
 }
 
-func (w Words) parse() (topology Topology) {
-	if value, present := w.Annotations[TopologyKeysAnnotation]; present {
-		keys, err := ParseKeys(value)
-		switch {
-		case err != nil:
-			topology.ignore(TopologyKeysAnnotation, err.Error())
-			return topology
-		case w.ExternalTrafficLocal && ConflictsWithLocal(keys):
-			topology.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
-			return topology
-		}
-		topology.Keys = keys
+// readKeys finds the topology keys. Without them, though they are asked for, nothing else is read.
+func (r *reading) readKeys() bool {
+	value, present := r.Annotations[TopologyKeysAnnotation]
+	if !present {
+		return true
 	}
-	w.readModes(&topology)
-	w.readBound(&topology)
-	w.readClients(&topology)
-	return topology
+	keys, err := ParseKeys(value)
+	switch {
+	case err != nil:
+		r.ignore(TopologyKeysAnnotation, err.Error())
+		return false
+	case r.ExternalTrafficLocal && ConflictsWithLocal(keys):
+		r.ignore(TopologyKeysAnnotation, "topology keys "+LocalConflict+"; "+LocalRemedy)
+		return false
+	}
+	r.topology.Keys = keys
+	return true
 }
 
-func (t *Topology) ignore(annotation, reason string) {
-	t.Ignored = append(t.Ignored, Ignored{annotation, reason})
+// readMode and readHints find a mode in our domain that is none of ours, and ours where the other annotation decides. What
+// a mode asks for is a bound.
+func (r *reading) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
+
+func (r *reading) readHints() bool {
+	r.readUnknownMode(TopologyAwareHintsAnnotation)
+	if HidesBalanced(r.Annotations) {
+		r.ignore(TopologyModeAnnotation, BalancedConflict)
+	}
+	return true
 }
 
-// readModes finds those in our domain that are none of ours, and ours where another annotation decides.
-func (w Words) readModes(topology *Topology) {
-	for _, annotation := range [...]string{TopologyModeAnnotation, TopologyAwareHintsAnnotation} {
-		if value := w.Annotations[annotation]; IsUnknownMode(value) {
-			topology.ignore(annotation, UnknownMode(value))
-		}
+func (r *reading) readUnknownMode(annotation string) bool {
+	if value := r.Annotations[annotation]; IsUnknownMode(value) {
+		r.ignore(annotation, UnknownMode(value))
 	}
-	if HidesBalanced(w.Annotations) {
-		topology.ignore(TopologyModeAnnotation, BalancedConflict)
-	}
+	return true
 }
 
 // readBound finds the bound, and the keys that it is about.
-func (w Words) readBound(topology *Topology) {
-	text, hasText := w.Annotations[MaxLoadAnnotation]
-	mode := ModeOf(w.Annotations)
-	keys := KeysToBound(topology.Keys, w.TrafficDistribution, mode)
-	canBe := keys != nil && !w.ExternalTrafficLocal
+func (r *reading) readBound() bool {
+	text, hasText := r.Annotations[MaxLoadAnnotation]
+	mode := ModeOf(r.Annotations)
+	keys := KeysToBound(r.topology.Keys, r.TrafficDistribution, mode)
+	canBe := keys != nil && !r.ExternalTrafficLocal
 	if !hasText && !mode.IsBalanced() {
-		if canBe && w.DefaultMaxLoad > 0 && !mode.IsAuto() {
-			topology.Keys, topology.MaxLoad = keys, w.DefaultMaxLoad
+		if canBe && r.DefaultMaxLoad > 0 && !mode.IsAuto() {
+			r.topology.Keys, r.topology.MaxLoad = keys, r.DefaultMaxLoad
 		}
-		return
+		return true
 	}
 	annotation := mode.Annotation
 	if hasText {
 		annotation = MaxLoadAnnotation
 	}
-	limit, err := w.usualMaxLoad(), error(nil)
+	limit, err := r.usualMaxLoad(), error(nil)
 	if hasText {
 		if limit, err = ParseMaxLoad(text); err != nil {
-			limit = w.usualMaxLoad()
+			limit = r.usualMaxLoad()
 		}
 	}
 	if canBe {
-		topology.Keys, topology.MaxLoad = keys, limit
+		r.topology.Keys, r.topology.MaxLoad = keys, limit
 	}
 	switch {
 	case err != nil && canBe:
-		topology.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" holds)")
+		r.ignore(annotation, err.Error()+" (until then "+FormatMaxLoad(limit)+" holds)")
 	case err != nil:
-		topology.ignore(annotation, err.Error())
+		r.ignore(annotation, err.Error())
 	}
 	switch {
-	case hasText && mode.IsAuto() && topology.Keys == nil:
-		topology.ignore(annotation, BoundBesideAuto(mode))
+	case hasText && mode.IsAuto() && r.topology.Keys == nil:
+		r.ignore(annotation, BoundBesideAuto(mode))
 	case keys == nil:
-		topology.ignore(annotation, NothingToBound(topology.Keys))
-	case w.ExternalTrafficLocal:
-		topology.ignore(annotation, LocalConflict+"; "+LocalRemedy)
+		r.ignore(annotation, NothingToBound(r.topology.Keys))
+	case r.ExternalTrafficLocal:
+		r.ignore(annotation, LocalConflict+"; "+LocalRemedy)
 	}
+	return true
 }
 
 // usualMaxLoad is the bound of a Service that wants one, and does not say which.
@@ -130,18 +160,19 @@ func (w Words) usualMaxLoad() uint64 {
 }
 
 // readClients finds the Services whose endpoints are the demand.
-func (w Words) readClients(topology *Topology) {
-	text, present := w.Annotations[ClientsAnnotation]
+func (r *reading) readClients() bool {
+	text, present := r.Annotations[ClientsAnnotation]
 	if !present {
-		return
+		return true
 	}
-	clients, err := ParseClients(text, w.Namespace)
+	clients, err := ParseClients(text, r.Namespace)
 	switch {
 	case err != nil:
-		topology.ignore(ClientsAnnotation, err.Error())
-	case topology.MaxLoad == 0:
-		topology.ignore(ClientsAnnotation, ClientsWithoutBound)
+		r.ignore(ClientsAnnotation, err.Error())
+	case r.topology.MaxLoad == 0:
+		r.ignore(ClientsAnnotation, ClientsWithoutBound)
 	default:
-		topology.Clients = clients
+		r.topology.Clients = clients
 	}
+	return true
 }

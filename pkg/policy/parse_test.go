@@ -22,6 +22,20 @@ func annotated(short map[string]string) map[string]string {
 	return annotations
 }
 
+// parsed is what Parse returns.
+type parsed struct {
+	Keys    []Key
+	MaxLoad uint64
+	Clients []string
+	ByHints string
+	Ignored []Ignored
+}
+
+func parse(w Words) parsed {
+	topology, ignored := Parse(w)
+	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.ByHints, ignored}
+}
+
 // said reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
 func said(text string) (list []Ignored) {
 	for text != "" {
@@ -59,159 +73,159 @@ func TestParseBounds(t *testing.T) {
 		distribution string
 		local        bool
 		byDefault    uint64
-		want         Topology
+		want         parsed
 	}{
 		"a bound is about the keys": {
-			annotations: short{"keys": "rack", "load": "150%"}, want: Topology{Keys: rack, MaxLoad: 150},
+			annotations: short{"keys": "rack", "load": "150%"}, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 		"keys come before trafficDistribution": {
-			annotations: short{"keys": "rack", "load": "150%"}, distribution: PreferSameNode, want: Topology{Keys: rack, MaxLoad: 150},
+			annotations: short{"keys": "rack", "load": "150%"}, distribution: PreferSameNode, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 		"without keys it is about trafficDistribution": {
-			annotations: short{"load": "150%"}, distribution: PreferSameZone, want: Topology{Keys: zone, MaxLoad: 150},
+			annotations: short{"load": "150%"}, distribution: PreferSameZone, want: parsed{Keys: zone, MaxLoad: 150},
 		},
 		"PreferClose is PreferSameZone": {
-			annotations: short{"load": "150%"}, distribution: PreferClose, want: Topology{Keys: zone, MaxLoad: 150},
+			annotations: short{"load": "150%"}, distribution: PreferClose, want: parsed{Keys: zone, MaxLoad: 150},
 		},
 		"PreferSameNode falls back to the zone": {
-			annotations: short{"load": "150%"}, distribution: PreferSameNode, want: Topology{Keys: nodeAndZone, MaxLoad: 150},
+			annotations: short{"load": "150%"}, distribution: PreferSameNode, want: parsed{Keys: nodeAndZone, MaxLoad: 150},
 		},
-		"balanced is the short form": {annotations: short{"mode": ModeBalanced}, want: Topology{Keys: zone, MaxLoad: 120}},
+		"balanced is the short form": {annotations: short{"mode": ModeBalanced}, want: parsed{Keys: zone, MaxLoad: 120}},
 		"the deprecated annotation says the same": {
-			annotations: short{"hints": ModeBalanced, "mode": ModeBalanced}, want: Topology{Keys: zone, MaxLoad: 120},
+			annotations: short{"hints": ModeBalanced, "mode": ModeBalanced}, want: parsed{Keys: zone, MaxLoad: 120},
 		},
 		"balanced is about the keys": {
-			annotations: short{"mode": ModeBalanced, "keys": "rack"}, want: Topology{Keys: rack, MaxLoad: 120},
+			annotations: short{"mode": ModeBalanced, "keys": "rack"}, want: parsed{Keys: rack, MaxLoad: 120},
 		},
 		"balanced is about trafficDistribution": {
-			annotations: short{"mode": ModeBalanced}, distribution: PreferSameNode, want: Topology{Keys: nodeAndZone, MaxLoad: 120},
+			annotations: short{"mode": ModeBalanced}, distribution: PreferSameNode, want: parsed{Keys: nodeAndZone, MaxLoad: 120},
 		},
 		"balanced with a bound of its own": {
-			annotations: short{"mode": ModeBalanced, "load": "100%"}, want: Topology{Keys: zone, MaxLoad: 100},
+			annotations: short{"mode": ModeBalanced, "load": "100%"}, want: parsed{Keys: zone, MaxLoad: 100},
 		},
 		"the cluster's bound is what balanced means there": {
-			annotations: short{"mode": ModeBalanced}, byDefault: 200, want: Topology{Keys: zone, MaxLoad: 200},
+			annotations: short{"mode": ModeBalanced}, byDefault: 200, want: parsed{Keys: zone, MaxLoad: 200},
 		},
 		"clients are kept beside a bound": {
 			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, shop/frontend"},
-			want:        Topology{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
+			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
 		},
 
-		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: Topology{ByHints: byDistribution}},
+		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: parsed{ByHints: byDistribution}},
 		"also if an annotation asks for no hints": {
-			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: Topology{ByHints: byDistribution},
+			annotations: short{"mode": "Disabled"}, distribution: PreferSameZone, want: parsed{ByHints: byDistribution},
 		},
-		"and one that nobody knows is nobody's": {distribution: "Nearby", want: Topology{}},
+		"and one that nobody knows is nobody's": {distribution: "Nearby", want: parsed{}},
 		"the cluster's bound is about keys": {
-			annotations: short{"keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
+			annotations: short{"keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
 		"the cluster's bound is about trafficDistribution": {
-			distribution: PreferSameZone, byDefault: 200, want: Topology{Keys: zone, MaxLoad: 200},
+			distribution: PreferSameZone, byDefault: 200, want: parsed{Keys: zone, MaxLoad: 200},
 		},
 		"a Service's own bound beats the cluster's": {
-			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 150},
+			annotations: short{"keys": "rack", "load": "150%"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 150},
 		},
-		"the cluster's bound is not for Services without preference": {byDefault: 200, want: Topology{}},
-		"nor for * alone": {annotations: short{"keys": "*"}, byDefault: 200, want: Topology{Keys: []Key{AnyNode}}},
+		"the cluster's bound is not for Services without preference": {byDefault: 200, want: parsed{}},
+		"nor for * alone": {annotations: short{"keys": "*"}, byDefault: 200, want: parsed{Keys: []Key{AnyNode}}},
 		"nor beside Auto": {
-			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: Topology{ByHints: byMode},
+			annotations: short{"mode": "Auto"}, distribution: PreferSameZone, byDefault: 200, want: parsed{ByHints: byMode},
 		},
-		"nor for keys beside Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack}},
-		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: Topology{ByHints: byDistribution}},
+		"nor for keys beside Auto": {annotations: short{"mode": "auto", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack}},
+		"nor beside Local":         {distribution: PreferSameZone, local: true, byDefault: 200, want: parsed{ByHints: byDistribution}},
 		"Disabled does not forbid it": {
-			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200},
+			annotations: short{"mode": "Disabled", "keys": "rack"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200},
 		},
 		"with the cluster's bound clients count": {
-			annotations: short{"keys": "rack", "clients": "a/b"}, byDefault: 200, want: Topology{Keys: rack, MaxLoad: 200, Clients: []string{"a/b"}},
+			annotations: short{"keys": "rack", "clients": "a/b"}, byDefault: 200, want: parsed{Keys: rack, MaxLoad: 200, Clients: []string{"a/b"}},
 		},
 
 		"wrong keys take everything with them": {
 			annotations: short{"keys": "a b", "mode": ModeBalanced, "load": "1.2", "clients": "x"}, distribution: PreferSameZone, byDefault: 200,
-			want: Parse(Words{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
+			want: parse(Words{Annotations: annotated(short{"keys": "a b"}), TrafficDistribution: PreferSameZone}),
 		},
 		"keys beside Local take everything with them": {
 			annotations: short{"keys": "rack", "load": "120%"}, local: true,
-			want: Topology{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"a bound that cannot be read is the usual one": {
 			annotations: short{"keys": "rack", "load": "1.2"},
-			want:        Topology{Keys: rack, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+			want:        parsed{Keys: rack, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
 		},
 		"or the cluster's": {
 			annotations: short{"keys": "rack", "load": "1.2"}, byDefault: 200,
-			want: Topology{Keys: rack, MaxLoad: 200, Ignored: said(wrongLoad + " (until then 200% holds)")},
+			want: parsed{Keys: rack, MaxLoad: 200, Ignored: said(wrongLoad + " (until then 200% holds)")},
 		},
 		"also for trafficDistribution": {
 			annotations: short{"load": "1.2"}, distribution: PreferSameZone,
-			want: Topology{Keys: zone, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
+			want: parsed{Keys: zone, MaxLoad: 120, Ignored: said(wrongLoad + " (until then 120% holds)")},
 		},
 		"without anything to bound there is none": {
-			annotations: short{"load": "120%"}, want: Topology{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+			annotations: short{"load": "120%"}, want: parsed{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
 		},
 		"a distribution that nobody knows is nothing to bound": {
 			annotations: short{"load": "120%"}, distribution: "Nearby",
-			want: Topology{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
+			want: parsed{Ignored: said("vicinity.dev/max-load " + NothingToBound(nil))},
 		},
 		"all that is wrong with a bound is told": {
-			annotations: short{"load": "1.2"}, want: Topology{Ignored: said(wrongLoad + ". vicinity.dev/max-load " + NothingToBound(nil))},
+			annotations: short{"load": "1.2"}, want: parsed{Ignored: said(wrongLoad + ". vicinity.dev/max-load " + NothingToBound(nil))},
 		},
 		"* alone is nothing to bound": {
 			annotations: short{"keys": "*", "load": "120%"},
-			want:        Topology{Keys: []Key{AnyNode}, Ignored: said("vicinity.dev/max-load " + NothingToBound([]Key{AnyNode}))},
+			want:        parsed{Keys: []Key{AnyNode}, Ignored: said("vicinity.dev/max-load " + NothingToBound([]Key{AnyNode}))},
 		},
 		"not for balanced either": {
 			annotations: short{"keys": "*", "mode": ModeBalanced}, distribution: PreferSameZone,
-			want: Topology{Keys: []Key{AnyNode}, Ignored: said("service.kubernetes.io/topology-mode " + NothingToBound([]Key{AnyNode}))},
+			want: parsed{Keys: []Key{AnyNode}, Ignored: said("service.kubernetes.io/topology-mode " + NothingToBound([]Key{AnyNode}))},
 		},
 		"a bound gives way to Auto": {
 			annotations: short{"mode": "Auto", "load": "120%"}, distribution: PreferSameZone,
-			want: Topology{ByHints: byMode, Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
+			want: parsed{ByHints: byMode, Ignored: said("vicinity.dev/max-load may not be used with service.kubernetes.io/topology-mode=Auto; " +
 				"set service.kubernetes.io/topology-mode=vicinity.dev/balanced")},
 		},
 		"keys do not give way to Auto, nor does their bound": {
-			annotations: short{"mode": "Auto", "load": "150%", "keys": "rack"}, want: Topology{Keys: rack, MaxLoad: 150},
+			annotations: short{"mode": "Auto", "load": "150%", "keys": "rack"}, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 		"a bound gives way to Local": {
 			annotations: short{"load": "120%"}, distribution: PreferSameZone, local: true,
-			want: Topology{ByHints: byDistribution, Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{ByHints: byDistribution, Ignored: said("vicinity.dev/max-load " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"so does balanced": {
 			annotations: short{"mode": ModeBalanced}, local: true,
-			want: Topology{Ignored: said("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
+			want: parsed{Ignored: said("service.kubernetes.io/topology-mode " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"balanced gives way to the deprecated annotation": {
 			annotations: short{"mode": ModeBalanced, "hints": "Auto", "keys": "rack"},
-			want:        Topology{Keys: rack, Ignored: said("service.kubernetes.io/topology-mode " + BalancedConflict)},
+			want:        parsed{Keys: rack, Ignored: said("service.kubernetes.io/topology-mode " + BalancedConflict)},
 		},
 		"a mode of ours that is none is told, and the rest obeyed": {
 			annotations: short{"mode": "vicinity.dev/ballanced", "keys": "rack", "load": "150%"},
-			want: Topology{Keys: rack, MaxLoad: 150, Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
+			want: parsed{Keys: rack, MaxLoad: 150, Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/ballanced" is no mode ` +
 				`of ours; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
 		"in upper case it is none": {
 			annotations: short{"mode": " Vicinity.dev/Balanced"},
-			want: Topology{Ignored: said(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
+			want: parsed{Ignored: said(`service.kubernetes.io/topology-mode " Vicinity.dev/Balanced" is no mode of ours; ` +
 				`did you mean "vicinity.dev/balanced"?`)},
 		},
 		"one that nobody could mean": {
 			annotations: short{"mode": "vicinity.dev/x"},
-			want: Topology{Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
+			want: parsed{Ignored: said(`service.kubernetes.io/topology-mode "vicinity.dev/x" is no mode of ours; ` +
 				`the only one is "vicinity.dev/balanced"`)},
 		},
-		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: Topology{}},
+		"others' modes are theirs": {annotations: short{"mode": "example.com/balanced"}, want: parsed{}},
 		"clients that cannot be read leave the bound": {
 			annotations: short{"mode": ModeBalanced, "clients": "frontend"},
-			want: Topology{Keys: zone, MaxLoad: 120, Ignored: said(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
+			want: parsed{Keys: zone, MaxLoad: 120, Ignored: said(`vicinity.dev/clients entry 1 "frontend" lacks the namespace of the Service; ` +
 				`did you mean "shop/frontend"?`)},
 		},
 		"clients without a bound mean nothing": {
 			annotations: short{"keys": "rack", "clients": "a/b"},
-			want:        Topology{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
+			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Parse(Words{
+			got := parse(Words{
 				Namespace: "shop", Annotations: annotated(test.annotations), TrafficDistribution: test.distribution, ExternalTrafficLocal: test.local,
 				DefaultMaxLoad: test.byDefault,
 			})
@@ -243,7 +257,7 @@ func TestLawsOfBounds(t *testing.T) {
 			Annotations: annotations, ExternalTrafficLocal: random.IntN(4) == 0, DefaultMaxLoad: uint64(random.IntN(2) * 300),
 			TrafficDistribution: []string{"", PreferSameZone, PreferSameNode, "x"}[random.IntN(4)],
 		}
-		got := Parse(words)
+		got := parse(words)
 		if got.MaxLoad > 0 {
 			bounded++
 		}
@@ -262,7 +276,7 @@ func TestLawsOfBounds(t *testing.T) {
 			continue
 		}
 		annotations[MaxLoadAnnotation] = FormatMaxLoad(words.usualMaxLoad())
-		read := Parse(words)
+		read := parse(words)
 		if diff := cmp.Diff(read.Keys, got.Keys); diff != "" || read.MaxLoad != got.MaxLoad || !anySays(got.Ignored, ";") {
 			t.Fatalf("a bound that cannot be read is not the usual one: %+v, %+v", read, got)
 		}
@@ -283,7 +297,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, local := range []bool{false, true} {
-			got := Parse(Words{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
+			got := parse(Words{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
 			if got.MaxLoad > 0 && len(got.Keys) == 0 || len(got.Clients) > 0 && got.MaxLoad == 0 || len(got.Ignored) > 8 {
 				t.Errorf("Parse(%q) = %+v", annotations, got)
 			}

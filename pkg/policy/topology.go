@@ -1,7 +1,5 @@
 package policy
 
-import "strings"
-
 // Topology is how a Service's owner wants endpoints to be preferred.
 type Topology struct {
 	// Keys are the topology keys in order of preference, as KEP-536 defined them: those of the annotation; with a bound
@@ -16,22 +14,6 @@ type Topology struct {
 	// ByHints is the setting that is followed where EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone"; empty if there is none, or keys replace it.
 	ByHints string
-	// Ignored are the annotations without effect.
-	Ignored []Ignored
-}
-
-// Ignored is an annotation that is present and has no effect: why, and what to do, as the rest of a sentence about it.
-type Ignored struct{ Annotation, Reason string }
-
-// WhyIgnored returns why an annotation has no effect, in one text; empty if it has one, or is missing.
-func (t Topology) WhyIgnored(annotation string) string {
-	var reasons []string
-	for _, ignored := range t.Ignored {
-		if ignored.Annotation == annotation {
-			reasons = append(reasons, ignored.Reason)
-		}
-	}
-	return strings.Join(reasons, "; ")
 }
 
 // NodeKeys returns the labels of other nodes that decide. To bound a load, all nodes and their zones must be known, and how

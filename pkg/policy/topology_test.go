@@ -10,64 +10,64 @@ func TestParse(t *testing.T) {
 	tests := map[string]struct {
 		annotations          map[string]string
 		externalTrafficLocal bool
-		want                 Topology
+		want                 parsed
 	}{
 		"a Service without annotations has no topology": {
-			want: Topology{},
+			want: parsed{},
 		},
 		"Kubernetes' own mode is the hints' matter": {
 			annotations: map[string]string{"service.kubernetes.io/topology-mode": "Auto"},
-			want:        Topology{ByHints: "service.kubernetes.io/topology-mode: Auto"},
+			want:        parsed{ByHints: "service.kubernetes.io/topology-mode: Auto"},
 		},
 		"other annotations mean nothing": {
 			annotations: map[string]string{"example.com/topology-mode": "Auto"},
-			want:        Topology{},
+			want:        parsed{},
 		},
 		"a Service without the annotation may keep external traffic local": {
 			annotations:          map[string]string{"example.com/note": "*"},
 			externalTrafficLocal: true,
-			want:                 Topology{},
+			want:                 parsed{},
 		},
 		"valid keys are kept in their order": {
 			annotations: map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, topology.kubernetes.io/zone, *"},
-			want:        Topology{Keys: []Key{Hostname, Zone, AnyNode}},
+			want:        parsed{Keys: []Key{Hostname, Zone, AnyNode}},
 		},
 		"one bad key makes all keys ignored": {
 			annotations: map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone, *, example.com/rack"},
-			want: Topology{Ignored: said(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
+			want: parsed{Ignored: said(`entry 2 "*" matches every endpoint, so the keys after it would never be tried; ` +
 				`move it to the end`)},
 		},
 		"an empty annotation is a mistake and says so": {
 			annotations: map[string]string{TopologyKeysAnnotation: ""},
-			want: Topology{Ignored: said(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
+			want: parsed{Ignored: said(`the list of topology keys is empty; list node label keys, the most preferred first, ` +
 				`such as "topology.kubernetes.io/zone, *", or remove the annotation`)},
 		},
 		"keys give way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "topology.kubernetes.io/zone"},
 			externalTrafficLocal: true,
-			want: Topology{Ignored: said("topology keys may not be used with externalTrafficPolicy: Local; " +
+			want: parsed{Ignored: said("topology keys may not be used with externalTrafficPolicy: Local; " +
 				"set externalTrafficPolicy to Cluster, or remove the annotation")},
 		},
 		"the key that matches everything contradicts nothing, if it is alone": {
 			annotations:          map[string]string{TopologyKeysAnnotation: " * "},
 			externalTrafficLocal: true,
-			want:                 Topology{Keys: []Key{AnyNode}},
+			want:                 parsed{Keys: []Key{AnyNode}},
 		},
 		"with another key before it, it gives way to externalTrafficPolicy: Local": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "kubernetes.io/hostname, *"},
 			externalTrafficLocal: true,
-			want:                 Topology{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
+			want:                 parsed{Ignored: said("topology keys " + LocalConflict + "; " + LocalRemedy)},
 		},
 		"what is wrong with the keys comes before what they conflict with": {
 			annotations:          map[string]string{TopologyKeysAnnotation: "*, *"},
 			externalTrafficLocal: true,
-			want: Topology{Ignored: said(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
+			want: parsed{Ignored: said(`entry 1 "*" matches every endpoint, so the keys after it would never be tried; move it to the end. ` +
 				`entry 2 "*" is the same key as entry 1; list each key once`)},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := Parse(Words{Annotations: test.annotations, ExternalTrafficLocal: test.externalTrafficLocal})
+			got := parse(Words{Annotations: test.annotations, ExternalTrafficLocal: test.externalTrafficLocal})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Parse(%q) differs (-want +got):\n%s", test.annotations, diff)
 			}

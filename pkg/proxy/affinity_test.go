@@ -216,20 +216,20 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	kernel := &scriptedKernel{}
 	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
 	p := starting(kernel)
-	everything := manyServices(proxy.MaxConflicts+20, 2)
+	everything := manyServices(proxy.MaxFound+20, 2)
 	for _, service := range everything.Services {
 		service.AffinityTimeout = affinityTimeout
 	}
 	p.Apply(everything)
-	if report := mustSync(t, p); len(report.Unremembered) != proxy.MaxConflicts {
-		t.Errorf("%d Services are reported, want %d", len(report.Unremembered), proxy.MaxConflicts)
+	if report := mustSync(t, p); len(report.Found) != proxy.MaxFound {
+		t.Errorf("%d Services are reported, want %d", len(report.Found), proxy.MaxFound)
 	}
-	plain := manyServices(proxy.MaxConflicts+20, 2)
+	plain := manyServices(proxy.MaxFound+20, 2)
 	likeFreshStart(t, &kernel.memoryKernel, plain)
 
 	// Now the numbers are free again, and it is enough that a Service changes.
 	p.Apply(resized(1))
-	if report := mustSync(t, p); len(report.Unremembered) > 0 || report.Complete {
+	if report := mustSync(t, p); len(report.Found) != 1 || len(report.Found[0].Findings) > 0 || report.Complete {
 		t.Errorf("a change of one Service reports %+v, want it with a number", report)
 	}
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {

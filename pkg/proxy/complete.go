@@ -66,7 +66,13 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	for _, batch := range early {
 		report.count(batch)
 	}
-	report.add(plan, decided)
+	for name := range p.faulty { // of Services that are gone
+		if p.cluster.Service(name) == nil {
+			decided.findings[name] = nil
+		}
+	}
+	p.reportFound(&report, plan, decided.findings)
+	report.add(plan)
 	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
 	return p.finish(ctx, report)
 }
@@ -84,7 +90,6 @@ func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 	p.udp.noteAll()
 	p.nodes.Forget()
 	p.nodes.Keep(decided.plans)
-	p.noteVirtual(decided.virtual)
 	p.checks = map[model.ObjectName]selection.HealthCheck{}
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()

@@ -27,13 +27,11 @@ type decided struct {
 	decisions map[model.ObjectName][]selection.Decision
 	owned     []ruleset.Service // by name
 	// flows, checks and reasons have an entry for each of the Services, often an empty one.
-	flows     map[model.ObjectName][]selection.Flows
-	checks    map[model.ObjectName]selection.HealthCheck
-	reasons   map[model.ObjectName][]PortReason
-	plans     map[model.ObjectName]selection.Plans // of those that were decided
-	conflicts []Conflict                           // at most MaxConflicts
-	crowded   []model.ObjectName                   // likewise
-	virtual   []Virtual                            // likewise
+	flows    map[model.ObjectName][]selection.Flows
+	checks   map[model.ObjectName]selection.HealthCheck
+	reasons  map[model.ObjectName][]PortReason
+	plans    map[model.ObjectName]selection.Plans // of those that were decided
+	findings map[model.ObjectName][]model.Finding // of those that were decided and have any, or had
 }
 
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
@@ -96,26 +94,22 @@ type decidedService struct {
 	check     selection.HealthCheck
 	reasons   []PortReason
 	plans     selection.Plans
-	conflict  Conflict
-	isCrowded bool
-	virtual   []selection.Reason
+	findings  []model.Finding
 }
 
 func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	decisions := p.nodes.Decide(name, p.config.Families)
-	service := decidedService{owned: ruleset.Service{Name: name}, conflict: Conflict{Service: name}}
+	service := decidedService{owned: ruleset.Service{Name: name}}
 	if len(p.Readers) > 0 {
 		service.decisions = decisions
 	}
 	for _, decision := range decisions {
-		service.isCrowded = service.isCrowded || decision.LeftOut > 0
+		service.find(decision)
 		if decision.Service.IsHeadless {
 			continue // its readers answer DNS: nothing of it is in the kernel
 		}
 		service.owned.Ports = append(service.owned.Ports, ruleset.NewPort(decision))
 		service.reasons = append(service.reasons, reasonsOf(decision)...)
-		service.conflict.lose(decision.Lost)
-		service.addVirtual(decision.WhyVirtual())
 		if decision.Port.Protocol == model.UDP {
 			service.flows = append(service.flows, decision.Flows()...)
 		}
@@ -123,15 +117,6 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	service.check, _ = selection.HealthCheckOf(p.cluster, name)
 	service.plans = selection.PlansOf(decisions)
 	return service
-}
-
-// addVirtual adds what is said of one port and family; mostly all ports have the same addresses.
-func (s *decidedService) addVirtual(reasons []selection.Reason) {
-	for _, reason := range reasons {
-		if len(s.virtual) < MaxLostFrontends && !slices.Contains(s.virtual, reason) {
-			s.virtual = append(s.virtual, reason)
-		}
-	}
 }
 
 // newDecided returns room for what is decided about so many Services.
@@ -142,6 +127,8 @@ func (p *Proxy) newDecided(services int) decided {
 		checks:  make(map[model.ObjectName]selection.HealthCheck, services),
 		reasons: make(map[model.ObjectName][]PortReason, services),
 		plans:   map[model.ObjectName]selection.Plans{},
+
+		findings: map[model.ObjectName][]model.Finding{},
 	}
 	if len(p.Readers) > 0 {
 		all.decisions = make(map[model.ObjectName][]selection.Decision, services)
@@ -157,28 +144,13 @@ func (p *Proxy) gather(all *decided, services []decidedService) {
 		if all.decisions != nil {
 			all.decisions[name] = service.decisions
 		}
-		if service.conflict.Total > 0 && len(all.conflicts) < MaxConflicts {
-			all.conflicts = append(all.conflicts, service.conflict)
-		}
-		if service.isCrowded && len(all.crowded) < MaxConflicts {
-			all.crowded = append(all.crowded, name)
-		}
-		if (len(service.virtual) > 0 || p.virtual[name]) && len(all.virtual) < MaxConflicts {
-			all.virtual = append(all.virtual, Virtual{name, service.virtual})
+		if len(service.findings) > 0 || p.faulty[name] {
+			all.findings[name] = service.findings
 		}
 		all.owned, all.checks[name] = append(all.owned, service.owned), service.check
 		all.flows[name], all.reasons[name] = service.flows, service.reasons
 		if service.plans != nil || p.nodes.Has(name) {
 			all.plans[name] = service.plans
-		}
-	}
-}
-
-// noteVirtual notes what is reported of virtual endpoints, so that it is reported, too, when there are none any more.
-func (p *Proxy) noteVirtual(reported []Virtual) {
-	for _, one := range reported {
-		if p.virtual[one.Service] = true; len(one.Reasons) == 0 {
-			delete(p.virtual, one.Service)
 		}
 	}
 }

@@ -66,8 +66,8 @@ type Proxy struct {
 	// checks are what load balancers ask about. The map is never changed, only replaced.
 	checks  map[model.ObjectName]selection.HealthCheck
 	reasons reasons
-	// virtual are the Services of which it was reported that they have virtual endpoints.
-	virtual map[model.ObjectName]bool
+	// faulty are the Services of which something was found, and reported, when they were decided last.
+	faulty map[model.ObjectName]bool
 	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
 	taken    Changes
 	triggers triggers
@@ -97,7 +97,7 @@ func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy 
 		udp:     newUDPFrontends(),
 		checks:  map[model.ObjectName]selection.HealthCheck{},
 		reasons: newReasons(),
-		virtual: map[model.ObjectName]bool{},
+		faulty:  map[model.ObjectName]bool{},
 
 		refused:      map[model.ObjectName]*refusal{},
 		unreported:   map[model.ObjectName]bool{},
@@ -181,11 +181,11 @@ func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.handOver(decided.decisions)
 	p.mirror.Accept(plan)
 	p.nodes.Keep(decided.plans)
-	p.noteVirtual(decided.virtual)
 	if p.acceptChecks(decided.checks) {
 		report.HealthChecks = p.checks
 	}
-	report.add(plan, decided)
+	p.reportFound(report, plan, decided.findings)
+	report.add(plan)
 }
 
 // commit puts a plan into the kernel. After an error the mirror is unknown, unless the kernel took nothing of the plan

@@ -31,6 +31,15 @@ type Refused struct {
 	InForce bool
 }
 
+// Finding is that the kernel does not take the Service.
+func (r Refused) Finding() model.Finding {
+	reason := "Connections to this Service fail, because the kernel refuses it; it is tried again: "
+	if r.InForce {
+		reason = "An earlier version of this Service is in force, because the kernel refuses this one; it is tried again: "
+	}
+	return model.Finding{Code: model.RefusedByKernel, Reason: reason + r.Err.Error(), Local: true}.Of(serviceKind, r.Service)
+}
+
 // manyRefused is how many Services may be refused in one sync before the tables themselves are suspected: a set that
 // is full refuses them all, and is made anew after rebuildAfter failures.
 const manyRefused = 100

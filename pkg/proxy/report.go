@@ -35,18 +35,9 @@ type Report struct {
 	EvacuatedTimed, EvacuatedOpen int
 	// Contested is the number of frontends that several Services want.
 	Contested int
-	// Conflicts are the Services decided in this sync that want what another one owns, by name; at most MaxConflicts of
-	// them.
-	Conflicts []Conflict
-	// Crowded are the Services decided in this sync that have more endpoints than a Service can have, by name; at most
-	// MaxConflicts of them.
-	Crowded []model.ObjectName
-	// Virtual are the Services decided in this sync with endpoints to which nothing can be sent, and those that no longer
-	// have any, by name; at most MaxConflicts of them.
-	Virtual []Virtual
-	// Unremembered are the Services decided in this sync whose clients are not remembered, though they should be, because
-	// the tables have no number left for them; at most MaxConflicts.
-	Unremembered []model.ObjectName
+	// Found say of Services decided in this sync what of them has no effect, or no longer, by name; at most MaxFound of those
+	// of which there is something to say.
+	Found []Found
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
 	Refused         []Refused
@@ -71,15 +62,7 @@ func (p *Proxy) newReport(services int) Report {
 }
 
 // add counts what a plan wrote.
-func (r *Report) add(plan *ruleset.Plan, decided decided) {
-	r.Conflicts = append(r.Conflicts, decided.conflicts...)
-	r.Crowded = append(r.Crowded, decided.crowded...)
-	r.Virtual = append(r.Virtual, decided.virtual...)
-	for _, port := range plan.Unremembered { // those of a Service lie side by side
-		if last := len(r.Unremembered) - 1; last+1 < MaxConflicts && (last < 0 || r.Unremembered[last] != port.Service) {
-			r.Unremembered = append(r.Unremembered, port.Service)
-		}
-	}
+func (r *Report) add(plan *ruleset.Plan) {
 	r.count(plan.Prepare)
 	r.count(plan.Batch)
 }
@@ -113,32 +96,4 @@ func (r *Report) count(batch ruleset.Batch) (elements int) {
 		elements += added + deleted
 	}
 	return elements
-}
-
-// Conflict is a Service that wants frontends which other Services own.
-type Conflict struct {
-	Service model.ObjectName
-	// Lost are the first of them, at most MaxLostFrontends, in the order of the ports; Total is how many there are.
-	Lost  []model.LostFrontend
-	Total int
-}
-
-// Virtual is a Service with endpoints that are ClusterIPs, or may become some.
-type Virtual struct {
-	Service model.ObjectName
-	// Reasons are the first of them, at most MaxLostFrontends, one for each address; none if the Service no longer has any.
-	Reasons []selection.Reason
-}
-
-// The bounds of what a report says of conflicts. Any owner may write any external IP into any number of Services, and
-// a report becomes Events and lines of the log.
-const (
-	MaxConflicts     = 100
-	MaxLostFrontends = 10
-)
-
-// lose adds what one port of the Service does not get.
-func (c *Conflict) lose(lost []model.LostFrontend) {
-	c.Total += len(lost)
-	c.Lost = append(c.Lost, lost[:min(len(lost), MaxLostFrontends-len(c.Lost))]...)
 }

@@ -161,43 +161,60 @@ func greedyServices(services, frontends int) model.Change {
 func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T) {
 	p := starting(&memoryKernel{})
 	p.Apply(greedyServices(1, 2))
-	owner := model.ObjectName{Namespace: "default", Name: "service-0"}
-	lost := func(port uint16) model.LostFrontend {
-		dialled := model.Frontend{Addr: netip.MustParseAddr("10.96.0.0"), Protocol: model.TCP, Port: port}
-		return model.LostFrontend{
-			PortFrontend: model.PortFrontend{Frontend: dialled, Kind: model.ExternalIP}, Owner: owner, OwnerKind: model.ClusterIP,
-		}
+	owner, greedy := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "greedy", Name: "service-000"}
+	lost := func(port uint16) model.Finding {
+		return model.Finding{Code: model.FrontendConflict, Reason: fmt.Sprintf(
+			"10.96.0.0:%d/TCP belongs to the Service default/service-0, whose ClusterIP it is, until that one lets go of it.", port,
+		)}.Of("Service", greedy)
 	}
-	want := []proxy.Conflict{{
-		Service: model.ObjectName{Namespace: "greedy", Name: "service-000"}, Lost: []model.LostFrontend{lost(1000), lost(1001)}, Total: 2,
-	}}
+	want := []proxy.Found{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}
 	for _, step := range []struct {
 		title  string
 		change model.Change
-		want   []proxy.Conflict
+		want   []proxy.Found
 	}{
 		{"the first sync", model.Change{}, want},
-		{"another Service changes", manyServices(2, 1), nil},
-		{"the greedy one is decided again", greedyServices(1, 2), want},
-		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, nil},
+		{"the owner lets go", manyServices(2, 1), []proxy.Found{{Service: greedy}}},
+		{"another Service changes", resized(1), nil},
+		{"the greedy one wants them again", greedyServices(1, 2), want},
+		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, []proxy.Found{{Service: greedy}}},
+		{"it is decided again", greedyServices(1, 2), want},
+		{"the greedy one goes", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}}, []proxy.Found{{Service: greedy}}},
 	} {
 		p.Apply(step.change)
-		if diff := cmp.Diff(step.want, mustSync(t, p).Conflicts, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-			t.Errorf("%s: conflicts (-want +got):\n%s", step.title, diff)
+		if diff := cmp.Diff(step.want, mustSync(t, p).Found); diff != "" {
+			t.Errorf("%s: found (-want +got):\n%s", step.title, diff)
 		}
 	}
 }
 
-func TestWhatIsReportedOfConflictsIsBounded(t *testing.T) {
+// TestWhatIsReportedOfFindingsIsBounded, and a complete sync says what is over of Services that are gone.
+func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	p := starting(&memoryKernel{})
-	p.Apply(greedyServices(proxy.MaxConflicts+20, proxy.MaxLostFrontends+5))
+	all := greedyServices(proxy.MaxFound+20, selection.MaxFindings+5)
+	p.Apply(all)
 	report := mustSync(t, p)
-	if len(report.Conflicts) != proxy.MaxConflicts || report.Contested != proxy.MaxLostFrontends+5 {
-		t.Errorf("%d conflicts and %d contested frontends", len(report.Conflicts), report.Contested)
+	if len(report.Found) != proxy.MaxFound || report.Contested != selection.MaxFindings+5 {
+		t.Errorf("%d Services with findings and %d contested frontends", len(report.Found), report.Contested)
 	}
-	for _, conflict := range report.Conflicts {
-		if len(conflict.Lost) != proxy.MaxLostFrontends || conflict.Total != proxy.MaxLostFrontends+5 {
-			t.Errorf("%s: %d frontends of %d", conflict.Service, len(conflict.Lost), conflict.Total)
+	for _, one := range report.Found {
+		if len(one.Findings) < selection.MaxFindings || len(one.Findings) > 2*selection.MaxFindings {
+			t.Errorf("%s: %d findings", one.Service, len(one.Findings))
+		}
+	}
+	gone := model.Change{Services: map[model.ObjectName]*model.Service{}}
+	for name := range all.Services {
+		gone.Services[name] = nil
+	}
+	p.Distrust()
+	p.Apply(gone)
+	over := mustSync(t, p)
+	if len(over.Found) != proxy.MaxFound || !over.Complete {
+		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(over.Found), over.Complete, proxy.MaxFound)
+	}
+	for _, one := range over.Found {
+		if len(one.Findings) > 0 {
+			t.Errorf("%s is gone, and something is found of it: %v", one.Service, one.Findings)
 		}
 	}
 }
@@ -227,7 +244,7 @@ func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
 func TestVirtualEndpointsAreReported(t *testing.T) {
 	name, other := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "default", Name: "service-1"}
 	virtual := sliceOf(name, 0)
-	for i := range proxy.MaxLostFrontends + 5 {
+	for i := range selection.MaxFindings + 5 {
 		virtual.Endpoints = append(virtual.Endpoints, model.SliceEndpoint{
 			Addr: netip.AddrFrom4([4]byte{10, 96, 1, byte(i)}), Endpoint: model.Endpoint{Ready: true, Serving: true},
 		})
@@ -248,7 +265,7 @@ func TestVirtualEndpointsAreReported(t *testing.T) {
 		{"no endpoint is a ClusterIP", oneService(manyServices(1, 2).Services[name], virtual), false, nil},
 		{"one is", oneService(elsewhere, nil), false, []int{1}},
 		{"the Service is decided anew", oneService(manyServices(1, 2).Services[name], nil), false, []int{1}},
-		{"many are in a range", ranged(netip.MustParsePrefix("10.96.0.0/16")), false, []int{proxy.MaxLostFrontends}},
+		{"many are in a range", ranged(netip.MustParsePrefix("10.96.0.0/16")), false, []int{selection.MaxFindings}},
 		{"none is any more, and the kernel is away", ranged().Then(oneService(elsewhere, sliceOf(name, 1))), true, nil},
 		{"it is back", model.Change{}, false, []int{0}},
 		{"the Service is decided anew", oneService(manyServices(1, 2).Services[name], nil), false, nil},
@@ -256,16 +273,17 @@ func TestVirtualEndpointsAreReported(t *testing.T) {
 		p.Apply(step.change)
 		if step.fails {
 			kernel.refuse = refuseAll
-			if report, err := p.Sync(t.Context()); err == nil || len(report.Virtual) > 0 {
-				t.Errorf("%s: error %v, reported %v", step.title, err, report.Virtual)
+			if report, err := p.Sync(t.Context()); err == nil || len(report.Found) > 0 {
+				t.Errorf("%s: error %v, reported %v", step.title, err, report.Found)
 			}
 			kernel.refuse = nil
 			continue
 		}
 		var got []int
-		for _, one := range mustSync(t, p).Virtual {
-			if got = append(got, len(one.Reasons)); one.Service != name {
-				t.Errorf("%s: %s is reported", step.title, one.Service)
+		for _, one := range mustSync(t, p).Found {
+			virtual := slices.DeleteFunc(slices.Clone(one.Findings), func(f model.Finding) bool { return f.Code != model.PartsLeftOut })
+			if one.Service == name {
+				got = append(got, len(virtual))
 			}
 		}
 		if !slices.Equal(got, step.want) {

@@ -25,6 +25,9 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	ts.Check(err)
 	ts.Check(report.Unswept)
 	for _, problem := range loaded.Refused {
+		if !problem.Code.IsUnread() {
+			continue // of what is read printLeftOut tells
+		}
 		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
 	}
 	printLeftOut(ts.Stdout(), loaded.Change)
@@ -36,15 +39,17 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 func printLeftOut(w io.Writer, change model.Change) {
 	for _, name := range slices.SortedFunc(maps.Keys(change.Services), model.ObjectName.Compare) {
 		if service := change.Services[name]; service != nil {
-			for _, sentence := range service.LeftOut {
-				fmt.Fprintf(w, "left out of Service %s: %s\n", name, sentence)
+			for _, finding := range service.Findings {
+				if finding.Code == model.PartsLeftOut {
+					fmt.Fprintf(w, "left out of Service %s: %s\n", name, finding.Sentence())
+				}
 			}
 		}
 	}
 	for _, name := range slices.SortedFunc(maps.Keys(change.Slices), model.ObjectName.Compare) {
 		if slice := change.Slices[name]; slice != nil {
-			for _, sentence := range slice.LeftOut {
-				fmt.Fprintf(w, "left out of EndpointSlice %s: %s\n", name, sentence)
+			for _, finding := range slice.Findings {
+				fmt.Fprintf(w, "left out of EndpointSlice %s: %s\n", name, finding.Sentence())
 			}
 		}
 	}

@@ -1,9 +1,7 @@
 package selection
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -44,16 +42,6 @@ func (d Decision) whyExcluded(i int) Reason {
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
-}
-
-// WhyVirtual returns why no connection can be sent to some endpoints, a reason for each address, in their order; nil if
-// there are none.
-func (d Decision) WhyVirtual() []Reason {
-	var reasons []Reason
-	for _, addr := range slices.SortedFunc(maps.Keys(d.Virtual), netip.Addr.Compare) {
-		reasons = append(reasons, whyVirtual(addr, d.Virtual[addr]))
-	}
-	return reasons
 }
 
 func whyVirtual(addr netip.Addr, virtual model.VirtualIP) Reason {

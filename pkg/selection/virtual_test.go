@@ -64,8 +64,10 @@ func TestVirtualEndpoints(t *testing.T) {
 					left = append(left, exclusion.Reason.Sentence())
 				}
 			}
-			for _, reason := range decision.WhyVirtual() {
-				told = append(told, reason.Sentence())
+			for _, finding := range decision.Findings() {
+				if finding.Code == model.PartsLeftOut {
+					told = append(told, finding.Reason)
+				}
 			}
 			if diff := cmp.Diff(test.left, left); diff != "" {
 				t.Errorf("left out (-want +got):\n%s", diff)

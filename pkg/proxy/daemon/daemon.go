@@ -41,6 +41,7 @@ type daemon struct {
 	dialled  *kube.Dialled // nil without an API server
 	ask      authorization.Ask
 	reporter *eventReporter
+	findings *findings
 	feed     *feed
 	checks   *healthChecks
 	names    *dns.Table // nil if DNS is not answered
@@ -69,19 +70,20 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	if err := d.connect(); err != nil {
 		return nil, err
 	}
+	d.findings = newFindings(log, d.status, recorder, d.reporter)
 	d.checks = &healthChecks{
-		servers: servicehealth.New(log, d.isHealthy), log: log, recorder: recorder, reporter: d.reporter,
+		servers: servicehealth.New(log, d.isHealthy), recorder: recorder, findings: d.findings,
 		config: config, wanted: make(chan wantedChecks, 1),
 	}
 	if options.DNSAddress.IsValid() {
 		d.names = &dns.Table{Zone: d.options.DNSZone}
 	}
 	d.observer = &observer{
-		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, reporter: d.reporter,
+		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, findings: d.findings,
 		names: d.names,
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
-	d.feed = newFeed(options.Node, config, d.changes, log, d.status, recorder, d.reporter)
+	d.feed = newFeed(options.Node, config, d.changes, log, d.status, d.reporter, d.findings)
 	return d, nil
 }
 

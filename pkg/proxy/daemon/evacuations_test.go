@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -37,7 +35,7 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		changes, heard := make(chan model.Change), make(chan string, 10)
 		health := &status.Status{}
-		f := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), health, metrics.NewRecorder(), nil)
+		f := aFeed(changes, slog.New(slog.DiscardHandler), health)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() {

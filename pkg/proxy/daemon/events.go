@@ -2,16 +2,12 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -34,96 +30,29 @@ func (r *eventReporter) run(ctx context.Context) error {
 	return r.recorder.Run(ctx)
 }
 
-// refused reports an object that is left out, or counts without one of its labels.
-func (r *eventReporter) refused(problem convert.Problem) {
-	if r == nil || problem.Name == (model.ObjectName{}) || problem.Kind == convert.NodeKind && problem.Name.Name != r.node {
-		return // each proxy speaks for its own node: thousands see the others
+// found reports what of objects does not work. Each proxy speaks for its own node: thousands see the others.
+func (r *eventReporter) found(found []model.Finding) {
+	if r == nil {
+		return
 	}
-	reason := problem.Reason
-	if problem.Field != "" {
-		reason = problem.Field + ": " + reason
+	for len(found) > 0 {
+		first := found[0]
+		one := func(f model.Finding) bool { return f.Code == first.Code && f.Subject() == first.Subject() }
+		alike := slices.DeleteFunc(slices.Clone(found), func(f model.Finding) bool { return !one(f) })
+		found = slices.DeleteFunc(slices.Clone(found), one)
+		if first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
+			continue
+		}
+		for _, event := range events.Findings(r.reference(first), r.node, alike) {
+			r.recorder.Report(event)
+		}
 	}
-	event := events.Refused
-	if problem.Ignored {
-		event = events.Ignored
-	}
-	r.recorder.Report(event(reference(problem.Kind, problem.Name, problem.UID), reason))
 }
 
 // evacuated reports that the evacuation of this node begins; nil: that it is over.
 func (r *eventReporter) evacuated(evacuation *model.Evacuation) {
 	if r != nil {
 		r.recorder.Report(events.Evacuated(r.node, evacuation))
-	}
-}
-
-// leftOut reports the parts of an object that are left out.
-func (r *eventReporter) leftOut(kind string, name model.ObjectName, parts []string) {
-	if r != nil && len(parts) > 0 {
-		r.recorder.Report(events.LeftOut(r.reference(kind, name), parts))
-	}
-}
-
-// topologyIgnored reports an annotation without effect.
-func (r *eventReporter) topologyIgnored(service model.ObjectName, ignored policy.Ignored) {
-	if r != nil {
-		r.recorder.Report(events.TopologyIgnored(r.reference(convert.ServiceKind, service), ignored))
-	}
-}
-
-// refusedByKernel reports a Service that the kernel does not take.
-func (r *eventReporter) refusedByKernel(refused proxy.Refused) {
-	if r != nil {
-		reference := r.reference(convert.ServiceKind, refused.Service)
-		r.recorder.Report(events.RefusedByKernel(reference, r.node, refused.InForce, refused.Err))
-	}
-}
-
-// conflicts reports frontends that belong to another Service.
-func (r *eventReporter) conflicts(conflicts []proxy.Conflict) {
-	if r == nil {
-		return
-	}
-	for _, conflict := range conflicts {
-		service := r.reference(convert.ServiceKind, conflict.Service)
-		for _, lost := range conflict.Lost {
-			if lost.APIServer {
-				r.recorder.Report(events.FrontendIsAPIServer(service, r.node, lost.Frontend))
-				continue
-			}
-			r.recorder.Report(events.FrontendConflict(service, lost.Frontend, lost.Owner))
-		}
-	}
-}
-
-// crowded reports Services with more endpoints than a Service can have.
-func (r *eventReporter) crowded(services []model.ObjectName) {
-	for _, service := range services {
-		r.leftOut(convert.ServiceKind, service, []string{fmt.Sprintf(
-			"endpoints: a Service can have %d in a family, its ports together", model.MaxPortEndpoints)})
-	}
-}
-
-// unremembered reports Services whose clients are not remembered.
-func (r *eventReporter) unremembered(services []model.ObjectName) {
-	if r == nil {
-		return
-	}
-	for _, service := range services {
-		r.recorder.Report(events.AffinityIgnored(r.reference(convert.ServiceKind, service), r.node))
-	}
-}
-
-// healthChecksNotServed reports the Services whose health checks are not answered here.
-func (r *eventReporter) healthChecksNotServed(err error) {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if r == nil || !ok {
-		return
-	}
-	for _, err := range joined.Unwrap() {
-		if failure, ok := errors.AsType[*servicehealth.Failure](err); ok {
-			r.recorder.Report(events.HealthCheckNotServed(r.reference(convert.ServiceKind, failure.Service), r.node, failure.Err))
-		}
 	}
 }
 
@@ -141,19 +70,14 @@ func (r *eventReporter) otherProxy(finding otherproxy.Finding) {
 	}
 }
 
-// reference refers to a Service or an EndpointSlice as it is now.
-func (r *eventReporter) reference(kind string, name model.ObjectName) events.Reference {
-	objects := convert.Services
-	if kind == convert.EndpointSliceKind {
-		objects = convert.EndpointSlices
+// reference refers to the object of a finding so that kubectl describe finds the Events about it.
+func (r *eventReporter) reference(finding model.Finding) events.Reference {
+	if finding.Kind == convert.NodeKind {
+		return events.Node(finding.Name.Name)
 	}
-	return reference(kind, name, r.cluster.UID(objects, name))
-}
-
-// reference refers to an object so that kubectl describe finds the Events about it.
-func reference(kind string, name model.ObjectName, uid string) events.Reference {
-	if kind == convert.NodeKind {
-		return events.Node(name.Name)
+	uid := finding.UID
+	if uid == "" {
+		uid = r.cluster.UID(convert.Services, finding.Name) // a sync does not know it, and has findings of Services alone
 	}
-	return events.Reference{Kind: kind, Namespace: name.Namespace, Name: name.Name, UID: uid}
+	return events.Reference{Kind: finding.Kind, Namespace: finding.Name.Namespace, Name: finding.Name.Name, UID: uid}
 }

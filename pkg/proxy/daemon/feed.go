@@ -7,27 +7,23 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// feed hands over what the sources say: what changed to the proxy, what was refused to the log, health and metrics.
+// feed hands over what the sources say: what changed to the proxy, what was found to people.
 type feed struct {
 	node     string
 	config   ruleset.Config // how the tables are made
 	changes  chan<- model.Change
 	log      *slog.Logger
 	status   *status.Status
-	recorder *metrics.Recorder
 	reporter *eventReporter
+	findings *findings
 
-	started  bool // the objects have been reported once
-	own      ownNode
-	problems *problems
-	said     map[about][]string
-	budget   logBudget
+	started bool // the objects have been reported once
+	own     ownNode
 
 	evacuations evacuations
 	// complete is for objects and interfaces, which come from goroutines of their own.
@@ -35,12 +31,12 @@ type feed struct {
 }
 
 func newFeed(
-	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, recorder *metrics.Recorder,
-	reporter *eventReporter,
+	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, reporter *eventReporter,
+	findings *findings,
 ) *feed {
 	return &feed{
-		node: node, config: config, changes: changes, log: log, status: status, recorder: recorder, reporter: reporter,
-		problems: newProblems(), said: map[about][]string{}, complete: newCompletion(origins),
+		node: node, config: config, changes: changes, log: log, status: status, reporter: reporter, findings: findings,
+		complete: newCompletion(origins),
 	}
 }
 
@@ -49,7 +45,7 @@ func newFeed(
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.evacuations.Lock()
 	defer f.evacuations.Unlock()
-	f.report(update)
+	f.findings.change(update.Refused, update.PutRight)
 	f.warn(update.Change)
 	change := f.evacuations.take(update.Change, time.Now())
 	f.judgeNode(change)
@@ -137,38 +133,4 @@ func (f *feed) hand(ctx context.Context, change model.Change) {
 	case f.changes <- change:
 	case <-ctx.Done():
 	}
-}
-
-// report logs what is newly refused and what was put right, and shows how much is refused now.
-func (f *feed) report(update convert.Update) {
-	for _, problem := range update.Refused {
-		if f.budget.allows(f.log, aboutProblem(problem)) {
-			f.log.Warn(meaningOf(problem), "problem", problem.String())
-		}
-		f.reporter.refused(problem)
-		f.problems.add(problem)
-	}
-	for _, problem := range update.PutRight {
-		if f.budget.allows(f.log, aboutProblem(problem)) {
-			f.log.Info("put right", "problem", problem.String())
-		}
-		f.problems.remove(problem)
-	}
-	if len(update.Refused)+len(update.PutRight) > 0 {
-		total, byKind := f.problems.counts()
-		f.status.Refused(total)
-		f.recorder.ObjectsRefused(byKind)
-	}
-}
-
-// meaningOf says what a problem means for its object.
-func meaningOf(problem convert.Problem) string {
-	if problem.Ignored {
-		return "a part cannot be read; the rest is in force"
-	}
-	return "left out; its last good version, if there was one, stays in force"
-}
-
-func aboutProblem(problem convert.Problem) about {
-	return about{kind: kindOf(problem), name: problem.Name, file: problem.File}
 }

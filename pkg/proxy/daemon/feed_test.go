@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,53 +12,31 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
+// aFeed is that of node-a, without an API server to report to.
+func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
+	return newFeed("node-a", ruleset.Config{}, changes, log, status, nil, newFindings(log, status, metrics.NewRecorder(), nil))
+}
+
 func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
-	name := model.ObjectName{Namespace: "shop", Name: "web"}
-	service := func(web *model.Service) model.Change {
-		return model.Change{Services: map[model.ObjectName]*model.Service{name: web}}
-	}
-	slice := func(web *model.EndpointSlice) model.Change {
-		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{name: web}}
-	}
+	service := model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "shop", Name: "web"}: {}}}
 	here := nodeChange(&model.Node{Name: "node-a"})
 	const (
-		noNode     = `level=WARN msg="there is no Node of this name; its labels are unknown until there is one" node=node-a`
-		nodeGone   = `level=WARN msg="the Node of this name is gone; what it said last stays in force" node=node-a`
-		annotation = `level=WARN msg="an annotation is ignored" service=shop/web annotation=vicinity.dev/topology-keys reason="no key"`
-		leftOut    = `level=WARN msg="a part is left out; the rest is served" `
+		noNode   = `level=WARN msg="there is no Node of this name; its labels are unknown until there is one" node=node-a`
+		nodeGone = `level=WARN msg="the Node of this name is gone; what it said last stays in force" node=node-a`
 	)
-	ignored := &model.Service{Name: name, Topology: policy.Topology{
-		Ignored: []policy.Ignored{{Annotation: policy.TopologyKeysAnnotation, Reason: "no key"}}}}
-	half := &model.Service{Name: name, LeftOut: []string{"this", "that"}}
 	for name, test := range map[string]struct {
 		changes []model.Change
 		want    []string
 	}{
-		"the Node is there":                         {[]model.Change{here}, nil},
-		"the Node is missing at the start":          {[]model.Change{{}, service(&model.Service{})}, []string{noNode}},
-		"the Node is deleted later":                 {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
-		"an annotation is right":                    {[]model.Change{here, service(&model.Service{})}, nil},
-		"an annotation is wrong":                    {[]model.Change{here, service(ignored)}, []string{annotation}},
-		"a Service with a wrong annotation is gone": {[]model.Change{here, service(nil)}, nil},
-		"parts of a Service are left out, logged once for as long as it is so": {
-			[]model.Change{here, service(half), {}, service(half), service(&model.Service{Name: name, LeftOut: []string{"that", "more"}})},
-			[]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that", leftOut + "service=shop/web part=more"},
-		},
-		"a part is left out again, after it was put right or the Service was away": {
-			[]model.Change{here, service(half), service(&model.Service{Name: name}), service(half), service(nil), service(half)},
-			slices.Repeat([]string{leftOut + "service=shop/web part=this", leftOut + "service=shop/web part=that"}, 3),
-		},
-		"a part of an EndpointSlice is left out, which then goes": {
-			[]model.Change{here, slice(&model.EndpointSlice{LeftOut: []string{"this"}}), slice(nil)},
-			[]string{leftOut + "endpointslice=shop/web part=this"},
-		},
+		"the Node is there":                {[]model.Change{here}, nil},
+		"the Node is missing at the start": {[]model.Change{{}, service}, []string{noNode}},
+		"the Node is deleted later":        {[]model.Change{here, nodeChange(nil)}, []string{nodeGone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, logOf(t, ruleset.Config{}, test.changes)); diff != "" {
@@ -120,7 +97,7 @@ func TestSettingsThatDoWhatNoUserMeansAreLogged(t *testing.T) {
 
 func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
 	var status status.Status
-	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.DiscardHandler), &status, metrics.NewRecorder(), nil)
+	feed := aFeed(nil, slog.New(slog.DiscardHandler), &status)
 	const none, leaving = "there is no Node object of this name", "it is being deleted"
 	for _, step := range []struct {
 		title  string
@@ -141,52 +118,6 @@ func TestTheNodeIsEligibleAsItsObjectSays(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsLoggedOnce, whatever else arrives meanwhile.
-func TestWhatIsRefusedIsLoggedOnce(t *testing.T) {
-	var log strings.Builder
-	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
-	problem := func(name string) convert.Problem {
-		return convert.Problem{Kind: convert.ServiceKind, Name: model.ObjectName{Namespace: "shop", Name: name}, Reason: "no port"}
-	}
-	a, b, c := problem("a"), problem("b"), problem("c")
-	var before []convert.Problem
-	for _, problems := range [][]convert.Problem{{b}, {b}, {a, b}, {b, c}, nil} {
-		feed.report(convert.NewUpdate(model.Change{}, before, problems))
-		before = problems
-	}
-	for sentence, want := range map[string]int{"left out": 3, "put right": 3, "shop/a": 2, "shop/b": 2, "shop/c": 2} {
-		if got := strings.Count(log.String(), sentence); got != want {
-			t.Errorf("%q is logged %d times, want %d:\n%s", sentence, got, want, &log)
-		}
-	}
-}
-
-// TestWhatIsIgnoredIsLoggedOnceAndIsNotRefused: the object is in force.
-func TestWhatIsIgnoredIsLoggedOnceAndIsNotRefused(t *testing.T) {
-	var log strings.Builder
-	health := &status.Status{}
-	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), health, metrics.NewRecorder(), nil)
-	ignored := convert.Problem{
-		Kind: convert.NodeKind, Name: model.ObjectName{Name: "node-b"}, Field: "metadata.labels[a]", Reason: "no time", Ignored: true,
-	}
-	refused := convert.Problem{Kind: convert.ServiceKind, Name: model.ObjectName{Namespace: "shop", Name: "web"}, Reason: "no port"}
-	var before []convert.Problem
-	for i, step := range []struct {
-		problems      []convert.Problem
-		listed, count int
-	}{{[]convert.Problem{ignored}, 1, 0}, {[]convert.Problem{ignored, refused}, 2, 1}, {[]convert.Problem{refused}, 1, 1}, {nil, 0, 0}} {
-		feed.report(convert.NewUpdate(model.Change{}, before, step.problems))
-		before = step.problems
-		if listed, count := len(feed.problems.list()), health.Verdict(time.Now()).Refused; listed != step.listed || count != step.count {
-			t.Errorf("step %d: %d are listed, %d are refused, want %+v", i, listed, count, step)
-		}
-	}
-	const want = `msg="a part cannot be read; the rest is in force" problem="Node node-b: metadata.labels[a]: no time; it counts as absent"`
-	if got := strings.Count(log.String(), want); got != 1 {
-		t.Errorf("it is logged %d times, want once:\n%s", got, &log)
-	}
-}
-
 func nodeChange(node *model.Node) model.Change {
 	return model.Change{Nodes: map[string]*model.Node{"node-a": node}}
 }
@@ -195,7 +126,7 @@ func nodeChange(node *model.Node) model.Change {
 func logOf(t *testing.T, config ruleset.Config, changes []model.Change) []string {
 	t.Helper()
 	var log strings.Builder
-	feed := newFeed("node-a", ruleset.Config{}, nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{}, metrics.NewRecorder(), nil)
+	feed := aFeed(nil, slog.New(slog.NewTextHandler(&log, nil)), &status.Status{})
 	feed.config = config
 	for _, change := range changes {
 		feed.deliver(t.Context(), convert.Update{Change: change})
@@ -239,7 +170,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			changes := make(chan model.Change, len(test.calls))
-			feed := newFeed("node-a", ruleset.Config{}, changes, slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil)
+			feed := aFeed(changes, slog.New(slog.DiscardHandler), &status.Status{})
 			for _, call := range test.calls {
 				call(feed)
 			}
@@ -258,7 +189,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	nobodyReceives := make(chan model.Change)
-	feed := newFeed("node-a", ruleset.Config{}, nobodyReceives, slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil)
+	feed := aFeed(nobodyReceives, slog.New(slog.DiscardHandler), &status.Status{})
 	delivered := make(chan struct{})
 	go func() {
 		feed.deliver(ctx, convert.Update{})

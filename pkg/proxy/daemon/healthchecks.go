@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"time"
@@ -22,9 +21,8 @@ const healthCheckRetry = 5 * time.Second
 // healthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
 type healthChecks struct {
 	servers  *servicehealth.Servers
-	log      *slog.Logger
 	recorder *metrics.Recorder
-	reporter *eventReporter
+	findings *findings
 	// config says where node ports are served: health checks are answered there too.
 	config ruleset.Config
 
@@ -84,7 +82,6 @@ func (h *healthChecks) run(ctx context.Context) error {
 	defer h.servers.Close()
 	var now wantedChecks
 	var again <-chan time.Time
-	logged := "" // the last failure
 	for {
 		select {
 		case <-ctx.Done():
@@ -94,19 +91,9 @@ func (h *healthChecks) run(ctx context.Context) error {
 		}
 		err := h.servers.Sync(ctx, now.checks, now.addresses)
 		h.recorder.HealthChecksFailed(err != nil)
-		again = nil
-		if err == nil {
-			if logged != "" {
-				h.log.Info("all health checks are served again")
-			}
-			logged = ""
-			continue
-		}
-		again = time.After(healthCheckRetry)
-		if text := err.Error(); text != logged { // once, and not with every try
-			logged = text
-			h.log.Warn("some health checks are not served; trying again", "error", err, "retry-in", healthCheckRetry)
-			h.reporter.healthChecksNotServed(err)
+		h.findings.replaceAll(healthCheckServers, servicehealth.FindingsOf(err))
+		if again = nil; err != nil {
+			again = time.After(healthCheckRetry)
 		}
 	}
 }

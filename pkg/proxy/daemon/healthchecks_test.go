@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -32,8 +33,8 @@ func freePort(t *testing.T) uint16 {
 // node ports.
 func TestHealthChecksFollowTheReports(t *testing.T) {
 	checks := &healthChecks{
-		servers: servicehealth.New(slog.New(slog.DiscardHandler), func() bool { return true }),
-		log:     slog.New(slog.DiscardHandler), recorder: metrics.NewRecorder(),
+		servers:  servicehealth.New(slog.New(slog.DiscardHandler), func() bool { return true }),
+		findings: newFindings(slog.New(slog.DiscardHandler), &status.Status{}, metrics.NewRecorder(), nil), recorder: metrics.NewRecorder(),
 		config: ruleset.Config{Families: model.Families, NodePorts: model.NodePortAddresses{Primary: true}},
 		wanted: make(chan wantedChecks, 1),
 	}

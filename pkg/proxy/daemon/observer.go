@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -17,7 +16,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -31,13 +29,10 @@ type observer struct {
 	status   *status.Status
 	recorder *metrics.Recorder
 	checks   *healthChecks
-	reporter *eventReporter
+	findings *findings
 	names    *dns.Table // nil if DNS is not answered
 
 	refused refusals
-	// virtual is what was logged last of each Service's virtual endpoints.
-	virtual map[model.ObjectName]string
-	budget  logBudget
 	syncs   status.Syncs
 
 	synced bool // at least once
@@ -68,11 +63,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	}
 	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
 	o.checks.follow(report)
-	o.reporter.conflicts(report.Conflicts)
-	o.reporter.crowded(report.Crowded)
-	o.reporter.unremembered(report.Unremembered)
-	o.reportVirtual(report.Virtual)
-	o.reportRefused(report)
+	o.reportFound(report)
 	o.reportNodePorts(report.Surroundings.NodePortAddrs)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
@@ -102,27 +93,18 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }
 
-// reportVirtual logs which Services have endpoints to which nothing can be sent, once for as long as it is so, and reports
-// them as Events.
-func (o *observer) reportVirtual(services []proxy.Virtual) {
-	for _, one := range services {
-		parts := make([]string, len(one.Reasons))
-		for i, reason := range one.Reasons {
-			parts[i] = "endpoints: " + reason.Sentence()
-		}
-		said, before := strings.Join(parts, "; "), o.virtual[one.Service]
-		if delete(o.virtual, one.Service); said == "" {
-			continue
-		}
-		if o.virtual == nil {
-			o.virtual = map[model.ObjectName]string{}
-		}
-		o.virtual[one.Service] = said
-		if said != before && o.budget.allows(o.log, about{kind: convert.ServiceKind, name: one.Service}) {
-			o.log.Warn("a part is left out; the rest is served", "service", one.Service.String(), "part", said)
-		}
-		o.reporter.leftOut(convert.ServiceKind, one.Service, parts)
+// reportFound tells what is found of Services by a sync, and by the kernel.
+func (o *observer) reportFound(report proxy.Report) {
+	o.refused.update(report)
+	o.findings.replace(syncs, report.Found...)
+	refused := make([]proxy.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
+	for _, service := range report.NoLongerRefused {
+		refused = append(refused, proxy.Found{Service: service})
 	}
+	for _, one := range report.Refused {
+		refused = append(refused, proxy.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
+	}
+	o.findings.replace(kernel, refused...)
 }
 
 // reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows

@@ -113,12 +113,14 @@ func observing(t *testing.T) *observed {
 		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), disturbed: make(chan struct{}),
 		status: &status.Status{Answered: recorder.HealthAnswered}, recorder: recorder,
 		checks: &healthChecks{
-			servers: servicehealth.New(log, func() bool { return true }), log: log, recorder: recorder,
+			servers: servicehealth.New(log, func() bool { return true }), recorder: recorder,
 			config: config, wanted: make(chan wantedChecks, 1),
 		},
 	}
-	o.feed = newFeed("node-a", config, o.changes, log, o.status, recorder, nil)
-	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, checks: o.checks}
+	all := newFindings(log, o.status, recorder, nil)
+	o.checks.findings = all
+	o.feed = newFeed("node-a", config, o.changes, log, o.status, nil, all)
+	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, checks: o.checks, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- o.checks.run(ctx) }()
@@ -354,8 +356,8 @@ func stepsThatMove() []moved {
 			o.ask("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
 		{"a health check's port is taken", takeHealthCheckPort, []string{"vicinity_health_check_listeners_failed 1\n"}},
-		{"a manifest does not parse", func(o *observed) { o.feed.report(convert.Update{Refused: problemsOf(o.t, "{broken")}) }, []string{
-			`vicinity_objects_refused{kind="File"} 1` + "\n",
+		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
+			`vicinity_objects_refused{kind="File"} 1` + "\n", `vicinity_findings{reason="Refused"} 1` + "\n",
 		}},
 		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
 			`vicinity_node_topology{resource="topologyslices"} 1` + "\n",
@@ -456,31 +458,4 @@ func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 	eventually(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 1\n") })
 	close(goOn)
 	eventually(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
-}
-
-// TestVirtualEndpointsAreLoggedOnce for as long as they are the same, and again when they come back.
-func TestVirtualEndpointsAreLoggedOnce(t *testing.T) {
-	var log strings.Builder
-	o := &observer{log: slog.New(slog.NewTextHandler(&log, nil))}
-	name := model.ObjectName{Namespace: "default", Name: "web"}
-	one := selection.Reason{Code: selection.EndpointIsClusterIP, Key: "10.96.0.2", Value: "default/other"}
-	for i, step := range []struct {
-		reasons []selection.Reason
-		lines   int
-	}{
-		{[]selection.Reason{one}, 1}, {[]selection.Reason{one}, 1}, {nil, 1}, {[]selection.Reason{one}, 2},
-		{[]selection.Reason{one, {Code: selection.EndpointInServiceCIDR, Key: "10.96.0.3", Value: "10.96.0.0/16"}}, 3},
-	} {
-		o.reportVirtual([]proxy.Virtual{{Service: name, Reasons: step.reasons}})
-		if got := strings.Count(log.String(), "\n"); got != step.lines {
-			t.Errorf("after step %d there are %d lines, want %d:\n%s", i, got, step.lines, log.String())
-		}
-	}
-	for _, want := range []string{
-		"service=default/web", "endpoints: 10.96.0.2 is the ClusterIP of Service", "; endpoints: 10.96.0.3 is in the ServiceCIDR",
-	} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %q:\n%s", want, log.String())
-		}
-	}
 }

@@ -68,7 +68,8 @@ func (d *daemon) pages() http.Handler {
 		Config:   func() map[string]any { return config.Configz(d.options.Configuration) },
 		Flags:    d.options.Flags,
 		Refused:  func() any { return d.observer.refused.list(d.options.Node) },
-		Problems: func() any { return d.feed.problems.list() },
+		Problems: func() any { return d.findings.unread() },
+		Findings: func() any { return d.findings.standing() },
 		LastGood: func() any { return append([]convert.Refusal{}, d.objects.Refusals()...) }, // [] rather than null
 		Summary: func() status.Summary {
 			return d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))

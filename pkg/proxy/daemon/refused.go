@@ -10,35 +10,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// loggedRefusals is how many Services a sync logs that the kernel refuses. The page /refused lists all of them.
-const loggedRefusals = 100
-
 // refusals are the Services that the kernel refuses, for the page that explain asks.
 type refusals struct {
 	mutex     sync.Mutex
 	byService map[model.ObjectName]proxy.Refused
 }
 
-// update takes a report in and returns what is new in it: Services that are refused for the first time, or for another
-// reason.
-func (r *refusals) update(report proxy.Report) []proxy.Refused {
+// update takes a report in.
+func (r *refusals) update(report proxy.Report) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.byService == nil {
 		r.byService = map[model.ObjectName]proxy.Refused{}
 	}
-	var news []proxy.Refused
 	for _, refused := range report.Refused {
-		before, known := r.byService[refused.Service]
-		if !known || before.Err.Error() != refused.Err.Error() || before.InForce != refused.InForce {
-			news = append(news, refused)
-		}
 		r.byService[refused.Service] = refused
 	}
 	for _, service := range report.NoLongerRefused {
 		delete(r.byService, service)
 	}
-	return news
 }
 
 // list returns all of them, by name, in the words of explain.
@@ -54,25 +44,4 @@ func (r *refusals) list(node string) explain.Refusals {
 		})
 	}
 	return list
-}
-
-// reportRefused logs which Services the kernel refuses, and which it takes again, once each, and reports the former as
-// Events.
-func (o *observer) reportRefused(report proxy.Report) {
-	news := o.refused.update(report)
-	for i, refused := range news {
-		if i == loggedRefusals {
-			o.log.Warn("the kernel refuses more Services; the page /refused lists them", "more", len(news)-i)
-			break
-		}
-		o.log.Warn("the kernel refuses a Service; all others are served, and this one is tried again",
-			"service", refused.Service.String(), "earlier-version-in-force", refused.InForce, "error", refused.Err)
-		o.reporter.refusedByKernel(refused)
-	}
-	for i, service := range report.NoLongerRefused {
-		if i == loggedRefusals {
-			break
-		}
-		o.log.Info("a Service that the kernel refused is in force now, or gone", "service", service.String())
-	}
 }

@@ -16,7 +16,7 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5000, time.UTC)
 
 func TestAnEventAboutAService(t *testing.T) {
-	got := objectOf(Refused(web, "why"), "node-1", noon)
+	got := objectOf(refused(web, "why"), "node-1", noon)
 	want := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: got.Name, Namespace: "shop"},
 		EventTime:           metav1.NewMicroTime(noon),
@@ -45,7 +45,7 @@ func TestEveryKindHasItsAPIVersion(t *testing.T) {
 	for kind, want := range map[string]string{
 		"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1", "ServiceCIDR": "networking.k8s.io/v1",
 	} {
-		got := objectOf(Refused(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
+		got := objectOf(refused(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
 		if got.APIVersion != want || got.Kind != kind {
 			t.Errorf("kind %s of API version %s, want %s of %s", got.Kind, got.APIVersion, kind, want)
 		}
@@ -60,25 +60,26 @@ func TestALongNodeNameFitsIntoTheReportingInstance(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	base := nameOf(Refused(web, "why"), "node-1", noon)
+	base := nameOf(refused(web, "why"), "node-1", noon)
 	if faults := validation.IsDNS1123Subdomain(base); len(faults) > 0 {
 		t.Errorf("%s is no name of an object: %v", base, faults)
 	}
 	recreated, moved := web, web
 	recreated.UID = "7-8-9"
 	moved.Namespace, moved.Name = "sho", "pweb"
-	otherwise := Refused(web, "why")
+	otherwise := refused(web, "why")
 	otherwise.Reason = "Otherwise"
-	local := HealthCheckNotServed(web, "a node", errTooMany)
+	local := refused(web, "why")
+	local.Local = true
 	for title, test := range map[string]struct {
 		one, other string
 		same       bool
 	}{
-		"another node and time: the same":                  {base, nameOf(Refused(web, "why"), "node-2", noon.Add(time.Hour)), true},
-		"another sentence: another":                        {base, nameOf(Refused(web, "because"), "node-1", noon), false},
+		"another node and time: the same":                  {base, nameOf(refused(web, "why"), "node-2", noon.Add(time.Hour)), true},
+		"another sentence: another":                        {base, nameOf(refused(web, "because"), "node-1", noon), false},
 		"another reason with the same sentence: another":   {base, nameOf(otherwise, "node-1", noon), false},
-		"another object of the same name: another":         {base, nameOf(Refused(recreated, "why"), "node-1", noon), false},
-		"the same letters shared out differently: another": {base, nameOf(Refused(moved, "why"), "node-1", noon), false},
+		"another object of the same name: another":         {base, nameOf(refused(recreated, "why"), "node-1", noon), false},
+		"the same letters shared out differently: another": {base, nameOf(refused(moved, "why"), "node-1", noon), false},
 		"about a node, reported by another one: another":   {nameOf(local, "node-1", noon), nameOf(local, "node-2", noon), false},
 		"about a node, reported again: another":            {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon.Add(1)), false},
 		"about a node, tried again: the same":              {nameOf(local, "node-1", noon), nameOf(local, "node-1", noon), true},

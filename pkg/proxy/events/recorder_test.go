@@ -126,7 +126,7 @@ func after(duration time.Duration) {
 	synctest.Wait()
 }
 
-func broken(i int) Event { return Refused(web, fmt.Sprintf("reason %d", i)) }
+func broken(i int) Event { return refused(web, fmt.Sprintf("reason %d", i)) }
 
 func TestAnEventIsCreatedWithinTheSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		}
 		r, _ := proxy(t, api, "node-1")
 		for i := range 20 {
-			r.Report(Refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
+			r.Report(refused(Reference{Kind: "Service", Namespace: "full", Name: "web"}, fmt.Sprintf("reason %d", i)))
 		}
 		after(time.Hour)
 		for i := range 10 {

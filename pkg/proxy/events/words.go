@@ -5,89 +5,77 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Refused says that an object cannot be right.
-func Refused(object Reference, reason string) Event {
-	return Event{
-		Regarding: object, Warning: true, Reason: "Refused", Action: "Refuse",
-		Note: "Nodes keep to the last good version of this object, if they have seen one: " + reason,
-	}
+// Words are what people are told of findings with one code, beside what each of them says.
+type Words struct {
+	// Log is what the log calls it, and Over what it calls the end.
+	Log, Over string
+	// Action is what the proxy did, in one CamelCase word.
+	Action string
+	// Note begins the Event, which lists all that was found at once. Without it each finding is a sentence, and an Event.
+	Note string
 }
 
-// Ignored says that a part of an object, such as the value of a label, cannot be read.
-func Ignored(object Reference, reason string) Event {
-	return Event{
-		Regarding: object, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
-		Note: "The rest of this object is in force, without what cannot be read: " + reason,
-	}
+var words = map[model.FindingCode]Words{
+	model.Refused: {
+		Log: "left out; its last good version, if there was one, stays in force", Action: "Refuse",
+		Note: "Nodes keep to the last good version of this object, if they have seen one: ",
+	},
+	model.ValueIgnored: {
+		Log: "a part cannot be read; the rest is in force", Action: "Ignore",
+		Note: "The rest of this object is in force, without what cannot be read: ",
+	},
+	model.PartsLeftOut: {
+		Log: "a part is left out; the rest is served", Action: "LeaveOut", Note: "The rest of this object is served: ",
+	},
+	"TopologyKeysIgnored": {
+		Log: "an annotation is ignored", Action: "Ignore", Note: "The Service is served as if it had no topology keys: ",
+	},
+	model.FrontendConflict:       {Log: "a frontend belongs to another Service", Action: "LeaveOut"},
+	model.FrontendIsAPIServer:    {Log: "a frontend is an address of the API server", Action: "LeaveOut"},
+	model.SessionAffinityIgnored: {Log: "session affinity is ignored", Action: "LeaveOut"},
+	model.RefusedByKernel: {
+		Log:  "the kernel refuses a Service; all others are served, and this one is tried again",
+		Over: "a Service that the kernel refused is in force now, or gone", Action: "Program",
+	},
+	model.HealthCheckNotServed: {
+		Log: "a health check is not served; trying again", Over: "a health check is served again, or gone", Action: "Listen",
+	},
 }
 
-// RefusedByKernel says that the kernel of a node does not take a Service.
-func RefusedByKernel(service Reference, node string, inForce bool, reason error) Event {
-	note := "Connections to this Service fail on node %s, whose kernel refuses it; it is tried again: %s"
-	if inForce {
-		note = "Node %s goes on with an earlier version of this Service, because its kernel refuses this one; it is tried again: %s"
+// WordsOf returns the words for a code.
+func WordsOf(code model.FindingCode) Words {
+	of, known := words[code]
+	if !known && code.IsAnnotation() {
+		of = Words{Log: "an annotation is ignored", Action: "Ignore", Note: "An annotation is ignored: "}
 	}
-	return Event{
-		Regarding: service, Warning: true, Reason: "RefusedByKernel", Action: "Program", Local: true, Note: fmt.Sprintf(note, node, reason),
+	if of.Over == "" {
+		of.Over = "put right"
 	}
+	return of
 }
 
-// LeftOut says that parts of an object cannot be served. Each part is a sentence that names it and says why.
-func LeftOut(object Reference, parts []string) Event {
-	return Event{
-		Regarding: object, Warning: true, Reason: "PartsLeftOut", Action: "LeaveOut",
-		Note: "The rest of this object is served: " + strings.Join(parts, "; "),
+// Findings returns the Events for what was found of one object, with one code, by a node.
+func Findings(object Reference, node string, found []model.Finding) []Event {
+	of := WordsOf(found[0].Code)
+	sentences := make([]string, len(found))
+	for i := range found {
+		sentences[i] = found[i].Sentence()
 	}
-}
-
-// TopologyIgnored says why an annotation about a Service's topology has no effect.
-func TopologyIgnored(service Reference, ignored policy.Ignored) Event {
-	event := Event{
-		Regarding: service, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
-		Note: "The Service is served as if it had no topology keys: " + ignored.Reason,
+	if of.Note != "" {
+		sentences = []string{of.Note + strings.Join(sentences, "; ")}
 	}
-	if ignored.Annotation != policy.TopologyKeysAnnotation {
-		event.Reason, event.Note = "LoadBoundIgnored", "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason
+	events := make([]Event, len(sentences))
+	for i, sentence := range sentences {
+		events[i] = Event{
+			Regarding: object, Warning: true, Reason: string(found[0].Code), Action: of.Action, Local: found[0].Local, Note: sentence,
+		}
+		if found[0].Local {
+			events[i].Note = "On node " + node + ": " + sentence
+		}
 	}
-	return event
-}
-
-// FrontendConflict says that a Service wants an address and port that another one owns.
-func FrontendConflict(service Reference, frontend model.Frontend, owner model.ObjectName) Event {
-	return Event{
-		Regarding: service, Warning: true, Reason: "FrontendConflict", Action: "LeaveOut",
-		Note: fmt.Sprintf("%s belongs to Service %s, which keeps it until it lets go; connections to it do not reach this Service",
-			frontend, owner),
-	}
-}
-
-// FrontendIsAPIServer says that a Service wants an address and port at which a node reaches the API server.
-func FrontendIsAPIServer(service Reference, node string, frontend model.Frontend) Event {
-	return Event{
-		Regarding: service, Warning: true, Reason: "FrontendIsAPIServer", Action: "LeaveOut", Local: true,
-		Note: fmt.Sprintf("Node %s reaches the API server at %s; connections to it do not reach this Service", node, frontend),
-	}
-}
-
-// AffinityIgnored says that a node has no number left for a Service with session affinity.
-func AffinityIgnored(service Reference, node string) Event {
-	return Event{
-		Regarding: service, Warning: true, Reason: "SessionAffinityIgnored", Action: "LeaveOut", Local: true,
-		Note: fmt.Sprintf("Node %s serves this Service without session affinity: too many Services have it and more than "+
-			"256 endpoints each (4,096 Services up to 4,096 endpoints, 256 beyond)", node),
-	}
-}
-
-// HealthCheckNotServed says why load balancers get no answer at a Service's healthCheckNodePort on a node. Reason and
-// action are kube-proxy's.
-func HealthCheckNotServed(service Reference, node string, reason error) Event {
-	return Event{
-		Regarding: service, Warning: true, Reason: "FailedToStartServiceHealthcheck", Action: "Listen", Local: true,
-		Note: fmt.Sprintf("Load balancers take node %s for one without endpoints of this Service, and it tries again: %s", node, reason),
-	}
+	return events
 }
 
 // ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another

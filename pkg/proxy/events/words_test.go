@@ -1,7 +1,7 @@
 package events
 
 import (
-	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,51 +15,77 @@ var (
 	slice = Reference{Kind: "EndpointSlice", Namespace: "shop", Name: "web-abc", UID: "4-5-6"}
 )
 
+// refused is that an object cannot be right.
+func refused(object Reference, reason string) Event {
+	return Findings(object, "node-1", []model.Finding{{Code: model.Refused, Reason: reason}})[0]
+}
+
+// found is the only Event about findings.
+func found(t *testing.T, object Reference, findings ...model.Finding) Event {
+	t.Helper()
+	all := Findings(object, "node-1", findings)
+	if len(all) != 1 {
+		t.Fatalf("%d Events, want one: %v", len(all), all)
+	}
+	return all[0]
+}
+
 func TestTheWords(t *testing.T) {
 	node := Reference{Kind: "Node", Name: "node-1", UID: "node-1"}
 	for title, test := range map[string]struct{ got, want Event }{
 		"an object that cannot be right": {
-			Refused(web, "spec.ports[0].port: Invalid value: 70000"),
+			found(t, web, model.Finding{Code: model.Refused, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "Refused", Action: "Refuse",
 				Note: "Nodes keep to the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
 		"a label that cannot be read": {
-			Ignored(node, `metadata.labels[a]: Invalid value: "b"`),
+			found(t, node, model.Finding{Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: `Invalid value: "b"`}),
 			Event{
 				Regarding: node, Warning: true, Reason: "ValueIgnored", Action: "Ignore",
 				Note: `The rest of this object is in force, without what cannot be read: metadata.labels[a]: Invalid value: "b"`,
 			},
 		},
 		"parts that cannot be served": {
-			LeftOut(slice, []string{"ports[1].port: 70000", "endpoints[2]: loopback"}),
+			found(t, slice, model.Finding{Code: model.PartsLeftOut, Field: "ports[1].port", Reason: "70000"},
+				model.Finding{Code: model.PartsLeftOut, Field: "endpoints[2]", Reason: "loopback"}),
 			Event{
 				Regarding: slice, Warning: true, Reason: "PartsLeftOut", Action: "LeaveOut",
 				Note: "The rest of this object is served: ports[1].port: 70000; endpoints[2]: loopback",
 			},
 		},
 		"topology keys without effect": {
-			TopologyIgnored(web, policy.Ignored{Annotation: policy.TopologyKeysAnnotation, Reason: "the list of topology keys is empty"}),
+			found(t, web, model.Finding{Code: "TopologyKeysIgnored", Field: policy.TopologyKeysAnnotation, Reason: "the list is empty"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "TopologyKeysIgnored", Action: "Ignore",
-				Note: "The Service is served as if it had no topology keys: the list of topology keys is empty",
+				Note: "The Service is served as if it had no topology keys: vicinity.dev/topology-keys: the list is empty",
+			},
+		},
+		"another annotation without effect": {
+			found(t, web, model.Finding{Code: "ClientsIgnored", Field: policy.ClientsAnnotation, Reason: policy.ClientsWithoutBound}),
+			Event{
+				Regarding: web, Warning: true, Reason: "ClientsIgnored", Action: "Ignore",
+				Note: "An annotation is ignored: vicinity.dev/clients: has no effect without a bound; add vicinity.dev/max-load",
 			},
 		},
 		"a frontend that another Service owns": {
-			FrontendConflict(web, model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080},
-				model.ObjectName{Namespace: "bank", Name: "api"}),
+			found(t, web, model.LostFrontend{
+				PortFrontend: model.PortFrontend{
+					Frontend: model.Frontend{Addr: model.AnyAddr(model.IPv4), Protocol: model.TCP, Port: 30080}, Kind: model.NodePort,
+				},
+				Owner: model.ObjectName{Namespace: "bank", Name: "api"}, OwnerKind: model.NodePort, IsOlder: true,
+			}.Finding()),
 			Event{
 				Regarding: web, Warning: true, Reason: "FrontendConflict", Action: "LeaveOut",
-				Note: "*:30080/TCP belongs to Service bank/api, which keeps it until it lets go; connections to it do not reach this Service",
+				Note: "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it.",
 			},
 		},
-		"a health check that is not served": {
-			HealthCheckNotServed(web, "node-1", errors.New("listen tcp4 192.0.2.1:30000: bind: address already in use")),
+		"what one node alone has found": {
+			found(t, web, model.Finding{Code: model.SessionAffinityIgnored, Reason: "This Service is served without.", Local: true}),
 			Event{
-				Regarding: web, Warning: true, Reason: "FailedToStartServiceHealthcheck", Action: "Listen", Local: true,
-				Note: "Load balancers take node node-1 for one without endpoints of this Service, and it tries again: " +
-					"listen tcp4 192.0.2.1:30000: bind: address already in use",
+				Regarding: web, Warning: true, Reason: "SessionAffinityIgnored", Action: "LeaveOut", Local: true,
+				Note: "On node node-1: This Service is served without.",
 			},
 		},
 		"a change of our tables by another process": {
@@ -90,6 +116,20 @@ func TestTheWords(t *testing.T) {
 				t.Errorf("event (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEveryCodeHasWords, and those of annotations are not those of another one.
+func TestEveryCodeHasWords(t *testing.T) {
+	for _, code := range model.FindingCodes {
+		if of := WordsOf(code); of.Log == "" || of.Over == "" || of.Action == "" {
+			t.Errorf("%s: %+v", code, of)
+		}
+	}
+	for code := range words {
+		if !slices.Contains(model.FindingCodes, code) {
+			t.Errorf("nothing is found with the code %s", code)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		Protocol:        decision.Port.Protocol.String(),
 		Family:          decision.Family.String(),
 		Frontends:       frontends(decision.Owned),
-		Lost:            lost(cluster, decision),
+		Lost:            lost(decision),
 		Traffic:         c.traffic(decision),
 		Cluster:         choice(decision.Selection.Cluster),
 		Excluded:        excluded(decision.Exclusions()),

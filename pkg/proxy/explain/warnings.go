@@ -12,8 +12,10 @@ import (
 func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
 	service := decision.Service
 	var list []string
-	for _, ignored := range service.Topology.Ignored {
-		list = append(list, "The annotation "+ignored.Annotation+" is ignored: "+ignored.Reason)
+	for _, finding := range service.Findings {
+		if finding.Code.IsAnnotation() {
+			list = append(list, "The annotation "+finding.Field+" is ignored: "+finding.Reason)
+		}
 	}
 	if sentence := selection.MissingHints(service, decision.Endpoints); sentence != "" && !service.InternalTrafficLocal {
 		list = append(list, sentence)
@@ -33,18 +35,19 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 			decision.Family, decision.Family))
 	}
 	if decision.LeftOut > 0 {
-		list = append(list, fmt.Sprintf("%d endpoints are left out: a Service can have %d in a family, its ports together",
-			decision.LeftOut, model.MaxPortEndpoints))
+		list = append(list, fmt.Sprintf("%d endpoints are left out: %s", decision.LeftOut, selection.TooManyEndpoints))
 	}
-	for _, sentence := range service.LeftOut {
-		list = append(list, "Left out of the Service: "+sentence)
+	for _, finding := range service.Findings {
+		if finding.Code == model.PartsLeftOut {
+			list = append(list, "Left out of the Service: "+finding.Sentence())
+		}
 	}
 	for _, slice := range cluster.SlicesOf(service.Name) {
 		if slice.Family != decision.Family {
 			continue
 		}
-		for _, sentence := range slice.LeftOut {
-			list = append(list, "Left out of the EndpointSlice "+slice.Name.String()+": "+sentence)
+		for _, finding := range slice.Findings {
+			list = append(list, "Left out of the EndpointSlice "+slice.Name.String()+": "+finding.Sentence())
 		}
 	}
 	return list

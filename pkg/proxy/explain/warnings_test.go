@@ -21,12 +21,14 @@ func TestWarnings(t *testing.T) {
 		"nothing to warn of": {func(*model.Service) {}, nil},
 		"an ignored annotation": {
 			func(service *model.Service) {
-				service.Topology.Ignored = []policy.Ignored{{Annotation: policy.TopologyKeysAnnotation, Reason: "the key * is not the last one"}}
+				service.Findings = []model.Finding{{
+					Code: "TopologyKeysIgnored", Field: policy.TopologyKeysAnnotation, Reason: "the key * is not the last one",
+				}}
 			},
 			[]string{"The annotation vicinity.dev/topology-keys is ignored: the key * is not the last one"},
 		},
 		"parts of the object that were left out": {
-			func(service *model.Service) { service.LeftOut = []string{"one thing.", "another."} },
+			func(service *model.Service) { service.Findings = leftOut("one thing.", "another.") },
 			[]string{"Left out of the Service: one thing.", "Left out of the Service: another."},
 		},
 		"source ranges of this family": {func(service *model.Service) { service.SourceRanges = prefixes("203.0.113.0/24") }, nil},
@@ -52,14 +54,22 @@ func TestWarnings(t *testing.T) {
 
 func TestWhatSlicesOfTheFamilyLeaveOutIsAWarning(t *testing.T) {
 	slice, other := webSlice(endpoint("10.244.1.5", "node-a", true)), webSlice()
-	slice.LeftOut = []string{"endpoints[1]: why."}
-	other.Name.Name, other.Family, other.LeftOut = "web-2", model.IPv6, []string{"endpoints[0]: why."}
+	slice.Findings = leftOut("endpoints[1]: why.")
+	other.Name.Name, other.Family, other.Findings = "web-2", model.IPv6, leftOut("endpoints[0]: why.")
 	cluster := clusterOf(slice, web())
 	cluster.Apply(model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{other.Name: other}})
 	want := []string{"Left out of the EndpointSlice default/web-1: endpoints[1]: why."}
 	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
+}
+
+func leftOut(reasons ...string) []model.Finding {
+	var list []model.Finding
+	for _, reason := range reasons {
+		list = append(list, model.Finding{Code: model.PartsLeftOut, Reason: reason})
+	}
+	return list
 }
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -76,8 +76,8 @@ func isDistributed(service *corev1.Service) bool {
 func difference(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range policy.Annotations {
-		was, had := from.Annotations[annotation]
-		value, has := to.Annotations[annotation]
+		was, had := from.Annotations[annotation.Name]
+		value, has := to.Annotations[annotation.Name]
 		if had == has && was == value {
 			continue
 		}
@@ -88,7 +88,7 @@ func difference(from, to *corev1.Service) string {
 		if has {
 			written = strconv.Quote(value)
 		}
-		set.WriteString("    " + annotation + ": " + written + "\n")
+		set.WriteString("    " + annotation.Name + ": " + written + "\n")
 	}
 	if was, is := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(was, "") != ptr.Deref(is, "") {
 		set.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(is, "null") + "\n")

@@ -64,10 +64,12 @@ func (f *forecaster) wrong(object *corev1.Service, read *model.Service) (causes 
 	if len(causes) > 0 {
 		return causes
 	}
-	for _, ignored := range read.Topology.Ignored {
-		causes = append(causes, Cause{
-			Code: ignoredAnnotation, Sentence: "The annotation " + ignored.Annotation + " is ignored: " + ignored.Reason + ".", Denied: true,
-		})
+	for _, finding := range read.Findings {
+		if finding.Code.IsAnnotation() {
+			causes = append(causes, Cause{
+				Code: ignoredAnnotation, Sentence: "The annotation " + finding.Field + " is ignored: " + finding.Reason + ".", Denied: true,
+			})
+		}
 	}
 	return causes
 }

@@ -114,7 +114,7 @@ func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[st
 			continue
 		}
 		nodes = append(nodes, *node)
-		refused = append(refused, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Ignored("", object, c.view)...)
+		refused = append(refused, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Found("", object, nil, c.view)...)
 		if evacuation := convert.Evacuation(node.Labels); evacuation != nil {
 			evacuated[node.Name] = evacuation
 		}

@@ -30,7 +30,8 @@ func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 			if _, names := object.Annotations[policy.ClientsAnnotation]; !names {
 				continue
 			}
-			named := model.Service{Topology: convert.TopologyOf(object, c.view)}
+			topology, _ := convert.TopologyOf(object, c.view)
+			named := model.Service{Topology: topology}
 			if list := named.Clients(); len(list) > 0 {
 				clients[nameOf(object)] = list
 			}

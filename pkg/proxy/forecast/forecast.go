@@ -182,7 +182,8 @@ func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service)
 	if read.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return policy.Topology{}
 	}
-	return convert.TopologyOf(changed, f.view)
+	topology, _ := convert.TopologyOf(changed, f.view)
+	return topology
 }
 
 // meansNothing says why a setting means nothing to a Service, and like which other setting it is then.

@@ -62,7 +62,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		return &changed
 	}
 	for _, annotation := range policy.Annotations {
-		changed.Annotations = with(changed.Annotations, annotation, "")
+		changed.Annotations = with(changed.Annotations, annotation.Name, "")
 	}
 	changed.Spec.TrafficDistribution = nil
 	switch s.Name {

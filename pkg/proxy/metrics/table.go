@@ -50,6 +50,14 @@ const (
 // topologyResources are the values of the label resource from which it may be known where nodes are.
 var topologyResources = model.TopologyResources
 
+// findingCodes are the values of the label reason of findings.
+var findingCodes = func() (codes []string) {
+	for _, code := range model.FindingCodes {
+		codes = append(codes, string(code))
+	}
+	return codes
+}()
+
 // otherProxies are the values of the label proxy.
 var otherProxies = otherproxy.IDs()
 
@@ -190,6 +198,13 @@ var (
 		name:   "vicinity_objects_refused",
 		help:   "Objects that are left out at present because something in them cannot be true; the log names them.",
 		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"}},
+	})
+	// Findings counts what the page /findings lists.
+	Findings = gauge(row{
+		name: "vicinity_findings",
+		help: "What does not work of objects at present, by the reason of its Events; the page /findings lists it. Of what syncs find " +
+			"it is what they reported.",
+		labels: []string{reasonLabel}, start: [][]string{findingCodes},
 	})
 	foreignChanges = counter(row{
 		name:   "vicinity_foreign_changes_total",

@@ -31,6 +31,22 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// FindingsOf returns what an error of Sync says of Services.
+func FindingsOf(err error) []model.Finding {
+	joined, _ := err.(interface{ Unwrap() []error })
+	if joined == nil {
+		return nil
+	}
+	var list []model.Finding
+	for _, err := range joined.Unwrap() {
+		if failure, ok := errors.AsType[*Failure](err); ok {
+			reason := "Load balancers take this node for one without endpoints of this Service, and it tries again: " + failure.Err.Error()
+			list = append(list, model.Finding{Code: model.HealthCheckNotServed, Reason: reason, Local: true}.Of("Service", failure.Service))
+		}
+	}
+	return list
+}
+
 // Servers are the HTTP servers of all health checks: one for each Service, family and address. They may be used by
 // several goroutines.
 type Servers struct {

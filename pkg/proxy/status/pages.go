@@ -17,6 +17,8 @@ type Pages struct {
 	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
 	// ask too, says only how many there are.
 	Problems func() any
+	// Findings returns all that does not work of objects, and since when, for /findings: a value that encodes as JSON.
+	Findings func() any
 	// LastGood returns the objects that are left out, with the versions of them that are in force, for /lastgood: a value that
 	// encodes as JSON.
 	LastGood func() any
@@ -48,6 +50,7 @@ func (p Pages) Handler() http.Handler {
 		"/configz":      p.configz,
 		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
 		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
+		"/findings":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/findings", p.Findings()) },
 		"/lastgood":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/lastgood", p.LastGood()) },
 		"/summary":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
 	}

@@ -29,6 +29,7 @@ func example(profiling bool, logged func(error)) Pages {
 		Refused:   func() any { return []string{"shop/web"} },
 		Problems:  func() any { return []string{"web.yaml: port 70000"} },
 		LastGood:  func() any { return []string{"its last good version"} },
+		Findings:  func() any { return []string{"a part of web.yaml"} },
 		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
 		Began:     began,
@@ -57,7 +58,7 @@ Started: Sun Mar  1 12:00:00 UTC 2026
 Up: 26 hr 03 min 09 sec
 Go version: go1.26.0
 Binary version: v1.2.3
-Paths: /configz /flagz /healthz /lastgood /metrics /problems /proxyMode /refused /statusz /summary
+Paths: /configz /findings /flagz /healthz /lastgood /metrics /problems /proxyMode /refused /statusz /summary
 `
 	plain = "text/plain; charset=utf-8"
 )
@@ -71,6 +72,7 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
 		"/refused":      {"application/json", `["shop/web"]`},
 		"/problems":     {"application/json", `["web.yaml: port 70000"]`},
+		"/findings":     {"application/json", `["a part of web.yaml"]`},
 		"/lastgood":     {"application/json", `["its last good version"]`},
 		"/flagz":        {plain, flagzPage},
 		"/statusz":      {plain, statuszPage},

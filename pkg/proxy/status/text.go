@@ -56,7 +56,10 @@ func (p Pages) statusz() string {
 
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
-	paths := []string{"/configz", "/healthz", "/lastgood", "/metrics", "/problems", "/proxyMode", "/refused", "/statusz", "/summary"}
+	paths := []string{
+		"/configz", "/findings", "/healthz", "/lastgood", "/metrics", "/problems", "/proxyMode", "/refused",
+		"/statusz", "/summary",
+	}
 	if p.WithFlags {
 		paths = append(paths, "/flagz")
 	}

@@ -3,6 +3,7 @@ package promise
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,15 +74,25 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 // mostSentences are said of one object: of twenty parts, and how many more there are.
 const mostSentences = 21
 
-func checkLeftOut(t *testing.T, sentences []string) {
+func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
 	t.Helper()
-	if len(sentences) > mostSentences {
-		t.Errorf("%d sentences", len(sentences))
-	}
-	for _, sentence := range sentences {
-		if sentence == "" || strings.ContainsAny(sentence, "\n\r\x1b") || len(sentence) > printable.MaxShort+len("...") {
-			t.Errorf("left out: %q", sentence)
+	leftOut := 0
+	for _, finding := range findings {
+		if finding.Kind != kind || finding.Name != name || finding.Reason == "" || !slices.Contains(model.FindingCodes, finding.Code) {
+			t.Errorf("of %s %s it is found: %+v", kind, name, finding)
 		}
+		if finding.Code != model.PartsLeftOut {
+			continue // of an annotation everything that is wrong is told
+		}
+		leftOut++
+		for _, text := range []string{finding.Field, finding.Reason} {
+			if strings.ContainsAny(text, "\n\r\x1b") || len(text) > printable.MaxShort+len("...") {
+				t.Errorf("left out: %q", text)
+			}
+		}
+	}
+	if leftOut > mostSentences {
+		t.Errorf("%d parts are left out", leftOut)
 	}
 }
 
@@ -115,7 +126,7 @@ func CheckService(t *testing.T, service *model.Service) {
 	if service.HealthCheckNodePort != 0 && !service.ExternalTrafficLocal {
 		t.Errorf("health checks on port %d of a Service without external traffic policy Local", service.HealthCheckNodePort)
 	}
-	checkLeftOut(t, service.LeftOut)
+	checkFindings(t, "Service", service.Name, service.Findings)
 }
 
 func checkServicePorts(t *testing.T, ports []model.ServicePort) {
@@ -163,7 +174,7 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 		}
 		checkPlaces(t, endpoint)
 	}
-	checkLeftOut(t, slice.LeftOut)
+	checkFindings(t, "EndpointSlice", slice.Name, slice.Findings)
 }
 
 func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
@@ -169,7 +170,18 @@ func isIgnored(service *corev1.Service, proxyName string) bool {
 	if served == nil {
 		return len(ownWords(service)) > 0
 	}
-	return len(served.Topology.Ignored) > 0
+	return len(withoutEffect(served)) > 0
+}
+
+// withoutEffect are the annotations that the proxy ignores.
+func withoutEffect(served *model.Service) map[string]bool {
+	ignored := map[string]bool{}
+	for _, finding := range served.Findings {
+		if finding.Code.IsAnnotation() {
+			ignored[finding.Field] = true
+		}
+	}
+	return ignored
 }
 
 // ignoredWords are the words of ours that the proxy without a name ignores. Keys take everything with them.
@@ -180,7 +192,7 @@ func ignoredWords(service *corev1.Service) map[string]string {
 	if served == nil || hasKeys && served.Topology.Keys == nil {
 		return words
 	}
-	maps.DeleteFunc(words, func(key, _ string) bool { return served.Topology.WhyIgnored(key) == "" })
+	maps.DeleteFunc(words, func(key, _ string) bool { return !withoutEffect(served)[key] })
 	return words
 }
 
@@ -205,12 +217,12 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 				continue
 			}
 			byRule[violation.Rule]++
-			if len(served.Topology.Ignored) == 0 {
+			if len(withoutEffect(served)) == 0 {
 				t.Fatalf("%s, and the proxy obeys all of %v", violation.Message(), service)
 			}
 		}
-		if len(judgement.Denied)+len(judgement.Warned) == 0 && len(served.Topology.Ignored) > 0 {
-			t.Fatalf("%v is admitted without a word, and the proxy ignores something: %v", service, served.Topology.Ignored)
+		if len(judgement.Denied)+len(judgement.Warned) == 0 && len(withoutEffect(served)) > 0 {
+			t.Fatalf("%v is admitted without a word, and the proxy ignores something: %v", service, served.Findings)
 		}
 	}
 	for _, rule := range ignoring {

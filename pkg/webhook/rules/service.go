@@ -30,7 +30,7 @@ func subjectOf(before, service *Service, facts Facts, settings *Settings) *subje
 		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())
 	}
 	value, _ := s.distribution()
-	s.topology = policy.Parse(policy.Words{
+	s.topology, _ = policy.Parse(policy.Words{
 		Namespace: service.Metadata.Namespace, Annotations: service.Metadata.Annotations, TrafficDistribution: value,
 		ExternalTrafficLocal: service.Spec.ExternalTrafficPolicy == localPolicy,
 	})

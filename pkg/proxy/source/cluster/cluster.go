@@ -50,7 +50,7 @@ type Watcher struct {
 	proxies     proxies
 	outages     *outages
 	streams     []*stream // of convert.Kinds, and of evacuations
-	lastGood    map[convert.Subject]any
+	lastGood    map[model.Subject]any
 
 	mu    sync.Mutex
 	state *state

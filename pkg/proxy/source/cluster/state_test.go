@@ -33,7 +33,7 @@ func history(t *testing.T, steps ...step) {
 }
 
 func problem(name, reason string) convert.Problem {
-	return convert.Problem{Kind: convert.ServiceKind, Name: nameOf(name), Reason: reason}
+	return convert.Problem{Kind: convert.ServiceKind, Name: nameOf(name), Code: model.Refused, Reason: reason}
 }
 
 func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {

@@ -33,7 +33,7 @@ type object struct {
 	uid     string
 	value   any               // nil if the object is not ours to serve, or refused
 	refused []convert.Problem // why the object is refused; none if it is not
-	ignored []convert.Problem // which of its labels and annotations count as absent
+	ignored []convert.Problem // what of it has no effect
 	// isOthers: another proxy serves it.
 	isOthers bool
 }
@@ -139,7 +139,7 @@ func (s *stream) strip(sent any) *object {
 		isOthers: s.kind.IsOthers != nil && s.kind.IsOthers(from, view),
 	}
 	if len(errs) == 0 {
-		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Ignored("", from, view)
+		stripped.ignored = convert.ObjectKey{Kind: s.kind, Name: name}.Found("", from, value, view)
 	}
 	return stripped
 }

@@ -5,7 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // maxLeftOut bounds the sentences about one object. A slice may have 20,000 ports, and a few of them say enough.
@@ -24,14 +25,28 @@ func (l *leftOut) add(errs field.ErrorList) {
 	l.more += len(errs) - taken
 }
 
-// list returns a sentence for each part with its field, its value and the reason; beyond maxLeftOut only their number.
-func (l *leftOut) list() []string {
-	var sentences []string
+// findings returns one for each part with its field, its value and the reason; beyond maxLeftOut only their number.
+func (l *leftOut) findings(kind string, name model.ObjectName) []model.Finding {
+	var list []model.Finding
+	add := func(field, reason string) {
+		list = append(list, model.Finding{Kind: kind, Name: name, Code: model.PartsLeftOut, Field: field, Reason: reason}.Printable())
+	}
 	for _, err := range l.errs {
-		sentences = append(sentences, printable.Short(err.Error()))
+		add(err.Field, err.ErrorBody())
 	}
 	if l.more > 0 {
-		sentences = append(sentences, fmt.Sprintf("and %d more", l.more))
+		add("", fmt.Sprintf("and %d more", l.more))
 	}
-	return sentences
+	return list
+}
+
+// withoutEffect returns a finding for each annotation of a Service that is ignored.
+func withoutEffect(service model.ObjectName, ignored []policy.Ignored) []model.Finding {
+	var list []model.Finding
+	for _, one := range ignored {
+		list = append(list, model.Finding{
+			Kind: ServiceKind, Name: service, Code: model.FindingCode(one.Code()), Field: one.Annotation, Reason: one.Reason,
+		})
+	}
+	return list
 }

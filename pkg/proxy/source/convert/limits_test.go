@@ -3,7 +3,6 @@ package convert_test
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,9 +72,9 @@ func TestWhatGoesBeyondTheLimitsOfOneServiceIsLeftOutAndTold(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs.ToAggregate())
 			}
-			got := counts{len(read.Ports), len(read.ExternalIPs), len(read.LoadBalancerIPs), len(read.SourceRanges), len(read.LeftOut)}
+			got := counts{len(read.Ports), len(read.ExternalIPs), len(read.LoadBalancerIPs), len(read.SourceRanges), len(read.Findings)}
 			if got != test.want {
-				t.Errorf("got %+v, want %+v: %s", got, test.want, strings.Join(read.LeftOut, "; "))
+				t.Errorf("got %+v, want %+v: %v", got, test.want, read.Findings)
 			}
 		})
 	}

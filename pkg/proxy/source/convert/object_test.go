@@ -2,6 +2,7 @@ package convert
 
 import (
 	"net/netip"
+	"strings"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -75,6 +76,16 @@ func texts(errs field.ErrorList) []string {
 	var list []string
 	for _, err := range errs {
 		list = append(list, err.Error())
+	}
+	return list
+}
+
+// leftOutOf are the findings that parts of a Service are left out, each "FIELD: REASON".
+func leftOutOf(service model.ObjectName, sentences ...string) []model.Finding {
+	var list []model.Finding
+	for _, sentence := range sentences {
+		field, reason, _ := strings.Cut(sentence, ": ")
+		list = append(list, model.Finding{Kind: ServiceKind, Name: service, Code: model.PartsLeftOut, Field: field, Reason: reason})
 	}
 	return list
 }

@@ -56,28 +56,12 @@ func (r *Refusal) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Subject is what a Problem or a Refusal is about: an object, or else a file.
-type Subject struct {
-	File, Kind string
-	Name       model.ObjectName
-}
-
-func subjectOf(file, kind string, name model.ObjectName) Subject {
-	if name != (model.ObjectName{}) {
-		file = "" // an object may move to another one
-	}
-	return Subject{file, kind, name}
-}
-
 // Subject returns what the refusal is about.
-func (r *Refusal) Subject() Subject { return subjectOf(r.File, r.Kind, r.Name) }
-
-// Subject returns what the problem is about.
-func (p *Problem) Subject() Subject { return subjectOf(p.File, p.Kind, p.Name) }
+func (r *Refusal) Subject() model.Subject { return model.SubjectOf(r.File, r.Kind, r.Name) }
 
 // LastGood returns the versions in force of what is refused.
-func LastGood(refusals []Refusal) map[Subject]any {
-	inForce := map[Subject]any{}
+func LastGood(refusals []Refusal) map[model.Subject]any {
+	inForce := map[model.Subject]any{}
 	for i := range refusals {
 		if refusals[i].InForce != nil {
 			inForce[refusals[i].Subject()] = refusals[i].InForce

@@ -23,16 +23,16 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			HealthCheckNodePort: 1, InternalTrafficLocal: true, ExternalTrafficLocal: true, AffinityTimeout: time.Hour,
 			Topology: policy.Topology{
 				Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: []string{"a/b"},
-				Ignored: []policy.Ignored{{Annotation: "a", Reason: "b"}},
 			},
-			LeftOut: []string{"a part"},
+			Findings: []model.Finding{{Kind: ServiceKind, Name: name, Code: model.PartsLeftOut, Field: "spec.a", Reason: "b"}},
 		},
 		EndpointSlices: &model.EndpointSlice{
 			Name: name, Service: name, Family: model.IPv6, Ports: []model.SlicePort{{Name: "http", Protocol: model.UDP, Port: 80}},
 			Endpoints: []model.SliceEndpoint{{Addr: addr, Endpoint: model.Endpoint{
 				Node: "n", Zone: "z", Ready: true, Serving: true, Terminating: true, HintNodes: []string{"n"}, HintZones: []string{""},
 			}}},
-			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), LeftOut: []string{"a part"}, Names: 1, Crowded: 1, IsHeadless: true,
+			Hostnames: []string{"a"}, TriggeredAt: time.Unix(1, 2).UTC(), Names: 1, Crowded: 1, IsHeadless: true,
+			Findings: []model.Finding{{Code: model.PartsLeftOut}},
 		},
 		ServiceCIDRs: []netip.Prefix{prefix},
 		Nodes: &model.Node{

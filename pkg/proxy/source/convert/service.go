@@ -15,7 +15,7 @@ import (
 // proxy.
 //
 // It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the
-// Service, and would be the wrong way, is left out with a sentence in LeftOut: the other ways must not suffer from it.
+// Service, and would be the wrong way, is left out with a finding: the other ways must not suffer from it.
 func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if view.WithHeadless && isHeadlessService(service) {
 		return headlessService(service, view)
@@ -43,6 +43,7 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 	if len(errs) > 0 {
 		return nil, errs
 	}
+	topology, ignored := TopologyOf(service, view)
 	var left leftOut
 	read := &model.Service{
 		Name:                 model.ObjectName{Namespace: service.Namespace, Name: service.Name},
@@ -56,16 +57,16 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 		InternalTrafficLocal: internalLocal,
 		ExternalTrafficLocal: externalLocal,
 		AffinityTimeout:      affinity,
-		Topology:             TopologyOf(service, view),
+		Topology:             topology,
 	}
 	limit(read, &left)
-	read.LeftOut = left.list()
+	read.Findings = append(withoutEffect(read.Name, ignored), left.findings(ServiceKind, read.Name)...)
 	return read, nil
 }
 
-// TopologyOf reads what a Service says of its topology. The field trafficDistribution means nothing to a headless one: its
-// clients go where DNS sends them.
-func TopologyOf(service *corev1.Service, view View) policy.Topology {
+// TopologyOf reads what a Service says of its topology, and which of its annotations have no effect. The field
+// trafficDistribution means nothing to a headless one: its clients go where DNS sends them.
+func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
 	words := policy.Words{Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad}
 	if !isHeadlessService(service) {
 		words.ExternalTrafficLocal = service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal

@@ -56,15 +56,15 @@ func TestServiceAddresses(t *testing.T) {
 			external("127.0.0.1", "192.0.2.1", "169.254.169.254", "0.0.0.0", "224.0.0.251", "255.255.255.255", "::1", "192.0.2.300"),
 			func(s *model.Service) {
 				s.ExternalIPs = addrs("192.0.2.1")
-				s.LeftOut = []string{
-					`spec.externalIPs[0]: Invalid value: "127.0.0.1": ` + loopback,
+				s.Findings = leftOutOf(s.Name,
+					`spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback,
 					`spec.externalIPs[2]: Invalid value: "169.254.169.254": may not be in the link-local range (169.254.0.0/16, fe80::/10)`,
 					`spec.externalIPs[3]: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0 or ::)`,
 					`spec.externalIPs[4]: Invalid value: "224.0.0.251": may not be in the multicast range (224.0.0.0/4, ff00::/8)`,
 					`spec.externalIPs[5]: Invalid value: "255.255.255.255": may not be the broadcast address (255.255.255.255)`,
-					`spec.externalIPs[6]: Invalid value: "::1": ` + loopback,
+					`spec.externalIPs[6]: Invalid value: "::1": `+loopback,
 					`spec.externalIPs[7]: Invalid value: "192.0.2.300": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
-				}
+				)
 			},
 		},
 		"external traffic policy Local holds though the only external IP is left out": {
@@ -74,7 +74,7 @@ func TestServiceAddresses(t *testing.T) {
 			},
 			func(s *model.Service) {
 				s.ExternalTrafficLocal = true
-				s.LeftOut = []string{`spec.externalIPs[0]: Invalid value: "127.0.0.1": ` + loopback}
+				s.Findings = leftOutOf(s.Name, `spec.externalIPs[0]: Invalid value: "127.0.0.1": `+loopback)
 			},
 		},
 		"ingress IPs of no mode and of mode VIP are served": {
@@ -90,7 +90,7 @@ func TestServiceAddresses(t *testing.T) {
 		"ingress of an unknown mode is left out": {
 			ingress(corev1.LoadBalancerIngress{IP: "192.0.2.1", IPMode: new(corev1.LoadBalancerIPMode("vip"))}),
 			func(s *model.Service) {
-				s.LeftOut = []string{`status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`}
+				s.Findings = leftOutOf(s.Name, `status.loadBalancer.ingress[0].ipMode: Unsupported value: "vip": supported values: "VIP", "Proxy"`)
 			},
 		},
 		"an ingress IP of a family without a ClusterIP is not used, and nothing is said": {
@@ -100,11 +100,11 @@ func TestServiceAddresses(t *testing.T) {
 			ingress(ingressOf("127.0.0.1", "192.0.2.1", "lb.example.com")...),
 			func(s *model.Service) {
 				s.LoadBalancerIPs = addrs("192.0.2.1")
-				s.LeftOut = []string{
-					`status.loadBalancer.ingress[0].ip: Invalid value: "127.0.0.1": ` + loopback,
-					`status.loadBalancer.ingress[2].ip: Invalid value: "lb.example.com": ` +
+				s.Findings = leftOutOf(s.Name,
+					`status.loadBalancer.ingress[0].ip: Invalid value: "127.0.0.1": `+loopback,
+					`status.loadBalancer.ingress[2].ip: Invalid value: "lb.example.com": `+
 						`must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)`,
-				}
+				)
 			},
 		},
 		"an ingress IP counts whatever the type, as in kube-proxy": {
@@ -132,11 +132,11 @@ func TestExternalIPsAreLeftOutWhereNoneIsServed(t *testing.T) {
 	given.Status.LoadBalancer.Ingress = ingressOf("192.0.2.7")
 	want.ExternalTrafficLocal, want.LoadBalancerIPs = true, addrs("192.0.2.7")
 	const why = " is not served: the feature gate AllowServiceExternalIPs of the proxy is off"
-	want.LeftOut = []string{
-		`spec.externalIPs[0]: Forbidden: "192.0.2.7"` + why,
-		`spec.externalIPs[2]: Forbidden: "2001:db8::1"` + why,
-		`spec.externalIPs[3]: Forbidden: "no address\x1b"` + why,
-	}
+	want.Findings = leftOutOf(want.Name,
+		`spec.externalIPs[0]: Forbidden: "192.0.2.7"`+why,
+		`spec.externalIPs[2]: Forbidden: "2001:db8::1"`+why,
+		`spec.externalIPs[3]: Forbidden: "no address\x1b"`+why,
+	)
 	got, errs := Service(given, View{WithoutExternalIPs: true})
 	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
 		t.Errorf("Service() refused: %v; (-want +got):\n%s", errs, diff)

@@ -27,8 +27,8 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	topology := TopologyOf(service, view)
-	if len(topology.Keys) == 0 || topology.WhyIgnored(policy.TopologyKeysAnnotation) != "" {
+	topology, ignored := TopologyOf(service, view)
+	if len(topology.Keys) == 0 || whyWithoutKeys(ignored) != "" {
 		return nil, nil
 	}
 	var left leftOut
@@ -40,7 +40,7 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 		Topology:   topology,
 	}
 	limit(read, &left)
-	read.LeftOut = left.list()
+	read.Findings = append(withoutEffect(read.Name, ignored), left.findings(ServiceKind, read.Name)...)
 	return read, nil
 }
 

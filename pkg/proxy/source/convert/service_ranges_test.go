@@ -56,8 +56,8 @@ func TestSourceRanges(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
-			if diff := cmp.Diff(prefixes(test.want...), got.SourceRanges, equateValues); diff != "" || len(got.LeftOut) > 0 {
-				t.Errorf("source ranges (-want +got):\n%sleft out: %q", diff, got.LeftOut)
+			if diff := cmp.Diff(prefixes(test.want...), got.SourceRanges, equateValues); diff != "" || len(got.Findings) > 0 {
+				t.Errorf("source ranges (-want +got):\n%sfound: %v", diff, got.Findings)
 			}
 		})
 	}
@@ -151,7 +151,8 @@ func TestHealthCheckNodePort(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatalf("Service() refused: %v", errs)
 			}
-			if diff := cmp.Diff(test.leftOut, got.LeftOut, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
+			leftOut := leftOutOf(got.Name, test.leftOut...)
+			if diff := cmp.Diff(leftOut, got.Findings, equateValues); diff != "" || got.HealthCheckNodePort != test.want {
 				t.Errorf("port %d, want %d; left out (-want +got):\n%s", got.HealthCheckNodePort, test.want, diff)
 			}
 		})

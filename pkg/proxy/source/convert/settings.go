@@ -24,20 +24,20 @@ type Setting struct {
 	wrong func(path *field.Path, value string) field.ErrorList
 }
 
-// The settings of each kind. Of a Service that is served, policy.Topology.Ignored says what is wrong with its annotations.
+// The settings of each kind. Of a Service that is served, policy.Parse says what is wrong with its annotations.
 //
 // The annotation service.beta.kubernetes.io/load-balancer-source-ranges is none of them, as in kube-proxy: clouds obey it
 // in front of the node.
 var (
-	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotationsOf(policy.Annotations[:])...)
+	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotations()...)
 	sliceSettings   = []Setting{serviceName, {Key: corev1.IsHeadlessService}, triggeredAt}
 	nodeSettings    = []Setting{evacuate, demand}
 )
 
-func annotationsOf(keys []string) []Setting {
+func annotations() []Setting {
 	var settings []Setting
-	for _, key := range keys {
-		settings = append(settings, Setting{Key: key, IsAnnotation: true})
+	for _, annotation := range policy.Annotations {
+		settings = append(settings, Setting{Key: annotation.Name, IsAnnotation: true})
 	}
 	return settings
 }
@@ -150,11 +150,22 @@ func ignoredOfService(object Object, view View) field.ErrorList {
 		return nil
 	}
 	keys := Setting{Key: policy.TopologyKeysAnnotation, IsAnnotation: true}
-	reason := TopologyOf(service, view).WhyIgnored(keys.Key)
+	_, without := TopologyOf(service, view)
+	reason := whyWithoutKeys(without)
 	if reason == "" {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(keys.path(), service.Annotations[keys.Key], reason)}
+}
+
+// whyWithoutKeys returns why topology keys have no effect; empty if they have one, or there are none.
+func whyWithoutKeys(ignored []policy.Ignored) string {
+	for _, one := range ignored {
+		if one.Annotation == policy.TopologyKeysAnnotation {
+			return one.Reason
+		}
+	}
+	return ""
 }
 
 // ignoredEvacuation returns what is wrong with the evacuation of another node. That of this one is said of Nodes.

@@ -24,7 +24,7 @@ const (
 // instead of addresses only their number is read.
 //
 // It refuses a slice that does not say of what family it is. A port or an endpoint that cannot be is left out alone, with
-// a sentence in LeftOut: the API server lets such through, kube-proxy passes over some of them, and a
+// a finding: the API server lets such through, kube-proxy passes over some of them, and a
 // slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
 // names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
 // worked until its author made a mistake.
@@ -69,7 +69,7 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	if noPort && len(slice.Ports) > 0 || noEndpoint && len(slice.Endpoints) > 0 {
 		return nil, left.errs
 	}
-	read.LeftOut = left.list()
+	read.Findings = left.findings(EndpointSliceKind, read.Name)
 	return read, nil
 }
 

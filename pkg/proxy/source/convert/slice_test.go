@@ -147,7 +147,8 @@ func TestOfManyThingsLeftOutTheFirstAreNamedAndTheRestCounted(t *testing.T) {
 		given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"127.0.0.1"}})
 	}
 	got, errs := EndpointSlice(given, View{})
-	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.LeftOut) != maxLeftOut+1 || got.LeftOut[maxLeftOut] != "and 979 more" {
+	if len(errs) > 0 || len(got.Endpoints) != 1 || len(got.Findings) != maxLeftOut+1 ||
+		got.Findings[maxLeftOut].Sentence() != "and 979 more" {
 		t.Errorf("EndpointSlice() = %v, %v; want one endpoint, %d sentences and a number", got, errs, maxLeftOut)
 	}
 }
@@ -156,8 +157,8 @@ func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 	given := webSlice()
 	given.Endpoints = append(given.Endpoints, discoveryv1.Endpoint{Addresses: []string{"\n\x1b" + strings.Repeat("x", 5000)}})
 	got, errs := EndpointSlice(given, View{})
-	if len(errs) > 0 || len(got.LeftOut) != 1 || len(got.LeftOut[0]) > printable.MaxShort+len("...") ||
-		strings.ContainsAny(got.LeftOut[0], "\n\x1b") {
+	if len(errs) > 0 || len(got.Findings) != 1 || len(got.Findings[0].Reason) > printable.MaxShort+len("...") ||
+		strings.ContainsAny(got.Findings[0].Sentence(), "\n\x1b") {
 		t.Errorf("EndpointSlice() = %v, %v; want one short line", got, errs)
 	}
 }
@@ -165,7 +166,10 @@ func TestWhatIsLeftOutIsOneShortLine(t *testing.T) {
 // wantLeftOut converts a slice and asserts what is made of it, and what is not.
 func wantLeftOut(t *testing.T, given *discoveryv1.EndpointSlice, want *model.EndpointSlice, leftOut []string) {
 	t.Helper()
-	want.LeftOut = leftOut
+	want.Findings = leftOutOf(want.Name, leftOut...)
+	for i := range want.Findings {
+		want.Findings[i].Kind = EndpointSliceKind
+	}
 	got, errs := EndpointSlice(given, View{})
 	if diff := cmp.Diff(want, got, equateValues); diff != "" || len(errs) > 0 {
 		t.Errorf("EndpointSlice() (-want +got):\n%s%v", diff, errs)

@@ -54,7 +54,7 @@ func (d *decoder) faulty(part *manifest.Part) {
 	wasComplete := d.out.isComplete
 	d.unreadable(part, part.Fault)
 	if part.Fault.IsForeign { // in a list, of which everything else counts
-		d.out.problems[len(d.out.problems)-1].Ignored, d.out.isComplete = true, wasComplete
+		d.out.problems[len(d.out.problems)-1].Code, d.out.isComplete = model.ValueIgnored, wasComplete
 	}
 }
 
@@ -62,7 +62,8 @@ func (d *decoder) faulty(part *manifest.Part) {
 func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []convert.Problem) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)
-		if problem.Ignored = fault.IsForeign; problem.Ignored {
+		if fault.IsForeign {
+			problem.Code = model.ValueIgnored
 			ignored = append(ignored, problem)
 		} else {
 			refused = append(refused, problem)
@@ -77,7 +78,7 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 // unreadable records that something in the file could not be read: from now on, an object's absence from the file
 // proves nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
-	problem := convert.Problem{File: d.file, Field: part.Field(fault.Field), Reason: fault.Reason}
+	problem := convert.Problem{File: d.file, Code: model.Refused, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
 	case fault.Line > 0:
 		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
@@ -105,7 +106,7 @@ func (d *decoder) readObject(part *manifest.Part) {
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
 		if c.isGood() {
-			c.ignored = append(ignored, c.key.Ignored(d.file, object, d.view)...)
+			c.ignored = append(ignored, c.key.Found(d.file, object, value, d.view)...)
 		}
 	}
 	d.out.claims = append(d.out.claims, c)

@@ -112,5 +112,5 @@ func unreadableProblem(name string, err error) convert.Problem {
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
-	return convert.Problem{File: name, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
+	return convert.Problem{File: name, Code: model.Refused, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
 }

@@ -59,7 +59,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 			if diff := cmp.Diff([]string{"Service default/web"}, f.load()); diff != "" {
 				t.Errorf("with %s and without it, changed objects (-want +got):\n%s", step.does, diff)
 			}
-			f.wantProblems()
+			f.wantProblems(leftOut(text)...)
 		}
 	}
 }
@@ -95,6 +95,15 @@ func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 	}
 }
 
+// leftOut is what a folder says of a Service with an external IP that cannot be.
+func leftOut(text string) []string {
+	if !strings.Contains(text, "externalIPs: [127.0.0.1]") {
+		return nil
+	}
+	return []string{`a.yaml: Service default/web: spec.externalIPs[0]: Invalid value: "127.0.0.1": ` +
+		`may not be in the loopback range (127.0.0.0/8, ::1/128)`}
+}
+
 func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 	slice := func(addrs ...string) string {
 		text := strings.Replace(sliceYAML("web-1", "web", addrs[0]), "ports:", "PORTS:", 1)
@@ -110,7 +119,9 @@ func TestFolderFollowsASliceAsLongAsSomeOfItCanBe(t *testing.T) {
 		problems   []string
 	}{
 		{"two endpoints", slice("10.244.0.5", "10.244.0.6"), []string{"10.244.0.5", "10.244.0.6"}, nil},
-		{"one of them cannot be", slice("10.244.0.7", "127.0.0.1"), []string{"10.244.0.7"}, nil},
+		{"one of them cannot be", slice("10.244.0.7", "127.0.0.1"), []string{"10.244.0.7"}, []string{
+			`a.yaml: EndpointSlice default/web-1: endpoints[1].addresses[0]: Invalid value: "127.0.0.1": ` +
+				`may not be in the loopback range (127.0.0.0/8, ::1/128)`}},
 		{"none of them can be", slice("127.0.0.2", "127.0.0.1"), []string{"10.244.0.7"}, []string{
 			`a.yaml: EndpointSlice default/web-1: endpoints[0].addresses[0]: Invalid value: "127.0.0.2": ` +
 				`may not be in the loopback range (127.0.0.0/8, ::1/128)`,

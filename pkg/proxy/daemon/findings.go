@@ -1,0 +1,245 @@
+package daemon
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// findings tells people what of their objects does not work, once when it is found and once when it is over: in the log, as
+// Events, in health and metrics, and on pages. What a change of one of them costs does not depend on how many there are.
+type findings struct {
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+	reporter *eventReporter
+
+	mutex sync.Mutex
+	since map[model.Finding]time.Time // those that hold now
+	// replaced are those that replace has taken in.
+	replaced map[foundBy][]model.Finding
+	// byObject is why an object is refused: how many reasons it has, by what all of them name. byKind counts the objects; what
+	// could not be read as an object is of kind File.
+	byObject map[model.Finding]int
+	byKind   map[string]int
+	byCode   map[model.FindingCode]int
+	budget   logBudget
+}
+
+// finder is who says all that is wrong with a Service each time.
+type finder int
+
+const (
+	syncs finder = iota
+	kernel
+	healthCheckServers
+)
+
+type foundBy struct {
+	finder  finder
+	service model.ObjectName
+}
+
+func newFindings(log *slog.Logger, status *status.Status, recorder *metrics.Recorder, reporter *eventReporter) *findings {
+	return &findings{
+		log: log, status: status, recorder: recorder, reporter: reporter,
+		since: map[model.Finding]time.Time{}, replaced: map[foundBy][]model.Finding{},
+		byObject: map[model.Finding]int{}, byKind: map[string]int{}, byCode: map[model.FindingCode]int{},
+	}
+}
+
+// change takes in what is new, and what is over.
+func (f *findings) change(found, over []model.Finding) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.tell(found, over, f.log)
+	f.reporter.found(found)
+}
+
+// toldAtOnce is of how many Services replace logs something. The page /findings has everything.
+const toldAtOnce = 100
+
+// replace takes in all that a finder has found of some Services, in place of what it had found of them before. What goes on
+// is reported as an Event again: the recorder knows how often.
+func (f *findings) replace(by finder, all ...proxy.Found) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	told, log := 0, f.log
+	for _, now := range all {
+		key := foundBy{by, now.Service}
+		before := f.replaced[key]
+		if delete(f.replaced, key); len(now.Findings) > 0 {
+			f.replaced[key] = now.Findings
+		}
+		if !slices.Equal(before, now.Findings) {
+			if told++; told > toldAtOnce {
+				log = slog.New(slog.DiscardHandler)
+			}
+			f.tell(without(now.Findings, before), without(before, now.Findings), log)
+		}
+		f.reporter.found(now.Findings)
+	}
+	if told > toldAtOnce {
+		f.log.Warn("more was found than is logged at once; the page /findings has all of it", "more", told-toldAtOnce)
+	}
+}
+
+// replaceAll is replace, of all Services.
+func (f *findings) replaceAll(by finder, found []model.Finding) {
+	byService := map[model.ObjectName][]model.Finding{}
+	f.mutex.Lock()
+	for key := range f.replaced {
+		if key.finder == by {
+			byService[key.service] = nil
+		}
+	}
+	f.mutex.Unlock()
+	for _, finding := range found {
+		byService[finding.Name] = append(byService[finding.Name], finding)
+	}
+	all := make([]proxy.Found, 0, len(byService))
+	for _, name := range slices.SortedFunc(maps.Keys(byService), model.ObjectName.Compare) {
+		all = append(all, proxy.Found{Service: name, Findings: byService[name]})
+	}
+	f.replace(by, all...)
+}
+
+// tell takes in what is new and what is over, and logs and counts it. What does not work for another reason now is not over.
+func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
+	goesOn := map[part]bool{}
+	for _, finding := range found {
+		goesOn[partOf(finding)] = true
+		if !f.since[finding].IsZero() {
+			continue
+		}
+		f.since[finding] = time.Now()
+		f.counted(finding, +1)
+		if f.budget.allows(log, finding.Subject()) {
+			log.Warn(events.WordsOf(finding.Code).Log, "problem", finding.String(), "code", finding.Code)
+		}
+	}
+	for _, finding := range over {
+		if f.since[finding].IsZero() {
+			continue
+		}
+		delete(f.since, finding)
+		f.counted(finding, -1)
+		if !goesOn[partOf(finding)] && f.budget.allows(log, finding.Subject()) {
+			log.Info(events.WordsOf(finding.Code).Over, "problem", finding.String(), "code", finding.Code)
+		}
+	}
+	if len(found)+len(over) > 0 {
+		f.status.Refused(len(f.byObject))
+		f.recorder.ObjectsRefused(f.byKind)
+	}
+}
+
+// part is what of an object does not work, and how.
+type part struct {
+	subject model.Subject
+	code    model.FindingCode
+	field   string
+}
+
+func partOf(f model.Finding) part { return part{f.Subject(), f.Code, f.Field} }
+
+// counted counts a finding that is new, or over.
+func (f *findings) counted(finding model.Finding, by int) {
+	f.byCode[finding.Code] += by
+	f.recorder.Set(metrics.Findings, f.byCode[finding.Code], string(finding.Code))
+	if !finding.IsRefusal() {
+		return
+	}
+	object, kind := finding, cmp.Or(finding.Kind, "File")
+	object.Field, object.Reason = "", ""
+	before := f.byObject[object]
+	if f.byObject[object] += by; f.byObject[object] == 0 {
+		delete(f.byObject, object)
+	}
+	if (before == 0) != (f.byObject[object] == 0) {
+		f.byKind[kind] += by
+	}
+	if f.byKind[kind] == 0 {
+		delete(f.byKind, kind)
+	}
+}
+
+// Standing is a finding that holds, as the page /findings has it.
+type Standing struct {
+	File      string            `json:"file,omitempty"`
+	Kind      string            `json:"kind,omitempty"`
+	Namespace string            `json:"namespace,omitempty"`
+	Name      string            `json:"name,omitempty"`
+	Code      model.FindingCode `json:"code"`
+	Field     string            `json:"field,omitempty"`
+	Sentence  string            `json:"sentence"`
+	// Local: it is so on this node alone.
+	Local bool      `json:"local,omitempty"`
+	Since time.Time `json:"since"`
+
+	line string
+}
+
+// standing returns all findings, in the order in which they are read; never null.
+func (f *findings) standing() []Standing {
+	f.mutex.Lock()
+	since := maps.Clone(f.since)
+	f.mutex.Unlock()
+	list := []Standing{}
+	for _, one := range slices.SortedFunc(maps.Keys(since), model.Finding.Compare) {
+		list = append(list, Standing{
+			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), one.String(),
+		})
+	}
+	return list
+}
+
+// unread returns what could not be read, a sentence each; never null.
+func (f *findings) unread() []string {
+	sentences := []string{}
+	for _, one := range f.standing() {
+		if one.Code.IsUnread() {
+			sentences = append(sentences, one.line)
+		}
+	}
+	return sentences
+}
+
+// without returns the findings that are not among others.
+func without(findings, others []model.Finding) []model.Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f model.Finding) bool { return slices.Contains(others, f) })
+}
+
+// Whoever may write an object can make the proxies of all nodes log something about it as often as he changes it.
+const (
+	linesPerObject = 32
+	logPeriod      = time.Minute
+)
+
+// logBudget bounds what is logged about each object.
+type logBudget struct {
+	began time.Time
+	lines map[model.Subject]int
+}
+
+// allows reports whether one more line about an object may be logged now. It logs itself that the rest is left out.
+func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
+	if now := time.Now(); b.lines == nil || now.Sub(b.began) >= logPeriod {
+		b.began, b.lines = now, map[model.Subject]int{}
+	}
+	b.lines[object]++
+	if b.lines[object] == linesPerObject+1 {
+		log.Warn("the log has enough of an object; more about it is left out for a minute",
+			"kind", cmp.Or(object.Kind, "File"), "object", cmp.Or(object.File, object.Name.String()))
+	}
+	return b.lines[object] <= linesPerObject
+}

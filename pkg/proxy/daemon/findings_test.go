@@ -1,0 +1,271 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// telling returns findings that nobody has any of yet, what is logged of them, and what health says.
+func telling() (*findings, *strings.Builder, *status.Status) {
+	var log strings.Builder
+	health := &status.Status{}
+	return newFindings(slog.New(slog.NewTextHandler(&log, nil)), health, metrics.NewRecorder(), nil), &log, health
+}
+
+func named(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
+
+// of is a finding about a Service.
+func of(name string, code model.FindingCode, reason string) model.Finding {
+	return model.Finding{Code: code, Reason: reason}.Of("Service", named(name))
+}
+
+// TestAFindingIsToldWhenItIsNewAndWhenItIsOver, whatever else is found meanwhile, with any code.
+func TestAFindingIsToldWhenItIsNewAndWhenItIsOver(t *testing.T) {
+	for _, code := range model.FindingCodes {
+		all, log, health := telling()
+		a, b := of("a", code, "why"), of("b", code, "why")
+		for i, step := range []struct {
+			found, over []model.Finding
+			want        string // the lines, by level and object
+			standing    int
+		}{
+			{[]model.Finding{b}, nil, "WARN b", 1},
+			{[]model.Finding{b}, nil, "", 1},
+			{[]model.Finding{a}, nil, "WARN a", 2},
+			{nil, []model.Finding{b}, "INFO b", 1},
+			{[]model.Finding{b}, []model.Finding{a}, "WARN b INFO a", 1},
+			{nil, []model.Finding{a, b}, "INFO b", 0},
+		} {
+			log.Reset()
+			all.change(step.found, step.over)
+			if got := linesOf(log.String()); got != step.want {
+				t.Errorf("%s, step %d: the log says %q, want %q:\n%s", code, i, got, step.want, log)
+			}
+			wantRefused := 0
+			if code == model.Refused {
+				wantRefused = step.standing
+			}
+			if got, refused := len(all.standing()), health.Verdict(time.Now()).Refused; got != step.standing || refused != wantRefused {
+				t.Errorf("%s, step %d: %d stand and %d are refused, want %d and %d", code, i, got, refused, step.standing, wantRefused)
+			}
+			if unread := len(all.unread()); code.IsUnread() && unread != step.standing || !code.IsUnread() && unread > 0 {
+				t.Errorf("%s, step %d: %d could not be read", code, i, unread)
+			}
+		}
+	}
+}
+
+// linesOf returns level and Service of each line of a log.
+func linesOf(log string) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		_, level, _ := strings.Cut(line, "level=")
+		level, _, _ = strings.Cut(level, " ")
+		_, object, _ := strings.Cut(line, "Service shop/")
+		object, _, _ = strings.Cut(object, ":")
+		lines = append(lines, level+" "+object)
+	}
+	return strings.Join(lines, " ")
+}
+
+// TestTheLogSaysWhatIsFoundInFull.
+func TestTheLogSaysWhatIsFoundInFull(t *testing.T) {
+	all, log, _ := telling()
+	all.change([]model.Finding{
+		{Kind: "Node", Name: model.ObjectName{Name: "node-b"}, Code: model.ValueIgnored, Field: "metadata.labels[a]", Reason: "no time"},
+		{Kind: "EndpointSlice", Name: named("web-1"), Code: model.PartsLeftOut, Field: "ports[1].port", Reason: "70000"},
+		{Kind: "Service", Name: named("web"), Code: "ClientsIgnored", Field: "vicinity.dev/clients", Reason: "nobody"},
+	}, nil)
+	for _, want := range []string{
+		`msg="a part cannot be read; the rest is in force" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
+			"code=ValueIgnored\n",
+		`msg="a part is left out; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartsLeftOut` + "\n",
+		`msg="an annotation is ignored" problem="Service shop/web: vicinity.dev/clients: nobody" code=ClientsIgnored` + "\n",
+	} {
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("it is logged %d times, want once, %s:\n%s", got, want, log)
+		}
+	}
+}
+
+// TestWhatIsFoundOfAServiceIsReplaced by what the same finder has found of it since, and by nothing else.
+func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
+	all, log, _ := telling()
+	one, two := of("web", model.PartsLeftOut, "one"), of("web", model.FrontendConflict, "two")
+	all.change([]model.Finding{of("web", model.PartsLeftOut, "of its manifest")}, nil)
+	for i, step := range []struct {
+		found    []model.Finding
+		standing string
+		lines    int
+	}{
+		{[]model.Finding{one}, "of its manifest, one", 1},
+		{[]model.Finding{one}, "of its manifest, one", 0},
+		{[]model.Finding{one, two}, "of its manifest, one, two", 1},
+		{[]model.Finding{two}, "of its manifest, two", 1},
+		{nil, "of its manifest", 1},
+		{nil, "of its manifest", 0},
+	} {
+		log.Reset()
+		all.replace(syncs, proxy.Found{Service: named("web"), Findings: step.found})
+		all.replace(kernel, proxy.Found{Service: named("web")}, proxy.Found{Service: named("db")})
+		var sentences []string
+		for _, standing := range all.standing() {
+			sentences = append(sentences, standing.Sentence)
+		}
+		if got := strings.Join(sentences, ", "); got != step.standing || strings.Count(log.String(), "\n") != step.lines {
+			t.Errorf("step %d: standing are %s, want %s, and %d lines:\n%s", i, got, step.standing, step.lines, log)
+		}
+	}
+}
+
+// TestWhatAFinderNoLongerNamesIsOver.
+func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
+	all, _, _ := telling()
+	count := func() int { return len(all.standing()) }
+	all.replace(kernel, proxy.Found{Service: named("a"), Findings: []model.Finding{of("a", model.RefusedByKernel, "why")}})
+	both := []model.Finding{of("a", model.HealthCheckNotServed, "x"), of("b", model.HealthCheckNotServed, "x")}
+	for i, step := range []struct {
+		found []model.Finding
+		want  int
+	}{{both, 3}, {both[1:], 2}, {nil, 1}, {both, 3}} {
+		all.replaceAll(healthCheckServers, step.found)
+		if got := count(); got != step.want {
+			t.Errorf("step %d: %d stand, want %d", i, got, step.want)
+		}
+	}
+}
+
+func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
+	all, _, _ := telling()
+	found := []model.Finding{
+		{File: "a.yaml", Reason: "does not parse"},
+		{File: "a.yaml", Reason: "does not parse (document at line 7)"},
+		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[0].port"},
+		{File: "b.yaml", Kind: "Service", Name: named("web"), Field: "spec.ports[1].port"},
+		{File: "b.yaml", Kind: "Service", Name: named("api")},
+		{File: "b.yaml", Kind: "Service", Line: 9},
+		{File: "b.yaml", Kind: "EndpointSlice", Name: named("web-1")},
+	}
+	for i := range found {
+		found[i].Code = model.Refused
+	}
+	all.change(append(found, found...), nil)
+	if diff := gocmp.Diff(map[string]int{"File": 1, "Service": 3, "EndpointSlice": 1}, all.byKind); diff != "" || len(all.byObject) != 5 {
+		t.Errorf("%d objects (-want +got):\n%s", len(all.byObject), diff)
+	}
+	if sentences := all.unread(); len(sentences) != len(found) || !slices.IsSorted(sentences) {
+		t.Errorf("the sentences are %q", sentences)
+	}
+	for number, finding := range append(found, found...) {
+		all.change(nil, []model.Finding{finding})
+		if number == 0 && len(all.byObject) != 5 {
+			t.Errorf("%d objects are left when one of the two reasons of the first is gone", len(all.byObject))
+		}
+	}
+	if len(all.byObject)+len(all.byKind)+len(all.unread()) > 0 {
+		t.Errorf("%d objects are left, of the kinds %v", len(all.byObject), all.byKind)
+	}
+}
+
+// TestWhatIsLoggedOfAnObjectIsBounded, however often it is changed; other objects have their own lines.
+func TestWhatIsLoggedOfAnObjectIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, log, _ := telling()
+		change := func(name string, number int) {
+			var found []model.Finding
+			for part := range 16 {
+				found = append(found, of(name, model.PartsLeftOut, fmt.Sprintf("address %d of version %d", part, number)))
+			}
+			all.change(found, nil)
+			all.change(nil, found)
+		}
+		lines := func(text string) int { return strings.Count(log.String(), text) }
+		for number := range 1000 {
+			change("web", number)
+		}
+		if got := lines("shop/web"); got != linesPerObject+1 {
+			t.Errorf("%d lines are about the object that changes, want %d and one that says so", got, linesPerObject)
+		}
+		change("db", 1)
+		if got := lines("shop/db"); got != 32 {
+			t.Errorf("%d lines are about another object, want 32", got)
+		}
+		time.Sleep(logPeriod)
+		change("web", 1)
+		if got := lines("shop/web"); got != linesPerObject+1+32 {
+			t.Errorf("a minute later %d lines are about the object, want %d", got, linesPerObject+1+32)
+		}
+	})
+}
+
+func refusedService(number int, reason string, tries int) proxy.Refused {
+	return proxy.Refused{
+		Service: named(fmt.Sprintf("web-%d", number)), Err: errors.New(reason),
+		Since: time.Unix(0, 0), Next: time.Unix(int64(tries), 0), Tries: tries, InForce: number%2 == 0,
+	}
+}
+
+func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
+	all, log, _ := telling()
+	o := &observer{findings: all}
+	for _, step := range []struct {
+		title  string
+		report proxy.Report
+		want   int // lines
+	}{
+		{"refused", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too long", 1), refusedService(2, "in use", 1)}}, 2},
+		{"again", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too long", 2)}}, 0},
+		{"for another reason", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too many", 3)}}, 1},
+		{"taken", proxy.Report{NoLongerRefused: []model.ObjectName{named("web-1")}}, 1},
+		{"nothing", proxy.Report{}, 0},
+		{"refused anew", proxy.Report{Refused: []proxy.Refused{refusedService(1, "too many", 1)}}, 1},
+	} {
+		log.Reset()
+		o.reportFound(step.report)
+		if lines := strings.Count(log.String(), "\n"); lines != step.want {
+			t.Errorf("%s: %d lines in the log, want %d:\n%s", step.title, lines, step.want, log)
+		}
+	}
+	want := explain.Refusals{Node: "node-a1", Services: []explain.Refusal{
+		{Service: "shop/web-1", Message: "too many", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0)},
+		{Service: "shop/web-2", Message: "in use", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0), InForce: true},
+	}}
+	if diff := gocmp.Diff(want, o.refused.list("node-a1")); diff != "" {
+		t.Errorf("the page /refused (-want +got):\n%s", diff)
+	}
+}
+
+// TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines, and are all on the pages.
+func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
+	all, log, _ := telling()
+	o := &observer{findings: all}
+	var report proxy.Report
+	for number := range 1000 {
+		report.Refused = append(report.Refused, refusedService(number, "too long", 1))
+	}
+	o.reportFound(report)
+	if lines := strings.Count(log.String(), "\n"); lines != toldAtOnce+1 || !strings.Contains(log.String(), "more=900") {
+		t.Errorf("%d lines in the log, want %d and one that counts the other 900", lines, toldAtOnce)
+	}
+	if services, standing := o.refused.list("").Services, all.standing(); len(services) != 1000 || len(standing) != 1000 {
+		t.Errorf("%d Services and %d findings on the pages, want all", len(services), len(standing))
+	}
+	if !slices.IsSortedFunc(all.standing(), func(a, b Standing) int { return cmp.Compare(a.Name, b.Name) }) {
+		t.Error("the findings are not sorted")
+	}
+}

@@ -57,7 +57,8 @@ func (o *overlay) configure(here *town, nftables bool) {
 	must.Succeed(t, err)
 	put, err := json.Marshal(map[string][]byte{"key": []byte("/coreos.com/network/config"), "value": config})
 	must.Succeed(t, err)
-	response, err := site.Client(here.nodes[0].Namespace).Post("http://"+o.etcd+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
+	asking := site.Client(here.nodes[0].Namespace)
+	response, err := asking.Post("http://"+o.etcd+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
 	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {

@@ -15,8 +15,8 @@ var programs binaries.Programs
 // TestMain builds them where they are not in the cache, even if no test is to run.
 func TestMain(m *testing.M) {
 	var err error
-	programs, err = binaries.Build(context.Background(), os.Stderr, //nolint:forbidigo // a TestMain is a main
-		binaries.CNI, binaries.Etcd, binaries.Flannel)
+	ctx := context.Background()
+	programs, err = binaries.Build(ctx, os.Stderr, binaries.CNI, binaries.Etcd, binaries.Flannel)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -135,7 +136,7 @@ func (s *town) expectOver(networks []string, why string, checks ...check) {
 }
 
 func (s *town) ask(c check, network string) error {
-	reply, err := c.from.Ask(network, c.to, fabric.Patience)
+	reply, err := c.from.Ask(network, c.to, slowest)
 	if err != nil {
 		return err
 	}
@@ -228,6 +229,7 @@ func (s *town) during(what string, happens func()) {
 					s.t.Errorf("%s, connection %d of %s to %s: %v", what, count, c.from.Name, c.to, err)
 					return
 				}
+				time.Sleep(5 * time.Millisecond) // else no port of the client is left after a while
 			}
 		})
 	}

@@ -1,5 +1,7 @@
 package policy
 
+import "strings"
+
 // Domain begins every label and annotation of ours.
 const Domain = "vicinity.dev/"
 
@@ -22,21 +24,21 @@ type Annotation struct {
 	Meaning string
 	// Since is the release that reads it first.
 	Since string
+	// OnNamespace is what an owner of a Namespace means who writes it there; empty if that is not known.
+	OnNamespace string
+	// IsCommon: others may have annotations of nearly this name, so that nobody is told that it is meant.
+	IsCommon bool
+	// IsDeprecated: nobody is told to use it.
+	IsDeprecated bool
 	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it.
 	read func(*reading) bool
-	// onNamespace is what an owner of a Namespace means who writes it there; empty if that is not known.
-	onNamespace string
-	// isCommon: others may have annotations of nearly this name, so that nobody is told that it is meant.
-	isCommon bool
-	// isDeprecated: nobody is told to use it.
-	isDeprecated bool
 }
 
 // Annotations are all of them, in the order in which they are read.
 var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*reading).readKeys,
-		onNamespace: DefaultTopologyKeysAnnotation,
+		OnNamespace: DefaultTopologyKeysAnnotation,
 		Meaning:     "labels of Nodes, the nearest first: connections go to the endpoints that share the first label of which there are any",
 	},
 	{
@@ -44,19 +46,32 @@ var Annotations = [...]Annotation{
 		Meaning: "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
 	},
 	{
-		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints, isDeprecated: true,
+		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints, IsDeprecated: true,
 		Meaning: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
 	},
 	{
 		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*reading).readBound,
-		onNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
+		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
 		Meaning:     "a percentage of the mean load: no endpoint is to expect more than that, as far as other endpoints can take the rest",
 	},
 	{
-		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, isCommon: true,
+		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
 		Meaning: "the Services whose endpoints ask, so that a bound knows how much each node asks",
 	},
 }
+
+// The names of the annotations: OwnAnnotations are those in our domain, which only our proxy reads; ModeAnnotations are
+// Kubernetes' own.
+var OwnAnnotations, ModeAnnotations = func() (own, modes []string) {
+	for _, annotation := range Annotations {
+		if strings.HasPrefix(annotation.Name, Domain) {
+			own = append(own, annotation.Name)
+		} else {
+			modes = append(modes, annotation.Name)
+		}
+	}
+	return own, modes
+}()
 
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
 // neither judged nor given defaults. Other values mean nothing.

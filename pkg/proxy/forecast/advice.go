@@ -75,9 +75,9 @@ func isDistributed(service *corev1.Service) bool {
 // takes away.
 func difference(from, to *corev1.Service) string {
 	var set strings.Builder
-	for _, annotation := range policy.Annotations {
-		was, had := from.Annotations[annotation.Name]
-		value, has := to.Annotations[annotation.Name]
+	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
+		was, had := from.Annotations[annotation]
+		value, has := to.Annotations[annotation]
 		if had == has && was == value {
 			continue
 		}
@@ -88,7 +88,7 @@ func difference(from, to *corev1.Service) string {
 		if has {
 			written = strconv.Quote(value)
 		}
-		set.WriteString("    " + annotation.Name + ": " + written + "\n")
+		set.WriteString("    " + annotation + ": " + written + "\n")
 	}
 	if was, is := from.Spec.TrafficDistribution, to.Spec.TrafficDistribution; ptr.Deref(was, "") != ptr.Deref(is, "") {
 		set.WriteString("spec:\n  trafficDistribution: " + ptr.Deref(is, "null") + "\n")

@@ -61,8 +61,8 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		}
 		return &changed
 	}
-	for _, annotation := range policy.Annotations {
-		changed.Annotations = with(changed.Annotations, annotation.Name, "")
+	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
+		changed.Annotations = with(changed.Annotations, annotation, "")
 	}
 	changed.Spec.TrafficDistribution = nil
 	switch s.Name {

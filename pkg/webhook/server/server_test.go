@@ -266,7 +266,7 @@ func TestOldTLSIsRefused(t *testing.T) {
 
 func TestEveryWaitForAClientIsBoundedAndIdlingIsLongerThanTheAPIServers(t *testing.T) {
 	server := New(Options{Log: slog.New(slog.DiscardHandler)}).http
-	want := []time.Duration{5 * time.Second, 10 * time.Second, 10 * time.Second, 150 * time.Second}
+	want := []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 150 * time.Second}
 	got := []time.Duration{server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout, server.IdleTimeout}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("timeouts (-want +got):\n%s", diff)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 const explainExamples = `  # every Service, as node-a1 sees it
@@ -82,7 +86,7 @@ read: what is printed lacks it.`,
 			}
 			err := toldUnreadable(command, runExplain(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), flags, query))
 			if err == nil {
-				err = incomplete(flags.refused, query)
+				err = flags.incomplete(query)
 			}
 			return err
 		},
@@ -159,6 +163,10 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if err != nil {
 		return err
 	}
+	lack := flags.noService()
+	if lack != "" && query.Service.Name != "" {
+		return unreadableError{errors.New(lack)}
+	}
 	nodes := []string{flags.node}
 	if flags.allNodes {
 		nodes = slices.Sorted(maps.Keys(change.Nodes))
@@ -169,7 +177,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
 	refusals, stream := askRefusals(ctx, flags.settings.MetricsBindAddress), explain.NewStream(stdout, flags.output)
-	for ports, err := range flags.explain(change, nodes, query) {
+	for ports, err := range flags.explain(ctx, change, nodes, query) {
 		if err != nil {
 			return err
 		}
@@ -184,13 +192,15 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if err := stream.Close(); err != nil || stream.Written > 0 {
 		return err
 	}
-	printable.Fprintf(stderr, "proxy: no Service in %s leads to endpoints\n", flags.origin())
+	printable.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
 	return cli.Exit(exitUnread)
 }
 
 // explain explains a state as each of some nodes sees it, one after the other: what all see together is more than fits
 // into memory.
-func (f *explainFlags) explain(change model.Change, nodes []string, query explain.Query) iter.Seq2[[]explain.Port, error] {
+func (f *explainFlags) explain(
+	ctx context.Context, change model.Change, nodes []string, query explain.Query,
+) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		for _, node := range nodes {
 			cluster := model.NewCluster(node)
@@ -202,7 +212,7 @@ func (f *explainFlags) explain(change model.Change, nodes []string, query explai
 			cluster.Apply(seen)
 			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
 			if len(ports) == 0 && query != (explain.Query{}) {
-				yield(nil, notFound(cluster, query, f.origin()))
+				yield(nil, f.notFound(ctx, cluster, query))
 				return
 			}
 			if !yield(ports, nil) {
@@ -239,18 +249,50 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// notFound says what is missing, and what was probably meant.
-func notFound(cluster *model.Cluster, query explain.Query, origin string) error {
+// notFound says what is missing, what was probably meant, or why the Service is none of the proxy's.
+func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
 	if query.Service.Name == "" {
-		return noNamespace(query.Service.Namespace, cluster.ServiceNames(), origin)
+		return noNamespace(query.Service.Namespace, cluster.ServiceNames(), f.origin())
 	}
 	if service := cluster.Service(query.Service); service != nil {
 		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
 	}
-	if near, ok := explain.Nearest(query.Service, cluster.ServiceNames()); ok {
-		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, origin, near)
+	if slices.ContainsFunc(f.refused, func(p convert.Problem) bool {
+		return p.IsRefusal() && p.Kind == convert.ServiceKind && p.Name == query.Service
+	}) {
+		return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}
 	}
-	return fmt.Errorf("service %s not found in %s among those that have a ClusterIP", query.Service, origin)
+	if written := f.written(ctx, query.Service); written != nil {
+		if why := convert.WhyNotServed(written, f.view()); why != "" {
+			return fmt.Errorf("there is nothing to explain of service %s: %s", query.Service, why)
+		}
+	}
+	if near, ok := explain.Nearest(query.Service, cluster.ServiceNames()); ok {
+		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, f.origin(), near)
+	}
+	return fmt.Errorf("service %s not found in %s", query.Service, f.origin())
+}
+
+// written returns a Service as it is written, whoever serves it; nil if there is none, or it cannot be read.
+func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1.Service {
+	if f.manifests == "" {
+		config, err := f.onceConnection().Config()
+		if err != nil {
+			return nil
+		}
+		service, _ := cluster.Service(ctx, config, name) // without it the Service is not found
+		return service
+	}
+	objects, _, err := folder.Objects(f.manifests, nil)
+	if err != nil {
+		return nil
+	}
+	for _, service := range objects.Services {
+		if service.Namespace == name.Namespace && service.Name == name.Name {
+			return service
+		}
+	}
+	return nil
 }
 
 func portList(service *model.Service) string {

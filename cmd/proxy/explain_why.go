@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -15,6 +16,13 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if err != nil {
 		return err
 	}
+	if flags.manifests != "" {
+		flags.held = objects.Inventory()
+	}
+	if lack := flags.noService(); lack != "" {
+		return unreadableError{errors.New(lack)}
+	}
+	flags.warnOfSlices(stderr)
 	names := make([]string, 0, len(objects.Nodes))
 	for _, node := range objects.Nodes {
 		names = append(names, node.Name)

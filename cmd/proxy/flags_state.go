@@ -36,6 +36,10 @@ type stateFlags struct {
 	otherNodes []string
 	// refused is what had to be left out, after load.
 	refused []convert.Problem
+	// held is what the manifests hold, what is not read included; nil of an API server. lacksSlices: what says where endpoints
+	// are is not read. isBare: an API server has no Service that a proxy without a name would serve.
+	held                convert.Inventory
+	lacksSlices, isBare bool
 	// lastGood are the versions that a running proxy has in force of what is refused. They are in force for load, too.
 	lastGood []convert.Refusal
 	// node is the name of the node to act for, after Validate.

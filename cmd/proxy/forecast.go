@@ -233,8 +233,17 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{err}
 	}
 	state := forecast.NewCluster(objects, convert.View{ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad})
+	origin := cmp.Or(flags.manifests, "the cluster")
+	held := objects.Inventory()
+	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
+		return unreadableError{errors.New(lack)}
+	}
+	noSlices, _ := objects.Held.LackOfSlices(origin) // an API server knows best
+	if noSlices != "" {
+		printable.Fprintf(stderr, "warning: %s\n", noSlices)
+	}
 	if len(objects.Nodes) == 0 {
-		return unreadableError{errors.New("there is no Node, so that nobody is there to connect; 'kubectl get nodes -o yaml' prints them")}
+		return unreadableError{errors.New("no Node could be read, so that nobody is there to connect: see the warnings above")}
 	}
 	if query != (explain.Query{}) && !slices.ContainsFunc(state.ServiceNames(), query.Covers) {
 		return unreadableError{flags.notFound(state, query)}
@@ -273,7 +282,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return err
 	}
-	return flags.judge(stderr, &report, append(unread, refused...), query)
+	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
@@ -321,12 +330,18 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 
 // judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
 // was demanded.
-func (f *forecastFlags) judge(stderr io.Writer, report *forecast.Report, unread []convert.Problem, asked explain.Query) error {
+func (f *forecastFlags) judge(
+	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []convert.Problem, asked explain.Query,
+) error {
 	missed := report.Missed(f.limits)
 	for _, sentence := range missed {
 		printable.Fprintf(stderr, "proxy: %s\n", sentence)
 	}
-	if err := incomplete(unread, asked); err != nil {
+	err := incomplete(unread, asked)
+	if lacksSlices {
+		err = cli.Exit(exitUnread)
+	}
+	if err != nil {
 		printable.Fprintf(stderr, "proxy: the forecast lacks what could not be read: see the warnings above\n")
 		return err
 	}

@@ -278,7 +278,8 @@ items:
 	if got.status != 2 || !strings.Contains(got.stdout, "shop/web") || !strings.Contains(got.stdout, "shop/bad: it is refused") {
 		t.Errorf("status %d:\n%s", got.status, got.stdout)
 	}
-	if got := proxyCommand(t, "forecast", "--manifests", t.TempDir()); got.status != 2 || !strings.Contains(got.stderr, "there is no Node") {
+	got = proxyCommand(t, "forecast", "--manifests", t.TempDir())
+	if got.status != 2 || !strings.Contains(got.stderr, "there is no Service and no Node") {
 		t.Errorf("an empty folder: status %d, %s", got.status, got.stderr)
 	}
 }

@@ -96,13 +96,64 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	}
 }
 
-// TestAGateOfNothingIsNoPass: a folder of another cluster, or of none.
-func TestAGateOfNothingIsNoPass(t *testing.T) {
-	folder := writeState(t, "{apiVersion: v1, kind: Node, metadata: {name: node-1}}")
-	for _, gate := range []string{"", "--max-load 2", "--min-near 0.1", "-o json"} {
-		got := proxyCommand(t, append(words("forecast "+gate), "--manifests", folder)...)
-		if got.status != 2 || !strings.Contains(got.stderr, "proxy: there is no Service whose connections could be forecast\n") {
-			t.Errorf("%s: %+v", gate, got)
+// TestNothingIsNoPass: a folder of another cluster, or of none. What is there is told.
+func TestNothingIsNoPass(t *testing.T) {
+	const (
+		node   = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n---\n"
+		others = "{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: v1, kind: ConfigMap}\n---\n{apiVersion: apps/v1, kind: Deployment}\n"
+	)
+	for text, held := range map[string]string{node: "Node (1)", node + others: "Node (1), ConfigMap (2), Deployment (1)"} {
+		folder := writeState(t, text)
+		for _, command := range []string{
+			"forecast", "forecast --max-load 2", "forecast --min-near 0.1", "forecast -o json", "forecast shop/web", "explain --all-nodes",
+			"explain --node node-1", "explain --node node-1 -o json", "explain --node node-1 shop/web",
+			"explain --node node-1 shop/web --why node-1", "render --node node-1",
+		} {
+			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+			begins, ends := "proxy: there is no Service in "+folder+", so that ", "prints Services; what is there: "+held+"\n"
+			if got.status != 2 || !strings.HasPrefix(got.stderr, begins) || !strings.HasSuffix(got.stderr, ends) {
+				t.Errorf("%s: %+v", command, got)
+			}
+		}
+	}
+}
+
+// TestOldKindsAreNamed: what says where endpoints are in a dump of an old cluster, or by an old habit.
+func TestOldKindsAreNamed(t *testing.T) {
+	const (
+		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
+		kubectl   = "'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: "
+	)
+	beta := strings.ReplaceAll(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
+	without := judged[:strings.Index(judged, "- apiVersion: discovery")]
+	none := "warning: there is no EndpointSlice in FOLDER, so that no Service has an endpoint; " + kubectl
+	for name, test := range map[string]struct {
+		text, want      string
+		forecast, other int // statuses
+	}{
+		"Endpoints beside slices": {judged + endpoints, "", 0, 0},
+		"Endpoints alone": {
+			without + endpoints, none + "Service (2), Node (1), v1 Endpoints (1, an old kind that is not read)\n", 2, 2,
+		},
+		"slices of v1beta1": {
+			beta, none + "Service (2), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (2, an old kind that is not read)\n", 2, 2,
+		},
+		"one slice of v1beta1": {
+			strings.Replace(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1),
+			"warning: some EndpointSlices in FOLDER are not of discovery.k8s.io/v1, so that their endpoints are missing; " + kubectl +
+				"Service (2), EndpointSlice (1), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (1, an old kind that is not read)\n", 2, 2,
+		},
+		"no slices at all": {without, none + "Service (2), Node (1)\n", 2, 0},
+	} {
+		folder := writeState(t, test.text)
+		for command, status := range map[string]int{
+			"forecast": test.forecast, "explain --node node-1": test.other, "render --node node-1": test.other,
+		} {
+			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+			first := strings.SplitAfter(got.stderr, "\n")[0]
+			if want := strings.Replace(test.want, "FOLDER", folder, 1); got.status != status || first != want || got.stdout == "" {
+				t.Errorf("%s: %s: status %d, %s; want %d, %s", name, command, got.status, got.stderr, status, want)
+			}
 		}
 	}
 }

@@ -85,6 +85,26 @@ func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
 	}
 }
 
+// TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut: whether something of them is in force, no answer says.
+func TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut(t *testing.T) {
+	const well = `{"healthy":true,"status":{"IPv4":{}},"refusedTotal":%d}`
+	answers := map[string]string{"proxy-0:10256": fmt.Sprintf(well, 0)}
+	kubeconfig := apiServer(t, words("node-a node-b"), func(w http.ResponseWriter, request *http.Request) {
+		fmt.Fprint(w, answers[request.PathValue("pod")])
+	})
+	for _, test := range []struct {
+		answer string
+		status int
+	}{{fmt.Sprintf(well, 0), 0}, {fmt.Sprintf(well, 1), 2}, {`{"healthy":false,"status":{"IPv4":{}},"refusedTotal":1}`, 1}} {
+		answers["proxy-1:10256"] = test.answer
+		for _, output := range []string{"text", "json"} {
+			if got := proxyCommand(t, "status", "--all-nodes", "--kubeconfig", kubeconfig, "-o", output); got.status != test.status {
+				t.Errorf("%s: %+v, want status %d", test.answer, got, test.status)
+			}
+		}
+	}
+}
+
 // TestAPodsAnswerIsBounded in size, in time, and in where it leads: whoever answers for a pod may be anybody.
 func TestAPodsAnswerIsBounded(t *testing.T) {
 	var elsewhere atomic.Int64

@@ -83,6 +83,8 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	}
 	f.refused = slices.DeleteFunc(update.Refused, func(p convert.Problem) bool { return !p.Code.IsUnread() })
 	warnOf(stderr, f.refused)
+	f.warnOfSlices(stderr)
+	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.refused) == 0
 	return update.Change.WithoutEnded(time.Now()), nil
 }
 
@@ -105,7 +107,36 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 	if err != nil {
 		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
 	}
+	f.held = folder.Inventory()
 	return update, nil
+}
+
+// warnOfSlices says that the manifests have no EndpointSlices for their Services, or some of an old version.
+func (f *stateFlags) warnOfSlices(stderr io.Writer) {
+	var lack string
+	if lack, f.lacksSlices = f.held.LackOfSlices(f.origin()); lack != "" {
+		printable.Fprintf(stderr, "warning: %s\n", lack)
+	}
+}
+
+// noService says that nothing is there to decide about, after load: of manifests, what else they hold, and how to get
+// Services. Empty if there is a Service, be it refused or another proxy's.
+func (f *stateFlags) noService() string {
+	if f.held != nil {
+		return f.held.Lack(f.origin(), "there is nothing to decide", convert.Services)
+	}
+	if f.isBare {
+		return "there is no Service in the cluster, so that there is nothing to decide"
+	}
+	return ""
+}
+
+// incomplete ends a command with exitUnread if something is left out of what it printed.
+func (f *stateFlags) incomplete(asked explain.Query) error {
+	if f.lacksSlices {
+		return cli.Exit(exitUnread)
+	}
+	return incomplete(f.refused, asked)
 }
 
 func (f *stateFlags) view() convert.View {
@@ -122,8 +153,8 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 		return nil
 	}
 	if len(known) == 0 && f.manifests != "" {
-		printable.Fprintf(stderr, "warning: there is no Node in %s, so that no label of %q is known, and nothing is near it; "+
-			"'kubectl get nodes -o yaml' prints Nodes\n", f.origin(), f.node)
+		consequence := fmt.Sprintf("no label of %q is known, and nothing is near it", f.node)
+		printable.Fprintf(stderr, "warning: %s\n", f.held.Lack(f.origin(), consequence, convert.Nodes))
 		return nil
 	}
 	what := cmp.Or(didYouMean(f.node, known), "; --node chooses one of "+explain.Counted(known))
@@ -149,7 +180,7 @@ func warnOf(stderr io.Writer, refused []convert.Problem) {
 	}
 }
 
-// incomplete ends a command with exitUnread if something is left out of what it printed. Nothing but Services that it was
+// incomplete ends a command with exitUnread if an object is left out of what it printed. Nothing but Services that it was
 // not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
 func incomplete(refused []convert.Problem, asked explain.Query) error {
 	for _, problem := range refused {

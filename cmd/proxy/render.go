@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -52,7 +53,7 @@ ruleset lacks it.`,
 			}
 			err := toldUnreadable(command, runRender(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags))
 			if err == nil {
-				err = incomplete(flags.refused, explain.Query{})
+				err = flags.incomplete(explain.Query{})
 			}
 			return err
 		},
@@ -84,6 +85,9 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	}
 	if err := kernel.tables.Print(stdout); err != nil {
 		return fmt.Errorf("write the ruleset: %w", err)
+	}
+	if lack := flags.noService(); lack != "" {
+		return unreadableError{errors.New(lack)}
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// nodePortState is a Service with a node port, and two Nodes of which only node-a has an address and a podCIDR.
+// nodePortState is a Service with a node port and no endpoint, and two Nodes of which only node-a has an address and a podCIDR.
 const nodePortState = `apiVersion: v1
 kind: List
 items:
@@ -20,6 +20,10 @@ items:
     clusterIPs: [10.96.0.10]
     ports:
     - {name: http, port: 80, protocol: TCP, nodePort: 30080}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
 - apiVersion: v1
   kind: Node
   metadata: {name: node-a}

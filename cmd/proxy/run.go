@@ -54,7 +54,8 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 				return cli.UsageError{Err: err}
 			}
 			if flags.check {
-				return runCheck(command.Context(), command.OutOrStdout(), &flags, output)
+				return toldUnreadable(command,
+					runCheck(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, output))
 			}
 			return flags.run(command)
 		},

@@ -36,7 +36,7 @@ type checkReport struct {
 }
 
 // runCheck says what would change, and changes nothing.
-func runCheck(ctx context.Context, stdout io.Writer, flags *runFlags, output string) error {
+func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, output string) error {
 	if flags.path == "" {
 		return cli.UsageError{Err: errors.New("--check needs --config FILE: kube-proxy's file, of which it says what would change")}
 	}
@@ -59,7 +59,7 @@ func runCheck(ctx context.Context, stdout io.Writer, flags *runFlags, output str
 	node := daemon.Check(ctx, &flags.settings, flags.ownTables == "auto")
 	report.OnNode = append(report.OnNode, node.Verdicts...)
 	if compared.Starts() {
-		object, verdict := flags.ownNode(ctx)
+		object, verdict := flags.ownNode(ctx, stderr)
 		report.OnNode = append(report.OnNode, verdict)
 		for _, family := range node.Families {
 			report.OnNode = append(report.OnNode,
@@ -77,11 +77,14 @@ func runCheck(ctx context.Context, stdout io.Writer, flags *runFlags, output str
 	if !report.Starts {
 		return cli.Exit(cli.Usage)
 	}
-	return nil
+	if lack := flags.noService(); lack != "" {
+		return unreadableError{errors.New(lack)}
+	}
+	return flags.incomplete(explain.Query{})
 }
 
-// ownNode reads the Node, if it is said where from.
-func (f *stateFlags) ownNode(ctx context.Context) (*model.Node, config.Verdict) {
+// ownNode reads the Node, if it is said where from. What is left out of what is read with it is a warning.
+func (f *stateFlags) ownNode(ctx context.Context, stderr io.Writer) (*model.Node, config.Verdict) {
 	verdict := config.Verdict{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {
 		verdict.Here, verdict.Do = "it is not read", "give --kubeconfig FILE, or --manifests DIR"
@@ -89,7 +92,7 @@ func (f *stateFlags) ownNode(ctx context.Context) (*model.Node, config.Verdict) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	change, err := f.load(ctx, io.Discard, cluster.OwnNode)
+	change, err := f.load(ctx, stderr, cluster.OwnNode)
 	node := change.Nodes[f.node]
 	switch {
 	case err != nil:

@@ -42,12 +42,15 @@ func link(t *testing.T, name string, addrs ...string) {
 	succeed(t, netlink.LinkSetUp(bridge))
 }
 
-// nodeFolder is a folder with nothing but a Node.
+const nodeText = "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n"
+
+// nodeFolder is a folder with a Node and a Service.
 func nodeFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	text := "apiVersion: v1\nkind: Node\nmetadata: {name: node-a}\nstatus: {addresses: [{type: InternalIP, address: 192.0.2.1}]}\n"
-	succeed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(text), 0o600))
+	succeed(t, os.WriteFile(filepath.Join(dir, "node.yaml"), []byte(nodeText), 0o600))
+	text := strings.Replace(nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")], "NodePort", "ClusterIP", 1)
+	succeed(t, os.WriteFile(filepath.Join(dir, "service.yaml"), []byte(strings.Replace(text, ", nodePort: 30080", "", 1)), 0o600))
 	return dir
 }
 
@@ -162,6 +165,14 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 		"a misspelled setting": {
 			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR - refused: unknown field", "",
 		},
+		"no Service": {
+			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node node-a names 192.0.2.1",
+			"prints Services; what is there: Node (1)",
+		},
+		"a Service that is refused": {
+			[]string{"--config", file(), "--manifests", writeState(t, strings.Replace(nodePortState, "10.96.0.10", "nonsense", 1))}, 2,
+			"The proxy would start with this file on this node.", "warning: state.yaml: Service shop/web: spec.clusterIPs[0]: ",
+		},
 		"a file that is none":   {[]string{"--config", file("---", "a: b")}, 2, "refused: the file holds 2 documents", ""},
 		"a file that is absent": {[]string{"--config", "/nowhere"}, 1, "", "open /nowhere"},
 		"no file":               {nil, 2, "", "--check needs --config FILE"},
@@ -174,7 +185,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 			if got.status != test.status || !strings.Contains(flat(got.stdout), test.stdout) || !strings.Contains(got.stderr, test.stderr) {
 				t.Errorf("got %+v, want %+v", got, test)
 			}
-			if refused := strings.Contains(got.stdout, string(config.Refused)+": "); refused != (test.status == 2 && test.stdout != "") {
+			if refused := string(config.Refused) + ": "; strings.Contains(got.stdout, refused) != strings.Contains(test.stdout, refused) {
 				t.Errorf("it says what is refused: %v", refused)
 			}
 		})

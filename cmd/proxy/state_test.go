@@ -138,7 +138,7 @@ func TestExplainSaysWhatIsNotThere(t *testing.T) {
 		"a mistyped Service": {"--node node-a shop/wbe", "proxy: service shop/wbe not found in testdata/state; did you mean shop/web?"},
 		"an unknown port":    {"--node node-a shop/web:https", "proxy: service shop/web has no port https; it has http 80/TCP"},
 		"a Service far from all": {
-			"--all-nodes kube-system/metrics", "proxy: service kube-system/metrics not found in testdata/state among those that have a ClusterIP",
+			"--all-nodes kube-system/metrics", "proxy: service kube-system/metrics not found in testdata/state",
 		},
 	}
 	for name, test := range tests {
@@ -189,7 +189,7 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
 			{"nobody", without, "warning: there is no Node in " + without + `, so that no label of "nobody" is known, and nothing is near it; ` +
-				"'kubectl get nodes -o yaml' prints Nodes\n", 0},
+				"'kubectl get nodes -o yaml' prints Nodes; what is there: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(words(command), "--node", test.node, "--manifests", test.folder)...)
 			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is no endpoint of shop/web")
@@ -230,13 +230,70 @@ func TestAFolderThatCannotBeReadIsAFailureAndNoMistakeInUsage(t *testing.T) {
 func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	empty := t.TempDir()
 	got := proxyCommand(t, "explain", "--node", "node-a", "-o", "json", "--manifests", empty)
-	if want := (outcome{2, "[]\n", "proxy: no Service in " + empty + " leads to endpoints\n"}); !strings.HasSuffix(got.stderr, want.stderr) ||
+	want := outcome{2, "[]\n", "'kubectl get services -A -o yaml' prints Services; what is there: no object\n"}
+	if !strings.HasSuffix(got.stderr, want.stderr) ||
 		got.status != want.status || got.stdout != want.stdout {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	got = proxyCommand(t, "explain", "--all-nodes", "--manifests", empty)
 	if got.status != 1 || !strings.Contains(got.stderr, "there is no Node in") {
 		t.Errorf("all nodes of none: exit status %d, stderr %q", got.status, got.stderr)
+	}
+}
+
+// TestAServiceThatIsNotOursIsNotMissing: it is told whose it is, and what that means.
+func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
+	folder := writeState(t, nodePortState+`- apiVersion: v1
+  kind: Service
+  metadata: {name: others, namespace: shop, labels: {service.kubernetes.io/service-proxy-name: cilium}}
+  spec: {clusterIP: 10.96.0.11, ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: db, namespace: shop}
+  spec: {clusterIP: None, ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: keys, namespace: shop, annotations: {vicinity.dev/topology-keys: no good}}
+  spec: {clusterIP: None, ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: away, namespace: shop}
+  spec: {type: ExternalName, externalName: billing.example.com}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: new, namespace: shop}
+  spec: {ports: [{port: 80}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: bad, namespace: shop}
+  spec: {clusterIP: nonsense, ports: [{port: 80}]}
+`)
+	for args, test := range map[string]struct {
+		status int
+		want   string
+	}{
+		"shop/others": {1, `service shop/others: it is another proxy's: its label service.kubernetes.io/service-proxy-name is "cilium", ` +
+			"and what that one does is not known here"},
+		"shop/web --service-proxy-name cilium": {1, "service shop/web: it is another proxy's: it lacks the label " +
+			"service.kubernetes.io/service-proxy-name: cilium, and those without it are left to kube-proxy or whatever stands for it"},
+		"shop/db": {1, "service shop/db: it is headless, without topology keys: DNS tells its clients of all ready endpoints, and they " +
+			"connect to these without a proxy"},
+		"shop/keys": {1, "service shop/keys: it is headless, and its topology keys are ignored: DNS tells its clients of all ready " +
+			"endpoints, and they connect to these without a proxy"},
+		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, and no proxy is asked"},
+		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so that nobody can connect to it"},
+		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
+	} {
+		for _, why := range []string{"", " --why node-a"} {
+			got := proxyCommand(t, append(words("explain --node node-a "+args+why), "--manifests", folder)...)
+			if why != "" && test.status == 1 {
+				_, test.want, _ = strings.Cut(test.want, ": ")
+			}
+			isRefused := test.status == 2 && why != "" // that names the reason
+			if got.status != test.status && !isRefused || !isRefused && !strings.HasSuffix(got.stderr, test.want+"\n") {
+				t.Errorf("%s: %+v; want %d, %s", args+why, got, test.status, test.want)
+			}
+		}
 	}
 }
 

@@ -56,8 +56,9 @@ Rules of another service proxy that may answer first do not agree either, unless
 Of an object that is refused the last good version should be in the kernel, if the proxy has seen one; nobody else has. The
 proxy is asked for it, and refused objects are listed.
 
-Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing is in force of an object that is refused. Root
-(CAP_NET_ADMIN) is needed, but for --all-nodes.`,
+Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing is in force of an object that is refused, or there
+is no Service at all; with --all-nodes 2 if all agree but one left objects out. Root (CAP_NET_ADMIN) is needed, but for
+--all-nodes.`,
 		Example: `  # on a node
   sudo proxy status
 
@@ -125,6 +126,9 @@ type nodeStatus struct {
 	// Refused are what this command found that cannot be right; never null. The kernel is compared with what the proxy says
 	// is in force of it.
 	Refused []refusedObject `json:"refused"`
+	// Lacks says why nothing was compared, or not all, though nothing is refused: there is no Service, or no EndpointSlice that
+	// is read. Empty if it was.
+	Lacks string `json:"lacks"`
 }
 
 // kernelStatus is how the kernel compares with what it should hold.
@@ -173,6 +177,7 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 		return err
 	}
 	node.Refused = refusedObjects(flags.refused, flags.lastGood)
+	node.Lacks = flags.lacks(&node.Kernel)
 	isSaid, isInForce := told(node.Refused)
 	node.Agrees = node.Kernel.Agrees && len(node.Kernel.OtherProxies) == 0 && isSaid &&
 		node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
@@ -185,10 +190,22 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 	case err != nil:
 	case !node.Agrees:
 		err = cli.Exit(cli.Failure)
-	case !isInForce:
+	case !isInForce || node.Lacks != "":
 		err = cli.Exit(exitUnread)
 	}
 	return err
+}
+
+// lacks says why nothing was compared, or not all, though nothing is refused; empty if it was.
+func (f *runFlags) lacks(compared *kernelStatus) string {
+	switch {
+	case f.lacksSlices:
+		sentence, _ := f.held.LackOfSlices(f.origin())
+		return sentence
+	case compared.Services+compared.DNSServices == 0:
+		return f.noService()
+	}
+	return ""
 }
 
 // parsedRun returns the flags of 'proxy run' with some values, and the configuration read.
@@ -373,6 +390,9 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 		line("", "%s", difference)
 	}
 	n.printRefused(line)
+	if n.Lacks != "" {
+		line("missing", "%s", n.Lacks)
+	}
 	line("other proxies", "%s", notAlone(k.OtherProxies))
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)

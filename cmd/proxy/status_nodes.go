@@ -57,12 +57,16 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 	if err != nil {
 		return err
 	}
+	var status error
 	for i := range nodes {
-		if !nodes[i].Agrees {
+		switch {
+		case !nodes[i].Agrees:
 			return cli.Exit(cli.Failure)
+		case nodes[i].RefusedObjects > 0: // whether something of them is in force is told on the node alone
+			status = cli.Exit(exitUnread)
 		}
 	}
-	return nil
+	return status
 }
 
 func printNodes(stdout io.Writer, nodes []rollcall.Node) error {

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -118,5 +119,29 @@ func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	const want = "\nServices        1 in the kernel (1 expected); 1 answered by DNS (1 expected)\n"
 	if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, want) {
 		t.Errorf("the text lacks %q:\n%s", want, text)
+	}
+}
+
+// TestStatusOfNothingIsNoPass: a folder that is empty by mistake agrees with an empty kernel.
+func TestStatusOfNothingIsNoPass(t *testing.T) {
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	beta := strings.Replace(nodePortState, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1)
+	for first, want := range map[string]string{nodePortState: "there is no Service in ", beta: "there is no EndpointSlice in "} {
+		namespace, folder := netns.New(t), writeState(t, first)
+		daemon := startDaemon(t, namespace, "--manifests", folder, "--own-tables", "never", at)
+		if first == nodePortState {
+			succeed(t, os.Remove(filepath.Join(folder, "state.yaml")))
+		}
+		eventually(t, want, func() bool {
+			node, exit := nodeStatusIn(t, namespace, at)
+			return exit == 2 && node.Agrees && strings.HasPrefix(node.Lacks, want)
+		})
+		if text := statusIn(t, namespace, at).stdout; !strings.Contains(text, "\nmissing         "+want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+		isLogged := strings.Contains(daemon.end(t).stderr, "EndpointSlices are missing")
+		if isLogged != (first == beta) {
+			t.Errorf("%s: the log of the daemon says so of EndpointSlices: %v", want, isLogged)
+		}
 	}
 }

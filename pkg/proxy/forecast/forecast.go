@@ -159,12 +159,9 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 		return nil, "it is refused"
 	case read != nil:
 		return read, ""
-	case object.Spec.Type == corev1.ServiceTypeExternalName:
-		return nil, "ExternalName: its clients are sent elsewhere by DNS"
-	case !policy.IsHandledBy(object.Labels, f.view.ServiceProxyName):
-		return nil, "another proxy serves it"
-	case object.Spec.ClusterIP != corev1.ClusterIPNone:
-		return nil, "it has no ClusterIP yet"
+	case object.Spec.ClusterIP != corev1.ClusterIPNone || object.Spec.Type == corev1.ServiceTypeExternalName ||
+		!policy.IsHandledBy(object.Labels, f.view.ServiceProxyName):
+		return nil, convert.WhyNotServed(object, f.view)
 	}
 	withKeys := Setting{Name: None}.apply(object)
 	withKeys.Annotations[policy.TopologyKeysAnnotation] = string(policy.AnyNode)

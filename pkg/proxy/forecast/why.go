@@ -83,7 +83,7 @@ func (c Cluster) reasons(node string, query explain.Query, target string, now ti
 	w.pods = c.podsOf(query.Service)
 	decisions := w.decide(c)
 	if len(decisions) == 0 {
-		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, w.whyNothing())
+		return nil, fmt.Errorf("service %s leads to no endpoints: %s", query.Service, convert.WhyNotServed(c.Service(query.Service), c.view))
 	}
 	answers, ports := []Why{}, 0
 	for _, decision := range decisions {
@@ -160,17 +160,6 @@ func (w *asking) names(decisions []selection.Decision) string {
 		return "no endpoints"
 	}
 	return explain.Counted(names)
-}
-
-func (w *asking) whyNothing() string {
-	service := w.Service(w.service)
-	switch {
-	case service.Spec.ExternalName != "":
-		return "it is of type ExternalName"
-	case service.Spec.ClusterIP == "None":
-		return "it is headless and has no topology keys, so that DNS tells of all ready endpoints alike"
-	}
-	return "it has no ClusterIP, or is another proxy's"
 }
 
 // decide decides about the Service on the node, with the objects of a cluster.

@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -43,6 +47,27 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 		}
 	}
 	return objects, nil
+}
+
+// Service lists one Service as the API server has it, whoever serves it: who may list need not be one who may get. Nil: there
+// is none of this name.
+func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*corev1.Service, error) {
+	all, err := newListWatches(config, Options{})
+	if err != nil {
+		return nil, err
+	}
+	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
+	var found *corev1.Service
+	err = eachItem(ctx, listWatch(all.services, convert.Services.Resource, name.Namespace, one), func(sent runtime.Object) error {
+		if service, isService := sent.(*corev1.Service); isService && service.Name == name.Name {
+			found = service
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing Service %s: %w", name, err)
+	}
+	return found, nil
 }
 
 type listOf struct {

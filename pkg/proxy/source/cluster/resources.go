@@ -35,6 +35,7 @@ type listWatches struct {
 	proxies, demanding, controlPlane *cache.ListWatch
 	leases                           rest.Interface
 	nodes                            metadata.Getter
+	services                         rest.Interface
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
@@ -57,6 +58,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 		}
 		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, metav1.NamespaceAll, selectorOf(kind, view))
 	}
+	all.services = clients[convert.Services.Group]
 	slices := convert.HeadlessSlices
 	all.headless = listWatch(clients[slices.Group], slices.Resource, metav1.NamespaceAll, selectorOf(slices, view))
 	ofProxies := convert.Selector{Labels: discoveryv1.LabelServiceName + "=" + options.Proxies.Name}

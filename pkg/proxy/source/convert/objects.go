@@ -14,6 +14,8 @@ type Objects struct {
 	Slices   []*discoveryv1.EndpointSlice
 	// ServiceCIDRs are none where the API server has none, or does not say.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
+	// Held is what a folder holds, what is refused and other kinds included. Nil: nothing else.
+	Held Inventory
 }
 
 // WholeKinds are the kinds of Objects.
@@ -40,6 +42,22 @@ func (o *Objects) Add(object Object) {
 	case *networkingv1.ServiceCIDR:
 		o.ServiceCIDRs = append(o.ServiceCIDRs, object)
 	}
+}
+
+// Inventory returns what there is, that which is refused or not read included.
+func (o *Objects) Inventory() Inventory {
+	if o.Held != nil {
+		return o.Held
+	}
+	counted := Inventory{}
+	for kind, count := range map[*Kind]int{
+		Nodes: len(o.Nodes), Services: len(o.Services), EndpointSlices: len(o.Slices), ServiceCIDRs: len(o.ServiceCIDRs),
+	} {
+		if count > 0 {
+			counted[Type{kind.Group.String(), kind.Name}] = count
+		}
+	}
+	return counted
 }
 
 // Len returns how many objects there are.

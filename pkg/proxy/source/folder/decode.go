@@ -29,6 +29,7 @@ func decode(file string, text []byte, view convert.View) contents {
 	d := decoder{file: file, view: view, out: contents{isComplete: true}}
 	format, _ := manifest.FormatOf(file)
 	for part := range manifest.Parts(format, text, types...) {
+		count(&d.out.held, &part)
 		switch {
 		case part.Fault != nil:
 			d.faulty(&part)
@@ -40,6 +41,17 @@ func decode(file string, text []byte, view convert.View) contents {
 		}
 	}
 	return d.out
+}
+
+// count counts an object, whether or not it is read.
+func count(held *convert.Inventory, part *manifest.Part) {
+	if part.Type.Kind == "" {
+		return
+	}
+	if *held == nil {
+		*held = convert.Inventory{}
+	}
+	(*held)[convert.Type(part.Type)]++
 }
 
 // decoder collects what one file holds.

@@ -65,6 +65,17 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 	return f.update(change, problems), nil
 }
 
+// Inventory returns what the files hold that could be read, what is refused and other kinds included.
+func (f *Folder) Inventory() convert.Inventory {
+	all := convert.Inventory{}
+	for _, file := range f.files {
+		for of, count := range file.contents.held {
+			all[of] += count
+		}
+	}
+	return all
+}
+
 // update returns what is different, with what is wrong now.
 func (f *Folder) update(change model.Change, problems []convert.Problem) convert.Update {
 	before := f.problems

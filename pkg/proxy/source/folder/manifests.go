@@ -14,6 +14,9 @@ type Manifests struct {
 	log    *slog.Logger
 	folder Folder
 
+	// lack is what was missing of EndpointSlices at the last load.
+	lack string
+
 	// loaded is the folder as it was loaded last, for those who ask what is refused.
 	mutex  sync.Mutex
 	loaded Folder
@@ -72,6 +75,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 		m.mutex.Lock()
 		m.loaded = m.folder // of which a load changes nothing that it refers to
 		m.mutex.Unlock()
+		m.warn()
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
@@ -80,6 +84,15 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 			return nil
 		}
 	}
+}
+
+// warn logs, once, that there are no EndpointSlices for the Services, or some of an old version.
+func (m *Manifests) warn() {
+	lack, _ := m.folder.Inventory().LackOfSlices(m.dir)
+	if lack != "" && m.lack == "" {
+		m.log.Warn("EndpointSlices are missing", "reason", lack)
+	}
+	m.lack = lack
 }
 
 // Refusals returns what the folder had that is refused when it was loaded last, with the versions in force.

@@ -16,6 +16,8 @@ func (c *claim) isGood() bool { return len(c.problems) == 0 }
 // contents is what one file holds.
 type contents struct {
 	claims []claim
+	// held counts all objects, refused ones and those of other kinds included.
+	held convert.Inventory
 	// problems are those of whole documents.
 	problems []convert.Problem
 	// isComplete: every document and object was recognized, so the claims are all that is in the file.

@@ -20,7 +20,7 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
-	d := objectDecoder{seen: map[convert.ObjectKey]string{}}
+	d := objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
 	for name, failure := range found.Unreadable {
 		d.problems = append(d.problems, unreadableProblem(name, failure))
 	}
@@ -54,6 +54,7 @@ func (d *objectDecoder) file(dir, name string) error {
 	one := decoder{file: name}
 	format, _ := manifest.FormatOf(name)
 	for part := range manifest.Parts(format, text, wholeTypes...) {
+		count(&d.objects.Held, &part)
 		switch {
 		case part.Fault != nil:
 			one.faulty(&part)

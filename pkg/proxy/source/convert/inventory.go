@@ -1,0 +1,112 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
+
+// Type is what an object says that it is.
+type Type struct{ APIVersion, Kind string }
+
+// The types that were EndpointSlices before. A dump of an old cluster, or by an old habit, has them.
+var (
+	endpoints = Type{"v1", "Endpoints"}
+	oldSlices = []Type{{"discovery.k8s.io/v1beta1", EndpointSliceKind}, {"discovery.k8s.io/v1alpha1", EndpointSliceKind}}
+)
+
+// Inventory is how many objects of each type a file or a cluster holds: those, too, that are refused or not read.
+type Inventory map[Type]int
+
+// Count returns how many objects of a kind there are, in the version that is read.
+func (i Inventory) Count(kind *Kind) int { return i[Type{kind.Group.String(), kind.Name}] }
+
+// mostTypes bounds the types that a sentence names.
+const mostTypes = 6
+
+// String lists the types with their numbers, those that are read first, as in "Service (3), ConfigMap (1)".
+func (i Inventory) String() string {
+	if len(i) == 0 {
+		return "no object"
+	}
+	isOld := func(of Type) bool { return of == endpoints || slices.Contains(oldSlices, of) }
+	isRead := func(of Type) bool {
+		return slices.ContainsFunc(WholeKinds, func(kind *Kind) bool { return of == Type{kind.Group.String(), kind.Name} })
+	}
+	rank := func(of Type) int {
+		switch {
+		case isRead(of):
+			return 0
+		case isOld(of):
+			return 1
+		}
+		return 2
+	}
+	types := slices.SortedFunc(maps.Keys(i), func(a, b Type) int {
+		return cmp.Or(
+			cmp.Compare(rank(a), rank(b)), cmp.Compare(i[b], i[a]), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.APIVersion, b.APIVersion),
+		)
+	})
+	var parts []string
+	others := 0
+	for at, of := range types {
+		switch {
+		case at >= mostTypes:
+			others += i[of]
+		case isOld(of):
+			parts = append(parts, fmt.Sprintf("%s %s (%d, an old kind that is not read)", of.APIVersion, of.Kind, i[of]))
+		default:
+			parts = append(parts, fmt.Sprintf("%s (%d)", printable.Short(of.Kind), i[of]))
+		}
+	}
+	if others > 0 {
+		parts = append(parts, fmt.Sprintf("other kinds (%d)", others))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Lack says that there is nothing of some kinds in a place, what follows, the command that prints what is missing, and what
+// is there. Empty if there is something of each.
+func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
+	var names, resources []string
+	option := ""
+	for _, kind := range kinds {
+		if i.Count(kind) > 0 {
+			continue
+		}
+		names, resources = append(names, kind.Name), append(resources, kind.Resource)
+		if !kind.IsClusterScoped {
+			option = " -A"
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("there is no %s in %s, so that %s; 'kubectl get %s%s -o yaml' prints %ss; what is there: %s",
+		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
+}
+
+// LackOfSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut: there
+// are objects that say where endpoints are, and they are not read.
+func (i Inventory) LackOfSlices(place string) (sentence string, isLeftOut bool) {
+	old := 0
+	for _, of := range oldSlices {
+		old += i[of]
+	}
+	switch {
+	case i.Count(Services) == 0:
+		return "", false
+	case i.Count(EndpointSlices) == 0:
+		return i.Lack(place, "no Service has an endpoint", EndpointSlices), old+i[endpoints] > 0
+	case old > 0:
+		return fmt.Sprintf("some EndpointSlices in %s are not of %s, so that their endpoints are missing; "+
+			"'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: %s", place, discoveryv1.SchemeGroupVersion, i), true
+	}
+	return "", false
+}

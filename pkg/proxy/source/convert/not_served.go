@@ -1,0 +1,38 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
+
+// WhyNotServed says why a Service is not this proxy's to serve, and what that means to its clients. Empty if it is, whether
+// or not it is right.
+func WhyNotServed(service *corev1.Service, view View) string {
+	switch {
+	case service.Spec.Type == corev1.ServiceTypeExternalName:
+		return "it is of type ExternalName: DNS sends its clients to " +
+			cmp.Or(printable.Short(service.Spec.ExternalName), "another name") + ", and no proxy is asked"
+	case !policy.IsHandledBy(service.Labels, view.ServiceProxyName):
+		other, isLabelled := service.Labels[policy.ServiceProxyNameLabel]
+		if !isLabelled {
+			return fmt.Sprintf("it is another proxy's: it lacks the label %s: %s, and those without it are left to kube-proxy or "+
+				"whatever stands for it", policy.ServiceProxyNameLabel, view.ServiceProxyName)
+		}
+		return fmt.Sprintf("it is another proxy's: its label %s is %q, and what that one does is not known here",
+			policy.ServiceProxyNameLabel, printable.Short(other))
+	case isHeadlessService(service):
+		which := "without topology keys"
+		if service.Annotations[policy.TopologyKeysAnnotation] != "" {
+			which = "and its topology keys are ignored"
+		}
+		return "it is headless, " + which + ": DNS tells its clients of all ready endpoints, and they connect to these without a proxy"
+	case !hasClusterIP(service):
+		return "it has no ClusterIP yet, so that nobody can connect to it"
+	}
+	return ""
+}

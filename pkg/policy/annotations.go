@@ -15,17 +15,18 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
-// Annotation is an annotation of a Service that Parse reads. All that is known of one stands in its row of Annotations.
+// Annotation is an annotation of a Service that Parse reads. All that is known of one stands in its row of Annotations:
+// the parser, what is said where it has no effect, the webhook's vocabulary and the documents are made of it.
 type Annotation struct {
 	Name string
+	// Meaning is what it is for, for the documents. Since is the release that reads it first.
+	Meaning, Since string
 	// Ignored is the stable code of the finding that it has no effect.
 	Ignored string
-	// Meaning is what it is for, for the documents.
-	Meaning string
-	// Since is the release that reads it first.
-	Since string
 	// OnNamespace is what an owner of a Namespace means who writes it there; empty if that is not known.
 	OnNamespace string
+	// Prefers: it says which endpoints are preferred, so that no default of the webhook does.
+	Prefers bool
 	// IsCommon: others may have annotations of nearly this name, so that nobody is told that it is meant.
 	IsCommon bool
 	// IsDeprecated: nobody is told to use it.
@@ -38,15 +39,17 @@ type Annotation struct {
 var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*reading).readKeys,
-		OnNamespace: DefaultTopologyKeysAnnotation,
-		Meaning:     "labels of Nodes, the nearest first: connections go to the endpoints that share the first label of which there are any",
+		OnNamespace: DefaultTopologyKeysAnnotation, Prefers: true,
+		Meaning: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label of which there are any",
 	},
 	{
 		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readMode,
+		Prefers: true,
 		Meaning: "`Auto`, hints as Kubernetes computes them; or `" + ModeBalanced + "`, near as far as a bound on the load allows",
 	},
 	{
-		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints, IsDeprecated: true,
+		Name: TopologyAwareHintsAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readHints,
+		Prefers: true, IsDeprecated: true,
 		Meaning: "the older name of `" + TopologyModeAnnotation + "`: it decides if a Service has both",
 	},
 	{
@@ -62,16 +65,21 @@ var Annotations = [...]Annotation{
 
 // The names of the annotations: OwnAnnotations are those in our domain, which only our proxy reads; ModeAnnotations are
 // Kubernetes' own.
-var OwnAnnotations, ModeAnnotations = func() (own, modes []string) {
+var (
+	OwnAnnotations  = NamesOf(func(a Annotation) bool { return strings.HasPrefix(a.Name, Domain) })
+	ModeAnnotations = NamesOf(func(a Annotation) bool { return !strings.HasPrefix(a.Name, Domain) })
+)
+
+// NamesOf returns the names of some annotations.
+func NamesOf(wanted func(Annotation) bool) []string {
+	var names []string
 	for _, annotation := range Annotations {
-		if strings.HasPrefix(annotation.Name, Domain) {
-			own = append(own, annotation.Name)
-		} else {
-			modes = append(modes, annotation.Name)
+		if wanted(annotation) {
+			names = append(names, annotation.Name)
 		}
 	}
-	return own, modes
-}()
+	return names
+}
 
 // AdmissionLabel on a Service or Namespace, with the value AdmissionDisabled, says that its topology settings are
 // neither judged nor given defaults. Other values mean nothing.
@@ -87,6 +95,32 @@ const (
 	DefaultTopologyKeysAnnotation        = Domain + "default-topology-keys"
 	DefaultTrafficDistributionAnnotation = Domain + "default-traffic-distribution"
 )
+
+// NamespaceDefaults are these annotations, and of which setting of a Service each is the default.
+var NamespaceDefaults = [...]struct{ Name, Of string }{
+	{DefaultTopologyModeAnnotation, TopologyModeAnnotation},
+	{DefaultTopologyKeysAnnotation, TopologyKeysAnnotation},
+	{DefaultTrafficDistributionAnnotation, "spec.trafficDistribution"},
+}
+
+// NodeLabel is a label of ours on a Node, as Annotation is on a Service.
+type NodeLabel struct {
+	Name, Meaning, Since string
+	// Check returns what is wrong with a value, which counts as absent then.
+	Check func(value string) error
+}
+
+// NodeLabels are all of them.
+var NodeLabels = [...]NodeLabel{
+	{
+		Name: EvacuateLabel, Since: "v0.1.0", Check: checkEvacuate,
+		Meaning: "`true`, or the time in UTC until when: its endpoints get no new connections where others may serve in their place",
+	},
+	{
+		Name: DemandLabel, Since: "v0.1.0", Check: checkDemand,
+		Meaning: "0 to 100: how much is asked there, beside other Nodes, for a bound on the load",
+	},
+}
 
 // None is the value of a Namespace's default that says: no default here, whatever the cluster's is.
 const None = "None"

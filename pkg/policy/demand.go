@@ -1,6 +1,9 @@
 package policy
 
-import "strconv"
+import (
+	"errors"
+	"strconv"
+)
 
 // DemandLabel on a Node says how much is asked there, beside other nodes: a whole number from 0 to MaxDemand.
 const DemandLabel = Domain + "demand"
@@ -8,6 +11,13 @@ const DemandLabel = Domain + "demand"
 // MaxDemand is the largest value of DemandLabel. A kubelet may label its own node, so one node must not outweigh a
 // cluster.
 const MaxDemand = 100
+
+func checkDemand(value string) error {
+	if _, valid := ParseDemand(value); !valid {
+		return errors.New("must be a whole number from 0 to 100")
+	}
+	return nil
+}
 
 // ParseDemand reads the value of DemandLabel, and reports whether it is one: decimal digits, and nothing else.
 func ParseDemand(value string) (demand uint32, valid bool) {

@@ -14,6 +14,11 @@ const EvacuateLabel = Domain + "evacuate"
 // colon.
 const EvacuateEnd = "20060102T1504Z"
 
+func checkEvacuate(value string) error {
+	_, _, err := ParseEvacuate(value)
+	return err
+}
+
 // ParseEvacuate reads the value of EvacuateLabel: whether the Node is evacuated, and until when; nil: until the label
 // goes. The words are read in any case, as command lines and configurations have them.
 func ParseEvacuate(value string) (evacuated bool, until *time.Time, err error) {

@@ -60,9 +60,7 @@ func explicitSetting(service *Service) string {
 	if service.Spec.TrafficDistribution != nil {
 		return "spec.trafficDistribution is set"
 	}
-	for _, annotation := range []string{
-		policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation,
-	} {
+	for _, annotation := range topologySettings {
 		if _, present := service.Metadata.Annotations[annotation]; present {
 			return fmt.Sprintf("the annotation %s is set", annotation)
 		}

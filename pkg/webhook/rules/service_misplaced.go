@@ -13,11 +13,11 @@ import (
 )
 
 // topologySettings are the annotations of Services with a meaning for topology.
-var topologySettings = []string{policy.TopologyModeAnnotation, policy.TopologyKeysAnnotation, policy.TopologyAwareHintsAnnotation}
+var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.Prefers })
 
 // slips are the settings of which nearly the name is looked for. As a label max-load is an unknown word of ours, and so
-// is nearly its name with our domain. The name of clients is too common to guess.
-var slips = append(slices.Clone(topologySettings), policy.MaxLoadAnnotation, taughtDistribution)
+// is nearly its name with our domain.
+var slips = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsCommon }), taughtDistribution)
 
 // taughtDistribution is what guides teach, and nobody reads: it is a field, and was never an annotation.
 const taughtDistribution = "service.kubernetes.io/traffic-distribution"

@@ -10,9 +10,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// modeAnnotations are those of topology aware routing. The API server wants them to be the same, if there are both.
-var modeAnnotations = [...]string{policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation}
-
 // modeValues are the modes that Kubernetes documents, and distributions those of trafficDistribution.
 var (
 	modeValues    = []string{policy.ModeAuto, policy.ModeAutoLower, policy.ModeDisabled, policy.ModeDisabledLower}
@@ -70,7 +67,7 @@ func unknownOwnMode(s *subject) []Violation {
 
 // wrongModes are the modes that Kubernetes does not document, of which a rule has something to say.
 func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
-	for _, key := range modeAnnotations {
+	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if !present || slices.Contains(modeValues, value) || value == policy.ModeBalanced {
 			continue

@@ -55,7 +55,7 @@ func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 // ownWords are the annotations that only Vicinity's proxy reads.
 func (s *subject) ownWords() []string {
 	var words []string
-	for _, key := range [...]string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+	for _, key := range policy.OwnAnnotations {
 		if _, present := s.annotation(key); present {
 			words = append(words, key)
 		}

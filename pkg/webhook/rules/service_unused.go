@@ -15,15 +15,12 @@ type setting struct{ name, value string }
 
 func (s *subject) settings() []setting {
 	var settings []setting
-	if s.hasKeys {
-		settings = append(settings, setting{nameIn(policy.TopologyKeysAnnotation), s.keysText})
-	}
-	for _, key := range [...]string{policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+	for _, key := range policy.OwnAnnotations {
 		if value, present := s.annotation(key); present {
 			settings = append(settings, setting{nameIn(key), value})
 		}
 	}
-	for _, key := range modeAnnotations {
+	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
 		if present && value != policy.ModeDisabled && value != policy.ModeDisabledLower {
 			settings = append(settings, setting{nameIn(key), value})
@@ -54,14 +51,10 @@ func settingsOfHeadless(s *subject) []Violation {
 	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }
 
-// settingsBesideKeys are those that are neither topology keys nor a bound, which counts with them.
+// settingsBesideKeys are those that are not ours: a bound counts with the keys.
 func (s *subject) settingsBesideKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
-		switch setting.name {
-		case nameIn(policy.TopologyKeysAnnotation), nameIn(policy.MaxLoadAnnotation), nameIn(policy.ClientsAnnotation):
-			return true
-		}
-		return false
+		return slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
 	})
 }
 

@@ -25,26 +25,36 @@ type vocabulary struct {
 	besides []string
 }
 
+// defaultsOfNamespaces are the annotations of Namespaces, and meantByDefaults what each means on a Service.
+var defaultsOfNamespaces, meantByDefaults = func() (names []string, meant map[string]string) {
+	meant = map[string]string{}
+	for _, standard := range policy.NamespaceDefaults {
+		names, meant[standard.Name] = append(names, standard.Name), standard.Of
+	}
+	return names, meant
+}()
+
 var serviceWords = vocabulary{
 	meaningless: "has no meaning on Services; ", hasSettings: true, otherKind: "Namespaces",
-	annotations: []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation},
-	besides:     []string{policy.TopologyModeAnnotation},
-	elsewhere: map[string]string{
-		policy.DefaultTopologyModeAnnotation:        policy.TopologyModeAnnotation,
-		policy.DefaultTopologyKeysAnnotation:        policy.TopologyKeysAnnotation,
-		policy.DefaultTrafficDistributionAnnotation: "spec.trafficDistribution",
-	},
+	annotations: policy.OwnAnnotations,
+	besides: policy.NamesOf(func(a policy.Annotation) bool {
+		return !a.IsDeprecated && slices.Contains(policy.ModeAnnotations, a.Name)
+	}),
+	elsewhere: meantByDefaults,
 }
 
 var namespaceWords = vocabulary{
 	meaningless: "has no meaning on Namespaces; ", otherKind: "Services",
-	annotations: []string{
-		policy.DefaultTopologyModeAnnotation, policy.DefaultTopologyKeysAnnotation, policy.DefaultTrafficDistributionAnnotation,
-	},
-	elsewhere: map[string]string{
-		policy.TopologyKeysAnnotation: policy.DefaultTopologyKeysAnnotation,
-		policy.MaxLoadAnnotation:      policy.DefaultTopologyModeAnnotation + "=" + policy.ModeBalanced,
-	},
+	annotations: defaultsOfNamespaces,
+	elsewhere: func() map[string]string {
+		meant := map[string]string{}
+		for _, annotation := range policy.Annotations {
+			if annotation.OnNamespace != "" {
+				meant[annotation.Name] = annotation.OnNamespace
+			}
+		}
+		return meant
+	}(),
 }
 
 // unknownServiceWords and unknownNamespaceWords: annotations and labels with our domain that mean nothing.

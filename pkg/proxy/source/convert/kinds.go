@@ -116,7 +116,7 @@ var Evacuations = describe(
 			Missing:   "this API server has no Nodes, so that none is evacuated",
 			Forbidden: "Nodes may not be listed by label; starting without: none is evacuated until they may",
 		},
-		Settings: []Setting{evacuate},
+		Settings: evacuateSettings,
 		Ignored:  ignoredEvacuation,
 	},
 	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) {

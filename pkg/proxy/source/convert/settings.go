@@ -31,7 +31,9 @@ type Setting struct {
 var (
 	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotations()...)
 	sliceSettings   = []Setting{serviceName, {Key: corev1.IsHeadlessService}, triggeredAt}
-	nodeSettings    = []Setting{evacuate, demand}
+	nodeSettings    = nodeLabels(policy.NodeLabels[:]...)
+	// evacuateSettings are what is read of other Nodes for their evacuation.
+	evacuateSettings = slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != policy.EvacuateLabel })
 )
 
 func annotations() []Setting {
@@ -42,19 +44,20 @@ func annotations() []Setting {
 	return settings
 }
 
+func nodeLabels(labels ...policy.NodeLabel) []Setting {
+	var settings []Setting
+	for _, label := range labels {
+		settings = append(settings, Setting{Key: label.Name, wrong: func(path *field.Path, value string) field.ErrorList {
+			if err := label.Check(value); err != nil {
+				return field.ErrorList{field.Invalid(path, value, err.Error())}
+			}
+			return nil
+		}})
+	}
+	return settings
+}
+
 var (
-	evacuate = Setting{Key: policy.EvacuateLabel, wrong: func(path *field.Path, value string) field.ErrorList {
-		if _, _, err := policy.ParseEvacuate(value); err != nil {
-			return field.ErrorList{field.Invalid(path, value, err.Error())}
-		}
-		return nil
-	}}
-	demand = Setting{Key: policy.DemandLabel, wrong: func(path *field.Path, value string) field.ErrorList {
-		if _, valid := policy.ParseDemand(value); !valid {
-			return field.ErrorList{field.Invalid(path, value, "must be a whole number from 0 to 100")}
-		}
-		return nil
-	}}
 	// serviceName names the Service of a slice. None has a name that is no DNS label.
 	serviceName = Setting{Key: discoveryv1.LabelServiceName, wrong: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
@@ -173,5 +176,5 @@ func ignoredEvacuation(object Object, view View) field.ErrorList {
 	if object.GetName() == view.Node {
 		return nil
 	}
-	return ignored([]Setting{evacuate}, object)
+	return ignored(evacuateSettings, object)
 }

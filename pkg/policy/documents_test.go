@@ -1,0 +1,100 @@
+package policy_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
+)
+
+// TestTheREADMEHasTheAnnotations, and the labels of Nodes. -update writes them.
+func TestTheREADMEHasTheAnnotations(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| on | | since | meaning |\n|---|---|---|---|\n")
+	row := func(on, name, since, meaning string) {
+		if meaning == "" || since == "" {
+			t.Errorf("%s: meaning %q, since %q", name, meaning, since)
+		}
+		fmt.Fprintf(&table, "| %s | `%s` | %s | %s |\n", on, name, since, meaning)
+	}
+	for _, annotation := range policy.Annotations {
+		row("Service", annotation.Name, annotation.Since, annotation.Meaning)
+	}
+	for _, standard := range policy.NamespaceDefaults {
+		row("Namespace", standard.Name, "v0.1.0", "the default of `"+standard.Of+"` for its Services, which the webhook writes; or `None`")
+	}
+	for _, label := range policy.NodeLabels {
+		row("Node, as a label", label.Name, label.Since, label.Meaning)
+	}
+	golden.Tables(t, "../../README.md", map[string]string{"annotations": table.String()})
+}
+
+// TestTheAPIServerAsksTheWebhookAboutEachAnnotation: the conditions of its manifest are written by hand, for an API server
+// to read.
+func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/webhook/base/webhooks.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := func(name string) string {
+		_, rest, found := strings.Cut(string(text), "- name: "+name+"\n")
+		if !found {
+			t.Fatalf("there is no condition %s", name)
+		}
+		end := regexp.MustCompile(`(?m)^(  - |- |---|  #)`).FindStringIndex(rest)
+		return rest[:end[0]]
+	}
+
+	var own []string
+	for _, found := range regexp.MustCompile(`'([^']+)' in object\.metadata\.annotations`).FindAllStringSubmatch(
+		condition("says-nothing-itself"), -1) {
+		own = append(own, found[1])
+	}
+	prefer := policy.NamesOf(func(a policy.Annotation) bool { return a.Prefers })
+	slices.Sort(own)
+	slices.Sort(prefer)
+	if diff := cmp.Diff(prefer, own); diff != "" {
+		t.Errorf("annotations beside which no default is given (-policy +manifest):\n%s", diff)
+	}
+
+	about := condition("says-something-about-topology")
+	quoted := func(function string) (words []string) {
+		for _, found := range regexp.MustCompile(`key(?:\.lowerAscii\(\))?\.`+function+`\('([^']+)'\)`).FindAllStringSubmatch(about, -1) {
+			words = append(words, found[1])
+		}
+		return words
+	}
+	prefixes, words := quoted("startsWith"), quoted("contains")
+	for _, annotation := range policy.Annotations {
+		if !slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(annotation.Name, prefix) }) {
+			t.Errorf("%s begins with none of %q", annotation.Name, prefixes)
+		}
+		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
+		if isNear == annotation.IsCommon {
+			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsCommon is %v", annotation.Name, isNear, annotation.IsCommon)
+		}
+	}
+}
+
+// TestTheTableIsComplete: no two rows have a name, and what is on a Namespace is known there.
+func TestTheTableIsComplete(t *testing.T) {
+	names := policy.NamesOf(func(policy.Annotation) bool { return true })
+	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {
+		t.Errorf("a name is there twice: %q", names)
+	}
+	for _, annotation := range policy.Annotations {
+		known := slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool {
+			return d.Name == strings.SplitN(annotation.OnNamespace, "=", 2)[0]
+		})
+		if annotation.OnNamespace != "" && !known || annotation.Ignored == "" {
+			t.Errorf("%+v", annotation)
+		}
+	}
+}

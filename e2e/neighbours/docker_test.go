@@ -1,8 +1,6 @@
 package neighbours_test
 
 import (
-	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
@@ -46,11 +44,8 @@ func TestDockerAsShipped(t *testing.T) {
 	here := newTown(t)
 	here.each((*machine).startProxy)
 	here.each((*machine).startDockerOnBoot)
-	onlyIPv4 := func(all []netip.AddrPort) []netip.AddrPort {
-		return slices.DeleteFunc(all, func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
-	}
 	for _, internal := range []bool{true, false} {
-		to := onlyIPv4((spec{app: nearApp, internal: internal}).frontends(here.nodes[0]))
+		to := (spec{app: nearApp, internal: internal}).overIPv4(here.nodes[0])
 		here.stopped("translated", here.client.Namespace, to...)
 		here.stopped("translated", here.outside, to...)
 	}

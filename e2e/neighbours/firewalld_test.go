@@ -1,16 +1,12 @@
 package neighbours_test
 
 import (
-	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
-	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -75,35 +71,6 @@ func TestFirewalld(t *testing.T) {
 	})
 }
 
-// isClosed checks that the firewall keeps a port of the node closed for who is outside.
-func (s *town) isClosed(port uint16) {
-	s.t.Helper()
-	first := s.nodes[0]
-	if first.listener == nil {
-		server, err := first.Serve(port)
-		must.Succeed(s.t, err)
-		first.listener = server
-	}
-	for _, to := range at(port, first.IPv4, first.IPv6) {
-		if reply, err := s.outside.Ask("tcp", to, shortly); err == nil {
-			s.t.Errorf("%s answers at %s: the firewall is open", reply.Pod, to)
-		}
-	}
-}
-
-// isHealthy checks that who is outside learns that the node serves.
-func (s *town) isHealthy() {
-	s.t.Helper()
-	for _, to := range at(healthPort, s.nodes[0].IPv4, s.nodes[0].IPv6) {
-		if _, err := site.Page(s.outside, to.String(), "/healthz"); err != nil {
-			s.t.Error(err)
-		}
-	}
-}
-
-// shortly is long enough for an answer to arrive, if there is one.
-const shortly = 500 * time.Millisecond
-
 // TestFirewalldAsShipped: it lets through what the proxy translates on this node, and nothing else to pods.
 func TestFirewalldAsShipped(t *testing.T) {
 	t.Parallel()
@@ -116,17 +83,6 @@ func TestFirewalldAsShipped(t *testing.T) {
 	here.stopped("a pod of another node", here.outside, (spec{app: farApp}).frontends(here.nodes[0])...)
 	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
 	here.stopped("the health check", here.outside, at(healthPort, here.nodes[0].IPv4, here.nodes[0].IPv6)...)
-}
-
-// stopped checks that a firewall stops connections: they have no answer, or the one of a reject.
-func (s *town) stopped(what string, from *fabric.Namespace, to ...netip.AddrPort) {
-	s.t.Helper()
-	for _, addr := range to {
-		reply, err := from.Ask("tcp", addr, shortly)
-		if err == nil || errors.Is(err, syscall.ECONNREFUSED) {
-			s.t.Errorf("%s: %s reaches %s (%q, %v), want it stopped", what, from.Name, addr, reply.Pod, err)
-		}
-	}
 }
 
 // TestFirewalldPanics: nothing passes, and then everything again.

@@ -59,6 +59,11 @@ func (s spec) frontends(on *machine) []netip.AddrPort {
 		at(s.app.nodePort(), on.IPv4, on.IPv6))
 }
 
+// overIPv4 are those of them that are IPv4 addresses.
+func (s spec) overIPv4(on *machine) []netip.AddrPort {
+	return slices.DeleteFunc(s.frontends(on), func(addr netip.AddrPort) bool { return addr.Addr().Is6() })
+}
+
 func at(port uint16, addrs ...netip.Addr) []netip.AddrPort {
 	var all []netip.AddrPort
 	for _, addr := range addrs {

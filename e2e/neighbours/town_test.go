@@ -40,6 +40,8 @@ type town struct {
 	fabric            *fabric.Fabric
 	// overlay is the network of pods, where the fabric's own is not used.
 	overlay *overlay
+	// policies is where NetworkPolicies come from, if there are any.
+	policies *policies
 }
 
 // machine is a node with its proxy.

@@ -98,6 +98,16 @@ var (
 		},
 		patience: "1 minute",
 	}
+	// KubeRouter enforces NetworkPolicies; what else it could do is not used.
+	KubeRouter = Module{
+		name:     "kuberouter",
+		of:       "github.com/cloudnativelabs/kube-router/v2",
+		packages: []string{"github.com/cloudnativelabs/kube-router/v2/cmd/kube-router"},
+		stamp: func(version string) []string {
+			return []string{"github.com/cloudnativelabs/kube-router/v2/pkg/version.Version=" + version}
+		},
+		patience: "1 minute",
+	}
 	// Kubeadm makes a cluster of kind's nodes.
 	Kubeadm = Module{
 		name:     "kubeadm",

@@ -1,0 +1,138 @@
+package neighbours_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// policies is an API server that knows the town's nodes and pods, and the policy that they have.
+type policies struct {
+	api        *site.Site
+	kubeconfig string
+	// stranger is a pod that no policy allows.
+	stranger *fabric.Pod
+}
+
+const podLabel = "app"
+
+// newPolicies starts an API server on a machine of its own. Its one policy lets nobody dial near and far but the pod
+// client, the nodes, whose addresses masqueraded connections have, and the machine outside.
+func newPolicies(here *town) *policies {
+	t := here.t
+	t.Helper()
+	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	must.Succeed(t, err)
+	p := &policies{api: site.New(t, site.Config{On: server.Namespace}), stranger: here.addServer(here.nodes[0], "stranger")}
+	p.kubeconfig = site.Kubeconfig(t, p.api.AdminConfig())
+	for _, node := range here.nodes {
+		p.createNode(here, node)
+	}
+	p.api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}})
+	for _, pod := range []*fabric.Pod{here.near, here.far, here.client, p.stranger} {
+		p.createPod(here, pod)
+	}
+	allowed := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: "client"}}}}
+	for _, machine := range []*fabric.Namespace{here.nodes[0].Namespace, here.nodes[1].Namespace, here.outside} {
+		allowed = append(allowed,
+			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: machine.IPv4.String() + "/32"}},
+			networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: machine.IPv6.String() + "/128"}})
+	}
+	p.allow(here, allowed, both...)
+	return p
+}
+
+func (p *policies) createNode(here *town, node *machine) {
+	here.t.Helper()
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	p.api.Create(here.t, object)
+	object.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}, {Type: corev1.NodeInternalIP, Address: node.IPv6.String()},
+	}
+	_, err := p.api.Admin.CoreV1().Nodes().UpdateStatus(here.t.Context(), object, metav1.UpdateOptions{})
+	must.Succeed(here.t, err)
+}
+
+func (p *policies) createPod(here *town, pod *fabric.Pod) {
+	here.t.Helper()
+	object := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: pod.Name, Labels: map[string]string{podLabel: pod.Name},
+		},
+		Spec: corev1.PodSpec{NodeName: pod.Node.Name, Containers: []corev1.Container{{Name: "server", Image: "none"}}},
+	}
+	p.api.Create(here.t, object)
+	object.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, HostIP: pod.Node.IPv4.String(),
+		HostIPs: []corev1.HostIP{{IP: pod.Node.IPv4.String()}, {IP: pod.Node.IPv6.String()}},
+		PodIP:   pod.IPv4.String(), PodIPs: []corev1.PodIP{{IP: pod.IPv4.String()}, {IP: pod.IPv6.String()}},
+	}
+	_, err := p.api.Admin.CoreV1().Pods(object.Namespace).UpdateStatus(here.t.Context(), object, metav1.UpdateOptions{})
+	must.Succeed(here.t, err)
+}
+
+// allow makes a policy that lets some dial the named pods, and nobody else.
+func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods ...string) {
+	here.t.Helper()
+	p.api.Create(here.t, &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "allow-"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: podLabel, Operator: metav1.LabelSelectorOpIn, Values: pods}},
+			},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: from}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+		},
+	})
+}
+
+// startKubeRouter starts it, and waits until the rules of the node's pods are there.
+func (m *machine) startKubeRouter() {
+	here, d := m.town, m.inDebian()
+	here.t.Helper()
+	if here.policies == nil {
+		here.policies = newPolicies(here)
+	}
+	enforces := func() error {
+		if !strings.Contains(d.run("iptables-save"), "KUBE-POD-FW-") {
+			return errNoRules
+		}
+		return nil
+	}
+	m.service = d.start("kube-router", enforces, programs.Path(binaries.KubeRouter, "kube-router"),
+		"--run-firewall", "--run-router=false", "--run-service-proxy=false", "--kubeconfig="+here.policies.kubeconfig,
+		"--hostname-override="+m.Name, "--service-cluster-ip-range="+fabric.ClusterIPv4.String())
+}
+
+var errNoRules = errors.New("iptables-save prints no rules of pods")
+
+// TestKubeRouter with policies alone: what they deny is denied through every frontend. This is IPv4: over IPv6 version 2.1.0
+// enforces nothing, because its rules do not name the sets as it names them (inet6:…).
+func TestKubeRouter(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		start:   (*machine).startKubeRouter,
+		update:  func(m *machine) { m.town.policies.allow(m.town, nil, "stranger") },
+		restart: func(m *machine) { m.stop(); m.startKubeRouter() },
+		promise: func(here *town) {
+			stranger, first := here.policies.stranger.Namespace, here.nodes[0]
+			here.stopped("no policy allows it", stranger, at(podPort, here.near.IPv4, here.far.IPv4)...)
+			here.stopped("no policy allows it", stranger, (spec{app: nearApp, internal: true}).overIPv4(first)...)
+			here.stopped("no policy allows it", stranger, (spec{app: nearApp}).overIPv4(first)...)
+			here.stopped("no policy allows it", stranger, (spec{app: farApp, internal: true}).overIPv4(first)...)
+			// Here the policy's node sees the node that was dialled, which is allowed.
+			for _, to := range (spec{app: farApp}).overIPv4(first) {
+				here.expect("masqueraded on another node", check{stranger, to, cell{onlyFar, node}})
+			}
+		},
+	})
+}

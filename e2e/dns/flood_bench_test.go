@@ -1,0 +1,71 @@
+package dns_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// BenchmarkStrangersChanges: how soon changes of others are answered while somebody asks 200 times a second for the SRV
+// records of a Service with 8,192 ports, and while nobody does.
+func BenchmarkStrangersChanges(b *testing.B) {
+	const ports, eachSecond, changes = 8192, 200, 400
+	s := newTown(b)
+	flood := headless{"flood", "*", nil, []string{"10.5.0.1 a", "10.5.0.2 a", "10.5.0.3 a", "10.5.0.4 a"}}
+	for i := range ports {
+		flood.ports = append(flood.ports, corev1.ServicePort{Name: fmt.Sprintf("p-%d", i), Port: int32(i + 1), Protocol: corev1.ProtocolTCP})
+	}
+	other := manyOf(7, 0)
+	s.create(flood, other)
+	b.ResetTimer()
+	version := 0
+	measure := func() (p50, most time.Duration) {
+		var took []time.Duration
+		for range changes {
+			took = append(took, s.timeChange(b, version%100))
+			version++
+		}
+		slices.Sort(took)
+		return took[len(took)/2], took[len(took)-1]
+	}
+	p50, most := measure()
+	b.Logf("nobody asks: p50 %s, at most %s", p50, most)
+
+	conn, err := s.node.Dial("udp", proxyAddress, time.Second)
+	must.Succeed(b, err)
+	defer conn.Close()
+	stop, ended := make(chan struct{}), make(chan int)
+	before := processorTime(b, s.proxy.PID())
+	go func() {
+		asked := 0
+		defer func() { ended <- asked }()
+		ticks := time.NewTicker(time.Second / eachSecond)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticks.C:
+			}
+			if _, err := exchange(conn, new(miekg.Msg).SetQuestion(flood.full(), miekg.TypeSRV)); err != nil {
+				b.Error(err)
+				return
+			}
+			asked++
+		}
+	}()
+	floodP50, floodMost := measure()
+	close(stop)
+	asked := <-ended
+	each := (processorTime(b, s.proxy.PID()) - before) / time.Duration(max(asked, 1))
+	b.Logf("%d questions for %d SRV records: p50 %s, at most %s; %s of processor time a question, the changes included",
+		asked, ports*len(flood.endpoints), floodP50, floodMost, each)
+	b.ReportMetric(float64(floodP50)/float64(p50), "p50/alone")
+	b.ReportMetric(0, "ns/op")
+}

@@ -36,7 +36,8 @@ type encoder struct {
 	elements int
 }
 
-// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 26 in a mix.
+// weightSize is how many bytes a batch has for each unit of its weight: 22 with ClusterIPs alone, 24 in a mix, a few more
+// where names are long.
 const weightSize = 26
 
 // encode turns a batch into messages: one frame, and in it the operations in their order, with as many elements in a

@@ -74,6 +74,9 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 			return err
 		}
 	}
+	if w.kind == unix.NFT_MSG_NEWSETELEM && element.Comment != "" {
+		w.comment(element.Comment)
+	}
 	w.endNest(at)
 	w.elements++
 	return nil
@@ -102,6 +105,15 @@ func (w *elementWriter) value(element *ruleset.Element) error {
 	data := w.nest(unix.NFTA_SET_ELEM_DATA)
 	defer w.endNest(data)
 	return w.verdict(element.Verdict)
+}
+
+// comment writes what nft lists behind the key of an element.
+func (w *elementWriter) comment(text string) {
+	length := byte(len(text) + 1)
+	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
+	w.b = append(w.b, entryElementComment, length)
+	w.b = append(append(w.b, text...), 0)
+	w.pad()
 }
 
 func (w *elementWriter) tuple(kind uint16, types []ruleset.Type, tuple *ruleset.Tuple) (err error) {

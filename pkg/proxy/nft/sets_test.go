@@ -33,8 +33,8 @@ func everySet(family model.Family) []filled {
 	}
 	endpoint := ruleset.Tuple{Addr: at.endpoint, Port: 8080}
 	return []filled{
-		says(ruleset.Services, frontend, ruleset.Tuple{Number: class}),
-		says(ruleset.NodePorts, nodePort, ruleset.Tuple{Number: split}),
+		commented(says(ruleset.Services, frontend, ruleset.Tuple{Number: class}), "shop/web:http"),
+		commented(says(ruleset.NodePorts, nodePort, ruleset.Tuple{Number: split}), "shop/dns"),
 		{ruleset.Dispatch, []ruleset.Element{
 			{Key: ruleset.Tuple{Number: split}, Verdict: verdict(ruleset.Jump, "lb-3-local-1").Verdict},
 			{Key: ruleset.Tuple{Number: class}, Verdict: verdict(ruleset.Jump, "lb-3").Verdict},
@@ -66,6 +66,11 @@ func everySet(family model.Family) []filled {
 		one(ruleset.Hairpin, ruleset.Tuple{Addr: at.endpoint, Source: at.endpoint, Proto: model.SCTP, Port: 8080}),
 		says(affinity, ruleset.Tuple{Number: stickyPort, Addr: at.client}, ruleset.Tuple{Number: stickyEndpoint}),
 	}
+}
+
+func commented(f filled, comment string) filled {
+	f.elements[0].Comment = comment
+	return f
 }
 
 func numbered(tuple ruleset.Tuple, number uint32) ruleset.Tuple {

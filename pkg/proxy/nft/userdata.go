@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The kernel keeps a few bytes of userdata with each set, which only nft reads. They are a list of entries, each a
+// The kernel keeps a few bytes of userdata with each set and element, which only nft reads. They are a list of entries, each a
 // byte of kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's
 // value nft lists classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte
 // for byte.
@@ -21,6 +21,9 @@ const (
 	entryDataTypeof    = 4
 	entryDataInterval  = 6
 )
+
+// The entry of an element (libnftnl, enum nftnl_udata_set_elem_types): text that ends with a zero.
+const entryElementComment = 0
 
 // nft's enum byteorder.
 const (

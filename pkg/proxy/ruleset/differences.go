@@ -134,6 +134,7 @@ func (s *filledSet) compare(held []Element) []Difference {
 	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !mapsVerdicts(s.Set)
 	counts := map[Element]int{}
 	count := func(element Element, by int) {
+		element = element.bare()
 		if number := element.Key.Number & slotsOnly; hasSlots && (number == ClusterSlot || number == LocalSlot) {
 			element.Key.Number = number
 		}

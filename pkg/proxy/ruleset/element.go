@@ -23,6 +23,15 @@ type Element struct {
 	Key     Tuple
 	Value   Tuple
 	Verdict Verdict // for a map whose value is a verdict
+	// Comment is for people, who read it in what nft lists. The kernel keeps it and looks at none: what is added again with
+	// another comment stays as it is. It is not read back.
+	Comment string
+}
+
+// bare returns the element as the kernel compares it.
+func (e Element) bare() Element {
+	e.Comment = ""
+	return e
 }
 
 // VerdictKind is what a verdict does.

@@ -47,7 +47,9 @@ func (p *Port) eachOf(nodePorts bool, each frontendElements, yield func(Element)
 }
 
 func (p *Port) eachClass(frontend *Frontend, yield func(Element) bool) bool {
-	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.classNumber(frontend))}})
+	return yield(Element{
+		Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: uint32(p.classNumber(frontend))}, Comment: commentOf(p.ID),
+	})
 }
 
 func (p *Port) eachDispatch(yield func(Element) bool) bool {

@@ -40,6 +40,12 @@ func checkPlans(t *testing.T, tests map[string]planCase) {
 
 func services(list ...ruleset.Service) []ruleset.Service { return list }
 
+// called gives a port a name.
+func called(port ruleset.Port, name string) ruleset.Port {
+	port.ID.Port = name
+	return port
+}
+
 // many are so many endpoints.
 func many(count int) []string {
 	var addrs []string
@@ -91,6 +97,11 @@ func TestPlansOfEndpoints(t *testing.T) {
 			"- endpoints: " + dialled + " slot/0 => 10.244.1.1 8080",
 			"+ endpoints: " + dialled + " slot/0 => 10.244.3.3 9090",
 		}},
+		"the port has another name: its comment alone": {
+			have: services(web(first)), want: services(serviceOf(called(portOf("web", "10.96.0.1", first), "https"))), plan: []string{
+				"- services: " + dialled + " => class/1", "+ services: " + dialled + " => class/1",
+			},
+		},
 		"endpoints in another order": {have: services(web(first, second)), want: services(web(second, first))},
 		"one endpoint more: another class, which is there": {
 			have: services(web(first)), want: services(web(first, second)), plan: []string{

@@ -230,9 +230,9 @@ func (t *Tables) applyElements(op Op, object ElementsObject) (refused *Element, 
 			return &element, fmt.Errorf("delete element %s of %s: %w", element.Key.Text(filled.Key), filled.Name, ErrNotExist)
 		case op.Verb == Delete:
 			delete(filled.elements, element.Key)
-		case exists && existing != element:
+		case exists && existing.bare() != element.bare():
 			return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, ErrExist)
-		default:
+		case !exists:
 			if err := t.tables[op.Family].leads(element.Verdict.target()); err != nil {
 				return &element, fmt.Errorf("add element %s to %s: %w", elementText(filled.Set, element), filled.Name, err)
 			}

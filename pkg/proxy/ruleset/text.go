@@ -81,6 +81,9 @@ func typeName(family model.Family, fieldType Type) string {
 // elementText is how nft writes an element of a set.
 func elementText(set Set, element Element) string {
 	text := element.Key.Text(set.Key)
+	if element.Comment != "" {
+		text += ` comment "` + element.Comment + `"`
+	}
 	switch {
 	case !set.IsMap():
 		return text

@@ -1,0 +1,50 @@
+package ruleset
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// maxComment is how long a comment may be. nft takes 128 characters.
+const maxComment = 127
+
+// commentOf is what the elements of a port's frontends say about it: namespace/name:port, or namespace/name if the port
+// has no name. Objects are refused whose names are no DNS labels. Should one get this far, then nothing in its name
+// controls a terminal, nor ends the text for nft. Of what is too long the end of the Service's name is left out.
+func commentOf(id model.PortID) string {
+	comment := id.Service.Namespace + "/" + id.Service.Name
+	port := ""
+	if id.Port != "" {
+		port = ":" + id.Port
+	}
+	if over := len(comment) + len(port) - maxComment; over > 0 {
+		const omitted = "..."
+		comment = comment[:max(0, len(comment)-over-len(omitted))] + omitted
+	}
+	comment += port
+	comment = comment[:min(len(comment), maxComment)]
+	for i := range len(comment) {
+		if !isPlain(comment[i]) {
+			return strings.Map(plain, comment)
+		}
+	}
+	return comment
+}
+
+// plain replaces what no name has.
+func plain(r rune) rune {
+	if r < utf8.RuneSelf && isPlain(byte(r)) {
+		return r
+	}
+	return '?'
+}
+
+func isPlain(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '-' <= c && c <= ':', c == '_': // - . / 0 to 9 :
+		return true
+	}
+	return false
+}

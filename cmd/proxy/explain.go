@@ -22,7 +22,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
 const explainExamples = `  # every Service, as node-a1 sees it
@@ -71,6 +70,7 @@ read: what is printed lacks it.`,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
+			flags.stdin = command.InOrStdin()
 			if err := flags.read(); err != nil {
 				return err
 			}
@@ -93,7 +93,6 @@ read: what is printed lacks it.`,
 	}
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml")
-	must(command.MarkFlagDirname("manifests"))
 	return command
 }
 
@@ -109,7 +108,7 @@ type explainFlags struct {
 }
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags, clientSettings, []settingFlag{
+	f.stateFlags.register(flags, orStdin, clientSettings, []settingFlag{
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
 	f.topology.register(flags)
@@ -283,7 +282,7 @@ func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1
 		service, _ := cluster.Service(ctx, config, name) // without it the Service is not found
 		return service
 	}
-	objects, _, err := folder.Objects(f.manifests, nil)
+	objects, _, err := f.objects(nil)
 	if err != nil {
 		return nil
 	}

@@ -9,12 +9,15 @@ import (
 )
 
 // kubectlFlags say which cluster is asked, as kubectl's do. Commands for people have them, which no node runs.
-type kubectlFlags struct{ manifests, kubeconfig, context string }
+type kubectlFlags struct {
+	manifestsFlag
+	kubeconfig, context string
+}
 
 func (f *kubectlFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.manifests, "manifests", "",
-		"`DIR` with Services, EndpointSlices and Nodes in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints them. No API "+
-			"server is contacted then")
+		"`PATH` of a folder with Services, EndpointSlices and Nodes in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints them, or "+
+			"of one such file. "+orStdin+"No API server is contacted then")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server (default: as kubectl finds it)")
 	flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 }

@@ -88,7 +88,7 @@ func daemonSettings() []settingFlag {
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.all = flags
-	f.stateFlags.register(flags, clientSettings, nodePortSettings, serverSettings, conntrackSettings)
+	f.stateFlags.register(flags, "With --check, - is standard input. ", clientSettings, nodePortSettings, serverSettings, conntrackSettings)
 	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")

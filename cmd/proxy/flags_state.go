@@ -18,7 +18,7 @@ import (
 // commands that decide something have them.
 type stateFlags struct {
 	settingFlags
-	manifests        string
+	manifestsFlag
 	master           string
 	serviceProxyName string
 	defaultMaxLoad   string
@@ -71,11 +71,12 @@ var gateSettings = []settingFlag{{
 	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. One that no kube-proxy has is an error",
 }}
 
-func (f *stateFlags) register(flags *pflag.FlagSet, settings ...[]settingFlag) {
+// register registers the flags. once says what else --manifests takes where it is read once.
+func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]settingFlag) {
 	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings, gateSettings)...))
 	flags.StringVar(&f.manifests, "manifests", "",
-		"`DIR` with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' prints "+
-			"them. No API server is contacted then")
+		"`PATH` of a folder with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' "+
+			"prints them, or of one such file. "+once+"No API server is contacted then")
 	if f.asKubectl {
 		flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 	}
@@ -131,7 +132,7 @@ func (f *stateFlags) checkOrigin() error {
 	case f.manifests != "" && f.context != "":
 		return errors.New("--manifests and --context exclude each other")
 	case !f.asKubectl && f.manifests == "" && f.master == "" && f.settings.Connection.Kubeconfig == "" && os.Getenv(inCluster) == "":
-		return errors.New("--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from")
+		return errors.New("--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from")
 	}
 	return nil
 }

@@ -13,5 +13,5 @@ var nodePortSettings = []settingFlag{{
 }}
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags, clientSettings, nodePortSettings)
+	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings)
 }

@@ -137,7 +137,7 @@ func TestKubeProxysOtherNamesAreTheSameFlags(t *testing.T) {
 func TestAPodNeedsNoOrigin(t *testing.T) {
 	t.Setenv(inCluster, "")
 	_, err := parseRunFlags(t, "")
-	expectError(t, err, "--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod")
+	expectError(t, err, "--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod")
 	t.Setenv(inCluster, "10.96.0.1")
 	_, err = parseRunFlags(t, "")
 	expectError(t, err, "")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,8 +24,7 @@ import (
 )
 
 const forecastExamples = `  # what would a cluster gain? Nothing has to be installed in it
-  kubectl get nodes,services,endpointslices -A -o yaml > state/all.yaml
-  proxy forecast --manifests state
+  kubectl get services,endpointslices,nodes,namespaces -A -o yaml | proxy forecast --manifests -
 
   # the same, of the cluster that kubectl talks to, as one file to look at
   proxy forecast -o html > forecast.html
@@ -77,6 +75,7 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
+			flags.stdin = command.InOrStdin()
 			query, malformed := flags.query(args, flags.ofContext())
 			if query.Port != "" {
 				malformed = errors.New("a forecast is of whole Services; leave the port out")
@@ -89,7 +88,6 @@ is refused, of which the forecast knows nothing then, or there is no Service to 
 	}
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml", "html")
-	must(command.MarkFlagDirname("manifests"))
 	return command
 }
 
@@ -228,12 +226,12 @@ func (f *forecastFlags) words() string {
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := newProgress(stderr)
-	objects, unread, err := readObjects(ctx, stderr, flags.manifests, flags.connection(), progress.read)
+	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), progress.read)
 	if err != nil {
 		return unreadableError{err}
 	}
 	state := forecast.NewCluster(objects, convert.View{ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad})
-	origin := cmp.Or(flags.manifests, "the cluster")
+	origin := flags.origin()
 	held := objects.Inventory()
 	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
 		return unreadableError{errors.New(lack)}
@@ -287,7 +285,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
 	if query.Service.Name == "" {
-		return noNamespace(query.Service.Namespace, state.ServiceNames(), cmp.Or(f.manifests, "the cluster"))
+		return noNamespace(query.Service.Namespace, state.ServiceNames(), f.origin())
 	}
 	return state.NotFound(query.Service)
 }

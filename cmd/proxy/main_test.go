@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -19,8 +20,14 @@ type outcome struct {
 // proxyCommand runs a command line as main does, without a process of its own.
 func proxyCommand(t *testing.T, args ...string) outcome {
 	t.Helper()
+	return proxyCommandOn(t, strings.NewReader(""), args...)
+}
+
+// proxyCommandOn is proxyCommand, with something on standard input.
+func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
+	t.Helper()
 	var stdout, stderr strings.Builder
-	status := cli.Run(t.Context(), newRoot(), args, strings.NewReader(""), &stdout, &stderr)
+	status := cli.Run(t.Context(), newRoot(), args, stdin, &stdout, &stderr)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
@@ -50,7 +57,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		},
 		"a missing flag": {
 			words("render --node a"),
-			"--manifests DIR, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from",
+			"--manifests PATH, --kubeconfig FILE or --master URL is required outside of a pod: it is where the Services come from",
 			"proxy render [flags]",
 		},
 		"a bad value":        {words("version -o yaml"), `--output "yaml" is none of: text, json`, "proxy version [-o json]"},

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
@@ -18,9 +20,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
-
-// origin names where the objects come from, for messages.
-func (f *stateFlags) origin() string { return cmp.Or(f.manifests, "the cluster") }
 
 // requestTimeout is how long the API server may take to answer a command that lists once: for each page.
 const requestTimeout = time.Minute
@@ -103,9 +102,9 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 	}
 	folder := folder.Folder{View: f.view(), LastGood: f.lastGood}
 	f.nodesFrom = model.FromNodes
-	update, err := folder.Load(f.manifests)
+	update, err := f.loadInto(&folder)
 	if err != nil {
-		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
+		return convert.Update{}, err
 	}
 	f.held = folder.Inventory()
 	return update, nil
@@ -173,12 +172,36 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 	return names
 }
 
-// warnOf prints what is left out, and why.
+// warnOf prints what is left out, and why. A field that many objects of a newer Kubernetes have is told of the first one.
 func warnOf(stderr io.Writer, refused []convert.Problem) {
+	type sort struct{ kind, field string }
+	sortOf := func(problem convert.Problem) sort {
+		return sort{problem.Kind, index.ReplaceAllString(problem.Field, "[]")}
+	}
+	objects := map[sort]int{}
 	for _, problem := range refused {
-		printable.Fprintf(stderr, "warning: %s\n", problem)
+		if problem.Reason == manifest.ForeignField {
+			objects[sortOf(problem)]++
+		}
+	}
+	for _, problem := range refused {
+		var more string
+		if problem.Reason == manifest.ForeignField {
+			others := objects[sortOf(problem)] - 1
+			delete(objects, sortOf(problem))
+			if others < 0 {
+				continue
+			}
+			if others > 0 {
+				more = fmt.Sprintf("; and so of %d more of this kind", others)
+			}
+		}
+		printable.Fprintf(stderr, "warning: %s%s\n", problem, more)
 	}
 }
+
+// index is an index in the path of a field.
+var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // incomplete ends a command with exitUnread if an object is left out of what it printed. Nothing but Services that it was
 // not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
@@ -194,12 +217,12 @@ func incomplete(refused []convert.Problem, asked explain.Query) error {
 	return nil
 }
 
-// readObjects reads everything once, as it is written: from a folder, or without one from the cluster. What had to be left
+// readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be left
 // out is a warning, and returned. read is told of progress; it may be nil.
 func readObjects(
-	ctx context.Context, stderr io.Writer, manifests string, connection kube.Connection, read func(what string, objects int),
+	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, read func(what string, objects int),
 ) (convert.Objects, []convert.Problem, error) {
-	if manifests == "" {
+	if manifests.manifests == "" {
 		clientLog(stderr)
 		config, err := connection.Config()
 		if err != nil {
@@ -208,9 +231,9 @@ func readObjects(
 		objects, err := cluster.Objects(ctx, config, read)
 		return objects, nil, err
 	}
-	objects, problems, err := folder.Objects(manifests, read)
+	objects, problems, err := manifests.objects(read)
 	if err != nil {
-		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
+		return convert.Objects{}, nil, err
 	}
 	warnOf(stderr, problems)
 	return objects, problems, nil

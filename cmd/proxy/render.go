@@ -45,6 +45,7 @@ ruleset lacks it.`,
 		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
+			flags.stdin = command.InOrStdin()
 			if err := flags.read(); err != nil {
 				return err
 			}

@@ -11,11 +11,11 @@ func newRoot() *cobra.Command {
 		`Vicinity's service proxy. It runs once on every node and programs nftables, so that a connection to a
 Service reaches the nearest endpoint that the Service's owner allows.
 
-To see what it would do, no cluster and no root are needed, only a folder of Services, EndpointSlices, Nodes
-and ServiceCIDRs as 'kubectl get -o yaml' prints them:
+To see what it would do, no cluster and no root are needed, only Services, EndpointSlices, Nodes and ServiceCIDRs
+as 'kubectl get -o yaml' prints them, in a folder, in a file, or on standard input:
 
-  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > state/all.yaml
-  proxy explain --manifests state --node node-a1`,
+  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > all.yaml
+  proxy explain --manifests all.yaml --node node-a1`,
 		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newStatus(false), newCleanup(), cli.NewVersion("proxy", thisBuild()),
 	)
 }

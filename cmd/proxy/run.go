@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
@@ -14,7 +16,7 @@ func newRun() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Program the kernel, and follow every change until stopped",
-		Long: `Take the state of the cluster from the API server, or from a folder of manifests, program nftables in the current network
+		Long: `Take the state of the cluster from the API server, or from a folder or a file of manifests, program nftables in the current network
 namespace, and follow every change. One line on standard output says when the first sync is in the kernel; the log goes to
 standard error.
 
@@ -53,7 +55,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			if flags.check {
+			if flags.stdin = command.InOrStdin(); flags.check {
 				return toldUnreadable(command,
 					runCheck(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, output))
 			}
@@ -79,6 +81,10 @@ func (f *runFlags) run(command *cobra.Command) error {
 		return config.Write(f.writeConfigTo, f.effective())
 	case f.initOnly:
 		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
+	}
+	if f.manifests == stdinManifests {
+		return cli.UsageError{Err: errors.New("--manifests - can be read once, and 'run' follows what it reads: give a folder or a file; " +
+			"'run --check', 'explain', 'forecast' and 'render' read once")}
 	}
 	log := f.logger(command.ErrOrStderr())
 	return daemon.Run(cli.UntilSignalled(command.Context()), command.OutOrStdout(), log, f.options())

@@ -87,7 +87,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 func (f *stateFlags) ownNode(ctx context.Context, stderr io.Writer) (*model.Node, config.Verdict) {
 	verdict := config.Verdict{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {
-		verdict.Here, verdict.Do = "it is not read", "give --kubeconfig FILE, or --manifests DIR"
+		verdict.Here, verdict.Do = "it is not read", "give --kubeconfig FILE, or --manifests PATH"
 		return nil, verdict
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)

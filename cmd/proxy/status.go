@@ -81,7 +81,7 @@ is no Service at all; with --all-nodes 2 if all agree but one left objects out. 
 				return toldUnreadable(command,
 					runRollcall(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), given["kubeconfig"], &nodes, output))
 			}
-			return runStatus(command.Context(), command.OutOrStdout(), given, output)
+			return runStatus(command.Context(), command.InOrStdin(), command.OutOrStdout(), given, output)
 		},
 	}
 	new(runFlags).register(command.Flags())
@@ -144,7 +144,7 @@ type kernelStatus struct {
 	OtherProxies []otherproxy.Finding `json:"otherProxies"`
 }
 
-func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, output string) error {
+func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map[string]string, output string) error {
 	flags, err := parsedRun(given)
 	if err != nil {
 		return cli.UsageError{Err: err}
@@ -163,6 +163,7 @@ func runStatus(ctx context.Context, stdout io.Writer, given map[string]string, o
 	if flags, err = parsedRun(said); err != nil {
 		return err
 	}
+	flags.stdin = stdin
 	if err := flags.Validate(); err != nil {
 		if node.Proxy == nil {
 			return fmt.Errorf("no proxy answers at %s, and without it the flags of 'proxy run' must be given: %w", address, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// foreignField is the reason of a fault that IsForeign.
-const foreignField = "unknown field, perhaps of a newer Kubernetes"
+// ForeignField is the reason of a fault that IsForeign.
+const ForeignField = "unknown field, perhaps of a newer Kubernetes"
 
 // mostUnknown bounds the unknown fields of one object that are told, so that no object drowns all others.
 const mostUnknown = 20
@@ -206,7 +206,7 @@ func (s *fieldSearch) unknown(place reflect.Type, name string) {
 	if meant != "" {
 		s.tell(&s.wrong, Fault{Field: s.at(name), Reason: UnknownField + "; did you mean " + meant + "?"})
 	} else {
-		s.tell(&s.foreign, Fault{Field: s.at(name), Reason: foreignField, IsForeign: true})
+		s.tell(&s.foreign, Fault{Field: s.at(name), Reason: ForeignField, IsForeign: true})
 	}
 	if len(s.told) < mostUnknown {
 		s.told[foreign{place, name}] = true

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -30,6 +32,20 @@ func FormatOf(name string) (format Format, ok bool) {
 		return JSON, true
 	}
 	return YAML, false
+}
+
+// FormatOfText recognizes the format of a text by the name of its file, and if that says nothing by its beginning: JSON
+// values may follow one another, which YAML does not know.
+func FormatOfText(name string, text []byte) Format {
+	format, ok := FormatOf(name)
+	if ok || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
+		return format
+	}
+	var first json.RawMessage
+	if json.NewDecoder(bytes.NewReader(text)).Decode(&first) != nil {
+		return YAML
+	}
+	return JSON
 }
 
 // Read reads the text of a file to its end. It fails if there are more than MaxSize bytes.

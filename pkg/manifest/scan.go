@@ -13,11 +13,13 @@ import (
 
 // Tree is what a folder holds at one moment.
 type Tree struct {
+	// Dir is the folder. Of a single file it is the one that the file is in.
+	Dir string
 	// Files are the manifests, sorted, relative to the folder and with slashes.
 	Files []string
 	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
 	Unreadable map[string]error
-	// Watched are the directories in which any change may change the tree or a file of it. What happens to links on the
+	// Watched are the directories, or the single file, in which any change may change the tree or a file of it. What happens to links on the
 	// way to them shows in none of them.
 	Watched []string
 	// Links are the names that are links, with the reason of each that leads nowhere.
@@ -45,9 +47,14 @@ type scanner struct {
 	visited map[string]bool // directories by where they are, to walk each once however many links lead to it
 }
 
-// Scan lists the manifests below a directory. It fails if the directory itself cannot be read.
+// Scan lists the manifests below a directory, or a single file, whatever its name. It fails if the directory, or the file,
+// cannot be read.
 func Scan(dir string) (Tree, error) {
-	s := scanner{dir: dir, out: Tree{Unreadable: make(map[string]error), Links: make(map[string]error)}, visited: make(map[string]bool)}
+	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
+		return Tree{Dir: filepath.Dir(dir), Files: []string{filepath.Base(dir)}, Watched: []string{dir}}, nil
+	}
+	s := scanner{dir: dir, visited: make(map[string]bool)}
+	s.out = Tree{Dir: dir, Unreadable: make(map[string]error), Links: make(map[string]error)}
 	if err := s.directory(""); err != nil {
 		return Tree{}, err
 	}

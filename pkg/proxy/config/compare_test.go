@@ -156,7 +156,7 @@ func TestWhereNodePortsAreServed(t *testing.T) {
 		"on the only one": {all, primary, model.IPv6, node, Verdict{Value: "2001:db8::1", Outcome: Same, Here: "served on 2001:db8::1"}},
 		"without the Node": {all, primary, model.IPv6, nil, Verdict{
 			Value: "2001:db8::1", Outcome: Unknown, Here: "served on the addresses that the Node object names; it is not known",
-			Do: "give --kubeconfig FILE, or --manifests DIR with the Node",
+			Do: "give --kubeconfig FILE, or --manifests PATH with the Node",
 		}},
 		"on all, as before": {all, all, model.IPv4, nil, Verdict{
 			Value: "10.244.0.1, 192.0.2.1, 198.51.100.1", Outcome: Same, Here: "served on 10.244.0.1, 192.0.2.1, 198.51.100.1",

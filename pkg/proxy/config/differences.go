@@ -113,7 +113,7 @@ func CompareNodePorts(before, after model.NodePortAddresses, family model.Family
 	switch {
 	case after.Primary && node == nil:
 		verdict.Outcome, verdict.Here = Unknown, "served on the addresses that the Node object names; it is not known"
-		verdict.Do = "give --kubeconfig FILE, or --manifests DIR with the Node"
+		verdict.Do = "give --kubeconfig FILE, or --manifests PATH with the Node"
 	case len(lost) > 0:
 		verdict.Outcome = Differs
 		verdict.Do = "clients of " + listed(lost) + " dial another address, or nodePortAddresses names it"

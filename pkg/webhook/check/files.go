@@ -2,7 +2,6 @@ package check
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -143,18 +142,4 @@ func (c *Files) cannotRead(name string, err error) {
 		reason = atPath.Err.Error()
 	}
 	c.fail(place{file: name}, "", "cannot be read: "+reason)
-}
-
-// formatOf recognizes the format of a file by its name, and if that says nothing by its beginning: JSON values may
-// follow one another, which YAML does not know.
-func formatOf(name string, text []byte) manifest.Format {
-	format, ok := manifest.FormatOf(name)
-	if ok || !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		return format
-	}
-	var first json.RawMessage
-	if json.NewDecoder(bytes.NewReader(text)).Decode(&first) != nil {
-		return manifest.YAML
-	}
-	return manifest.JSON
 }

@@ -58,7 +58,7 @@ const renderFirst = "a template must be rendered first, as 'helm template' does"
 // readText reads the objects of a file.
 func (c *Files) readText(name string, text []byte) {
 	c.number(name)
-	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType, nodeType, sliceType) {
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType, nodeType, sliceType) {
 		at := place{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):

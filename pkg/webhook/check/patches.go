@@ -31,7 +31,7 @@ func isJSONPatch(document []byte) bool {
 func (c *Files) readInlinePatches(name string, text []byte) {
 	parsed, _ := parseKustomization(text)
 	patches := parsed.inlinePatches()
-	for document := range manifest.Parts(formatOf(name, text), text) {
+	for document := range manifest.Parts(manifest.FormatOfText(name, text), text) {
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
 			// Lines above make those of the patch the kustomization's own. A block of text begins below its key.
 			above := document.LineOf(field)
@@ -48,7 +48,7 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 // for. It reports whether there is something to judge: JSON patches are not judged.
 func (c *Files) readPatches(name string, text []byte) (found bool) {
 	before := len(c.objects) + len(c.findings)
-	for part := range manifest.Parts(formatOf(name, text), text, serviceType, namespaceType) {
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {
 		at := place{file: name, part: &part}
 		switch {
 		case part.Fault != nil && part.JSON != nil && part.Type.Kind == "":

@@ -27,8 +27,7 @@ func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert
 // decode reads the objects of a file that a view sees. Whatever is wrong becomes a Problem of the smallest part that it concerns.
 func decode(file string, text []byte, view convert.View) contents {
 	d := decoder{file: file, view: view, out: contents{isComplete: true}}
-	format, _ := manifest.FormatOf(file)
-	for part := range manifest.Parts(format, text, types...) {
+	for part := range manifest.Parts(manifest.FormatOfText(file, text), text, types...) {
 		count(&d.out.held, &part)
 		switch {
 		case part.Fault != nil:

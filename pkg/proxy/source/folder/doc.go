@@ -15,6 +15,8 @@
 // replaced: who moves a file over it may have written that one beside it, or still be unpacking an archive. A file that
 // is deleted is gone at once, and so are its objects.
 //
+// A single file may stand for the folder. If it vanishes, what it held stays in force, as with a folder.
+//
 // inotify reports what happens in the directories of the tree, and in those of the files that links in it lead to. It
 // reports nothing of the way there: the folder may be a link, a link may lead through others, and any of these, or a
 // directory above, may be replaced. So once a second it is looked where the folder and each link in it lead: a stat of

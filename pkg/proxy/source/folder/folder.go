@@ -45,13 +45,29 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		_, problems := resolve(f.inForce, f.files)
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
-	files := f.read(dir, found, now)
+	return f.take(f.read(found, now), found.Unreadable), nil
+}
+
+// Stream is manifests that can be read once, such as standard input.
+type Stream struct {
+	Name string // in messages
+	Text []byte
+}
+
+// LoadStream is Load, of a stream.
+func (f *Folder) LoadStream(stream *Stream) convert.Update {
+	read := version{contents: decode(stream.Name, stream.Text, f.View)}
+	return f.take(map[string]*file{stream.Name: {version: read}}, nil)
+}
+
+// take makes files the state of the folder, and returns what that makes different. unreadable are what cannot be looked at.
+func (f *Folder) take(files map[string]*file, unreadable map[string]error) convert.Update {
 	before := f.inForce
 	if !f.isLoaded {
 		before = f.lastGood()
 	}
 	inForce, problems := resolve(before, files)
-	for name, failure := range found.Unreadable {
+	for name, failure := range unreadable {
 		if files[name] == nil {
 			problems = append(problems, unreadableProblem(name, failure))
 		}
@@ -62,7 +78,7 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		change.AllNodes = new(true) // what there is, is in the folder
 	}
 	f.files, f.inForce, f.isLoaded = files, inForce, true
-	return f.update(change, problems), nil
+	return f.update(change, problems)
 }
 
 // Inventory returns what the files hold that could be read, what is refused and other kinds included.
@@ -84,14 +100,14 @@ func (f *Folder) update(change model.Change, problems []convert.Problem) convert
 }
 
 // read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
-func (f *Folder) read(dir string, found manifest.Tree, now time.Time) map[string]*file {
+func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 	files := make(map[string]*file, len(found.Files))
 	for _, name := range found.Files {
 		old := f.files[name]
 		if old == nil {
 			old = &file{}
 		}
-		current := old.read(dir, name, f.View, f.isFollowed, now)
+		current := old.read(found.Dir, name, f.View, f.isFollowed, now)
 		if errors.Is(current.failure, fs.ErrNotExist) {
 			continue // deleted a moment ago
 		}

@@ -20,12 +20,12 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
-	d := objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
+	d := newObjectDecoder()
 	for name, failure := range found.Unreadable {
 		d.problems = append(d.problems, unreadableProblem(name, failure))
 	}
 	for _, name := range found.Files {
-		if err := d.file(dir, name); err != nil {
+		if err := d.file(found.Dir, name); err != nil {
 			d.problems = append(d.problems, unreadableProblem(name, err))
 		}
 		if read != nil {
@@ -33,6 +33,17 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 		}
 	}
 	return d.objects, convert.SortProblems(d.problems), nil
+}
+
+// ObjectsOf is Objects, of a stream.
+func ObjectsOf(stream *Stream) (convert.Objects, []convert.Problem) {
+	d := newObjectDecoder()
+	d.text(stream.Name, stream.Text)
+	return d.objects, convert.SortProblems(d.problems)
+}
+
+func newObjectDecoder() objectDecoder {
+	return objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
 }
 
 type objectDecoder struct {
@@ -51,9 +62,13 @@ func (d *objectDecoder) file(dir, name string) error {
 	if err != nil {
 		return err
 	}
+	d.text(name, text)
+	return nil
+}
+
+func (d *objectDecoder) text(name string, text []byte) {
 	one := decoder{file: name}
-	format, _ := manifest.FormatOf(name)
-	for part := range manifest.Parts(format, text, wholeTypes...) {
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, wholeTypes...) {
 		count(&d.objects.Held, &part)
 		switch {
 		case part.Fault != nil:
@@ -66,7 +81,6 @@ func (d *objectDecoder) file(dir, name string) error {
 		}
 	}
 	d.problems = append(d.problems, one.out.problems...)
-	return nil
 }
 
 func (d *objectDecoder) object(file string, part *manifest.Part) {

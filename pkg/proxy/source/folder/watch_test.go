@@ -77,6 +77,40 @@ func polling(dir string, log *slog.Logger) *watch {
 // restless is a watch that never waits, but has all of the folder read again at once.
 func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
 
+// TestWatchFollowsASingleFile, whatever its name, and nothing beside it. While it is away, what it held stays in force.
+func TestWatchFollowsASingleFile(t *testing.T) {
+	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
+		t.Run(name, func(t *testing.T) {
+			folder := newTestFolder(t)
+			folder.write("state", serviceYAML("web", "10.96.0.1"))
+			folder.write("beside.yaml", serviceYAML("db", "10.96.0.9"))
+			single := *folder
+			single.dir = filepath.Join(folder.dir, "state")
+			f := follow(t, &single, watch)
+			f.wantService("10.96.0.1")
+			folder.write("state", serviceYAML("web", "10.96.0.2"))
+			f.untilService("10.96.0.2")
+			folder.replace("state", serviceYAML("web", "10.96.0.3"))
+			f.untilService("10.96.0.3")
+			folder.write("state", serviceYAML("web", "10.96.0.4"))
+			f.untilService("10.96.0.4")
+			folder.remove("state")
+			f.until(func() bool { return len(f.problems) == 1 })
+			f.wantService("10.96.0.4")
+			folder.write("elsewhere/state", serviceYAML("web", "10.96.0.5"))
+			if err := os.Symlink("elsewhere/state", single.dir); err != nil {
+				t.Fatal(err)
+			}
+			f.untilService("10.96.0.5")
+			folder.replace("elsewhere/state", serviceYAML("web", "10.96.0.6"))
+			f.untilService("10.96.0.6")
+			if len(f.state) != 1 {
+				t.Errorf("what is beside the file is read, too: %v", f.state)
+			}
+		})
+	}
+}
+
 func TestWatchSeesWhatHappensToFiles(t *testing.T) {
 	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +246,7 @@ func TestRunFailsWhenTheFolderIsMissingAtTheStart(t *testing.T) {
 }
 
 // replace writes a file as careful editors do: beside it, then over it. No reader sees half of it.
-func (f *follower) replace(name, text string) {
+func (f *testFolder) replace(name, text string) {
 	f.t.Helper()
 	f.write("."+name+".swp", text)
 	rename(f.t, f.dir, "."+name+".swp", name)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+)
+
+// manifestsFlag is --manifests: a folder, a file, or "-" for standard input.
+type manifestsFlag struct {
+	manifests string
+	stdin     io.Reader
+
+	stream *folder.Stream // after it was read: it can be read once
+}
+
+// stdinManifests is what --manifests says for standard input, and stdinName what it is called in messages.
+const stdinManifests, stdinName = "-", "<stdin>"
+
+// orStdin completes what --help says of --manifests for commands that read once.
+const orStdin = "- is standard input. "
+
+// origin names where the objects come from, for messages.
+func (f *manifestsFlag) origin() string {
+	switch f.manifests {
+	case "":
+		return "the cluster"
+	case stdinManifests:
+		return "standard input"
+	}
+	return f.manifests
+}
+
+// readStream returns the manifests if they can be read once only: of standard input, or of a pipe, as a shell makes one of
+// <(kubectl get ...). Nil: they are files.
+func (f *manifestsFlag) readStream() (*folder.Stream, error) {
+	if f.stream != nil {
+		return f.stream, nil
+	}
+	from, name := f.stdin, stdinName
+	if f.manifests != stdinManifests {
+		info, err := os.Stat(f.manifests)
+		if err != nil || info.IsDir() || info.Mode().IsRegular() {
+			return nil, nil // whoever reads the files says why they cannot be read
+		}
+		pipe, err := os.Open(f.manifests)
+		if err != nil {
+			return nil, fmt.Errorf("load manifests: %w", err)
+		}
+		defer func() { _ = pipe.Close() }() // nothing was written that closing could lose
+		from, name = pipe, f.manifests
+	}
+	text, err := manifest.Read(name, from)
+	if err != nil {
+		return nil, fmt.Errorf("load manifests: %w", err)
+	}
+	f.stream = &folder.Stream{Name: name, Text: text}
+	return f.stream, nil
+}
+
+// loadInto loads the manifests as a proxy does.
+func (f *manifestsFlag) loadInto(into *folder.Folder) (convert.Update, error) {
+	stream, err := f.readStream()
+	if err != nil {
+		return convert.Update{}, err
+	}
+	if stream != nil {
+		return into.LoadStream(stream), nil
+	}
+	update, err := into.Load(f.manifests)
+	if err != nil {
+		return convert.Update{}, fmt.Errorf("load manifests: %w", err)
+	}
+	return update, nil
+}
+
+// objects reads the objects as they are written.
+func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Objects, []convert.Problem, error) {
+	stream, err := f.readStream()
+	if err != nil {
+		return convert.Objects{}, nil, err
+	}
+	if stream != nil {
+		objects, problems := folder.ObjectsOf(stream)
+		return objects, problems, nil
+	}
+	objects, problems, err := folder.Objects(f.manifests, read)
+	if err != nil {
+		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
+	}
+	return objects, problems, nil
+}

@@ -1,0 +1,131 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// newer is judged by a Kubernetes that has fields which are not known here.
+var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{", "endpoints: [{brandNew: 1, ").Replace(judged)
+
+// TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the answer is the same, and only the name in warnings is another.
+func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
+	folder := writeState(t, newer)
+	file := filepath.Join(folder, "state.yaml")
+	unnamed := filepath.Join(t.TempDir(), "state")
+	succeed(t, os.WriteFile(unnamed, []byte(newer), 0o600))
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	succeed(t, unix.Mkfifo(pipe, 0o600))
+	for _, command := range []string{
+		"forecast", "forecast shop/web -o json", "forecast --evacuate a", "explain --all-nodes", "explain --node node-1 shop/web",
+		"explain --node node-1 shop/web --why 10.244.1.1", "explain --node node-1 shop/nope", "render --node node-1",
+	} {
+		want := proxyCommand(t, append(words(command), "--manifests", folder)...)
+		if want.status != 0 && !strings.Contains(command, "nope") {
+			t.Fatalf("%s: %+v", command, want)
+		}
+		for path, name := range map[string]string{file: "state.yaml", unnamed: "state", pipe: pipe, "-": "<stdin>"} {
+			if path == pipe {
+				go func() { _ = os.WriteFile(pipe, []byte(newer), 0o600) }() // the command sees what goes wrong
+			}
+			got := proxyCommandOn(t, strings.NewReader(newer), append(words(command), "--manifests", path)...)
+			got.stderr = strings.ReplaceAll(got.stderr, "warning: "+name+": ", "warning: state.yaml: ")
+			origin := path
+			if path == "-" {
+				origin = "standard input"
+			}
+			got.stderr = strings.ReplaceAll(got.stderr, "in "+origin, "in "+folder)
+			if got != want {
+				t.Errorf("%s --manifests %s: %+v, want %+v", command, path, got, want)
+			}
+		}
+	}
+}
+
+// TestAFieldOfManyObjectsIsToldOnce: a dump of a newer cluster has it in each.
+func TestAFieldOfManyObjectsIsToldOnce(t *testing.T) {
+	got := proxyCommandOn(t, strings.NewReader(newer), words("forecast --manifests -")...)
+	want := "warning: <stdin>: EndpointSlice shop/api-1: endpoints[0].brandNew: " + manifest.ForeignField + "; it counts as absent; " +
+		"and so of 1 more of this kind\n" +
+		"warning: <stdin>: Service shop/api: spec.newIn138: " + manifest.ForeignField + "; it counts as absent; " +
+		"and so of 1 more of this kind\n"
+	if got.status != 0 || got.stderr != want {
+		t.Errorf("%+v, want %s", got, want)
+	}
+}
+
+// TestStandardInputIsReadOnceAndUpToASize, as JSON values too, and never by what follows its manifests.
+func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
+	for name, test := range map[string]struct {
+		command, stdin string
+		status         int
+		want           string
+	}{
+		"JSON values": {
+			"explain --node n", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}{"apiVersion":"v1","kind":"ConfigMap"}`, 2,
+			"what is there: Node (1), ConfigMap (1)\n",
+		},
+		"nothing":        {"forecast", "", 2, "in standard input, so that nothing can be forecast; "},
+		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},
+		"the daemon":     {"run --node n", judged, 2, "--manifests - can be read once, and 'run' follows what it reads"},
+		"with a context": {"explain --node n --kubeconfig x", judged, 2, "--manifests and --kubeconfig exclude each other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := proxyCommandOn(t, strings.NewReader(test.stdin), append(words(test.command), "--manifests", "-")...)
+			if got.status != test.status || !strings.Contains(got.stderr, test.want) {
+				t.Errorf("%+v, want %d and %q", got, test.status, test.want)
+			}
+		})
+	}
+	zeros, err := os.Open("/dev/zero")
+	succeed(t, err)
+	defer func() { _ = zeros.Close() }()
+	got := proxyCommandOn(t, zeros, words("forecast --manifests -")...)
+	if got.status != 2 || !strings.Contains(got.stderr, "read <stdin>: it has more than 268435456 bytes") {
+		t.Errorf("input without end: %+v", got)
+	}
+}
+
+// TestACheckReadsStandardInput: it reads once.
+func TestACheckReadsStandardInput(t *testing.T) {
+	var got outcome
+	netns.New(t).Do(func() {
+		args := append(words("run --check --node node-a --manifests - --config"), configFile(t))
+		got = proxyCommandOn(t, strings.NewReader(nodePortState), args...)
+	})
+	if got.status != 0 || !strings.Contains(flat(got.stdout), "Node node-a names 172.18.0.2") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTheDaemonFollowsAFile of a newer Kubernetes: an endpoint that moves is followed.
+func TestTheDaemonFollowsAFile(t *testing.T) {
+	state := strings.Replace(busyState, "  - {addresses", "  - {brandNew: 1, addresses", 1)
+	namespace, file := netns.New(t), filepath.Join(writeState(t, state), "state.yaml")
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	daemon := startDaemon(t, namespace, "--manifests", file, "--own-tables", "never", at)
+	has := func(endpoint string) bool {
+		return strings.Contains(namespace.NFT("list", "map", "ip", "vicinity", "endpoints"), endpoint)
+	}
+	if !has("10.244.1.5") {
+		t.Error("the endpoint is not there")
+	}
+	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
+	eventually(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
+	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Agrees || len(node.Refused) > 0 {
+		t.Errorf("exit status %d, %+v", exit, node)
+	}
+	ended := daemon.end(t).stderr
+	if told := strings.Count(ended, "endpoints[0].brandNew"); told != 1 {
+		t.Errorf("the field is told %d times:\n%s", told, ended)
+	}
+}

@@ -130,7 +130,8 @@ func (f *forecaster) whoseHints(object *corev1.Service) string {
 	})
 	switch {
 	case isHinted:
-		return "kube-controller-manager should have written them: it may be older than the setting, or have the feature gate off."
+		return "kube-controller-manager writes them within seconds: it may be older than the setting, or have the feature gate off, " +
+			"or what is read here was printed before the Service had the setting."
 	case whyNone != "":
 		return "kube-controller-manager writes none: " + whyNone + "."
 	}

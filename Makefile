@@ -47,7 +47,7 @@ programs: installed build lab-program
 KUSTOMIZE := $(AS_BUILT) go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5
 
 # The packages whose tests need no cluster: all but those below e2e that start an API server, and the benchmarks.
-WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./release ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
+WITHOUT_CLUSTER := ./cmd/... ./pkg/... ./release ./e2e/flows ./e2e/packets ./e2e/fabric ./e2e/probe ./e2e/demo
 
 # Both parts always run, so that one visit shows everything there is to mend. Results of packages that did not change
 # are Go's cached ones.

@@ -16,6 +16,8 @@ type Reply struct {
 	Pod string `json:"pod"`
 	// Node is the node it is on; empty for a host.
 	Node string `json:"node"`
+	// Server is the address and port at which the question arrived.
+	Server netip.AddrPort `json:"server"`
 	// Client is the address and port from which the server saw the question come.
 	Client netip.AddrPort `json:"client"`
 	// Own is the address and port from which the client asked, as it knows them itself. It differs from Client if a
@@ -40,8 +42,13 @@ func (n *Namespace) Get(addr netip.AddrPort) (Reply, error) { return n.Ask("tcp"
 // one, from a port not used lately. An error keeps what the kernel said, so that errors.Is finds syscall.ECONNREFUSED
 // or os.ErrDeadlineExceeded in it.
 func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Duration) (Reply, error) {
+	return n.AskFrom(network, netip.Addr{}, addr, patience)
+}
+
+// AskFrom is Ask from an address of the machine, which it may have of AddAddr. None: the kernel chooses.
+func (n *Namespace) AskFrom(network string, own netip.Addr, addr netip.AddrPort, patience time.Duration) (Reply, error) {
 	deadline := time.Now().Add(patience)
-	conversation, err := n.open(network, addr, deadline)
+	conversation, err := n.open(network, own, addr, deadline)
 	if err != nil {
 		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
 	}
@@ -59,9 +66,9 @@ func sayTimeout(err error) error {
 }
 
 // dialFresh connects from a port not used lately.
-func (n *Namespace) dialFresh(network string, addr netip.AddrPort, deadline time.Time) (net.Conn, error) {
+func (n *Namespace) dialFresh(network string, own netip.Addr, addr netip.AddrPort, deadline time.Time) (net.Conn, error) {
 	for {
-		dialer := &net.Dialer{LocalAddr: localPort(network, n.freshPort()), Deadline: deadline}
+		dialer := &net.Dialer{LocalAddr: localEnd(network, netip.AddrPortFrom(own, n.freshPort())), Deadline: deadline}
 		dialer.SetMultipathTCP(false)
 		conn, err := n.dial(dialer, network, addr.String())
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
@@ -72,9 +79,9 @@ func (n *Namespace) dialFresh(network string, addr netip.AddrPort, deadline time
 
 func (n *Namespace) freshPort() uint16 { return uint16(firstPort + n.lastPort.Add(1)%portCount) }
 
-func localPort(network string, port uint16) net.Addr {
+func localEnd(network string, own netip.AddrPort) net.Addr {
 	if network == "udp" {
-		return &net.UDPAddr{Port: int(port)}
+		return net.UDPAddrFromAddrPort(own)
 	}
-	return &net.TCPAddr{Port: int(port)}
+	return net.TCPAddrFromAddrPort(own)
 }

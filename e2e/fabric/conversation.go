@@ -31,7 +31,7 @@ type line interface {
 
 // Open connects to a server over tcp, udp or sctp and keeps the connection. For UDP nothing is sent yet.
 func (n *Namespace) Open(network string, addr netip.AddrPort) (*Conversation, error) {
-	conversation, err := n.open(network, addr, time.Now().Add(Patience))
+	conversation, err := n.open(network, netip.Addr{}, addr, time.Now().Add(Patience))
 	if err != nil {
 		return nil, fmt.Errorf("opening a connection to %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
 	}
@@ -48,17 +48,17 @@ func (n *Namespace) OpenFrom(own netip.Addr, addr netip.AddrPort) (*Conversation
 	return &Conversation{network: "udp", addr: addr, client: n, line: messages{conn}}, nil
 }
 
-func (n *Namespace) open(network string, addr netip.AddrPort, deadline time.Time) (*Conversation, error) {
+func (n *Namespace) open(network string, own netip.Addr, addr netip.AddrPort, deadline time.Time) (*Conversation, error) {
 	conversation := &Conversation{network: network, addr: addr, client: n}
 	if network == "sctp" {
-		line, err := n.openSCTP(addr, deadline)
+		line, err := n.openSCTP(own, addr, deadline)
 		if err != nil {
 			return nil, err
 		}
 		conversation.line = line
 		return conversation, nil
 	}
-	conn, err := n.dialFresh(network, addr, deadline)
+	conn, err := n.dialFresh(network, own, addr, deadline)
 	if err != nil {
 		return nil, err
 	}

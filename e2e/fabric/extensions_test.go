@@ -124,3 +124,18 @@ func TestPing(t *testing.T) {
 		}
 	}
 }
+
+func TestAPodAsksFromAnAddressThatItWasGiven(t *testing.T) {
+	town := newTown(t)
+	for _, addr := range []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("2001:db8::2")} {
+		must(t, town.client.AddAddr(addr))
+		for _, network := range []string{"tcp", "udp", "sctp"} {
+			server := town.webA.addrOf(single(addr))
+			reply, err := town.client.AskFrom(network, addr, netip.AddrPortFrom(server, testPort), Patience)
+			must(t, err)
+			if reply.Client.Addr() != addr || reply.Own != reply.Client {
+				t.Errorf("over %s the server saw %s, and the client is %s, want %s", network, reply.Client, reply.Own, addr)
+			}
+		}
+	}
+}

@@ -95,7 +95,8 @@ func askBothFamilies(t *testing.T, network string, from, to *Namespace, toNode s
 			continue
 		}
 		client := netip.AddrPortFrom(addrs[0], reply.Client.Port())
-		want := Reply{Pod: to.Name, Node: toNode, Client: client, Own: client}
+		server := netip.AddrPortFrom(addrs[1], testPort)
+		want := Reply{Pod: to.Name, Node: toNode, Server: server, Client: client, Own: client}
 		if diff := cmp.Diff(want, reply, cmpopts.EquateComparable(netip.AddrPort{})); diff != "" {
 			t.Errorf("%s: the reply differs from what is true (-want +got):\n%s", family, diff)
 		}
@@ -230,13 +231,13 @@ func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
 		must(t, server.listenStream(syscall.IPPROTO_TCP, netip.AddrPortFrom(addr, 9000)))
 	}
 	for _, addr := range []netip.Addr{town.webB.IPv4, town.webB.IPv6} {
-		conn, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.AddrPortFrom(addr, 9000), time.Now().Add(Patience))
+		conn, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, netip.AddrPortFrom(addr, 9000), time.Now().Add(Patience))
 		must(t, err)
 		line := messages{conn}
 		for range 2 {
 			answer, err := line.exchange(time.Now().Add(Patience))
 			must(t, err)
-			if diff := cmp.Diff(string(server.answer(line.own())), string(answer)); diff != "" {
+			if diff := cmp.Diff(string(server.answer(netip.AddrPortFrom(addr, 9000), line.own())), string(answer)); diff != "" {
 				t.Errorf("the answer differs (-want +got):\n%s", diff)
 			}
 		}
@@ -244,11 +245,12 @@ func TestStreamSocketsOfTheKernelCarryQuestions(t *testing.T) {
 	}
 	must(t, server.Close())
 	addr := netip.AddrPortFrom(town.webB.IPv4, 9000)
-	if _, err := town.client.dialStream(syscall.IPPROTO_TCP, addr, time.Now().Add(Patience)); !errors.Is(err, syscall.ECONNREFUSED) {
+	_, err := town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, addr, time.Now().Add(Patience))
+	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dialling a closed server: got %v, want connection refused", err)
 	}
 	unassigned := netip.AddrPortFrom(netip.MustParseAddr("10.96.0.10"), 80)
-	_, err := town.client.dialStream(syscall.IPPROTO_TCP, unassigned, time.Now().Add(50*time.Millisecond))
+	_, err = town.client.dialStream(syscall.IPPROTO_TCP, netip.Addr{}, unassigned, time.Now().Add(50*time.Millisecond))
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("dialling an unassigned address: got %v, want a timeout", err)
 	}

@@ -21,6 +21,8 @@ type Pod struct {
 
 	// Node is where the pod runs.
 	Node *Node
+
+	gateway string // the node's link by which it reaches the pod
 }
 
 // What the links of a node's pods are called.
@@ -130,10 +132,20 @@ func (p *Pod) plugIn(port string) error {
 		return err
 	}
 	// The node names the source address: it would take 169.254.1.1, the one on the link.
+	p.gateway = gateway
 	return errors.Join(
 		node.addRoute(route{to: single(p.IPv4), link: gateway, from: node.IPv4}),
 		node.addRoute(route{to: single(p.IPv6), link: gateway, from: node.IPv6}),
 		p.addRoute(route{to: anyIPv4, via: podGatewayIPv4, link: uplinkName}),
 		p.addRoute(route{to: anyIPv6, via: podGatewayIPv6, link: uplinkName}),
+	)
+}
+
+// AddAddr gives the pod one more address, which its node routes to it. Other nodes need a route of their own.
+func (p *Pod) AddAddr(addr netip.Addr) error {
+	node := p.Node
+	return errors.Join(
+		p.Namespace.AddAddr(addr),
+		node.addRoute(route{to: single(addr), link: p.gateway, from: node.addrOf(single(addr))}),
 	)
 }

@@ -29,11 +29,11 @@ var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 })
 
 // openSCTP sets up an association.
-func (n *Namespace) openSCTP(addr netip.AddrPort, deadline time.Time) (line, error) {
+func (n *Namespace) openSCTP(own netip.Addr, addr netip.AddrPort, deadline time.Time) (line, error) {
 	if !kernelSpeaksSCTP() {
-		return n.associate(addr, deadline)
+		return n.associate(own, addr, deadline)
 	}
-	conn, err := n.dialStream(protocolSCTP, addr, deadline)
+	conn, err := n.dialStream(protocolSCTP, own, addr, deadline)
 	if err != nil {
 		return nil, err
 	}

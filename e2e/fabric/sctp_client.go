@@ -38,8 +38,12 @@ var errAborted = fmt.Errorf("the server aborted the association: %w", unix.ECONN
 
 // associate sets up an association over a raw socket. The socket is connected, so an ICMP error for its destination is
 // the error of the next read.
-func (n *Namespace) associate(addr netip.AddrPort, deadline time.Time) (*association, error) {
-	conn, err := n.dial(&net.Dialer{Deadline: deadline}, rawSCTP(addr.Addr()), addr.Addr().String())
+func (n *Namespace) associate(own netip.Addr, addr netip.AddrPort, deadline time.Time) (*association, error) {
+	dialer := &net.Dialer{Deadline: deadline}
+	if own.IsValid() {
+		dialer.LocalAddr = &net.IPAddr{IP: own.AsSlice()}
+	}
+	conn, err := n.dial(dialer, rawSCTP(addr.Addr()), addr.Addr().String())
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ const protocolSCTP = unix.IPPROTO_SCTP
 
 // dialStream connects a stream socket of any protocol, from a port not used lately. The net package knows the family
 // and the type of a socket and takes it for TCP; for what a net.Conn does, that is near enough.
-func (n *Namespace) dialStream(protocol int, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
+func (n *Namespace) dialStream(protocol int, own netip.Addr, addr netip.AddrPort, deadline time.Time) (conn net.Conn, err error) {
 	err = n.Do(func() error {
 		fd, err := unix.Socket(domain(addr), unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
@@ -28,7 +28,7 @@ func (n *Namespace) dialStream(protocol int, addr netip.AddrPort, deadline time.
 		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 			return os.NewSyscallError("setsockopt", err)
 		}
-		if err := n.bindFresh(fd, addr); err != nil {
+		if err := n.bindFresh(fd, own, addr); err != nil {
 			return err
 		}
 		if err := connectStream(fd, addr); err != nil {
@@ -48,13 +48,16 @@ func connectStream(fd int, addr netip.AddrPort) error {
 	return os.NewSyscallError("connect", err)
 }
 
-func (n *Namespace) bindFresh(fd int, to netip.AddrPort) error {
-	anywhere := netip.IPv4Unspecified()
-	if to.Addr().Is6() {
-		anywhere = netip.IPv6Unspecified()
+func (n *Namespace) bindFresh(fd int, own netip.Addr, to netip.AddrPort) error {
+	switch {
+	case own.IsValid():
+	case to.Addr().Is6():
+		own = netip.IPv6Unspecified()
+	default:
+		own = netip.IPv4Unspecified()
 	}
 	for range portCount {
-		err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(anywhere, n.freshPort())))
+		err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(own, n.freshPort())))
 		if !errors.Is(err, unix.EADDRINUSE) {
 			return os.NewSyscallError("bind", err)
 		}
@@ -85,23 +88,23 @@ func (s *Server) listenStream(protocol int, addr netip.AddrPort) error {
 		return err
 	}
 	s.closers = append(s.closers, listener)
-	s.serve(func() { s.accept(listener) })
+	s.serve(func() { s.accept(listener, addr) })
 	return nil
 }
 
 // accept answers the questions of every association, until the listener is closed.
-func (s *Server) accept(listener net.Listener) {
+func (s *Server) accept(listener net.Listener, own netip.AddrPort) {
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
-		s.serve(func() { s.answerAll(conn) })
+		s.serve(func() { s.answerAll(conn, own) })
 	}
 }
 
 // answerAll answers questions until the client ends the association, or says nothing for a while.
-func (s *Server) answerAll(conn net.Conn) {
+func (s *Server) answerAll(conn net.Conn, own netip.AddrPort) {
 	defer conn.Close()
 	client, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	question := make([]byte, maxMessage)
@@ -110,7 +113,7 @@ func (s *Server) answerAll(conn net.Conn) {
 			return
 		}
 		if _, err = conn.Read(question); err == nil {
-			_, err = conn.Write(s.answer(client))
+			_, err = conn.Write(s.answer(own, client))
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // rawServer is the servers' side of SCTP over a raw socket: it answers each message with one message.
 type rawServer struct {
 	conn   net.PacketConn
-	port   uint16
-	answer func(client netip.AddrPort) []byte
+	own    netip.AddrPort
+	answer func(own, client netip.AddrPort) []byte
 	peers  map[netip.AddrPort]peerTags
 }
 
@@ -27,7 +27,7 @@ func (s *Server) listenRawSCTP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	server := &rawServer{conn: conn, port: addr.Port(), answer: s.answer, peers: map[netip.AddrPort]peerTags{}}
+	server := &rawServer{conn: conn, own: addr, answer: s.answer, peers: map[netip.AddrPort]peerTags{}}
 	s.closers = append(s.closers, conn)
 	s.serve(server.serve)
 	return nil
@@ -43,7 +43,7 @@ func (s *rawServer) serve() {
 		}
 		source, ok := from.(*net.IPAddr)
 		packet, err := decodeSCTP(buffer[:size])
-		if !ok || err != nil || packet.to != s.port {
+		if !ok || err != nil || packet.to != s.own.Port() {
 			continue
 		}
 		addr, _ := netip.AddrFromSlice(source.IP)
@@ -53,7 +53,7 @@ func (s *rawServer) serve() {
 			if len(answers) == 0 {
 				continue
 			}
-			reply := sctpPacket{from: s.port, to: packet.from, tag: tag, chunks: answers}
+			reply := sctpPacket{from: s.own.Port(), to: packet.from, tag: tag, chunks: answers}
 			_, _ = s.conn.WriteTo(reply.encode(), source) // a client that is gone needs no answer
 		}
 	}
@@ -84,7 +84,7 @@ func (s *rawServer) react(client netip.AddrPort, tag uint32, chunk sctpChunk) (u
 		}
 		sequence := binary.BigEndian.Uint32(chunk.value)
 		sack := sctpChunk{kind: chunkSack, value: sackValue(sequence)}
-		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.answer(client))}
+		data := sctpChunk{kind: chunkData, flags: wholeMessage, value: dataValue(sequence, s.answer(s.own, client))}
 		return peer.theirs, []sctpChunk{sack, data}
 	case chunkShutdown:
 		return peer.theirs, []sctpChunk{{kind: chunkShutdownAck}}

@@ -67,21 +67,23 @@ func (s *Server) listenTCP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: s.greet(addr), ReadHeaderTimeout: 10 * time.Second}
 	s.closers = append(s.closers, server, listenerOnly{listener})
 	s.serve(func() { _ = server.Serve(listener) }) // it returns when the server is closed
 	return nil
 }
 
-// ServeHTTP answers with a Reply.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	client, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+// greet answers what arrives at an address with a Reply.
+func (s *Server) greet(own netip.AddrPort) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		client, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(s.answer(own, client)) // a client that is gone needs no answer
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.answer(client)) // a client that is gone needs no answer
 }
 
 func (s *Server) listenUDP(addr netip.AddrPort) error {
@@ -90,12 +92,12 @@ func (s *Server) listenUDP(addr netip.AddrPort) error {
 		return err
 	}
 	s.closers = append(s.closers, conn)
-	s.serve(func() { s.echo(conn) })
+	s.serve(func() { s.echo(conn, addr) })
 	return nil
 }
 
 // echo answers datagrams until the socket is closed. Other errors are those of single datagrams.
-func (s *Server) echo(conn net.PacketConn) {
+func (s *Server) echo(conn net.PacketConn, own netip.AddrPort) {
 	question := make([]byte, maxMessage)
 	for {
 		_, from, err := conn.ReadFrom(question)
@@ -103,15 +105,15 @@ func (s *Server) echo(conn net.PacketConn) {
 			return
 		}
 		if client, ok := from.(*net.UDPAddr); ok {
-			_, _ = conn.WriteTo(s.answer(client.AddrPort()), client) // a client that is gone needs no answer
+			_, _ = conn.WriteTo(s.answer(own, client.AddrPort()), client) // a client that is gone needs no answer
 		}
 	}
 }
 
 func (s *Server) serve(loop func()) { s.namespace.fabric.services.Go(loop) }
 
-func (s *Server) answer(client netip.AddrPort) []byte {
-	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Client: plain(client)}
+func (s *Server) answer(own, client netip.AddrPort) []byte {
+	reply := Reply{Pod: s.namespace.Name, Node: s.namespace.nodeName, Server: own, Client: plain(client)}
 	// Strings and an address always marshal.
 	text, _ := json.Marshal(reply)
 	return append(text, '\n')

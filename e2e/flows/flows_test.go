@@ -1,0 +1,280 @@
+// Package flows sends the packets of kube-proxy's own packet tables, as real connections through the tables that Vicinity
+// makes of the same Services. Nobody here chose them: they are what runPacketFlowTests is given in proxier_test.go of
+// kube-proxy's mode nftables (Kubernetes 1.37.2), where they are reckoned through a list of rules. It needs root.
+//
+// A file of testdata is one network: objects, and the flows that they are to carry. Several tables of kube-proxy's are in
+// one file if they have the same objects under other settings, or the objects of a moment later. A flow is
+//
+//	FROM PROTOCOL TO OUTCOME # what it is
+//
+// and an outcome the endpoints that answer, with "masquerade" if they see the node in place of the client; "reject";
+// "drop"; or "untouched", if it arrives where it was sent. TCP is rejected by a reset, and by ICMP in kube-proxy: for who
+// connects both are one error.
+package flows_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+)
+
+// flow is a row of a packet table.
+type flow struct {
+	title   string
+	from    netip.Addr
+	network string
+	to      netip.AddrPort
+	outcome string // "reject", "drop", "untouched", or empty: endpoints answer
+	// endpoints are all that answer.
+	endpoints  []netip.AddrPort
+	masquerade bool
+}
+
+// section is a part of a file: objects that are there from now on, or flows under settings.
+type section struct {
+	kind     string
+	settings []string
+	text     []byte
+	flows    []flow
+}
+
+func TestKubeProxysPacketTables(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("find the tables: %v, %v", files, err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			archive, err := txtar.ParseFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hold(t, readSections(t, archive))
+		})
+	}
+}
+
+// hold sends all flows of a file.
+func hold(t *testing.T, sections []section) {
+	t.Helper()
+	dir := t.TempDir()
+	manifests := folder.NewManifests(dir, convert.View{Node: nodeName}, slog.New(slog.DiscardHandler))
+	var network *network
+	for number, part := range sections {
+		if part.kind == "objects" {
+			change := load(t, manifests, dir, part.text)
+			if network == nil {
+				network = newNetwork(t, flowsOf(sections), change)
+			}
+			network.apply(t, change)
+			continue
+		}
+		network.configure(t, part.settings)
+		t.Run(fmt.Sprintf("%d %s", number, strings.Join(part.settings, " ")), func(t *testing.T) {
+			for _, f := range part.flows {
+				if err := network.holds(f); err != nil {
+					t.Errorf("%s (%s over %s to %s): %v", f.title, f.from, f.network, f.to, err)
+				}
+			}
+		})
+	}
+}
+
+// load puts objects into the folder, in place of those before. None may be refused.
+func load(t *testing.T, manifests *folder.Manifests, dir string, objects []byte) model.Change {
+	t.Helper()
+	text := bytes.Join([][]byte{[]byte(surroundings), objects}, []byte("---\n"))
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	update, err := manifests.Load()
+	if err != nil || len(update.Refused) > 0 {
+		t.Fatalf("load the objects: %v, %v", err, update.Refused)
+	}
+	return update.Change
+}
+
+// surroundings are the objects that kube-proxy's tables have in common.
+const surroundings = `apiVersion: v1
+kind: Node
+metadata: {name: test-node}
+status: {addresses: [{type: InternalIP, address: 192.168.0.2}, {type: InternalIP, address: "2001:db8::1"}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: kubernetes}
+spec: {cidrs: [172.30.0.0/16, "fd00:10:96::/112"]}
+`
+
+// configOf returns a configuration with the settings of kube-proxy's tables, but for those that are named.
+func configOf(t *testing.T, settings []string) ruleset.Config {
+	t.Helper()
+	config := ruleset.Config{
+		Families:     model.Families,
+		LocalTraffic: ruleset.LocalTraffic{Prefixes: podPrefixes},
+		NodePorts:    model.NodePortAddresses{Primary: true},
+	}
+	for _, setting := range settings {
+		name, value, _ := strings.Cut(setting, "=")
+		switch {
+		case setting == "detector=none":
+			config.LocalTraffic = ruleset.LocalTraffic{}
+		case setting == "masqueradeAll":
+			config.MasqueradeAll = true
+		case name == "nodePortAddresses":
+			config.NodePorts.Primary = false
+			config.NodePorts.Prefixes = append(config.NodePorts.Prefixes, parse(t, netip.ParsePrefix, value))
+		default:
+			t.Fatalf("there is no setting %q", setting)
+		}
+	}
+	return config
+}
+
+func readSections(t *testing.T, archive *txtar.Archive) []section {
+	t.Helper()
+	var sections []section
+	for _, file := range archive.Files {
+		words := strings.Fields(file.Name)
+		part := section{kind: words[0], settings: words[1:], text: file.Data}
+		switch part.kind {
+		case "objects":
+		case "flows":
+			for line := range strings.Lines(string(file.Data)) {
+				part.flows = append(part.flows, readFlow(t, line))
+			}
+		default:
+			t.Fatalf("there is no section %q", file.Name)
+		}
+		sections = append(sections, part)
+	}
+	return sections
+}
+
+func readFlow(t *testing.T, line string) flow {
+	t.Helper()
+	facts, title, _ := strings.Cut(strings.TrimSpace(line), " # ")
+	words := strings.Fields(facts)
+	if len(words) < 4 || title == "" {
+		t.Fatalf("no flow: %q", line)
+	}
+	f := flow{title: title, from: parse(t, netip.ParseAddr, words[0]), network: words[1], to: parse(t, netip.ParseAddrPort, words[2])}
+	switch rest := words[3:]; {
+	case len(rest) == 1 && slices.Contains([]string{"reject", "drop", "untouched"}, rest[0]):
+		f.outcome = rest[0]
+	case len(rest) == 1 || len(rest) == 2 && rest[1] == "masquerade":
+		for endpoint := range strings.SplitSeq(rest[0], ",") {
+			f.endpoints = append(f.endpoints, parse(t, netip.ParseAddrPort, endpoint))
+		}
+		f.masquerade = len(rest) == 2
+	default:
+		t.Fatalf("no outcome: %q", line)
+	}
+	return f
+}
+
+func parse[T any](t *testing.T, how func(string) (T, error), text string) T {
+	t.Helper()
+	value, err := how(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func flowsOf(sections []section) []flow {
+	var all []flow
+	for _, part := range sections {
+		all = append(all, part.flows...)
+	}
+	return all
+}
+
+const (
+	// patience is far more than an answer takes, on a busy machine too.
+	patience = 10 * time.Second
+	// shortly is long enough for an answer to arrive, if there is one.
+	shortly = 250 * time.Millisecond
+	// Where several endpoints answer, all are seen within mostConnections; with three of them one is missed once in 10^17
+	// runs. fewestConnections find one that should not answer, or a port that masquerading left as it was.
+	fewestConnections = 8
+	mostConnections   = 100
+)
+
+// holds sends a flow, again and again, and says what is otherwise than its table says.
+func (n *network) holds(f flow) error {
+	client := n.machines[f.from]
+	switch f.outcome {
+	case "reject":
+		return failsWith(syscall.ECONNREFUSED, client, f, patience)
+	case "drop":
+		return failsWith(os.ErrDeadlineExceeded, client, f, shortly)
+	case "untouched":
+		f.endpoints = []netip.AddrPort{f.to}
+	}
+	seen, kept := map[netip.AddrPort]bool{}, 0
+	number := 0
+	for number < fewestConnections || number < mostConnections && len(seen) < len(f.endpoints) {
+		number++
+		reply, err := client.AskFrom(f.network, f.from, f.to, patience)
+		if err == nil {
+			err = n.checkReply(f, reply)
+		}
+		if err != nil {
+			return fmt.Errorf("connection %d: %w", number, err)
+		}
+		seen[reply.Server] = true
+		if reply.Client == reply.Own {
+			kept++
+		}
+	}
+	if len(seen) < len(f.endpoints) {
+		return fmt.Errorf("of %v only %v answered", f.endpoints, slices.Collect(maps.Keys(seen)))
+	}
+	// What the node sends has its address in any case. But masquerading draws another port.
+	if f.masquerade && kept == number || !f.masquerade && kept < number {
+		return fmt.Errorf("%d of %d connections kept address and port, want masquerading: %t", kept, number, f.masquerade)
+	}
+	return nil
+}
+
+func (n *network) checkReply(f flow, reply fabric.Reply) error {
+	if !slices.Contains(f.endpoints, reply.Server) {
+		return fmt.Errorf("%s answered, want %v", reply.Server, f.endpoints)
+	}
+	isNode := slices.Contains(n.local, reply.Client.Addr())
+	if f.masquerade && !isNode || !f.masquerade && reply.Client.Addr() != f.from {
+		return fmt.Errorf("%s saw %s, want masquerading: %t", reply.Server, reply.Client, f.masquerade)
+	}
+	return nil
+}
+
+// failsWith sends a flow once and expects an error of it.
+func failsWith(want error, client *fabric.Namespace, f flow, patience time.Duration) error {
+	switch reply, err := client.AskFrom(f.network, f.from, f.to, patience); {
+	case err == nil:
+		return fmt.Errorf("%s answered, want %s: %w", reply.Server, f.outcome, want)
+	case !errors.Is(err, want):
+		return fmt.Errorf("%w, want %s: %w", err, f.outcome, want)
+	}
+	return nil
+}

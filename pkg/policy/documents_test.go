@@ -78,7 +78,8 @@ func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
 		}
 		isNear := slices.ContainsFunc(words, func(word string) bool { return strings.Contains(annotation.Name, word) })
 		if isNear == annotation.IsCommon {
-			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsCommon is %v", annotation.Name, isNear, annotation.IsCommon)
+			t.Errorf("%s: the webhook is asked about it with another domain: %v, though IsCommon is %v",
+				annotation.Name, isNear, annotation.IsCommon)
 		}
 	}
 }

@@ -14,23 +14,28 @@ const maxComment = 127
 // has no name. Objects are refused whose names are no DNS labels. Should one get this far, then nothing in its name
 // controls a terminal, nor ends the text for nft. Of what is too long the end of the Service's name is left out.
 func commentOf(id model.PortID) string {
-	comment := id.Service.Namespace + "/" + id.Service.Name
-	port := ""
+	colon := ""
 	if id.Port != "" {
-		port = ":" + id.Port
+		colon = ":"
 	}
-	if over := len(comment) + len(port) - maxComment; over > 0 {
-		const omitted = "..."
-		comment = comment[:max(0, len(comment)-over-len(omitted))] + omitted
+	comment := id.Service.Namespace + "/" + id.Service.Name + colon + id.Port
+	if len(comment) > maxComment {
+		comment = shortened(comment, len(comment)-len(colon)-len(id.Port))
 	}
-	comment += port
-	comment = comment[:min(len(comment), maxComment)]
 	for i := range len(comment) {
 		if !isPlain(comment[i]) {
 			return strings.Map(plain, comment)
 		}
 	}
 	return comment
+}
+
+// shortened leaves out the end of the name in a comment that is too long, and what is too long even so.
+func shortened(comment string, name int) string {
+	const omitted = "..."
+	kept := max(0, name-(len(comment)-maxComment)-len(omitted))
+	comment = comment[:kept] + omitted + comment[name:]
+	return comment[:min(len(comment), maxComment)]
 }
 
 // plain replaces what no name has.

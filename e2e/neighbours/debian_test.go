@@ -20,14 +20,13 @@ type debian struct {
 // layered lays the layers of ./install over /etc, /usr and /var, and a writable one over these.
 const layered = `
 set -eu
-layers=$1 work=$2
-mount -t tmpfs tmpfs "$work"
+layers=$1 work=/run/layers
+mount -t tmpfs tmpfs /run
+mkdir "$work" "$work/cgroup"
 for folder in etc usr var; do
 	mkdir "$work/$folder" "$work/$folder.work"
 	mount -t overlay overlay -o "lowerdir=$layers/$folder:/$folder,upperdir=$work/$folder,workdir=$work/$folder.work" "/$folder"
 done
-mount -t tmpfs tmpfs /run
-mkdir "$work/cgroup"
 mount --rbind /sys/fs/cgroup "$work/cgroup"
 mount -t sysfs sysfs /sys
 mount --rbind "$work/cgroup" /sys/fs/cgroup
@@ -47,7 +46,7 @@ func newDebian(m *machine) *debian {
 	}
 	d := &debian{machine: m}
 	d.keeper = site.Start(t, m.Namespace,
-		exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", layered, "layers", layers, t.TempDir()))
+		exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", layered, "layers", layers))
 	d.keeper.Await(t, "the layers of Debian packages", func() error {
 		if !d.keeper.Log.Has("ready") {
 			return fmt.Errorf("it said %q", d.keeper.Log)

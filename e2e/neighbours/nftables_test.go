@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -32,6 +33,22 @@ func TestNFTablesService(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "nftables.conf")
 	must.Succeed(t, os.WriteFile(file, []byte(nftablesConf), 0o600))
 	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
+	t.Run("a flush while no proxy runs takes its rules, until one does", func(t *testing.T) {
+		t.Parallel()
+		here := newTown(t)
+		here.each((*machine).startProxy)
+		first := here.nodes[0]
+		must.Succeed(t, first.proxy.Stop(10*time.Second))
+		here.holds("the rules of a proxy that has ended")
+		start(first)
+		for _, to := range (spec{app: nearApp}).frontends(first) {
+			if reply, err := here.outside.Ask("tcp", to, shortly); err == nil {
+				t.Errorf("%s answers at %s after the flush", reply.Pod, to)
+			}
+		}
+		first.startProxy()
+		here.holds("after the proxy has come back")
+	})
 	beside(t, neighbour{
 		start:  start,
 		update: start,

@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // policies is an API server that knows the town's nodes and pods, and the policy that they have.
@@ -81,9 +82,9 @@ func (p *policies) createPod(here *town, pod *fabric.Pod) {
 }
 
 // allow makes a policy that lets some dial the named pods, and nobody else.
-func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods ...string) {
+func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods ...string) *networkingv1.NetworkPolicy {
 	here.t.Helper()
-	p.api.Create(here.t, &networkingv1.NetworkPolicy{
+	policy := &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "allow-"},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{
@@ -92,7 +93,9 @@ func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods
 			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: from}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		},
-	})
+	}
+	p.api.Create(here.t, policy)
+	return policy
 }
 
 // startKubeRouter starts it, and waits until the rules of the node's pods are there.
@@ -135,4 +138,33 @@ func TestKubeRouter(t *testing.T) {
 			}
 		},
 	})
+}
+
+// TestAChangeOfAPolicyHolds through a Service's ClusterIP, and leaves open connections to their end.
+func TestAChangeOfAPolicyHolds(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	first := here.nodes[0]
+	first.startProxy()
+	first.startKubeRouter()
+	stranger, to := here.policies.stranger, (spec{app: nearApp, internal: true}).overIPv4(first)
+	here.stopped("no policy allows it", stranger.Namespace, to...)
+	peer := networkingv1.NetworkPolicyPeer{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{podLabel: stranger.Name}}}
+	policy := here.policies.allow(here, []networkingv1.NetworkPolicyPeer{peer}, here.near.Name)
+	wait.Success(t, "the policy allows it", func() error {
+		_, err := stranger.Ask("tcp", to[0], shortly)
+		return err
+	})
+	open, err := stranger.Open("tcp", to[0])
+	must.Succeed(t, err)
+	defer open.Close()
+	policies := here.policies.api.Admin.NetworkingV1().NetworkPolicies(policy.Namespace)
+	must.Succeed(t, policies.Delete(t.Context(), policy.Name, metav1.DeleteOptions{}))
+	wait.Until(t, "no policy allows it any more", func() bool {
+		_, err := stranger.Ask("tcp", to[0], shortly)
+		return err != nil
+	})
+	if _, err := open.Ask(slowest); err != nil {
+		t.Errorf("an open connection: %v", err)
+	}
 }

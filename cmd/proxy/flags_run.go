@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
@@ -30,8 +31,6 @@ type runFlags struct {
 	check         bool
 	writeConfigTo string
 
-	// all are the command line's flags, given or not.
-	all *pflag.FlagSet
 	// level is the least level that is logged, after Validate.
 	level slog.Level
 }
@@ -87,7 +86,6 @@ func daemonSettings() []settingFlag {
 }
 
 func (f *runFlags) register(flags *pflag.FlagSet) {
-	f.all = flags
 	f.stateFlags.register(flags, "With --check, - is standard input. ", clientSettings, nodePortSettings, serverSettings, conntrackSettings)
 	flags.StringVar(&f.logLevel, "log-level", "", "least `LEVEL` that is logged: debug, info, warn or error (default: info, or what -v says)")
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
@@ -114,13 +112,20 @@ func (f *runFlags) Validate() error {
 		f.ignored.Validate(),
 		f.validateState(),
 		f.parseLevel(),
+		f.validateOwn(),
+	)
+	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
+	return err
+}
+
+// validateOwn checks what kube-proxy has no flag for.
+func (f *runFlags) validateOwn() error {
+	return errors.Join(
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
 		f.dns.Validate(),
 		f.topology.Validate(),
 	)
-	f.notes = append(slices.Clone(f.notes), f.ignored.notes()...)
-	return err
 }
 
 // validateState checks where the state comes from, if it is needed.
@@ -142,7 +147,8 @@ func (f *runFlags) validateSecureMetrics() error {
 		return fmt.Errorf("--secure-metrics-bind-address %q is not IP:PORT, such as 0.0.0.0:10449", f.secureMetrics)
 	case f.manifests != "":
 		return errors.New("--secure-metrics-bind-address needs an API server, which says who may read: --manifests has none")
-	case address.Port() != 0 && (f.secureMetrics == f.settings.MetricsBindAddress || f.secureMetrics == f.settings.HealthzBindAddress):
+	case address.Port() != 0 &&
+		(f.secureMetrics == f.settings.MetricsBindAddress || f.secureMetrics == f.settings.HealthzBindAddress):
 		return fmt.Errorf("--secure-metrics-bind-address %s is that of another server: each needs its own", f.secureMetrics)
 	}
 	return nil
@@ -173,10 +179,11 @@ func (f *runFlags) options() *daemon.Options {
 		ServiceProxyName: f.serviceProxyName,
 		DefaultMaxLoad:   f.maxLoad,
 		Settings:         f.settings,
-		Configuration:    f.effective(),
 		ConfigFile:       f.file,
 		Notes:            f.notes,
+		Configuration:    f.effective(),
 		Flags:            valuesOf(f.all),
+		Configz:          config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
 		OwnTables:        f.ownTables == "auto",
 
 		SecureMetricsAddress: f.secureMetrics,

@@ -27,6 +27,8 @@ type settingFlags struct {
 	// file is what --config names, after read; nil without.
 	file *config.File
 
+	// all are the command line's flags, given or not.
+	all *pflag.FlagSet
 	// alone is what the flags alone say. Where none is given it has the default, which --help shows.
 	alone *config.Configuration
 	// given are the flags on the command line, in their order.
@@ -43,7 +45,7 @@ type settingFlags struct {
 type givenFlag struct{ name, field, text string }
 
 func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
-	f.alone = config.Default()
+	f.alone, f.all = config.Default(), flags
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if other, ok := aliases[name]; ok {
 			name = other
@@ -51,7 +53,8 @@ func (f *settingFlags) register(flags *pflag.FlagSet, settings []settingFlag) {
 		return pflag.NormalizedName(name)
 	})
 	flags.StringVar(&f.path, "config", "",
-		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"). A flag that is given beats the file; kube-proxy ignores it")
+		"`FILE` with kube-proxy's configuration ("+config.APIVersion+"), and a document of our own ("+config.OwnKind+") for the flags that "+
+			"kube-proxy does not have. A flag that is given beats the file; kube-proxy ignores it")
 	for _, setting := range settings {
 		f.add(flags, setting)
 	}
@@ -110,7 +113,9 @@ func (v *settingValue) Type() string {
 // read reads the file, if there is one. What is wrong with it is no wrong usage.
 func (f *settingFlags) read() (err error) {
 	if f.path != "" {
-		f.file, err = config.Read(f.path)
+		if f.file, err = config.Read(f.path, ownSettings()); err == nil {
+			err = f.takeOwn()
+		}
 	}
 	return err
 }

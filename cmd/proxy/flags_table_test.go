@@ -24,20 +24,31 @@ func flagTable() string {
 	for _, setting := range daemonSettings() {
 		fields[setting.name] = setting.field
 	}
+	for field, flag := range ownFlags() {
+		fields[flag.Name] = field
+	}
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.register(set)
 	var table strings.Builder
-	table.WriteString("| flag | in kube-proxy's file | default | meaning |\n|---|---|---|---|\n")
+	table.WriteString("| flag | in the file | default | meaning |\n|---|---|---|---|\n")
 	set.VisitAll(func(flag *pflag.Flag) {
 		if flag.Hidden {
 			return
 		}
 		argument, usage := pflag.UnquoteUsage(flag)
 		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s |\n",
-			strings.TrimSpace(dashed(flag)+" "+argument), otherName(flag.Name), code(fields[flag.Name]), code(flag.DefValue), cell(usage))
+			strings.TrimSpace(dashed(flag)+" "+argument), otherName(flag.Name), fieldOf(fields[flag.Name]), code(flag.DefValue), cell(usage))
 	})
 	return table.String()
+}
+
+// fieldOf is the field for a flag, and says which are ours.
+func fieldOf(field string) string {
+	if _, ours := ownFlags()[field]; ours {
+		return code(field) + " (ours)"
+	}
+	return code(field)
 }
 
 func dashed(flag *pflag.Flag) string {

@@ -78,7 +78,7 @@ func (f *runFlags) run(command *cobra.Command) error {
 	}
 	switch {
 	case f.writeConfigTo != "":
-		return config.Write(f.writeConfigTo, f.effective())
+		return config.Write(f.writeConfigTo, f.effective(), ownSettings(), f.ownValues(true))
 	case f.initOnly:
 		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,9 +31,10 @@ type checkReport struct {
 	Starts bool   `json:"starts"`
 	File   string `json:"file"`
 	Node   string `json:"node"`
-	// Settings are about the file, OnNode about this node.
-	Settings []config.Verdict `json:"settings"`
-	OnNode   []config.Verdict `json:"onNode"`
+	// Settings are about the file, OnNode about this node. Own are the settings of our own that the file has, by field.
+	Settings []config.Verdict  `json:"settings"`
+	Own      map[string]string `json:"own"`
+	OnNode   []config.Verdict  `json:"onNode"`
 }
 
 // runCheck says what would change, and changes nothing.
@@ -44,7 +46,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	if err != nil {
 		return err
 	}
-	report := checkReport{File: flags.path, Settings: []config.Verdict{}, OnNode: []config.Verdict{}}
+	report := checkReport{File: flags.path, Settings: []config.Verdict{}, OnNode: []config.Verdict{}, Own: map[string]string{}}
 	report.Settings = append(report.Settings, compared.Verdicts...)
 	if !compared.Starts() {
 		flags.path = "" // the node is looked at all the same, as the flags and defaults say
@@ -56,6 +58,9 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 		return cli.UsageError{Err: err}
 	}
 	report.Node = flags.node
+	if flags.file != nil {
+		maps.Copy(report.Own, flags.file.Own)
+	}
 	node := daemon.Check(ctx, &flags.settings, flags.ownTables == "auto")
 	report.OnNode = append(report.OnNode, node.Verdicts...)
 	if compared.Starts() {
@@ -127,6 +132,9 @@ func (r *checkReport) print(stdout io.Writer) {
 	table.print(stdout)
 	printable.Fprintf(stdout, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
 		same)
+	if len(r.Own) > 0 {
+		printable.Fprintf(stdout, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.Own)), ", "))
+	}
 	table = verdictTable{{"", "ON THIS NODE", "IS", "HERE"}}
 	for _, verdict := range r.OnNode {
 		table = append(table, rowsOf(&verdict, "")...)

@@ -22,7 +22,7 @@ func settings(t *testing.T, configMap *corev1.ConfigMap) config.Settings {
 	if err := os.WriteFile(path, []byte(configMap.Data[configFile]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file, err := config.Read(path)
+	file, err := config.Read(path, config.Own{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,7 +67,10 @@ func Compare(path string) (*Comparison, error) {
 }
 
 func compare(text []byte) *Comparison {
-	document, err := singleDocument(text)
+	document, _, err := documents(text)
+	if document == nil {
+		err = cmp.Or(err, fmt.Errorf("the file has no document of kind %s", kind))
+	}
 	if err != nil {
 		return &Comparison{Verdicts: []Verdict{{Subject: "the file", Outcome: Refused, Here: err.Error()}}}
 	}

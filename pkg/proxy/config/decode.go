@@ -8,35 +8,48 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// wanted is the type of the one document.
+// wanted is the type of kube-proxy's document.
 var wanted = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
-// singleDocument returns the one document of a file, and refuses what is no configuration of kube-proxy.
-func singleDocument(text []byte) (*manifest.Part, error) {
-	parts := slices.Collect(manifest.Parts(manifest.YAML, text, wanted))
+// documents returns kube-proxy's document and the one of our own, of which a file may lack either, and refuses what is
+// neither.
+func documents(text []byte) (kubeProxys, own *manifest.Part, err error) {
+	parts := slices.Collect(manifest.Parts(manifest.YAML, text, wanted, ownType))
+	at := slices.IndexFunc(parts, func(part manifest.Part) bool { return part.Type == ownType && part.Fault == nil })
+	if at >= 0 {
+		own = &parts[at]
+		if parts = slices.Delete(slices.Clone(parts), at, at+1); len(parts) == 0 {
+			return nil, own, nil
+		}
+	}
 	if len(parts) != 1 {
-		return nil, fmt.Errorf("the file holds %d documents, and must hold one", len(parts))
+		return nil, nil, fmt.Errorf("the file holds %d documents, and must hold one", len(parts))
 	}
 	part := &parts[0]
 	switch fault := part.Fault; {
 	case fault != nil && fault.Line > 0:
-		return nil, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
+		return nil, nil, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
 	case part.Type.Kind == "ConfigMap":
-		return nil, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it that mounts it")
+		return nil, nil, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it " +
+			"that mounts it")
 	case part.Type != wanted:
-		return nil, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
+		return nil, nil, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
 	case fault != nil:
-		return nil, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
+		return nil, nil, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
 	}
-	return part, nil
+	return part, own, nil
 }
 
 // decode reads a document, and returns a note for each field that nothing here depends on, though no kube-proxy has it or
 // it is set twice. Everything else that is unknown, set twice or of the wrong type is an error.
-func decode(document *manifest.Part, into *Configuration) (notes []string, err error) {
+func decode(document *manifest.Part, into *Configuration, own Own) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {
 		path, text := fault.Field, fault.Reason
+		if _, isOurs := own.Fields[path]; isOurs && text == manifest.UnknownField {
+			errs = append(errs, fmt.Errorf("%s: %s; it belongs in the document of kind %s", path, text, OwnKind))
+			continue
+		}
 		if why := withoutEffect(fault); why != "" {
 			notes = append(notes, path+": "+why)
 			continue

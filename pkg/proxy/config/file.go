@@ -2,15 +2,17 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
 // APIVersion is the version of kube-proxy's configuration that is read.
 const APIVersion = "kubeproxy.config.k8s.io/v1alpha1"
 
-// kind is the one document's.
+// kind is that of kube-proxy's document.
 const kind = "KubeProxyConfiguration"
 
 // File is a configuration file that has been read.
@@ -22,40 +24,58 @@ type File struct {
 	Configuration *Configuration
 	// Notes are a line for each setting that has no meaning here: its field, and why.
 	Notes []string
+	// Own are the settings of our own that the file has, by field.
+	Own map[string]string
 
 	content []byte
+	own     Own
 }
 
 // Read reads a file strictly, and checks all that has meaning here. An error names the file and every field that is
-// wrong.
-func Read(path string) (*File, error) {
+// wrong. own are the settings that the document of our own may have.
+func Read(path string, own Own) (*File, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	configuration, notes, err := parse(content)
-	if err != nil {
+	file := &File{Path: path, content: bytes.Clone(content), own: own}
+	if err := file.parse(content); err != nil {
 		return nil, fmt.Errorf("read the configuration %s: %w", path, err)
 	}
-	return &File{Path: path, Configuration: configuration, Notes: notes, content: bytes.Clone(content)}, nil
+	return file, nil
 }
 
 // Watched is the file for a watch that ends when it says something else that can be used.
 func (f *File) Watched() filewatch.File {
 	return filewatch.File{Path: f.Path, Content: f.content, Check: func() error {
-		_, err := Read(f.Path)
+		_, err := Read(f.Path, f.own)
 		return err
 	}}
 }
 
-// parse reads the text of a file, and returns what it says and the notes about it.
-func parse(text []byte) (*Configuration, []string, error) {
-	document, err := singleDocument(text)
+// parse reads the text of a file.
+func (f *File) parse(text []byte) error {
+	document, own, err := documents(text)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	var errs [2]error
+	f.Configuration = &Configuration{}
+	if document != nil {
+		f.Configuration, f.Notes, errs[0] = kubeProxys(document, f.own)
+	}
+	if own != nil {
+		if f.Own, errs[1] = f.own.decode(own); errs[1] != nil {
+			errs[1] = fmt.Errorf("document of kind %s: %w", OwnKind, errs[1])
+		}
+	}
+	return errors.Join(errs[:]...)
+}
+
+// kubeProxys reads kube-proxy's document, and returns what it says and the notes about it.
+func kubeProxys(document *manifest.Part, own Own) (*Configuration, []string, error) {
 	var c Configuration
-	unread, err := decode(document, &c)
+	unread, err := decode(document, &c, own)
 	if err != nil {
 		return nil, nil, err
 	}

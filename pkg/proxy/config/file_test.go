@@ -127,7 +127,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			file, err := Read(filepath.Join("testdata", name))
+			file, err := Read(filepath.Join("testdata", name), Own{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,6 +143,13 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// parse reads a file without settings of our own.
+func parse(text []byte) (*Configuration, []string, error) {
+	var file File
+	err := file.parse(text)
+	return file.Configuration, file.Notes, err
 }
 
 const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
@@ -300,14 +307,14 @@ func TestWhatNothingHereDependsOnIsNotedInAFile(t *testing.T) {
 
 func TestTheErrorOfAFileNamesIt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if _, err := Read(path); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
+	if _, err := Read(path, Own{}); err == nil || !strings.HasPrefix(err.Error(), "read the configuration: open "+path) {
 		t.Errorf("a missing file: %v", err)
 	}
 	if err := os.WriteFile(path, []byte(header+"mdoe: ipvs\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	want := "read the configuration " + path + ": mdoe: unknown field; did you mean mode?"
-	if _, err := Read(path); err == nil || err.Error() != want {
+	if _, err := Read(path, Own{}); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -316,10 +323,10 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	before := Default()
 	before.ClusterCIDR, before.HostnameOverride = "10.244.0.0/16", "node-a"
 	path := filepath.Join(t.TempDir(), "config.conf")
-	if err := Write(path, before); err != nil {
+	if err := Write(path, before, Own{}, nil); err != nil {
 		t.Fatal(err)
 	}
-	file, err := Read(path)
+	file, err := Read(path, Own{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +336,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 }
 
 func TestConfigzIsKubeProxysPage(t *testing.T) {
-	page, err := json.Marshal(Configz(Default()))
+	page, err := json.Marshal(Configz(Default(), Own{}, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

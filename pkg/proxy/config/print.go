@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -12,12 +13,19 @@ import (
 // configzKey is where kube-proxy's /configz has its configuration (since 1.36).
 const configzKey = "kubeproxy.config.k8s.io"
 
-// Configz returns what kube-proxy serves as /configz: an object whose one key holds the configuration.
-func Configz(c *Configuration) map[string]any { return map[string]any{configzKey: c} }
+// Configz returns what is served as /configz: under one key what kube-proxy serves there, under another our own settings.
+func Configz(c *Configuration, own Own, values map[string]string) map[string]any {
+	return map[string]any{configzKey: c, ownConfigzKey: own.typed(values)}
+}
 
-// Write writes a configuration as a file that Read reads.
-func Write(path string, c *Configuration) error {
+// Write writes a configuration as a file that Read reads, and values of our own, if there are any.
+func Write(path string, c *Configuration, own Own, values map[string]string) error {
 	text, err := yaml.Marshal(c)
+	if err == nil && len(values) > 0 {
+		var ours []byte
+		ours, err = yaml.Marshal(own.typed(values))
+		text = slices.Concat(text, []byte("---\n"), ours)
+	}
 	if err == nil {
 		err = os.WriteFile(path, text, 0o600)
 	}

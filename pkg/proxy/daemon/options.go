@@ -29,8 +29,10 @@ type Options struct {
 
 	// Settings are what the configuration in force says.
 	Settings config.Settings
-	// Configuration is the configuration in force, with all defaults: what kube-proxy shows as /configz.
+	// Configuration is the configuration in force, with all defaults. Configz is what /configz shows: that, and our own
+	// settings in force.
 	Configuration *config.Configuration
+	Configz       map[string]any
 	// ConfigFile is the file that the configuration was read from; nil without one.
 	ConfigFile *config.File
 	// Notes are a line for each setting that has no meaning here.

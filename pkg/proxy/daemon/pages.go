@@ -9,7 +9,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -65,7 +64,7 @@ func (d *daemon) pages() http.Handler {
 	return status.Pages{
 		Metrics:  d.recorder.Handler(),
 		Mode:     string(d.options.Configuration.Mode),
-		Config:   func() map[string]any { return config.Configz(d.options.Configuration) },
+		Config:   func() map[string]any { return d.options.Configz },
 		Flags:    d.options.Flags,
 		Refused:  func() any { return d.observer.refused.list(d.options.Node) },
 		Problems: func() any { return d.findings.unread() },

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+)
+
+// steps are the flags of the daemon that ask for one step of it, or name the file: no file has them.
+var steps = []string{"config", "check", "init-only", "write-config-to"}
+
+// givesWay are the flags that say the same as one of ours: where one is given, what the file says of ours does not count.
+var givesWay = map[string][]string{
+	"log-level": {"v"},
+	"manifests": {"manifests", "master", "kubeconfig", "context"},
+	"master":    {"manifests", "master", "kubeconfig", "context"},
+}
+
+// ownFlags returns the flags of the daemon that kube-proxy's file has no field for, by their fields in the document of our
+// own. So no flag is a flag only.
+func ownFlags() map[string]*pflag.Flag {
+	var flags runFlags
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.register(set)
+	own := map[string]*pflag.Flag{}
+	set.VisitAll(func(flag *pflag.Flag) {
+		isKubeProxys := slices.ContainsFunc(daemonSettings(), func(s settingFlag) bool { return s.name == flag.Name })
+		if !flag.Hidden && !isKubeProxys && !slices.Contains(steps, flag.Name) {
+			own[config.OwnField(flag.Name)] = flag
+		}
+	})
+	return own
+}
+
+// ownSettings are what the document of our own may say.
+func ownSettings() config.Own {
+	own := config.Own{Fields: map[string]bool{}, Check: checkOwn}
+	for field, flag := range ownFlags() {
+		own.Fields[field] = flag.Value.Type() == "bool"
+	}
+	return own
+}
+
+// checkOwn checks values by the flags for them, each of which it names by its field.
+func checkOwn(values map[string]string) error {
+	var flags runFlags
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	flags.register(set)
+	var errs []error
+	names := []string{}
+	for field, flag := range ownFlags() {
+		names = append(names, "--"+flag.Name, field)
+		if text, has := values[field]; has {
+			if err := set.Lookup(flag.Name).Value.Set(text); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", field, err))
+			}
+		}
+	}
+	if len(errs) == 0 {
+		errs = append(errs, flags.validateStateless(), flags.parseLevel())
+		flags.settings = config.Settings{} // which ports other servers have is not known here
+		errs = append(errs, flags.validateOwn())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return errors.New(strings.NewReplacer(longestFirst(names)...).Replace(err.Error()))
+	}
+	return nil
+}
+
+// longestFirst sorts pairs of texts, so that none is replaced that begins another one.
+func longestFirst(pairs []string) []string {
+	chunks := slices.SortedFunc(slices.Chunk(pairs, 2), func(a, b []string) int { return cmp.Compare(len(b[0]), len(a[0])) })
+	return slices.Concat(chunks...)
+}
+
+// takeOwn gives the flags the values that the document of our own has for them, but for those on the command line.
+func (f *settingFlags) takeOwn() error {
+	own := ownFlags()
+	for _, field := range slices.Sorted(maps.Keys(f.file.Own)) {
+		flag := f.all.Lookup(own[field].Name)
+		if flag == nil || flag.Changed || slices.ContainsFunc(givesWay[flag.Name], f.all.Changed) {
+			continue
+		}
+		if err := flag.Value.Set(f.file.Own[field]); err != nil {
+			return fmt.Errorf("%s: %s: %w", f.file.Path, field, err)
+		}
+	}
+	return nil
+}
+
+// ownValues are the values of our own settings that are in force; with others alone those that are not the default.
+func (f *settingFlags) ownValues(othersAlone bool) map[string]string {
+	values := map[string]string{}
+	for field, own := range ownFlags() {
+		if flag := f.all.Lookup(own.Name); flag != nil && (!othersAlone || flag.Value.String() != flag.DefValue) {
+			values[field] = flag.Value.String()
+		}
+	}
+	return values
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+)
+
+const (
+	kubeProxysDocument = "apiVersion: " + config.APIVersion + "\nkind: KubeProxyConfiguration\n"
+	ownDocument        = "apiVersion: " + config.OwnAPIVersion + "\nkind: " + config.OwnKind + "\n"
+)
+
+// runWith returns the flags of the daemon with a file and some arguments.
+func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.conf")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, flags := pflag.NewFlagSet("run", pflag.ContinueOnError), &runFlags{}
+	flags.register(set)
+	if err := set.Parse(append([]string{"--config", path, "--node", "node-a"}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := flags.read(); err != nil {
+		return nil, err
+	}
+	return flags, flags.Validate()
+}
+
+// otherValues are values of our own settings that are not the default.
+var otherValues = map[string]string{
+	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
+	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopology": "nodes", "ownTables": "never",
+	"proxyService": "shop/proxies", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
+	"topologyNamespace": "elsewhere",
+}
+
+// TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, counts there, and gives way to the
+// flag on the command line.
+func TestNoFlagIsAFlagOnly(t *testing.T) {
+	for field, flag := range ownFlags() {
+		value, known := otherValues[field]
+		if !known {
+			t.Errorf("no value to try is known of %s, the field of --%s", field, flag.Name)
+			continue
+		}
+		file := kubeProxysDocument + "---\n" + ownDocument + field + ": " + value + "\n"
+		var args []string
+		if field != "manifests" && field != "master" {
+			args = []string{"--master", "https://192.0.2.9"}
+		}
+		flags, err := runWith(t, file, args...)
+		if err != nil {
+			t.Errorf("%s: %v", field, err)
+			continue
+		}
+		if got, want := flags.all.Lookup(flag.Name).Value.String(), strings.Trim(value, `"`); got != want {
+			t.Errorf("%s: --%s is %q, want %q", field, flag.Name, got, want)
+		}
+		flags, err = runWith(t, file, append(args, "--"+flag.Name+"="+flag.DefValue)...)
+		if flags == nil {
+			t.Errorf("%s, with the flag: %v", field, err)
+		} else if got := flags.all.Lookup(flag.Name).Value.String(); got != flag.DefValue {
+			t.Errorf("%s: --%s is %q though it is given", field, flag.Name, got)
+		}
+	}
+	for field := range otherValues {
+		if ownFlags()[field] == nil {
+			t.Errorf("no flag has the field %s", field)
+		}
+	}
+}
+
+// TestWhereTheClusterIsGivesWay: a file may say where that is, and the command line another place.
+func TestWhereTheClusterIsGivesWay(t *testing.T) {
+	for _, args := range [][]string{{"--manifests", "/other"}, {"--kubeconfig", "/k"}, {"--master", "https://192.0.2.2"}} {
+		flags, err := runWith(t, ownDocument+"manifests: /state\n", args...)
+		if err != nil || flags.manifests == "/state" {
+			t.Errorf("%q: manifests %v, %v", args, flags, err)
+		}
+	}
+	flags, err := runWith(t, ownDocument+"logLevel: debug\nmanifests: /state\n", "-v", "2")
+	if err != nil || flags.logLevel != "" {
+		t.Errorf("with -v the level of the file is in force: %v", err)
+	}
+}
+
+// TestWhatIsWrongInOurOwnDocumentIsRefused with every mistake, and the field that is meant.
+func TestWhatIsWrongInOurOwnDocumentIsRefused(t *testing.T) {
+	for title, test := range map[string]struct{ text, want string }{
+		"a slip":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
+		"the name of the flag":  {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
+		"a field of kube-proxy": {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
+		"nothing near":          {"frobnicate: x\n", "frobnicate: unknown field"},
+		"a step":                {"check: true\n", "check: unknown field"},
+		"a number":              {"defaultMaxLoad: 120\n", "defaultMaxLoad: must be a text, not 120; quote it"},
+		"a text for a truth":    {"dnsEndpointPodNames: \"yes\"\n", "dnsEndpointPodNames: must be true or false"},
+		"a field twice":         {"dnsTTL: 5s\ndnsTTL: 6s\n", "dnsTTL: duplicate field"},
+		"a value":               {"dnsTTL: 5ms\n", "dnsTTL 5ms: want whole seconds, at most 1h0m0s"},
+		"no time":               {"dnsTTL: soon\n", `dnsTTL: time: invalid duration "soon"`},
+		"two values":            {"ownTables: always\nlogLevel: loud\n", "logLevel \"loud\" is none of: debug, info, warn, error\nownTables"},
+	} {
+		_, err := runWith(t, kubeProxysDocument+"---\n"+ownDocument+test.text)
+		if text := fmt.Sprint(err); !strings.Contains(text, "of kind VicinityProxyConfiguration: ") || !strings.Contains(text, test.want) {
+			t.Errorf("%s: got %v, want %s", title, err, test.want)
+		}
+	}
+}
+
+// TestOurOwnSettingsAreShownAndWritten as they are read again.
+func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
+	flags, err := runWith(t, ownDocument+"dnsTTL: 7s\ndnsEndpointPodNames: true\nmaster: https://192.0.2.1\n", "--default-max-load", "150%")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, _ := flags.options().Configz["proxy.config.vicinity.dev"].(map[string]any)
+	isShown := shown["dnsTTL"] == "7s" && shown["dnsEndpointPodNames"] == true && shown["defaultMaxLoad"] == "150%"
+	if !isShown || len(shown) != len(otherValues)+2 {
+		t.Errorf("/configz shows %v", shown)
+	}
+	if flagz := flags.options().Flags; flagz["dns-ttl"] != "7s" {
+		t.Errorf("/flagz shows %q", flagz["dns-ttl"])
+	}
+	path := filepath.Join(t.TempDir(), "written.conf")
+	if err := config.Write(path, flags.effective(), ownSettings(), flags.ownValues(true)); err != nil {
+		t.Fatal(err)
+	}
+	written, err := config.Read(path, ownSettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for field, value := range written.Own {
+		got = append(got, field+"="+value)
+	}
+	slices.Sort(got)
+	if want := "defaultMaxLoad=150% dnsEndpointPodNames=true dnsTTL=7s master=https://192.0.2.1"; strings.Join(got, " ") != want {
+		t.Errorf("written is %q, want %s", got, want)
+	}
+}
+
+// TestTheManifestsConfigurationIsRead, with our own settings, all of which have their defaults there.
+func TestTheManifestsConfigurationIsRead(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/configmap.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var configMap struct{ Data map[string]string }
+	if err := yaml.Unmarshal(text, &configMap); err != nil {
+		t.Fatal(err)
+	}
+	flags, err := runWith(t, configMap.Data["config.conf"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := flags.ownValues(true); len(flags.file.Own) == 0 || len(own) > 0 {
+		t.Errorf("the file has %v of our own, of which are in force beside the defaults: %v", flags.file.Own, own)
+	}
+}

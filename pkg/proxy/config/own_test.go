@@ -1,0 +1,69 @@
+package config
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const ownHeader = "apiVersion: " + OwnAPIVersion + "\nkind: " + OwnKind + "\n"
+
+// TestADocumentOfOurOwnStandsBesideKubeProxys, before or behind it, or alone.
+func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
+	own := Own{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
+		if values["dnsTTL"] == "never" {
+			return errors.New("dnsTTL never: no time")
+		}
+		return nil
+	}}
+	kubeProxys, ours := header+"clusterCIDR: 10.0.0.0/8\n", ownHeader+"dnsTTL: 5s\npodNames: true\n"
+	want := map[string]string{"dnsTTL": "5s", "podNames": "true"}
+	for title, test := range map[string]struct {
+		text, cidr string
+		own        map[string]string
+		err        string
+	}{
+		"behind":             {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
+		"before":             {ours + "---\n" + kubeProxys, "10.0.0.0/8", want, ""},
+		"alone":              {ours, "", want, ""},
+		"empty":              {kubeProxys + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
+		"missing":            {kubeProxys, "10.0.0.0/8", nil, ""},
+		"twice":              {ours + "---\n" + ours, "", nil, "apiVersion \"" + OwnAPIVersion + "\""},
+		"two of kube-proxy":  {kubeProxys + "---\n" + kubeProxys + "---\n" + ours, "", nil, "the file holds 2 documents, and must hold one"},
+		"an unknown field":   {ownHeader + "dnsTtl: 5s\n", "", nil, OwnKind + ": dnsTtl: unknown field; did you mean dnsTTL?"},
+		"kube-proxy's field": {ownHeader + "clusterCIDR: x\n", "", nil, "it belongs in the document of kind KubeProxyConfiguration"},
+		"a value":            {ownHeader + "dnsTTL: never\n", "", nil, "dnsTTL never: no time"},
+		"mistakes in both": {
+			header + "mdoe: ipvs\n---\n" + ownHeader + "x: y\n", "", nil, "did you mean mode?\ndocument of kind " + OwnKind + ": x: unknown",
+		},
+		"ours, in the other": {header + "dnsTTL: 5s\n", "", nil, "dnsTTL: unknown field; it belongs in the document of kind " + OwnKind},
+	} {
+		file := File{own: own}
+		err := file.parse([]byte(test.text))
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: got %v, want %s", title, err, test.err)
+			}
+			continue
+		}
+		if err != nil || file.Configuration.ClusterCIDR != test.cidr {
+			t.Errorf("%s: %v, clusterCIDR %q", title, err, file.Configuration.ClusterCIDR)
+		}
+		if diff := cmp.Diff(test.own, file.Own); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", title, diff)
+		}
+	}
+}
+
+// TestTheLinesOfAComparisonAreThoseOfTheFile, whatever stands before kube-proxy's document.
+func TestTheLinesOfAComparisonAreThoseOfTheFile(t *testing.T) {
+	compared := compare([]byte(ownHeader + "dnsTTL: 5s\n---\n" + header + "ipvs:\n  strictARP: true\n"))
+	for _, verdict := range compared.Verdicts {
+		if verdict.Subject == "ipvs.strictARP" && verdict.Line == 8 {
+			return
+		}
+	}
+	t.Errorf("ipvs.strictARP is not in line 8: %+v", compared.Verdicts)
+}

@@ -109,7 +109,7 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
 			log, ended := startInVain(t, args...)
 			eventually(t, "the proxy has looked for the API server", func() bool {
-				return strings.Contains(log(), "the API server does not tell about a resource")
+				return strings.Contains(log(), "watch interrupted")
 			})
 
 			kubeconfig.write(t, "..wrong "+name, "{")

@@ -28,8 +28,8 @@ type stateFlags struct {
 	context   string
 	// withHeadless: what DNS answers for headless Services is wanted too.
 	withHeadless bool
-	// topology says from where it is known where other nodes are: from Nodes, unless the command has its flags. nodesFrom is
-	// from where it is known, after load.
+	// topology selects the source of other nodes' labels: Nodes, unless the command has its flags. nodesFrom is
+	// that source, after load.
 	topology  topologyFlags
 	nodesFrom string
 	// otherNodes are the names of Nodes, after load, if the API server has none for node.

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
-// topologyFlags say from where it is known where other nodes are.
+// topologyFlags select the source of other nodes' labels.
 type topologyFlags struct{ source, namespace, proxies string }
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {

@@ -42,7 +42,7 @@ last and how long it took, what waits, is refused or contested, and whether the 
 
 Then compare what the kernel holds with what it should hold, element by element, chain by chain and rule by rule. Both are
 found anew: the Services are read where the proxy reads them, with the flags that it says it has, and the kernel is asked by
-another connection. What the proxy believes is in the kernel is not asked. In which slot of a port an endpoint is depends
+another connection. The proxy's own record of the kernel is not used. In which slot of a port an endpoint is depends
 on history and means nothing; only the number of its slots is compared. A difference counts if it is there twice, a second
 apart: a change on its way is none.
 
@@ -374,7 +374,7 @@ func (n *nodeStatus) print(stdout io.Writer, address string) error {
 		if p.NodeTopology == "" {
 			line("other nodes", "no Service asks where they are")
 		} else {
-			line("other nodes", "where they are is known from %s", explain.SourceInWords(p.NodeTopology))
+			line("other nodes", "their labels come from %s", explain.SourceInWords(p.NodeTopology))
 		}
 	}
 	k := &n.Kernel

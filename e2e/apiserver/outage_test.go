@@ -75,7 +75,7 @@ func surviveOutage(t *testing.T, isRefused bool) {
 	if expired.Load() == 0 {
 		t.Error("no watch expired, so this test has tried less than it should")
 	}
-	for _, want := range []string{"does not tell about a resource", "tells about a resource again"} {
+	for _, want := range []string{"watch interrupted", "watch resumed"} {
 		if got := strings.Count(f.log.String(), want); got != 6 {
 			t.Errorf("%q was logged %d times, want once for each resource", want, got)
 		}

@@ -21,7 +21,7 @@ type document struct {
 	// duplicates are the paths of fields that the document sets twice. JSON text keeps such fields and the strict
 	// decoder finds them; YAML has lost them by now.
 	duplicates []string
-	// items are those of a list of which they are not in the JSON; nil if they are, or it is none.
+	// items holds a list's items if they were split off the JSON; else nil.
 	items []chunk
 	fault *Fault
 	lines *lines

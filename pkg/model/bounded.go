@@ -12,7 +12,7 @@ type bounded struct {
 	services map[ObjectName]bool
 	// clients are those of them that name a Service as their client, by that Service.
 	clients map[ObjectName]map[ObjectName]bool
-	// stale are those of which it changed who asks; all of them do when allStale is set.
+	// stale are those with new clients or new demand; all of them have when allStale is set.
 	stale    map[ObjectName]bool
 	allStale bool
 	// version counts the changes of clients' endpoints.
@@ -71,12 +71,12 @@ func (b *bounded) askAnew(client ObjectName) {
 // while it is.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
-// HasStale reports whether there are Services whose load is bounded and of which it changed, since TakeStale, who asks.
+// HasStale reports whether Services whose load is bounded have new clients or new demand since TakeStale.
 func (c *Cluster) HasStale() bool {
 	return len(c.bounded.stale) > 0 || c.bounded.allStale && len(c.bounded.services) > 0
 }
 
-// TakeStale returns the Services of which it changed who asks, in any order, and forgets them. Apply does not return
+// TakeStale returns the Services with new clients or new demand, in any order, and forgets them. Apply does not return
 // them: it changes their shares a little, and may concern very many at once.
 func (c *Cluster) TakeStale() []ObjectName {
 	stale := c.bounded.stale

@@ -48,7 +48,7 @@ type Proxy struct {
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
-	// stale are Services of which it changed who asks, and replanned those of them that are to be decided anew for it;
+	// stale are Services with new clients or new demand, and replanned those of them that are to be decided anew for it;
 	// replanAfter is when others may join them.
 	stale       []model.ObjectName
 	replanned   map[model.ObjectName]bool

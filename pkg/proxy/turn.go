@@ -146,7 +146,7 @@ const replanInterval = 10 * time.Second
 // a cluster of a few zones, some 4 us each. Those whose slots are other ones then are decided anew.
 const replanWeight = turnWeight / 4
 
-// replan takes up the Services of which it changed who asks, unless that was done a moment ago, and looks for those that
+// replan takes up the Services with new clients or new demand, unless that was done a moment ago, and looks for those that
 // this makes a difference for. A large one waits with those that changed, for it is written in steps.
 func (p *Proxy) replan(now time.Time) {
 	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {

@@ -238,7 +238,7 @@ func (b *logBudget) allows(log *slog.Logger, object model.Subject) bool {
 	}
 	b.lines[object]++
 	if b.lines[object] == linesPerObject+1 {
-		log.Warn("the log has enough of an object; more about it is left out for a minute",
+		log.Warn("rate limit: suppressing log lines about this object for a minute",
 			"kind", cmp.Or(object.Kind, "File"), "object", cmp.Or(object.File, object.Name.String()))
 	}
 	return b.lines[object] <= linesPerObject

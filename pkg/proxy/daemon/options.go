@@ -48,7 +48,7 @@ type Options struct {
 	DNSZone    dns.Zone
 	// DNSPodNames: SRV records name endpoints as their pods are called, and not by their addresses.
 	DNSPodNames bool
-	// NodeTopology says from where it is known where other nodes are, TopologyNamespace where its publisher is, and
+	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
 	// ProxyService which headless Service is over the proxies' own pods; its zero value is none.
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string

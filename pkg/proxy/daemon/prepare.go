@@ -36,7 +36,7 @@ func prepareNode(log *slog.Logger, settings *config.Settings, families []model.F
 	}
 	if score := settings.OOMScoreAdj; score != nil {
 		if err := os.WriteFile(oomScoreFile, []byte(strconv.Itoa(int(*score))), 0); err != nil {
-			log.Warn("the kernel's choice when memory is short stays as it was", "oom-score-adj", *score, "error", err)
+			log.Warn("could not set oom_score_adj", "oom-score-adj", *score, "error", err)
 		}
 	}
 }

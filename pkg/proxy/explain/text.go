@@ -33,7 +33,7 @@ func writePort(page *bytes.Buffer, port Port) {
 		writeLines(page, "load", []string{port.Load.Message, port.Load.Demand})
 	}
 	if port.NodesFrom != "" {
-		writeLines(page, "nodes", []string{"where other nodes are is known from " + SourceInWords(port.NodesFrom)})
+		writeLines(page, "nodes", []string{"other nodes' labels come from " + SourceInWords(port.NodesFrom)})
 	}
 	writeLines(page, "left out", excludedLines(port.Excluded))
 	if port.IsCondensed {

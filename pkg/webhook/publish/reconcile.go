@@ -163,7 +163,7 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 	return seen, nil
 }
 
-// use takes in a list of keys that is used in a Namespace. One that is wrong is obeyed by nobody, and a Namespace may say that it has none.
+// use takes in a list of keys that is used in a Namespace. Invalid lists and None are skipped.
 func (s sight) use(list, namespace string) {
 	if list == "" || list == policy.None {
 		return

@@ -20,7 +20,7 @@ const optionalPatience = 10 * time.Second
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
-	// NodeTopology says from where it is known where the other nodes are; empty: from Nodes. TopologyNamespace is where
+	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where
 	// the publisher of TopologySlices keeps its Lease, and Proxies the headless Service over the proxies' own pods; without
 	// a name there is none.
 	NodeTopology      NodeTopology
@@ -37,7 +37,7 @@ type Options struct {
 	// return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
-	// TopologyFrom is called when it is known from another resource where the other nodes are: one of
+	// TopologyFrom is called when other nodes' labels come from another resource: one of
 	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
 	TopologyFrom func(resource string)
 }

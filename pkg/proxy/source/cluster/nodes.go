@@ -42,6 +42,6 @@ func (w *Watcher) waitNoLonger() {
 	if isListed {
 		return
 	}
-	w.options.Log.Warn("the other nodes could not be listed in time; to Services that wait for it, endpoints on unknown nodes match only `*`",
+	w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
 		"keys", keys, "services", services, "after", nodePatience)
 }

@@ -121,7 +121,7 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	now.end()
 	now.forget(d.watcher)
 	if now.source != nil {
-		d.watcher.options.Log.Info("where nodes are is known from another resource from now on", "before", now.source.resource,
+		d.watcher.options.Log.Info("switched the source of node topology", "before", now.source.resource,
 			"now", chosen.resource)
 	}
 	if d.begin != nil {

@@ -158,7 +158,7 @@ func (o *outages) beginSince(resource string, since time.Time, err error) {
 	}
 	o.now[resource] = outage{since, err}
 	o.interrupted(resource, since, err)
-	o.log.Warn("the API server does not tell about a resource; what it told last stays in force", "resource", resource, "error", err)
+	o.log.Warn("watch interrupted; keeping the last known state", "resource", resource, "error", err)
 }
 
 // watchBegan ends the interruption, if there is one, unless something happens to the watch at once.
@@ -170,7 +170,7 @@ func (o *outages) watchBegan(ctx context.Context, resource string) {
 	}
 	o.settle(resource)
 	if o.isOut(resource) {
-		o.schedule(resource, lasting, func() { o.end(resource, "the API server tells about a resource again") })
+		o.schedule(resource, lasting, func() { o.end(resource, "watch resumed") })
 	}
 }
 

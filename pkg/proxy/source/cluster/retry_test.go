@@ -182,7 +182,7 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 				services.heal()
 				within(t, test.within, func() bool { return r.delivers("after") })
 				time.Sleep(2 * lasting)
-				for _, want := range []string{"does not tell about a resource", "tells about a resource again"} {
+				for _, want := range []string{"watch interrupted", "watch resumed"} {
 					if got := r.logged(want); got != 1 {
 						t.Errorf("%q was logged %d times, want once", want, got)
 					}

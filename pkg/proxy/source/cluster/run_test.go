@@ -343,7 +343,7 @@ func TestServiceCIDRsThatAreForbiddenPreventNoStart(t *testing.T) {
 		if updates := r.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
 			t.Errorf("when they may be listed, the updates are %v, want a second one with the range", updates)
 		}
-		for _, want := range []string{"starting without them", "does not tell about a resource", "tells about a resource again"} {
+		for _, want := range []string{"starting without them", "watch interrupted", "watch resumed"} {
 			if got := r.logged(want); got != 1 {
 				t.Errorf("%q was logged %d times, want once", want, got)
 			}
@@ -386,7 +386,7 @@ func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 		if !r.delivers("first") || !r.delivers("second") {
 			t.Error("a Service still waits")
 		}
-		if got := r.logged("could not be listed in time"); got != 1 {
+		if got := r.logged("timed out listing other nodes"); got != 1 {
 			t.Errorf("that was logged %d times, want once", got)
 		}
 		if got := api.nodeLists.Load(); got != 1 {
@@ -436,7 +436,7 @@ func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 		if updates := running.delivered(); len(updates) != 2 || len(updates[1].Change.ServiceCIDRs) != 1 {
 			t.Errorf("when it came the updates are %v, want a second one with the range", updates)
 		}
-		if got := running.logged("does not tell about a resource"); got != 0 {
+		if got := running.logged("watch interrupted"); got != 0 {
 			t.Errorf("%d outages were logged, want none: the cluster is as it is", got)
 		}
 		// Another API server, that lacks it.
@@ -447,7 +447,7 @@ func TestAResourceThatTheClusterLacksIsEmptyAndAskedForAgain(t *testing.T) {
 		if got := running.count(); got != 2 {
 			t.Errorf("%d updates were delivered, want that the range stays in force", got)
 		}
-		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "does not tell about a resource": 1} {
+		for text, want := range map[string]int{"has no ServiceCIDRs": 1, "watch interrupted": 1} {
 			if got := running.logged(text); got != want {
 				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}

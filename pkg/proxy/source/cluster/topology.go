@@ -15,15 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// NodeTopology says from where it is known where the other nodes are.
+// NodeTopology selects the source of other nodes' labels.
 type NodeTopology string
 
 const (
 	// AutoTopology follows TopologySlices while somebody publishes them. Without a publisher it follows the EndpointSlices
 	// over the proxies, while they are on nearly all nodes and no Service asks for more than zones; and Nodes otherwise. If
 	// the publisher falls silent its slices stay in force until nodes have come or gone: an outage of the publisher alone,
-	// which all proxies see at once, must not make them all list all Nodes. That labels of other nodes change, they do not
-	// see meanwhile.
+	// which all proxies see at once, must not make them all list all Nodes. Until then label
+	// changes on other nodes go unnoticed.
 	AutoTopology NodeTopology = "auto"
 	// SlicesTopology follows TopologySlices, whatever there is.
 	SlicesTopology NodeTopology = "slices"
@@ -41,9 +41,9 @@ const (
 	leasePatience = 5 * time.Second
 )
 
-// source is from where it is known where the other nodes are.
+// source is where we learn the labels of other nodes.
 type source struct {
-	// resource tells it from others, and is told to people: one of model.TopologyResources.
+	// resource identifies it, in logs and metrics too: one of model.TopologyResources.
 	resource string
 	asked    []asked
 	// isOutgrown reports whether a Service asks for more than it has. Nil: none can.

@@ -37,9 +37,16 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	if decision.LeftOut > 0 {
 		list = append(list, fmt.Sprintf("%d endpoints are left out: %s", decision.LeftOut, selection.TooManyEndpoints))
 	}
+	for _, finding := range decision.Findings() {
+		switch finding.Code {
+		case model.FrontendConflict, model.FrontendIsAPIServer, model.PartsLeftOut: // port has them, each in its place
+		default:
+			list = append(list, finding.Sentence())
+		}
+	}
 	for _, finding := range service.Findings {
-		if finding.Code == model.PartsLeftOut {
-			list = append(list, "Left out of the Service: "+finding.Sentence())
+		if !finding.Code.IsAnnotation() {
+			list = append(list, partSentence(finding, "Service"))
 		}
 	}
 	for _, slice := range cluster.SlicesOf(service.Name) {
@@ -47,8 +54,16 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 			continue
 		}
 		for _, finding := range slice.Findings {
-			list = append(list, "Left out of the EndpointSlice "+slice.Name.String()+": "+finding.Sentence())
+			list = append(list, partSentence(finding, "EndpointSlice "+slice.Name.String()))
 		}
 	}
 	return list
+}
+
+// partSentence says what of an object has no effect.
+func partSentence(finding model.Finding, object string) string {
+	if finding.Code == model.PartsLeftOut {
+		return "Left out of the " + object + ": " + finding.Sentence()
+	}
+	return finding.Sentence()
 }

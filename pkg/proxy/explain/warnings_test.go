@@ -31,6 +31,12 @@ func TestWarnings(t *testing.T) {
 			func(service *model.Service) { service.Findings = leftOut("one thing.", "another.") },
 			[]string{"Left out of the Service: one thing.", "Left out of the Service: another."},
 		},
+		"what is found with another code": {
+			func(service *model.Service) {
+				service.Findings = []model.Finding{{Code: "Other", Field: "spec.a", Reason: "It is odd."}}
+			},
+			[]string{"spec.a: It is odd."},
+		},
 		"source ranges of this family": {func(service *model.Service) { service.SourceRanges = prefixes("203.0.113.0/24") }, nil},
 		"source ranges of the other family only": {
 			func(service *model.Service) { service.SourceRanges = prefixes("2001:db8::/32") },

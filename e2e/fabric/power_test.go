@@ -28,7 +28,8 @@ func TestANodeWithoutPowerIsSilentAndComesBackWithNothing(t *testing.T) {
 		}
 		return conn.Close()
 	}
-	must(t, dial())
+	// The first packet may be lost while a new link comes up, and its neighbour is asked for again after a second.
+	wait.Until(t, "the node answers", func() bool { return dial() == nil })
 	must(t, far.Do(func() error { return exec.Command("nft", "add table ip rules").Run() }))
 
 	must(t, far.TurnOff(func() error {

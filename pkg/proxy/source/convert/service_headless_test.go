@@ -65,7 +65,8 @@ func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
 	}
 }
 
-// TestSlicesOfHeadlessServicesHaveNames, those of others have none: they are many.
+// TestSlicesOfHeadlessServicesHaveNames, those that the EndpointSlice controller makes of others have none: they are many.
+// What it did not make has them without the label of headless Services, too: CoreDNS does not look at that.
 func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
 		slice := webSlice()
@@ -81,17 +82,22 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		}
 		return slice
 	}
-	headless := map[string]string{corev1.IsHeadlessService: ""}
+	controllers := map[string]string{discoveryv1.LabelManagedBy: sliceController}
+	headless := map[string]string{corev1.IsHeadlessService: "", discoveryv1.LabelManagedBy: sliceController}
+	wanted, withPods := View{WithHeadless: true}, View{WithHeadless: true, WithPodNames: true}
 	for title, test := range map[string]struct {
 		labels    map[string]string
 		view      View
 		isServed  bool
 		hostnames []string
 	}{
-		"headless, wanted":     {headless, View{WithHeadless: true}, true, []string{"web-0", "", "", "web-4", "", ""}},
-		"with names of pods":   {headless, View{WithHeadless: true, WithPodNames: true}, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
-		"headless, not wanted": {headless, View{}, false, nil},
-		"another":              {nil, View{WithHeadless: true}, true, nil},
+		"headless, wanted":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", ""}},
+		"with names of pods":           {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
+		"headless, not wanted":         {headless, View{}, false, nil},
+		"the controller's, of another": {controllers, withPods, true, nil},
+		"by hand":                      {nil, wanted, true, []string{"web-0", "", "", "web-4", "", ""}},
+		"by hand, with names of pods":  {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
+		"by hand, not wanted":          {nil, View{}, true, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
 			got, errs := EndpointSlice(named(test.labels), test.view)

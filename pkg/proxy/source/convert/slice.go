@@ -101,9 +101,14 @@ func isHeadless(slice *discoveryv1.EndpointSlice) bool {
 	return headless
 }
 
+// sliceController is what the EndpointSlice controller calls itself in the label endpointslice.kubernetes.io/managed-by. It
+// gives slices of headless Services the label for them. Who writes slices by hand, or Endpoints that are mirrored, need not.
+const sliceController = "endpointslice-controller.k8s.io"
+
 // namesOf says how the endpoints of a slice are called by DNS; nil where nobody asks.
 func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endpoint) *string {
-	if !isHeadless(slice) {
+	isOfOthers := !isHeadless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == sliceController
+	if !view.WithHeadless || isOfOthers {
 		return nil
 	}
 	return func(endpoint *discoveryv1.Endpoint) *string {

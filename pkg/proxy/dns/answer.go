@@ -3,6 +3,7 @@ package dns
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -78,6 +79,8 @@ type draft struct {
 	edns     bool
 	badEDNS  bool // a version that nobody knows
 	limit    int
+	// alike are addresses of SRV records' targets, of which several have one name.
+	alike map[string][]netip.Addr
 }
 
 // Answer answers a query. lookup returns the Records of a Service; nil: not ours. draw returns a number below another
@@ -164,6 +167,7 @@ func (d *draft) answer(transport Transport, lookup func(model.ObjectName) *Recor
 	case all.count == 0:
 		return d.empty(), Empty
 	}
+	d.alike = records.alike
 	return d.write(transport, name.service, all, draw), Answered
 }
 

@@ -27,6 +27,7 @@ func TestAnswers(t *testing.T) {
 	}
 	hard := world{keys: []policy.Key{policy.Zone}, endpoints: []string{"10.0.0.3 b", "fd00::1 a"}}
 	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
+	dual := world{keys: zoned.keys, endpoints: []string{"10.0.0.1 a name=web-0", "fd00::1 a name=web-0", "10.0.0.2 b name=web-0"}}
 	none := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a unready", "10.0.0.2 a terminating"}}
 	for _, test := range []struct {
 		title string
@@ -42,6 +43,8 @@ func TestAnswers(t *testing.T) {
 		{"all ports", one, "SRV " + webName, "NOERROR; SRV 0 50 5353 10-0-0-1." + webName + ", SRV 0 50 8080 10-0-0-1." + webName +
 			"; additional: A 10.0.0.1"},
 		{"the addresses of a port", zoned, "A " + portOf, "NOERROR; A 10.0.0.1, A 10.0.0.5"},
+		{"one name in both families", dual, "SRV " + portOf, "NOERROR; SRV 0 50 8080 web-0." + webName +
+			"; additional: A 10.0.0.1, AAAA fd00::1"},
 		{"the other family only", one, "AAAA " + webName, "NOERROR; " + soa},
 		{"a hard key that nobody has", hard, "A " + webName, "NOERROR; " + soa},
 		{"a hard key that somebody has", hard, "AAAA " + webName, "NOERROR; AAAA fd00::1"},

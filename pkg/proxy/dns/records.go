@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 type Records struct {
 	own   answers
 	ports map[portName]*answers
+	// alike are all addresses of what several endpoints are called, as where a pod with a hostname has one of each family.
+	alike map[string][]netip.Addr
 }
 
 // portName is a port by its name, and by its protocol in small letters.
@@ -65,7 +68,30 @@ func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 		return nil
 	}
 	making.mergePorts()
+	if making.hasHostnames {
+		making.records.alike = addressesOfNames(decisions)
+	}
 	return &making.records
+}
+
+// addressesOfNames returns the addresses that are told under one name, where they are several.
+func addressesOfNames(decisions []selection.Decision) map[string][]netip.Addr {
+	type named struct {
+		name string
+		addr netip.Addr
+	}
+	all, seen := map[string][]netip.Addr{}, map[named]bool{}
+	for i := range decisions {
+		for _, one := range targetsOf(&decisions[i]).list {
+			record := named{one.name(), one.addr.Addr()}
+			if !seen[record] {
+				seen[record] = true
+				all[record.name] = append(all[record.name], record.addr)
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, addrs []netip.Addr) bool { return len(addrs) < 2 })
+	return all
 }
 
 // making are Records that are being made.

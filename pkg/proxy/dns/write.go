@@ -2,6 +2,7 @@ package dns
 
 import (
 	"errors"
+	"net/netip"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -109,24 +110,25 @@ func (d *draft) addAnswers(builder *dnsmessage.Builder, records []record) error 
 			})
 			continue
 		}
-		err = addAddress(builder, header, records[i].target)
+		err = addAddress(builder, header, records[i].addr.Addr())
 	}
 	return err
 }
 
 // addAddresses adds the addresses of SRV records' targets, if there is room for all of them.
 func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room int) error {
-	seen := make(map[string]bool, len(records))
 	for i := range records {
-		size := sizeOfAAAA
-		if records[i].addr.Addr().Is4() {
-			size = sizeOfA
+		for _, addr := range d.addressesOf(&records[i]) {
+			size := sizeOfAAAA
+			if addr.Is4() {
+				size = sizeOfA
+			}
+			if room -= size + records[i].size; room < 0 { // the name at most, which may be written anew
+				return nil
+			}
 		}
-		room -= size + records[i].size // the name at most, which may be written anew
 	}
-	if room < 0 {
-		return nil
-	}
+	seen := make(map[string]bool, len(records))
 	err := builder.StartAdditionals()
 	for i := range records {
 		if seen[records[i].owner] {
@@ -134,16 +136,26 @@ func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room
 		}
 		seen[records[i].owner] = true
 		header := dnsmessage.ResourceHeader{Name: nameOf(records[i].owner), Class: dnsmessage.ClassINET, TTL: d.zone.seconds()}
-		err = errors.Join(err, addAddress(builder, header, records[i].target))
+		for _, addr := range d.addressesOf(&records[i]) {
+			err = errors.Join(err, addAddress(builder, header, addr))
+		}
 	}
 	return err
 }
 
-func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, t target) error {
-	if addr := t.addr.Addr(); addr.Is4() {
+// addressesOf returns all addresses of an SRV record's target: a part of a set of records is no answer (RFC 2181, 5).
+func (d *draft) addressesOf(r *record) []netip.Addr {
+	if addrs := d.alike[r.name()]; addrs != nil {
+		return addrs
+	}
+	return []netip.Addr{r.addr.Addr()}
+}
+
+func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, addr netip.Addr) error {
+	if addr.Is4() {
 		return builder.AResource(header, dnsmessage.AResource{A: addr.As4()})
 	}
-	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: t.addr.Addr().As16()})
+	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: addr.As16()})
 }
 
 // nameOf is a name for the library: of a target that has one, for those without make no SRV record.

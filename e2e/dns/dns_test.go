@@ -36,9 +36,17 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 		{"leaving", "*", []corev1.ServicePort{httpPort}, []string{"10.1.7.1 a terminating", "10.1.7.2 b"}},
 		{"nobody", "*", []corev1.ServicePort{httpPort}, []string{"10.1.8.1 a unready", "10.1.8.2 b terminating"}},
 		{"empty", "*", []corev1.ServicePort{httpPort}, nil},
+		{"twins", "*", []corev1.ServicePort{httpPort}, []string{"10.1.10.1 a name=one", "fd00:1:10::1 a name=one", "10.1.10.2 b name=one"}},
 		{"keyless", "", []corev1.ServicePort{httpPort}, []string{"10.1.9.1 a"}},
 	}
 	s.create(all...)
+	byHand := headless{"by-hand", "*", []corev1.ServicePort{httpPort}, []string{"10.1.11.1 a name=one", "10.1.11.2 b"}}
+	s.api.Create(t, byHand.service())
+	for _, slice := range byHand.slices() {
+		delete(slice.Labels, corev1.IsHeadlessService) // which nobody need write
+		s.api.Create(t, slice)
+	}
+	all = append(all, byHand)
 	for _, h := range all { // both have heard of all
 		if len(h.endpoints) == 0 || h.name == "nobody" {
 			continue
@@ -67,8 +75,8 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 				must.Succeed(t, err)
 				if proxy.Rcode == miekg.RcodeRefused {
 					refused++
-				} else if compared++; rest(proxy) != rest(cluster) {
-					t.Errorf("%s %s:\nthe proxy      %s\nthe cluster's  %s", typ, name, rest(proxy), rest(cluster))
+				} else if compared++; rest(proxy)+beside(proxy) != rest(cluster)+beside(cluster) {
+					t.Errorf("%s %s:\nthe proxy      %s%s\nthe cluster's  %s%s", typ, name, rest(proxy), beside(proxy), rest(cluster), beside(cluster))
 				}
 				if rest(cache) != rest(cluster) {
 					t.Errorf("%s %s:\nby the cache   %s\nthe cluster's  %s", typ, name, rest(cache), rest(cluster))

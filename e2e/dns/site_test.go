@@ -309,11 +309,27 @@ func (s *town) point(h headless) {
 func rest(answer *miekg.Msg) string {
 	words := []string{}
 	for _, record := range answer.Answer {
-		text := strings.TrimPrefix(record.String(), record.Header().String())
-		words = append(words, miekg.TypeToString[record.Header().Rrtype]+" "+strings.ToLower(strings.ReplaceAll(text, "\t", " ")))
+		words = append(words, inWords(record))
 	}
 	slices.Sort(words)
 	return strings.Join(append([]string{miekg.RcodeToString[answer.Rcode]}, words...), ", ")
+}
+
+func inWords(record miekg.RR) string {
+	text := strings.TrimPrefix(record.String(), record.Header().String())
+	return miekg.TypeToString[record.Header().Rrtype] + " " + strings.ToLower(strings.ReplaceAll(text, "\t", " "))
+}
+
+// beside writes the addresses of targets that come with an answer, each with its name.
+func beside(answer *miekg.Msg) string {
+	words := []string{}
+	for _, record := range answer.Extra {
+		if header := record.Header(); header.Rrtype != miekg.TypeOPT {
+			words = append(words, "; "+strings.ToLower(header.Name)+" "+inWords(record))
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, "")
 }
 
 // await waits until a server answers something.

@@ -49,7 +49,8 @@ var serverSettings = []settingFlag{
 	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more is --log-level debug, if that is not given"},
 	{
 		"oom-score-adj", "oomScoreAdj",
-		"`NUMBER` from -1000 to 1000: the proxy's oom_score_adj; the higher, the sooner the kernel ends it when memory is short (default: as it was started)",
+		"`NUMBER` from -1000 to 1000: the proxy's oom_score_adj; the higher, the sooner the kernel ends it when memory is short " +
+			"(default: as it was started)",
 	},
 }
 

@@ -131,7 +131,8 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone; default: one client per node: names of nodes or zones and a number each, in YAML or JSON, or the "+
+		"`FILE` with the demand of each node or zone (default: one client per node): "+
+			"names of nodes or zones and a number each, in YAML or JSON, or the "+
 			"result of a Prometheus instant query in JSON, by node or zone. Bounds are still planned as the proxies plan them")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")

@@ -84,7 +84,8 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 		},
 		"one endpoint has no hint": {
 			[]string{noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}"},
-			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager writes them within seconds"}, "PreferSameZone keeps",
+			[]string{"because the ready endpoint 10.244.1.1:80 has no hint. kube-controller-manager writes them within seconds"},
+			"PreferSameZone keeps",
 		},
 		"it is set, and a bound would be needed beside it": {
 			[]string{noSetting, sameZone, onC, onA},

@@ -22,6 +22,7 @@ type runFlags struct {
 	logLevel      string
 	ownTables     string
 	secureMetrics string
+	nodeCondition bool
 	dns           dnsFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
@@ -93,6 +94,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
 		"`IP:PORT` that serves /metrics over TLS to tokens that the API server allows to get it (default: nowhere)")
+	flags.BoolVar(&f.nodeCondition, "node-condition", false,
+		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
+			"what bounds it: manifests/node-condition")
 	f.dns.register(flags)
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
@@ -124,6 +128,7 @@ func (f *runFlags) validateOwn() error {
 	return errors.Join(
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
+		f.validateNodeCondition(),
 		f.dns.Validate(),
 		f.topology.Validate(),
 	)
@@ -151,6 +156,14 @@ func (f *runFlags) validateSecureMetrics() error {
 	case address.Port() != 0 &&
 		(f.secureMetrics == f.settings.MetricsBindAddress || f.secureMetrics == f.settings.HealthzBindAddress):
 		return fmt.Errorf("--secure-metrics-bind-address %s is that of another server: each needs its own", f.secureMetrics)
+	}
+	return nil
+}
+
+// validateNodeCondition wants an API server that has the Node.
+func (f *runFlags) validateNodeCondition() error {
+	if f.nodeCondition && f.manifests != "" {
+		return errors.New("--node-condition needs an API server, which has the Node: --manifests has none")
 	}
 	return nil
 }
@@ -186,6 +199,7 @@ func (f *runFlags) options() *daemon.Options {
 		Flags:            valuesOf(f.all),
 		Configz:          config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
 		OwnTables:        f.ownTables == "auto",
+		NodeCondition:    f.nodeCondition,
 
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,

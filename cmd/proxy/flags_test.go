@@ -46,6 +46,9 @@ func TestRunFlags(t *testing.T) {
 		"secure metrics without an API server": {
 			args: "--secure-metrics-bind-address 0.0.0.0:10449", err: "--secure-metrics-bind-address needs an API server",
 		},
+		"a condition without a Node": {
+			args: "--node-condition", err: "--node-condition needs an API server",
+		},
 		"a proxy's name that no label can have": {
 			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
 		},

@@ -152,13 +152,25 @@ func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 		return kubectl(t, "kustomize", dir)
 	}
 	without := render("")
-	for component, lines := range map[string]string{
-		"dns":     "        - --dns-bind-address=127.0.0.1:10053\n",
-		"selinux": "        seLinuxOptions:\n          type: spc_t\n",
+	for component, blocks := range map[string][]string{
+		"dns":     {"        - --dns-bind-address=127.0.0.1:10053\n"},
+		"selinux": {"        seLinuxOptions:\n          type: spc_t\n"},
+		"node-condition": {
+			"        - --node-condition\n",
+			"- apiGroups:\n  - \"\"\n  resources:\n  - nodes/status\n  verbs:\n  - patch\n",
+			"---\n" + kubectl(t, "kustomize", filepath.Join(folder, "node-condition")),
+		},
 	} {
 		with := render(fmt.Sprintf("components: [%s/%s]\n", manifests, component))
-		if strings.Replace(with, lines, "", 1) != without || !strings.Contains(with, lines) {
-			t.Errorf("with the component %s (-without +with):\n%s", component, cmp.Diff(without, with))
+		rest := with
+		for _, block := range blocks {
+			if strings.Count(rest, block) != 1 {
+				t.Errorf("with the component %s this is there %d times, want once:\n%s", component, strings.Count(rest, block), block)
+			}
+			rest = strings.Replace(rest, block, "", 1)
+		}
+		if rest != without {
+			t.Errorf("the component %s adds more than its lines (-without +with):\n%s", component, cmp.Diff(without, with))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
@@ -41,11 +42,13 @@ type daemon struct {
 	dialled  *kube.Dialled // nil without an API server
 	ask      authorization.Ask
 	reporter *eventReporter
-	findings *findings
-	feed     *feed
-	checks   *healthChecks
-	names    *dns.Table // nil if DNS is not answered
-	files    []filewatch.File
+	// condition is nil unless the Node is to say when its Services work.
+	condition *condition.Writer
+	findings  *findings
+	feed      *feed
+	checks    *healthChecks
+	names     *dns.Table // nil if DNS is not answered
+	files     []filewatch.File
 
 	changes chan model.Change
 	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the
@@ -80,10 +83,11 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	}
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, findings: d.findings,
-		names: d.names,
+		names: d.names, condition: d.condition,
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, d.reporter, d.findings)
+	d.feed.condition = d.condition
 	return d, nil
 }
 
@@ -101,7 +105,7 @@ func (d *daemon) connect() error {
 		return err
 	}
 	d.recorder.EventsDropped(c.recorder.Dropped)
-	d.objects, d.dialled, d.ask = c.cluster, c.dialled, c.ask
+	d.objects, d.dialled, d.ask, d.condition = c.cluster, c.dialled, c.ask, c.condition
 	d.reporter = &eventReporter{
 		node: d.options.Node, version: d.options.Build.Version, recorder: c.recorder, cluster: c.cluster,
 	}
@@ -118,6 +122,9 @@ func (d *daemon) interrupted(resource string, since time.Time, err error) {
 func (d *daemon) resumed(resource string) {
 	d.status.WatchResumed(resource)
 	d.recorder.WatchResumed(resource)
+	if resource == "nodes/"+d.options.Node { // it may be another one of this name
+		d.condition.LookAgain()
+	}
 }
 
 // topologyFrom reports from which resource it is known where other nodes are.
@@ -146,6 +153,7 @@ func (d *daemon) run(ctx context.Context) error {
 		},
 		d.watchAPIServers,
 		d.reporter.run,
+		d.condition.Run,
 		d.watchFiles,
 		d.answerDNS,
 		d.lookForOtherProxies,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -21,6 +22,8 @@ type feed struct {
 	status   *status.Status
 	reporter *eventReporter
 	findings *findings
+	// condition is nil unless the Node is to say when its Services work.
+	condition *condition.Writer
 
 	started bool // the objects have been reported once
 	own     ownNode
@@ -66,6 +69,7 @@ func (f *feed) judgeNode(change model.Change) {
 	evacuation, isOther := change.Evacuations[f.node]
 	if isNew || !f.started {
 		f.own.node = node
+		f.condition.LookAgain()
 	}
 	if isOther {
 		f.reportEvacuation(evacuation)

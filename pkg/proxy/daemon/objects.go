@@ -7,6 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -47,6 +48,8 @@ type connection struct {
 	recorder *events.Recorder
 	ask      authorization.Ask
 	dialled  *kube.Dialled // where all of them reach it
+	// condition is nil if none is asked for.
+	condition *condition.Writer
 }
 
 // connect makes the clients. Nothing is asked yet.
@@ -58,9 +61,12 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
 	options.View = o.view()
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
-	var errs [2]error
+	var errs [3]error
 	c.cluster, errs[0] = cluster.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
+	if o.NodeCondition {
+		c.condition, errs[2] = condition.Connect(config, o.Node, options.Log)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}

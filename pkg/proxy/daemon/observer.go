@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -31,6 +32,8 @@ type observer struct {
 	checks   *healthChecks
 	findings *findings
 	names    *dns.Table // nil if DNS is not answered
+	// condition is nil unless the Node is to say when its Services work.
+	condition *condition.Writer
 
 	refused refusals
 	syncs   status.Syncs
@@ -78,6 +81,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		if o.names != nil {
 			o.names.Open()
 		}
+		o.condition.Say(condition.Synced)
 		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",

@@ -53,6 +53,8 @@ type Options struct {
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
+	// NodeCondition asks to say on the Node, as a condition, when its Services work.
+	NodeCondition bool
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

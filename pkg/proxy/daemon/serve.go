@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -10,8 +11,10 @@ import (
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
@@ -39,9 +42,31 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	if err != nil {
 		return err
 	}
+	if err := d.judgeTables(ctx); err != nil {
+		return err
+	}
 	err = d.run(ctx)
 	log.Info("ended; the rules stay in the kernel")
 	return err
+}
+
+// judgeTables has the Node say that its Services do not work, if the kernel has none of our rules: whatever the Node says
+// was true before a boot. Where it has some an earlier proxy has synced, and what the Node says stays.
+func (d *daemon) judgeTables(ctx context.Context) error {
+	if d.condition == nil {
+		return nil
+	}
+	for _, family := range d.conn.Families() {
+		has, err := d.conn.HasChain(ctx, family, ruleset.TableName, ruleset.EntryChain)
+		if err != nil {
+			return fmt.Errorf("looking for the rules of an earlier proxy: %w", err)
+		}
+		if has {
+			return nil
+		}
+	}
+	d.condition.Say(condition.NoRules)
+	return nil
 }
 
 // gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a

@@ -75,7 +75,7 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 			{DNAT{Key: []Field{L4Proto, Priority}, Map: Numbered}}, {DNAT{Key: []Field{L4Proto, Priority}, Map: NumberedCollided}}}},
 		{Name: masqueradingChain, Hook: NoHook, Rules: masqueradeRules(family, config)},
 		{Name: fromNodeChain, Hook: NoHook, Rules: []Rule{{IsLocal{Field: SourceAddr}, Masquerade{}}}},
-		{Name: "nat-prerouting", Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
+		{Name: EntryChain, Hook: Prerouting, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
 			Rule{ours, WritePriority{}},

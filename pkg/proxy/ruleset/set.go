@@ -11,6 +11,10 @@ import (
 // TableName is the name of our table in each family. No other program's table has it, and we touch no other table.
 const TableName = "vicinity"
 
+// EntryChain is the chain that forwarded packets come through first. A table has it, with its rule, once all elements
+// of a first sync are there.
+const EntryChain = "nat-prerouting"
+
 // Type is nft's data type of one field of a key or of a value.
 type Type uint8
 

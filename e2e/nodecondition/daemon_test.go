@@ -1,0 +1,347 @@
+package nodecondition_test
+
+import (
+	"context"
+	"os/exec"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const nodeName = "node-1"
+
+// pending is the taint of a Node whose Services do not work.
+var pending = corev1.Taint{Key: "readiness.k8s.io/vicinity-services", Effect: corev1.TaintEffectNoSchedule}
+
+// auditOfTheProxy has the API server write down what the proxy does with Nodes.
+const auditOfTheProxy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, users: ["system:serviceaccount:kube-system:vicinity-proxy"], resources: [{resources: [nodes, nodes/status]}]}
+- {level: None}
+`
+
+// node is a node for a proxy, and a control plane with a scheduler on another machine.
+type node struct {
+	*fabric.Node
+	t     *testing.T
+	api   *site.Site
+	token *rest.Config
+	proxy *site.Process
+
+	created map[string]string // the versions of pods before they were bound
+
+	mutex   sync.Mutex
+	history []change // of the condition
+}
+
+// change is one of what the Node says of its Services, and in which version of the cluster.
+type change struct {
+	status  corev1.ConditionStatus
+	version string
+}
+
+// TestAPodStartsAfterTheServicesWork is the life of a node: new, with proxies that restart, and after a boot. A
+// controller that stands in for the Node Readiness Controller taints the Node while it does not say that its Services
+// work, and the real scheduler binds pods.
+func TestAPodStartsAfterTheServicesWork(t *testing.T) {
+	n := newNode(t)
+	n.step("a new node", func() {
+		n.withholdSlices(true)
+		n.startProxy(n.token)
+		n.awaitHistory("False")
+		n.pod("first")
+		n.withholdSlices(false)
+		n.awaitHistory("False", "True")
+		n.isBoundAfter("first", 1)
+	})
+	n.step("restarts, by a signal and by force", func() {
+		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, n.proxyKilled} {
+			must.Succeed(n.t, end())
+			reads := n.requests("list")
+			n.startProxy(n.token)
+			n.proxy.Log.Await(n.t, "the first sync is in the kernel")
+			wait.Until(n.t, "it has looked at the Node", func() bool { return n.requests("list") > reads })
+		}
+		n.pod("second")
+		n.awaitBound("second")
+		n.awaitHistory("False", "True")
+	})
+	n.step("a loss of power", func() {
+		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
+		must.Succeed(n.t, n.TurnOn())
+		n.withholdSlices(true)
+		n.startProxy(n.token)
+		n.awaitHistory("False", "True", "False")
+		n.awaitTaint(true)
+		n.pod("third")
+		n.withholdSlices(false)
+		n.awaitHistory("False", "True", "False", "True")
+		n.isBoundAfter("third", 3)
+	})
+	if got := n.requests("patch"); got != 4 {
+		n.t.Errorf("%d patches, want one for each change", got)
+	}
+	n.step("a Node that is registered anew", func() {
+		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
+		n.register()
+		n.awaitHistory("False", "True", "False", "True", "True")
+	})
+	n.step("without the right", func() {
+		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
+		must.Succeed(n.t, n.TurnOn())
+		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
+		n.register()
+		n.startProxy(n.api.Account(n.t, namespace, account)) // the token of no pod
+		n.proxy.Log.Await(n.t, "the first sync is in the kernel")
+		n.proxy.Log.Await(n.t, "the component manifests/node-condition gives the right")
+		patches := n.requests("patch")
+		wait.Until(n.t, "it tries again", func() bool { return n.requests("patch") > patches+1 })
+		if got := n.proxy.Log.Count("the Node's condition is not written"); got != 1 {
+			n.t.Errorf("it is logged %d times, want once", got)
+		}
+		n.awaitHistory("False", "True", "False", "True", "True")
+	})
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	network := fabrictest.New(t)
+	machine, err := network.AddNode(nodeName)
+	must.Succeed(t, err)
+	outside, err := network.AddHost("control-plane", machine)
+	must.Succeed(t, err)
+	n := &node{Node: machine, t: t, created: map[string]string{}, api: site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditOfTheProxy})}
+	apply(t, n.api)
+	n.register()
+	n.token = onNode(t, n.api, nodeName)
+	n.controlTaint()
+	return n
+}
+
+// step is a part of the story; its failures name it.
+func (n *node) step(name string, step func()) {
+	whole := n.t
+	defer func() { n.t = whole }()
+	if !whole.Run(name, func(t *testing.T) {
+		n.t = t
+		step()
+	}) {
+		whole.FailNow()
+	}
+}
+
+// register creates the Node as a kubelet does that knows of the taint.
+func (n *node) register() {
+	n.t.Helper()
+	object := objects.Node(nodeName, nil, n.IPv4, n.IPv6)
+	object.Spec.Taints = []corev1.Taint{pending}
+	object.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("100")}
+	object.Status.Capacity = object.Status.Allocatable
+	n.api.Create(n.t, object)
+}
+
+// startProxy starts the proxy on the node, with a token.
+func (n *node) startProxy(token *rest.Config) {
+	n.t.Helper()
+	n.proxy = site.Start(n.t, n.Namespace, exec.Command(site.Program(n.t, "proxy"), "run", "--node-condition",
+		"--kubeconfig", site.Kubeconfig(n.t, token), "--node", nodeName, "--own-tables", "never",
+		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String()))
+}
+
+// proxyKilled ends the proxy without a word.
+func (n *node) proxyKilled() error {
+	if err := n.proxy.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-n.proxy.Done()
+	return nil
+}
+
+// withholdSlices lets the proxies read no EndpointSlices, or lets them again: without these there is no first sync.
+func (n *node) withholdSlices(withheld bool) {
+	n.t.Helper()
+	name := "discovery.k8s.io"
+	if withheld {
+		name = "nothing.example.com"
+	}
+	patch := `[{"op": "replace", "path": "/rules/1/apiGroups", "value": ["` + name + `"]}]`
+	_, err := n.api.Admin.RbacV1().ClusterRoles().Patch(n.t.Context(), account, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	must.Succeed(n.t, err)
+}
+
+// controlTaint writes down what the Node says, and has the Node carry the taint unless its Services work.
+func (n *node) controlTaint() {
+	n.t.Helper()
+	nodes := n.api.Admin.CoreV1().Nodes()
+	list, err := nodes.List(n.t.Context(), metav1.ListOptions{})
+	must.Succeed(n.t, err)
+	changes, err := nodes.Watch(n.t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	must.Succeed(n.t, err)
+	ctx, whole := n.t.Context(), n.t
+	var running sync.WaitGroup
+	n.t.Cleanup(running.Wait)
+	n.t.Cleanup(changes.Stop)
+	running.Go(func() {
+		var last corev1.ConditionStatus
+		for event := range changes.ResultChan() {
+			object, isNode := event.Object.(*corev1.Node)
+			switch {
+			case !isNode:
+				continue
+			case event.Type == watch.Deleted:
+				last = ""
+				continue
+			}
+			if now := said(object); now != last {
+				last = now
+				n.note(change{now, object.ResourceVersion})
+			}
+			n.taintUnlessReady(ctx, whole, object)
+		}
+	})
+}
+
+// taintUnlessReady is what the Node Readiness Controller does where its rule is enforced continuously.
+func (n *node) taintUnlessReady(ctx context.Context, whole *testing.T, object *corev1.Node) {
+	ready := said(object) == corev1.ConditionTrue
+	if ready != isTainted(object) {
+		return
+	}
+	wanted := object.DeepCopy()
+	if ready {
+		wanted.Spec.Taints = slices.DeleteFunc(wanted.Spec.Taints, isOurs)
+	} else {
+		wanted.Spec.Taints = append(wanted.Spec.Taints, pending)
+	}
+	_, err := n.api.Admin.CoreV1().Nodes().Update(ctx, wanted, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) && ctx.Err() == nil { // whoever was first causes another event
+		whole.Errorf("changing the taint: %v", err)
+	}
+}
+
+func isTainted(object *corev1.Node) bool { return slices.ContainsFunc(object.Spec.Taints, isOurs) }
+
+func isOurs(taint corev1.Taint) bool { return taint.Key == pending.Key }
+
+func (n *node) note(one change) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	n.history = append(n.history, one)
+}
+
+// awaitHistory waits until the Node has said this, one after the other, and nothing else.
+func (n *node) awaitHistory(want ...string) {
+	n.t.Helper()
+	wait.Equal(n.t, "what the Node says of its Services", want, func() []string {
+		n.mutex.Lock()
+		defer n.mutex.Unlock()
+		var all []string
+		for _, one := range n.history {
+			all = append(all, string(one.status))
+		}
+		return all
+	})
+}
+
+func (n *node) awaitTaint(want bool) {
+	n.t.Helper()
+	wait.Equal(n.t, "the Node is tainted", want, func() bool { return isTainted(nodeOf(n.t, n.api, nodeName)) })
+}
+
+// pod creates a pod that any node may have whose Services work. It has no kubelet, which makes the Node NotReady.
+func (n *node) pod(name string) {
+	n.t.Helper()
+	tolerated := []corev1.Toleration{
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
+		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists},
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+		Spec:       corev1.PodSpec{Tolerations: tolerated, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}
+	wait.Success(n.t, "creating a pod", func() error { // the controllers make its ServiceAccount
+		_, err := n.api.Admin.CoreV1().Pods(pod.Namespace).Create(n.t.Context(), pod, metav1.CreateOptions{})
+		return err
+	})
+	n.created[name] = n.get(name).ResourceVersion
+	wait.Until(n.t, "the scheduler has looked at pod "+name, func() bool {
+		return slices.ContainsFunc(n.get(name).Status.Conditions, func(one corev1.PodCondition) bool {
+			return one.Type == corev1.PodScheduled
+		})
+	})
+}
+
+func (n *node) get(pod string) *corev1.Pod {
+	n.t.Helper()
+	got, err := n.api.Admin.CoreV1().Pods(metav1.NamespaceDefault).Get(n.t.Context(), pod, metav1.GetOptions{})
+	must.Succeed(n.t, err)
+	return got
+}
+
+func (n *node) awaitBound(pod string) {
+	n.t.Helper()
+	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
+}
+
+// isBoundAfter waits until a pod is bound, and compares when with when the Node said one thing of its history.
+func (n *node) isBoundAfter(pod string, index int) {
+	n.t.Helper()
+	n.awaitBound(pod)
+	changes, err := n.api.Admin.CoreV1().Pods(metav1.NamespaceDefault).Watch(n.t.Context(), metav1.ListOptions{
+		FieldSelector: "metadata.name=" + pod, ResourceVersion: n.created[pod],
+	})
+	must.Succeed(n.t, err)
+	defer changes.Stop()
+	for event := range changes.ResultChan() {
+		object, isPod := event.Object.(*corev1.Pod)
+		if !isPod || object.Spec.NodeName == "" {
+			continue
+		}
+		n.mutex.Lock()
+		defer n.mutex.Unlock()
+		if said := n.history[index]; number(n.t, object.ResourceVersion) < number(n.t, said.version) {
+			n.t.Errorf("pod %s was bound in version %s, and the Node said %s in %s", pod, object.ResourceVersion, said.status, said.version)
+		}
+		return
+	}
+	n.t.Errorf("the API server does not say when pod %s was bound", pod)
+}
+
+func number(t *testing.T, version string) uint64 {
+	t.Helper()
+	number, err := strconv.ParseUint(version, 10, 64)
+	must.Succeed(t, err)
+	return number
+}
+
+// requests counts what the proxies asked of Nodes by a verb, as far as it is written down.
+func (n *node) requests(verb string) (count int) {
+	n.t.Helper()
+	all, err := n.api.Audited()
+	must.Succeed(n.t, err)
+	for _, request := range all {
+		if request.Verb == verb {
+			count++
+		}
+	}
+	return count
+}

@@ -1,0 +1,46 @@
+package condition
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Type is the type of the condition.
+const Type corev1.NodeConditionType = "vicinity.dev/ServicesReady"
+
+// State is what the condition says.
+type State struct {
+	Status          corev1.ConditionStatus
+	Reason, Message string
+}
+
+// The states that there are.
+var (
+	// Synced: the kernel has had the rules of all Services. It goes on having them without a proxy.
+	Synced = State{corev1.ConditionTrue, "Synced", "The kernel has the rules of the Services"}
+	// NoRules: the node was booted, or its rules were removed, and what the condition said before is void.
+	NoRules = State{corev1.ConditionFalse, "NoRules", "The kernel has no rules of the Services yet"}
+)
+
+// patchOf returns the strategic merge patch that makes a Node say a state, and whether it needs one. Nothing but the
+// status counts: an update of the proxy that has other words writes to no Node.
+func patchOf(node *corev1.Node, state State, now time.Time) ([]byte, bool, error) {
+	for i := range node.Status.Conditions {
+		if has := &node.Status.Conditions[i]; has.Type == Type && has.Status == state.Status {
+			return nil, false, nil
+		}
+	}
+	at := metav1.NewTime(now)
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: Type, Status: state.Status, Reason: state.Reason, Message: state.Message,
+		LastHeartbeatTime: at, LastTransitionTime: at,
+	}}}})
+	if err != nil {
+		return nil, false, fmt.Errorf("encode the condition %s: %w", Type, err)
+	}
+	return patch, true, nil
+}

@@ -1,0 +1,74 @@
+package condition
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// TestOnlyAChangeOfTheStatusIsWritten: what others say of a Node stays, and what is so already is not written.
+func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	kubelets := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}
+	said := func(status corev1.ConditionStatus) *corev1.NodeCondition {
+		return &corev1.NodeCondition{Type: Type, Status: status, Reason: "InOtherWords"}
+	}
+	for name, test := range map[string]struct {
+		before *corev1.NodeCondition
+		state  State
+		writes bool
+	}{
+		"a first sync, on a new Node":          {nil, Synced, true},
+		"a first sync, after a boot":           {said(corev1.ConditionFalse), Synced, true},
+		"a restart":                            {said(corev1.ConditionTrue), Synced, false},
+		"no rules, on a new Node":              {nil, NoRules, true},
+		"no rules, after a boot":               {said(corev1.ConditionTrue), NoRules, true},
+		"no rules, when that is known already": {said(corev1.ConditionFalse), NoRules, false},
+		"a status that is nobody's":            {said(corev1.ConditionUnknown), Synced, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{Status: corev1.NodeStatus{Phase: corev1.NodeRunning, Conditions: []corev1.NodeCondition{kubelets}}}
+			if test.before != nil {
+				node.Status.Conditions = append(node.Status.Conditions, *test.before)
+			}
+			patch, isNeeded, err := patchOf(node, test.state, now)
+			if err != nil || isNeeded != test.writes {
+				t.Fatalf("needed: %v, want %v; %v", isNeeded, test.writes, err)
+			}
+			if !isNeeded {
+				return
+			}
+			after := patched(t, node, patch)
+			got := after.Status.Conditions
+			if len(got) != 2 || got[0] != kubelets && got[1] != kubelets || after.Status.Phase != corev1.NodeRunning {
+				t.Fatalf("conditions %+v of %+v", got, after.Status)
+			}
+			for _, one := range got {
+				if one.Type == Type && (one.Status != test.state.Status || one.Reason != test.state.Reason || !one.LastTransitionTime.Time.Equal(now)) {
+					t.Errorf("it says %+v, want %+v since %s", one, test.state, now)
+				}
+			}
+		})
+	}
+}
+
+// patched does to a Node what an API server does.
+func patched(t *testing.T, node *corev1.Node, patch []byte) *corev1.Node {
+	t.Helper()
+	before, err := json.Marshal(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := strategicpatch.StrategicMergePatch(before, patch, corev1.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after corev1.Node
+	if err := json.Unmarshal(text, &after); err != nil {
+		t.Fatal(err)
+	}
+	return &after
+}

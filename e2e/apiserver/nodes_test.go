@@ -162,7 +162,7 @@ func TestServicesAreServedAfterAWhileWithoutTheRightToListNodes(t *testing.T) {
 		}
 	}
 	for want, times := range map[string]int{
-		"nodes is forbidden": 2, "the other nodes could not be listed": 1, "Nodes may not be listed by label": 1,
+		"nodes is forbidden": 2, "timed out listing other nodes": 1, "Nodes may not be listed by label": 1,
 	} {
 		if got := strings.Count(f.log.String(), want); got != times {
 			t.Errorf("%q was logged %d times, want %d", want, got, times)

@@ -9,7 +9,8 @@ type tableFlags struct{ stateFlags }
 var nodePortSettings = []settingFlag{{
 	"nodeport-addresses", "nodePortAddresses",
 	"`ADDRESSES` of this node that serve node ports, comma-separated: primary for those that the Node object names, all, and CIDRs. " +
-		"Without primary, a family without a CIDR serves them on all addresses, so name both. Loopback never serves any",
+		"Without primary, a family without a CIDR serves them on all addresses, so name both. localhost serves TCP on 127.0.0.1 and ::1, " +
+		"with the feature gate KubeProxyNFTablesLocalhostNodePorts alone",
 }}
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {

@@ -48,13 +48,15 @@ const (
 	RefusedByKernel FindingCode = "RefusedByKernel"
 	// HealthCheckNotServed: load balancers get no answer at the Service's healthCheckNodePort. The name is kube-proxy's.
 	HealthCheckNotServed FindingCode = "FailedToStartServiceHealthcheck"
+	// LocalhostNodePortNotServed: a node port of the Service cannot be dialled on a loopback address.
+	LocalhostNodePortNotServed FindingCode = "LocalhostNodePortNotServed"
 )
 
 // FindingCodes are all codes.
 var FindingCodes = func() []FindingCode {
 	codes := []FindingCode{
 		Refused, ValueIgnored, PartsLeftOut, FrontendConflict, FrontendIsAPIServer, SessionAffinityIgnored, RefusedByKernel,
-		HealthCheckNotServed,
+		HealthCheckNotServed, LocalhostNodePortNotServed,
 	}
 	for _, annotation := range policy.Annotations {
 		if code := FindingCode(annotation.Ignored); !slices.Contains(codes, code) {

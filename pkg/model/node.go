@@ -28,6 +28,21 @@ type NodePortAddresses struct {
 	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on
 	// all addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
+	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. The tables
+	// never do.
+	Localhost bool
+}
+
+// localhosts are the addresses on which the proxy itself listens.
+var localhosts = map[Family]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}
+
+// Loopback returns the loopback address of a family on which the proxy itself serves TCP node ports, if it does. A range
+// of all addresses does not ask for it, as in kube-proxy.
+func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool) {
+	addr = localhosts[family]
+	return addr, n.Localhost && slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool {
+		return prefix.Addr().IsLoopback() && prefix.Contains(addr)
+	})
 }
 
 // All reports whether node ports of a family are served on every local address but loopback, whatever addresses there
@@ -39,7 +54,7 @@ func (n NodePortAddresses) All(family Family) bool {
 }
 
 // Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served,
-// sorted. It is of no use where All is true. Loopback never serves any.
+// sorted. It is of no use where All is true. Loopback is none of them: see Loopback.
 func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, addr := range present {

@@ -35,7 +35,8 @@ var differences = map[string]func(*Configuration) (here, do string){
 		if modeOf(c) != modeIPTables || c.IPTables.LocalhostNodePorts != nil && !*c.IPTables.LocalhostNodePorts {
 			return "", ""
 		}
-		return noLocalhost, "what dials 127.0.0.1 and a node port dials the node's address instead"
+		return noLocalhost, "what dials 127.0.0.1 and a node port dials the node's address instead, or: nodePortAddresses: " +
+			"[primary, localhost] and featureGates: {" + localhostNodePorts + ": true}"
 	},
 	"conntrack.tcpBeLiberal": func(c *Configuration) (string, string) {
 		if modeOf(c) != modeIPTables || c.Conntrack.TCPBeLiberal {

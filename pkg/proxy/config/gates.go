@@ -20,8 +20,8 @@ type Gate struct {
 	IsOn bool
 	// IsObeyed: it can be set. Otherwise it is always as IsOn says.
 	IsObeyed bool
-	// IsBeta: AllBeta sets it, where it is not set itself.
-	IsBeta bool
+	// IsAlpha: AllAlpha sets it, where it is not set itself; IsBeta: AllBeta does.
+	IsAlpha, IsBeta bool
 	// Why is what it does where it is obeyed, else why it cannot be set, in a few words.
 	Why string
 }
@@ -31,6 +31,8 @@ const (
 	allowServiceExternalIPs = "AllowServiceExternalIPs"
 	componentFlagz          = "ComponentFlagz"
 	componentStatusz        = "ComponentStatusz"
+	localhostNodePorts      = "KubeProxyNFTablesLocalhostNodePorts"
+	allAlpha                = "AllAlpha"
 	allBeta                 = "AllBeta"
 )
 
@@ -45,7 +47,7 @@ const (
 // AllowServiceExternalIPs stays on until somebody sets it, also when Kubernetes 1.40 turns it off by default: this
 // program does not know the cluster's version, and an update of it must not take addresses away that are in use.
 var gates = []Gate{
-	{Name: "AllAlpha", Why: "nothing here is alpha"},
+	{Name: allAlpha, IsObeyed: true, Why: "true serves node ports on loopback, if its own gate does not forbid it"},
 	{Name: allBeta, IsObeyed: true, Why: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
 	{Name: allowServiceExternalIPs, IsOn: true, IsObeyed: true, Why: "false serves no external IPs"},
 	{Name: "AtomicFIFO", IsOn: true, Why: follower},
@@ -61,7 +63,10 @@ var gates = []Gate{
 	{Name: "InformerResourceVersion", IsOn: true, Why: follower},
 	{Name: "KubeProxyDrainingTerminatingNodes", IsOn: true, Why: "the health check of a node that leaves always says so"},
 	{Name: "KubeProxyIPVS", Why: noIPVS},
-	{Name: "KubeProxyNFTablesLocalhostNodePorts", Why: noLocalhost},
+	{
+		Name: localhostNodePorts, IsObeyed: true, IsAlpha: true,
+		Why: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names",
+	},
 	{Name: "LoadBalancerIPMode", IsOn: true, Why: "ipMode is always followed"},
 	{Name: "LoggingAlphaOptions", Why: logGate},
 	{Name: "LoggingBetaOptions", IsOn: true, Why: logGate},
@@ -110,6 +115,9 @@ func gateOf(name string) (Gate, bool) {
 func isOn(set map[string]bool, name string) bool {
 	gate, _ := gateOf(name)
 	if on, isSet := set[name]; isSet {
+		return on
+	}
+	if on, isSet := set[allAlpha]; isSet && gate.IsAlpha {
 		return on
 	}
 	if on, isSet := set[allBeta]; isSet && gate.IsBeta {

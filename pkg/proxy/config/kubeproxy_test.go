@@ -268,6 +268,7 @@ func TestGates(t *testing.T) {
 		"AllBeta=false":                     {true, false, false, nil, ""},
 		"AllBeta=false,ComponentFlagz=true": {true, true, false, nil, ""},
 		"ComponentStatusz=false":            {true, true, false, nil, ""},
+		"AllAlpha=true,AllBeta=true":        {true, true, true, nil, ""},
 		"KubeProxyIPVS=false,NFTablesProxyMode=true,AllAlpha=false": {true, true, true, nil, ""},
 		"KubeProxyIPVS=true,TopologyAwareHints=false,SidecarContainers=true": {true, true, true, []string{
 			"featureGates.KubeProxyIPVS: IPVS is not used",

@@ -42,7 +42,7 @@ func (c *checker) nodePorts(entries []string) model.NodePortAddresses {
 }
 
 // nodeAddress reads bindAddress, which binds nothing: kube-proxy takes it for the node's address of its family. Neither
-// all addresses nor loopback, which never serves node ports, is one.
+// all addresses nor loopback is one.
 func (c *checker) nodeAddress(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {

@@ -108,6 +108,7 @@ func Resolve(c *Configuration) (Settings, []FieldError) {
 	if c.Logging.Verbosity >= debugVerbosity {
 		settings.LogLevel = slog.LevelDebug
 	}
+	settings.NodePorts.Localhost = isOn(c.FeatureGates, localhostNodePorts)
 	check.different(c)
 	check.gates(c.FeatureGates)
 	check.oneOf("mode", string(c.Mode), modes...)

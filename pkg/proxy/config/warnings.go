@@ -18,8 +18,9 @@ func TableWarnings(config ruleset.Config) []string {
 		sentences = append(sentences, fmt.Sprintf(
 			"--nodeport-addresses has no %s CIDR, so node ports are served on all %s addresses of this node", family, family))
 	}
-	if slices.ContainsFunc(config.NodePorts.Prefixes, isLoopback) {
-		sentences = append(sentences, "--nodeport-addresses names loopback, which never serves node ports")
+	if slices.ContainsFunc(config.NodePorts.Prefixes, isLoopback) && !config.NodePorts.Localhost {
+		sentences = append(sentences, "--nodeport-addresses names loopback, which serves node ports with the feature gate "+
+			localhostNodePorts+" alone")
 	}
 	return sentences
 }
@@ -28,7 +29,7 @@ func isLoopback(prefix netip.Prefix) bool { return prefix.Addr().IsLoopback() }
 
 // NodePortWarning says that no node port can be served; empty if some can. The Node is nil while it is unknown.
 func NodePortWarning(config ruleset.Config, node *model.Node) string {
-	serves := func(prefix netip.Prefix) bool { return !isLoopback(prefix) }
+	serves := func(prefix netip.Prefix) bool { return !isLoopback(prefix) || config.NodePorts.Localhost }
 	if !config.NodePorts.Primary || slices.ContainsFunc(config.NodePorts.Prefixes, serves) {
 		return ""
 	}

@@ -25,7 +25,7 @@ const (
 	noBuffer    = "each line of the log is written at once, to standard error"
 	noCadvisor  = "nothing here reads it"
 	otherModes  = "only the section of the file's mode counts"
-	noLocalhost = "loopback never serves node ports"
+	noLocalhost = "loopback serves node ports with the feature gate " + localhostNodePorts + " alone"
 )
 
 // meaningless lists every field of the file that has no effect, and every flag. settings.go reads all others.

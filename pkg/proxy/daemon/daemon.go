@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
@@ -18,6 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/localhost"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -48,6 +51,8 @@ type daemon struct {
 	feed      *feed
 	checks    *healthChecks
 	names     *dns.Table // nil if DNS is not answered
+	// localhost serves node ports on loopback; nil if they are not.
+	localhost *localhost.Server
 	files     []filewatch.File
 
 	changes chan model.Change
@@ -81,9 +86,13 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 	if options.DNSAddress.IsValid() {
 		d.names = &dns.Table{Zone: d.options.DNSZone}
 	}
+	loopback := loopbackOf(config)
+	if len(loopback) > 0 {
+		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
+	}
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, findings: d.findings,
-		names: d.names, condition: d.condition,
+		names: d.names, condition: d.condition, loopback: slices.SortedFunc(maps.Values(loopback), netip.Addr.Compare),
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, d.reporter, d.findings)
@@ -156,6 +165,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.condition.Run,
 		d.watchFiles,
 		d.answerDNS,
+		d.serveLocalhost,
 		d.lookForOtherProxies,
 		d.checks.run,
 		func(ctx context.Context) error {
@@ -176,6 +186,9 @@ func (d *daemon) run(ctx context.Context) error {
 			p.RetryMax = d.options.Settings.SyncPeriod
 			if d.names != nil {
 				p.Readers = append(p.Readers, d.names)
+			}
+			if d.localhost != nil {
+				p.Readers = append(p.Readers, d.localhost)
 			}
 			p.Run(ctx, d.changes, d.repairs, d.observer)
 			return nil

@@ -42,6 +42,7 @@ const (
 	syncs finder = iota
 	kernel
 	healthCheckServers
+	localhostListeners
 )
 
 type foundBy struct {

@@ -31,7 +31,8 @@ type observer struct {
 	recorder *metrics.Recorder
 	checks   *healthChecks
 	findings *findings
-	names    *dns.Table // nil if DNS is not answered
+	names    *dns.Table   // nil if DNS is not answered
+	loopback []netip.Addr // on which the process itself serves node ports
 	// condition is nil unless the Node is to say when its Services work.
 	condition *condition.Writer
 
@@ -67,7 +68,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
 	o.checks.follow(report)
 	o.reportFound(report)
-	o.reportNodePorts(report.Surroundings.NodePortAddrs)
+	o.reportNodePorts(slices.Concat(report.Surroundings.NodePortAddrs, o.loopback))
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.recorder.SweepFailed()

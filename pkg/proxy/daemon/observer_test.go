@@ -215,6 +215,10 @@ var movedElsewhere = map[string]string{
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
+	"vicinity_localhost_nodeport_connections_total":        "TestNodePortsOnLoopback in cmd/proxy, with a daemon that listens",
+	"kubeproxy_nftables_localhost_nodeport_listeners":      "TestNodePortsOnLoopback, likewise",
+
+	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback, likewise",
 }
 
 func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {

@@ -42,6 +42,10 @@ var words = map[model.FindingCode]Words{
 	model.HealthCheckNotServed: {
 		Log: "a health check is not served; trying again", Over: "a health check is served again, or gone", Action: "Listen",
 	},
+	model.LocalhostNodePortNotServed: {
+		Log:  "a node port is not served on loopback; trying again",
+		Over: "a node port is served on loopback again, or gone", Action: "Listen",
+	},
 }
 
 // WordsOf returns the words for a code.

@@ -19,7 +19,7 @@ const (
 	endLabel       = "end"            // EndTime or EndNone
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other
-	resultLabel    = "result"         // a dns.Outcome
+	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
 	verbLabel      = "verb"
@@ -149,6 +149,16 @@ var (
 		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
+	LocalhostListeners = gauge(row{
+		name:   "kubeproxy_nftables_localhost_nodeport_listeners",
+		help:   "Node ports that are listened on at loopback at present.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
+	LocalhostListenFailures = counter(row{
+		name:   "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total",
+		help:   "Tries to listen on a node port at loopback that failed.",
+		labels: []string{familyLabel}, start: perFamily,
+	})
 	healthz = counter(row{
 		name:   "kubeproxy_proxy_healthz_total",
 		help:   "Answers that /healthz gave, by HTTP status.",
@@ -274,6 +284,11 @@ var (
 		name:   "vicinity_dns_requests_total",
 		help:   "Queries that came to --dns-bind-address, by the type of record that they ask for, and by what became of them.",
 		labels: []string{typeLabel, resultLabel}, start: [][]string{{"A", "AAAA", "SRV"}, {"answered", "empty", "refused"}},
+	})
+	LocalhostConnections = counter(row{
+		name:   "vicinity_localhost_nodeport_connections_total",
+		help:   "Connections that came to node ports on loopback, by what became of them.",
+		labels: []string{familyLabel, resultLabel}, start: [][]string{families, {"forwarded", "unreachable", "full"}},
 	})
 	DNSServices = gauge(row{
 		name: "vicinity_dns_services",

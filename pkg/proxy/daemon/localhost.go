@@ -1,0 +1,58 @@
+package daemon
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/localhost"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// loopbackOf returns the loopback addresses on which node ports are served, by family; none unless the settings ask for
+// it.
+func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
+	addrs := map[model.Family]netip.Addr{}
+	for _, family := range config.Families {
+		if addr, served := config.NodePorts.Loopback(family); served {
+			addrs[family] = addr
+		}
+	}
+	return addrs
+}
+
+// serveLocalhost serves node ports on loopback, if that is asked for.
+func (d *daemon) serveLocalhost(ctx context.Context) error {
+	if d.localhost == nil {
+		return nil
+	}
+	return d.localhost.Run(ctx)
+}
+
+// localhostObserver passes on what the server of node ports on loopback does. There is no line of log for a connection:
+// the metric counts what became of them.
+type localhostObserver struct {
+	recorder *metrics.Recorder
+	findings *findings
+}
+
+// Listening is called whenever the server has looked what it listens on.
+func (o localhostObserver) Listening(family model.Family, ports int) {
+	o.recorder.Set(metrics.LocalhostListeners, ports, family.String())
+}
+
+// ListenFailed is called for each try that failed.
+func (o localhostObserver) ListenFailed(family model.Family) {
+	o.recorder.Add(metrics.LocalhostListenFailures, 1, family.String())
+}
+
+// Connection is called once for each connection.
+func (o localhostObserver) Connection(family model.Family, outcome localhost.Outcome) {
+	o.recorder.Add(metrics.LocalhostConnections, 1, family.String(), string(outcome))
+}
+
+// Found is called with all that is not listened on.
+func (o localhostObserver) Found(findings []model.Finding) {
+	o.findings.replaceAll(localhostListeners, findings)
+}

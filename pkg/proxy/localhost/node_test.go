@@ -1,0 +1,286 @@
+//go:build linux
+
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// patience is how long a test waits for what must come. No test measures time.
+const patience = 20 * time.Second
+
+// node is a network namespace with a server of node ports on loopback and some backends, which are on loopback, too.
+type node struct {
+	t         *testing.T
+	namespace *netns.Namespace
+	server    *Server
+	told      *told
+	cluster   *model.Cluster
+	decide    *selection.Nodes
+	stop      func()
+}
+
+// told is what the server tells its observer.
+type told struct {
+	mutex     sync.Mutex
+	listening map[model.Family]int
+	failed    map[model.Family]int
+	outcomes  map[Outcome]int
+	findings  []model.Finding
+}
+
+func (o *told) Listening(family model.Family, ports int) {
+	o.do(func() { o.listening[family] = ports })
+}
+func (o *told) ListenFailed(family model.Family)           { o.do(func() { o.failed[family]++ }) }
+func (o *told) Connection(_ model.Family, outcome Outcome) { o.do(func() { o.outcomes[outcome]++ }) }
+func (o *told) Found(findings []model.Finding)             { o.do(func() { o.findings = findings }) }
+func (o *told) count(outcome Outcome) (n int)              { o.do(func() { n = o.outcomes[outcome] }); return n }
+func (o *told) listens(family model.Family) (n int) {
+	o.do(func() { n = o.listening[family] })
+	return n
+}
+func (o *told) failures(family model.Family) (n int) { o.do(func() { n = o.failed[family] }); return n }
+func (o *told) problems() (all []model.Finding)      { o.do(func() { all = o.findings }); return all }
+func (o *told) do(f func())                          { o.mutex.Lock(); defer o.mutex.Unlock(); f() }
+
+var (
+	loopback4 = netip.MustParseAddr("127.0.0.1")
+	loopback6 = netip.MustParseAddr("::1")
+)
+
+// newNode starts a server, with so many places for connections.
+func newNode(t *testing.T, most int) *node {
+	n := &node{t: t, namespace: netns.New(t)}
+	n.cluster = model.NewCluster("node-a")
+	n.decide = selection.NewNodes(n.cluster)
+	n.start(most)
+	return n
+}
+
+func (n *node) start(most int) {
+	n.told = &told{listening: map[model.Family]int{}, failed: map[model.Family]int{}, outcomes: map[Outcome]int{}}
+	n.server = NewServer(map[model.Family]netip.Addr{model.IPv4: loopback4, model.IPv6: loopback6}, n.told)
+	n.server.places = newPlaces(most)
+	n.server.listen = func(ctx context.Context, addr netip.AddrPort) (listener net.Listener, err error) {
+		n.namespace.Do(func() { listener, err = listen(ctx, addr) })
+		return listener, err
+	}
+	n.server.dial = func(ctx context.Context, addr netip.AddrPort) (connection *net.TCPConn, err error) {
+		n.namespace.Do(func() { connection, err = dial(ctx, addr) })
+		return connection, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.server.Run(ctx) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				n.t.Error(err)
+			}
+		case <-time.After(patience):
+			n.t.Error("the server does not end")
+		}
+	})
+	n.t.Cleanup(n.stop)
+}
+
+// backend listens on a free port of an address and serves each connection with a function. It returns where.
+func (n *node) backend(addr netip.Addr, serve func(*net.TCPConn)) netip.AddrPort {
+	n.t.Helper()
+	listener := n.listener(netip.AddrPortFrom(addr, 0).String())
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = connection.Close() }()
+				serve(connection.(*net.TCPConn))
+			}()
+		}
+	}()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+func (n *node) listener(address string) net.Listener {
+	n.t.Helper()
+	var listener net.Listener
+	var err error
+	n.namespace.Do(func() { listener, err = net.Listen("tcp", address) })
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+// service is a Service with one node port in both families, and its endpoints.
+type service struct {
+	name      string
+	nodePort  uint16
+	endpoints []netip.AddrPort
+	change    func(*model.Service)
+	on        string // the node of its endpoints; node-b if empty
+}
+
+// apply hands over the decisions about Services. One without a node port is deleted.
+func (n *node) apply(services ...service) {
+	n.t.Helper()
+	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
+	for _, s := range services {
+		name := model.ObjectName{Namespace: "shop", Name: s.name}
+		change.Services[name] = nil
+		for i := range 8 {
+			change.Slices[model.ObjectName{Namespace: "shop", Name: fmt.Sprint(s.name, "-", i)}] = nil
+		}
+		if s.nodePort == 0 {
+			continue
+		}
+		change.Services[name] = &model.Service{
+			Name: name, ClusterIPs: []netip.Addr{
+				netip.AddrFrom4([4]byte{10, 96, 0, byte(s.nodePort)}), netip.MustParseAddr(fmt.Sprintf("fd00::%x", s.nodePort)),
+			},
+			Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80, NodePort: s.nodePort}},
+		}
+		if s.change != nil {
+			s.change(change.Services[name])
+		}
+		on := s.on
+		if on == "" {
+			on = "node-b"
+		}
+		for i, endpoint := range s.endpoints { // each has a port of its own
+			slice := &model.EndpointSlice{
+				Name: model.ObjectName{Namespace: "shop", Name: fmt.Sprint(s.name, "-", i)}, Service: name, Family: model.FamilyOf(endpoint.Addr()),
+				Ports:     []model.SlicePort{{Protocol: model.TCP, Port: endpoint.Port()}},
+				Endpoints: []model.SliceEndpoint{{Addr: endpoint.Addr(), Endpoint: model.Endpoint{Node: on, Ready: true, Serving: true}}},
+			}
+			change.Slices[slice.Name] = slice
+		}
+	}
+	n.cluster.Apply(change)
+	for name := range change.Services {
+		n.server.Read(name, n.decide.Decide(name, model.Families))
+	}
+}
+
+// listensOn waits until the server listens on so many node ports of each family.
+func (n *node) listensOn(ipv4, ipv6 int) {
+	n.t.Helper()
+	n.eventually(fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
+		return n.told.listens(model.IPv4) == ipv4 && n.told.listens(model.IPv6) == ipv6
+	})
+}
+
+func (n *node) eventually(what string, is func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			n.t.Fatalf("there never was: %s", what)
+		}
+	}
+}
+
+// tryDial dials a node port.
+func (n *node) tryDial(address string) (connection *net.TCPConn, err error) {
+	n.t.Helper()
+	n.namespace.Do(func() {
+		var dialled net.Conn
+		if dialled, err = (&net.Dialer{Timeout: patience}).Dial("tcp", address); err == nil {
+			connection = dialled.(*net.TCPConn)
+		}
+	})
+	if err == nil {
+		_ = connection.SetDeadline(time.Now().Add(patience))
+		n.t.Cleanup(func() { _ = connection.Close() })
+	}
+	return connection, err
+}
+
+func (n *node) dial(address string) *net.TCPConn {
+	n.t.Helper()
+	connection, err := n.tryDial(address)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return connection
+}
+
+// ask dials a node port, says nothing, and returns what is answered.
+func (n *node) ask(address string) (string, error) {
+	connection, err := n.tryDial(address)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = connection.Close() }()
+	_ = connection.CloseWrite() // if it was reset meanwhile, reading says so
+	text, err := io.ReadAll(connection)
+	return string(text), err
+}
+
+func (n *node) says(address, want string) {
+	n.t.Helper()
+	if got, err := n.ask(address); got != want || err != nil {
+		n.t.Errorf("%s says %q, %v, want %q", address, got, err, want)
+	}
+}
+
+func (n *node) refuses(address string) {
+	n.t.Helper()
+	if got, err := n.ask(address); err == nil || !strings.Contains(err.Error(), "connection refused") {
+		n.t.Errorf("%s says %q, %v, want a refusal", address, got, err)
+	}
+}
+
+// sayer is a backend that says its name and ends.
+func sayer(name string) func(*net.TCPConn) {
+	return func(c *net.TCPConn) { _, _ = io.WriteString(c, name) }
+}
+
+// holder is a backend that keeps each connection until the other side ends it, and counts those that it has.
+func holder(open *atomic.Int64) func(*net.TCPConn) {
+	return func(c *net.TCPConn) {
+		open.Add(1)
+		defer open.Add(-1)
+		_, _ = io.Copy(c, c)
+	}
+}
+
+// ends fails unless a connection ends, one way or the other.
+func (n *node) ends(connection *net.TCPConn) {
+	n.t.Helper()
+	var timeout net.Error
+	if _, err := io.Copy(io.Discard, connection); errors.As(err, &timeout) && timeout.Timeout() {
+		n.t.Error("the connection goes on")
+	}
+}
+
+// echoes fails unless a connection gives back what it is given.
+func (n *node) echoes(connection *net.TCPConn) {
+	n.t.Helper()
+	got := make([]byte, 4)
+	if _, err := io.WriteString(connection, "ping"); err != nil {
+		n.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(connection, got); err != nil || string(got) != "ping" {
+		n.t.Errorf("got %q, %v, want what was said", got, err)
+	}
+}

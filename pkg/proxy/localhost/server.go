@@ -1,0 +1,262 @@
+//go:build linux
+
+package localhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+const (
+	// retryAfter is how long after a port could not be listened on it is tried again: the process that has it may end.
+	retryAfter = 5 * time.Second
+	// acceptPause is how long nothing is accepted after the kernel gave no connection, for want of descriptors mostly.
+	acceptPause = 100 * time.Millisecond
+)
+
+// Observer is told what a Server does. Its methods are called by several goroutines.
+type Observer interface {
+	// Listening is on how many node ports of a family the server listens now.
+	Listening(family model.Family, ports int)
+	// ListenFailed: it could not listen on a node port.
+	ListenFailed(family model.Family)
+	// Connection is what became of a connection.
+	Connection(family model.Family, outcome Outcome)
+	// Found are all node ports that cannot be listened on.
+	Found(findings []model.Finding)
+}
+
+// Server listens for the TCP node ports of all Services. It is a reader of the proxy's decisions.
+type Server struct {
+	addrs    map[model.Family]netip.Addr
+	observer Observer
+	places   *places
+	listen   func(context.Context, netip.AddrPort) (net.Listener, error)
+	dial     func(context.Context, netip.AddrPort) (*net.TCPConn, error)
+
+	changed chan struct{} // holds one signal
+	mutex   sync.Mutex
+	wanted  map[model.ObjectName]map[nodePort]target
+	dirty   map[model.ObjectName]bool
+
+	// What only Run has: the ports, which of them each Service was to have, which want a listener and have none, and how
+	// many have one.
+	ports     map[nodePort]*port
+	served    map[model.ObjectName]map[nodePort]target
+	waiting   map[nodePort]*port
+	listening map[model.Family]int
+
+	running sync.WaitGroup
+}
+
+// port is a node port that a Service owns.
+type port struct {
+	nodePort
+	service  model.ObjectName
+	draw     draw
+	listener net.Listener // nil while nothing is listened on
+	// end ends the connections.
+	ctx context.Context //nolint:containedctx // it is the life of the port
+	end context.CancelFunc
+}
+
+// NewServer returns a server for some loopback addresses, one a family. It listens while Run runs.
+func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
+	return &Server{
+		addrs: addrs, observer: observer, places: newPlaces(MaxConnections), listen: listen, dial: dial,
+		changed: make(chan struct{}, 1), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
+		ports: map[nodePort]*port{}, served: map[model.ObjectName]map[nodePort]target{}, waiting: map[nodePort]*port{},
+		listening: map[model.Family]int{},
+	}
+}
+
+// listen binds an address of its family alone.
+func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
+	network := "tcp4"
+	if addr.Addr().Is6() {
+		network = "tcp6"
+	}
+	return (&net.ListenConfig{}).Listen(ctx, network, addr.String())
+}
+
+// Read takes the decisions about a Service in place of those before. Run listens accordingly; nobody waits for it.
+func (s *Server) Read(service model.ObjectName, decisions []selection.Decision) {
+	now := targetsOf(decisions, s.addrs)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if sameTargets(s.wanted[service], now) {
+		return
+	}
+	if s.wanted[service] = now; now == nil {
+		delete(s.wanted, service)
+	}
+	s.dirty[service] = true
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Run listens until ctx ends, in the network namespace of the process, and then ends all connections.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.running.Wait()
+	defer s.close()
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.changed:
+			s.follow(ctx)
+		case <-again:
+		}
+		again = nil
+		if s.listenAll(ctx) {
+			again = time.After(retryAfter)
+		}
+	}
+}
+
+// close ends all ports and their connections.
+func (s *Server) close() {
+	for _, one := range s.ports {
+		s.remove(one)
+	}
+}
+
+// follow makes the ports those that the Services want that changed. A port that another Service wants has become that
+// one's, whichever of the two was read first.
+func (s *Server) follow(ctx context.Context) {
+	s.mutex.Lock()
+	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
+	for service := range s.dirty {
+		changed[service] = s.wanted[service]
+	}
+	s.dirty = map[model.ObjectName]bool{}
+	s.mutex.Unlock()
+	for service, targets := range changed {
+		for key := range s.served[service] {
+			if _, stays := targets[key]; !stays && s.ports[key] != nil && s.ports[key].service == service {
+				s.remove(s.ports[key])
+			}
+		}
+		if s.served[service] = targets; targets == nil {
+			delete(s.served, service)
+		}
+		for key, leads := range targets {
+			s.lead(ctx, service, key, leads)
+		}
+	}
+}
+
+// lead makes a node port of a Service lead to a target.
+func (s *Server) lead(ctx context.Context, service model.ObjectName, key nodePort, leads target) {
+	one := s.ports[key]
+	if one != nil && one.service != service {
+		s.remove(one)
+		one = nil
+	}
+	if one == nil {
+		one = &port{nodePort: key, service: service}
+		one.ctx, one.end = context.WithCancel(context.WithoutCancel(ctx))
+		s.ports[key] = one
+	}
+	one.draw.set(leads)
+	switch {
+	case len(leads.endpoints) == 0:
+		s.deafen(one)
+	case one.listener == nil:
+		s.waiting[key] = one
+	}
+}
+
+func (s *Server) remove(one *port) {
+	s.deafen(one)
+	one.end()
+	delete(s.ports, one.nodePort)
+}
+
+// deafen has new connections refused. Those that are open go on.
+func (s *Server) deafen(one *port) {
+	delete(s.waiting, one.nodePort)
+	if one.listener != nil {
+		_ = one.listener.Close()
+		one.listener = nil
+		s.listening[one.family]--
+	}
+}
+
+// listenAll listens on the ports that wait for it, and reports whether some of them go on waiting.
+func (s *Server) listenAll(ctx context.Context) (failed bool) {
+	var findings []model.Finding
+	for _, key := range slices.SortedFunc(maps.Keys(s.waiting), nodePort.compare) {
+		if err := s.start(ctx, s.waiting[key]); err != nil {
+			s.observer.ListenFailed(key.family)
+			findings = append(findings, s.waiting[key].finding(err))
+			continue
+		}
+		delete(s.waiting, key)
+	}
+	for family := range s.addrs {
+		s.observer.Listening(family, s.listening[family])
+	}
+	s.observer.Found(findings)
+	return len(findings) > 0
+}
+
+func (s *Server) start(ctx context.Context, one *port) error {
+	listener, err := s.listen(ctx, netip.AddrPortFrom(s.addrs[one.family], one.port))
+	if err != nil {
+		return err
+	}
+	one.listener = listener
+	s.listening[one.family]++
+	s.running.Go(func() { s.accept(one, listener) })
+	return nil
+}
+
+func (p *port) finding(err error) model.Finding {
+	return model.Finding{
+		Code: model.LocalhostNodePortNotServed, Local: true,
+		Reason: fmt.Sprintf("On loopback of this node a node port is not served, and it tries again: %v", err),
+	}.Of("Service", p.service)
+}
+
+// accept takes connections until the listener is closed. One that is too many is reset at once: it would wait for others
+// that may never end.
+func (s *Server) accept(one *port, listener net.Listener) {
+	for {
+		accepted, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(acceptPause)
+			continue
+		}
+		client := accepted.(*net.TCPConn) //nolint:forcetypeassert // the listener is one of TCP
+		endpoint, isThere := one.draw.next(time.Now())
+		switch {
+		case !isThere: // the last one has just gone
+			reset(client)
+		case !s.places.take(one.service):
+			s.observer.Connection(one.family, Full)
+			reset(client)
+		default:
+			s.running.Go(func() {
+				defer s.places.give(one.service)
+				s.forward(one.ctx, one.nodePort, client, endpoint)
+			})
+		}
+	}
+}

@@ -1,0 +1,376 @@
+//go:build linux
+
+package localhost
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+const (
+	web4 = "127.0.0.1:30080"
+	web6 = "[::1]:30080"
+)
+
+func TestANodePortIsServedInBothFamilies(t *testing.T) {
+	n := newNode(t, 100)
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{
+		n.backend(loopback4, sayer("four")), n.backend(loopback6, sayer("six")),
+	}})
+	n.listensOn(1, 1)
+	n.says(web4, "four")
+	n.says(web6, "six")
+	n.refuses("127.0.0.2:30080")
+	n.apply(service{name: "web"})
+	n.listensOn(0, 0)
+	n.refuses(web4)
+	n.refuses(web6)
+}
+
+func TestWhatIsNotListenedFor(t *testing.T) {
+	for title, change := range map[string]func(*model.Service){
+		"no node port":                           func(s *model.Service) { s.Ports[0].NodePort = 0 },
+		"UDP":                                    func(s *model.Service) { s.Ports[0].Protocol = model.UDP },
+		"SCTP":                                   func(s *model.Service) { s.Ports[0].Protocol = model.SCTP },
+		"Local without an endpoint on this node": func(s *model.Service) { s.ExternalTrafficLocal = true },
+	} {
+		t.Run(title, func(t *testing.T) {
+			n := newNode(t, 100)
+			backend := []netip.AddrPort{n.backend(loopback4, sayer("four"))}
+			n.apply(service{name: "web", nodePort: 30080, endpoints: backend, change: change},
+				service{name: "other", nodePort: 30081, endpoints: backend})
+			n.listensOn(1, 0)
+			n.says("127.0.0.1:30081", "four")
+			n.refuses(web4)
+		})
+	}
+}
+
+func TestAServiceWithoutEndpointsRefuses(t *testing.T) {
+	n := newNode(t, 100)
+	web := service{name: "web", nodePort: 30080}
+	n.apply(web, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("four"))}})
+	n.listensOn(1, 0)
+	n.refuses(web4)
+	web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("here"))}
+	n.apply(web)
+	n.listensOn(2, 0)
+	n.says(web4, "here")
+}
+
+func TestLocalKeepsConnectionsOnTheNode(t *testing.T) {
+	n := newNode(t, 100)
+	n.apply(service{
+		name: "web", nodePort: 30080, on: "node-a", endpoints: []netip.AddrPort{n.backend(loopback4, sayer("here"))},
+		change: func(s *model.Service) { s.ExternalTrafficLocal = true },
+	})
+	n.listensOn(1, 0)
+	n.says(web4, "here")
+}
+
+func TestEndpointsAreDrawnAndFollowed(t *testing.T) {
+	n := newNode(t, 100)
+	one, two, three := n.backend(loopback4, sayer("one")), n.backend(loopback4, sayer("two")), n.backend(loopback4, sayer("three"))
+	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{one, two}}
+	n.apply(web)
+	n.listensOn(1, 0)
+	answers := map[string]int{}
+	for range 60 {
+		got, err := n.ask(web4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers[got]++
+	}
+	if answers["one"] == 0 || answers["two"] == 0 || len(answers) != 2 {
+		t.Errorf("answers %v, want both endpoints'", answers)
+	}
+	web.endpoints = []netip.AddrPort{three}
+	n.apply(web)
+	for range 10 { // the change is taken up by another goroutine
+		n.eventually("an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "three" })
+	}
+	if n.told.count(Full)+n.told.count(Unreachable) > 0 {
+		t.Errorf("some connections failed: %v", n.told.outcomes)
+	}
+}
+
+func TestClientsAreRememberedTogether(t *testing.T) {
+	n := newNode(t, 100)
+	web := service{name: "web", nodePort: 30080, change: func(s *model.Service) { s.AffinityTimeout = time.Hour }}
+	for _, name := range []string{"one", "two", "three", "four"} {
+		web.endpoints = append(web.endpoints, n.backend(loopback4, sayer(name)))
+	}
+	n.apply(web)
+	n.listensOn(1, 0)
+	first, err := n.ask(web4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		n.says(web4, first)
+	}
+}
+
+func TestRememberedClients(t *testing.T) {
+	at := func(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+	a, b := at("10.0.0.1:80"), at("10.0.0.2:80")
+	onB := []netip.AddrPort{b}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for title, test := range map[string]struct {
+		then  target
+		after time.Duration
+		want  netip.AddrPort
+	}{
+		"stay while they come back in time":         {target{endpoints: []netip.AddrPort{a, b, b}, affinity: time.Minute}, time.Second, a},
+		"stay with an endpoint that is spared":      {target{endpoints: onB, spared: []netip.AddrPort{a}, affinity: time.Minute}, 0, a},
+		"leave an endpoint that has gone":           {target{endpoints: onB, affinity: time.Minute}, 0, b},
+		"are forgotten when their time is over":     {target{endpoints: onB, spared: []netip.AddrPort{a}, affinity: time.Minute}, time.Minute, b},
+		"are forgotten when nobody asks for it now": {target{endpoints: onB, spared: []netip.AddrPort{a}}, 0, b},
+	} {
+		t.Run(title, func(t *testing.T) {
+			var d draw
+			d.set(target{endpoints: []netip.AddrPort{a}, affinity: time.Minute})
+			if got, _ := d.next(start); got != a {
+				t.Fatalf("got %v, want %v", got, a)
+			}
+			d.set(test.then)
+			if got, isThere := d.next(start.Add(test.after)); got != test.want || !isThere {
+				t.Errorf("got %v, %v, want %v", got, isThere, test.want)
+			}
+		})
+	}
+}
+
+func TestEitherSideMayEndFirst(t *testing.T) {
+	n := newNode(t, 100)
+	var lastWords atomic.Pointer[string]
+	n.apply(
+		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+			text, _ := io.ReadAll(c) // the client has ended, and hears the answer all the same
+			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
+		})}},
+		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+			_, _ = io.WriteString(c, "that is all")
+			_ = c.CloseWrite()
+			text, _ := io.ReadAll(c)
+			last := string(text)
+			lastWords.Store(&last)
+		})}},
+	)
+	n.listensOn(2, 0)
+	asking := n.dial(web4)
+	if _, err := asking.Write(make([]byte, 3<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := asking.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(asking); string(text) != "3145728 bytes" || err != nil {
+		t.Errorf("got %q, %v", text, err)
+	}
+	listening := n.dial("127.0.0.1:30081")
+	if text, err := io.ReadAll(listening); string(text) != "that is all" || err != nil {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if _, err := io.WriteString(listening, "thank you"); err != nil {
+		t.Fatal(err)
+	}
+	_ = listening.Close()
+	n.eventually("the last words of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
+	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+}
+
+func (n *node) freePlaces() int {
+	n.server.places.mutex.Lock()
+	defer n.server.places.mutex.Unlock()
+	return n.server.places.free
+}
+
+func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
+	n := newNode(t, 100)
+	var sent atomic.Int64
+	const size = 64 << 20
+	content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+		for rest := content; len(rest) > 0; {
+			written, err := c.Write(rest[:1<<20])
+			sent.Add(int64(written))
+			if err != nil {
+				return
+			}
+			rest = rest[1<<20:]
+		}
+	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("other"))}})
+	n.listensOn(2, 0)
+	slow := n.dial(web4)
+	n.eventually("something sent", func() bool { return sent.Load() > 0 })
+	before := int64(-1)
+	n.eventually("a sender that waits for its reader", func() bool {
+		defer func() { before = sent.Load() }()
+		time.Sleep(100 * time.Millisecond)
+		return sent.Load() == before
+	})
+	if sent.Load() > size/2 {
+		t.Errorf("%d bytes of %d are taken from the backend, and nobody has read any", sent.Load(), size)
+	}
+	n.says("127.0.0.1:30081", "other")
+	hash := sha256.New()
+	if _, err := io.Copy(hash, slow); err != nil {
+		t.Fatal(err)
+	}
+	if want := sha256.Sum256(content); !bytes.Equal(hash.Sum(nil), want[:]) {
+		t.Error("the reader got something else than was sent")
+	}
+}
+
+func TestABackendThatIsAwayIsAReset(t *testing.T) {
+	n := newNode(t, 100)
+	refusing := n.listener("127.0.0.1:0")
+	away := netip.MustParseAddrPort(refusing.Addr().String())
+	_ = refusing.Close()
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{away}})
+	n.listensOn(1, 0)
+	if text, err := n.ask(web4); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("got %q, %v, want a reset", text, err)
+	}
+	if got := n.told.count(Unreachable); got != 1 {
+		t.Errorf("%d connections are counted as unreachable, want 1", got)
+	}
+	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+}
+
+func TestABackendThatBreaksIsAReset(t *testing.T) {
+	n := newNode(t, 100)
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+		_, _ = io.ReadFull(c, make([]byte, 4))
+		reset(c)
+	})}})
+	n.listensOn(1, 0)
+	client := n.dial(web4)
+	if _, err := io.WriteString(client, "ping"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(client); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("got %q, %v, want a reset", text, err)
+	}
+}
+
+func TestAServiceHasNoMoreConnectionsThanThereArePlacesLeft(t *testing.T) {
+	n := newNode(t, 10)
+	var open atomic.Int64
+	hold := []netip.AddrPort{n.backend(loopback4, holder(&open))}
+	n.apply(service{name: "flooded", nodePort: 30080, endpoints: hold}, service{name: "other", nodePort: 30081, endpoints: hold})
+	n.listensOn(2, 0)
+	var first *net.TCPConn
+	for i := range 5 {
+		one := n.dial(web4)
+		n.echoes(one)
+		if i == 0 {
+			first = one
+		}
+	}
+	for range 20 {
+		if one, err := n.tryDial(web4); err == nil { // it may be reset before it is dialled
+			n.ends(one)
+		}
+	}
+	if got := [2]int{n.told.count(Forwarded), n.told.count(Full)}; got != [2]int{5, 20} {
+		t.Errorf("%d connections are forwarded, %d are too many, want 5 and 20", got[0], got[1])
+	}
+	n.echoes(n.dial("127.0.0.1:30081"))
+	_ = first.Close() // makes room
+	n.eventually("four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freePlaces() == 5 })
+	n.echoes(n.dial(web4))
+	if open.Load() != 6 {
+		t.Errorf("%d connections are open, want 6", open.Load())
+	}
+}
+
+func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) {
+	var open atomic.Int64
+	for title, end := range map[string]func(*node, []netip.AddrPort){
+		"when it is deleted":       func(n *node, _ []netip.AddrPort) { n.apply(service{name: "web"}) },
+		"when its port is another": func(n *node, on []netip.AddrPort) { n.apply(service{name: "web", nodePort: 30090, endpoints: on}) },
+		"when the server ends":     func(n *node, _ []netip.AddrPort) { n.stop() },
+		"when its port is another's": func(n *node, on []netip.AddrPort) {
+			n.apply(service{name: "web"}, service{name: "api", nodePort: 30080, endpoints: on})
+		},
+	} {
+		t.Run(title, func(t *testing.T) {
+			n := newNode(t, 100)
+			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, holder(&open))}}
+			n.apply(web)
+			n.listensOn(1, 0)
+			client := n.dial(web4)
+			n.echoes(client)
+			on := web.endpoints
+			web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("new"))} // connections stay where they are
+			n.apply(web)
+			n.eventually("an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "new" })
+			n.echoes(client)
+			web.endpoints = nil
+			n.apply(web)
+			n.listensOn(0, 0)
+			n.echoes(client)
+			end(n, on)
+			n.ends(client)
+			n.eventually("no connection at the backend", func() bool { return open.Load() == 0 })
+		})
+	}
+}
+
+func TestAnotherServerTakesOver(t *testing.T) {
+	n := newNode(t, 100)
+	web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("four"))}}
+	n.apply(web)
+	n.listensOn(1, 0)
+	for range 3 {
+		n.says(web4, "four")
+		n.stop()
+		n.refuses(web4)
+		n.start(100)
+		n.apply(web)
+		n.listensOn(1, 0)
+	}
+	n.says(web4, "four")
+	if n.told.failures(model.IPv4) != 0 {
+		t.Error("it could not listen where its predecessor had")
+	}
+}
+
+func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
+	n := newNode(t, 100)
+	stranger := n.listener(web4)
+	four := n.backend(loopback4, sayer("four"))
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{four, n.backend(loopback6, sayer("six"))}},
+		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{four}})
+	n.listensOn(1, 1)
+	n.says(web6, "six")
+	n.says("127.0.0.1:30081", "four")
+	n.eventually("one finding", func() bool { return len(n.told.problems()) == 1 })
+	const want = "Service shop/web: On loopback of this node a node port is not served, and it tries again: " +
+		"listen tcp4 127.0.0.1:30080: bind: address already in use"
+	if got := n.told.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
+		t.Errorf("got %s %s, want %s", got.Code, got, want)
+	}
+	if n.told.failures(model.IPv4) == 0 || n.told.failures(model.IPv6) != 0 {
+		t.Errorf("failures %v, want some over IPv4 alone", n.told.failed)
+	}
+	_ = stranger.Close()
+	n.listensOn(2, 1)
+	n.says(web4, "four")
+	if got := n.told.problems(); len(got) != 0 {
+		t.Errorf("still found: %v", got)
+	}
+}

@@ -1,0 +1,103 @@
+//go:build linux
+
+package localhost
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// nodePort is a TCP node port in one family.
+type nodePort struct {
+	family model.Family
+	port   uint16
+}
+
+// target is where the connections to a node port go.
+type target struct {
+	// endpoints are by slot, as in the tables. None: connections are refused.
+	endpoints []netip.AddrPort
+	// spared are endpoints that clients who are remembered stay with.
+	spared []netip.AddrPort
+	// affinity is how long clients are remembered; zero if they are not.
+	affinity time.Duration
+}
+
+func (t target) equal(other target) bool {
+	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.spared, other.spared)
+}
+
+// targetsOf returns the node ports that a Service owns, and where they lead, in the families that have an address. A
+// client is on this node, and all the same externalTrafficPolicy: Local keeps it at this node's endpoints, as in
+// kube-proxy.
+func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr) map[nodePort]target {
+	var found map[nodePort]target
+	for _, decision := range decisions {
+		_, isServed := addrs[decision.Family]
+		if !isServed || decision.Port.Protocol != model.TCP || decision.Service.IsHeadless {
+			continue
+		}
+		at := slices.IndexFunc(decision.Owned, func(owned model.PortFrontend) bool { return owned.Kind == model.NodePort })
+		if at < 0 {
+			continue
+		}
+		port := ruleset.NewPort(decision)
+		leads := target{endpoints: port.Cluster, spared: port.Spared, affinity: port.Affinity}
+		if decision.Service.ExternalTrafficLocal {
+			leads.endpoints, leads.spared = port.Local, nil
+		}
+		if found == nil {
+			found = map[nodePort]target{}
+		}
+		found[nodePort{decision.Family, decision.Owned[at].Port}] = leads
+	}
+	return found
+}
+
+func sameTargets(some, others map[nodePort]target) bool {
+	return maps.EqualFunc(some, others, target.equal)
+}
+
+// draw draws an endpoint for each connection. All clients have the same address, so they are remembered as one.
+type draw struct {
+	mutex  sync.Mutex
+	target target
+	last   netip.AddrPort
+	lastAt time.Time
+}
+
+func (d *draw) set(now target) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.target = now
+}
+
+// next returns an endpoint for a connection that comes now; false if there is none.
+func (d *draw) next(now time.Time) (netip.AddrPort, bool) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	t := d.target
+	if len(t.endpoints) == 0 {
+		return netip.AddrPort{}, false
+	}
+	remembered := t.affinity > 0 && d.last.IsValid() && now.Sub(d.lastAt) < t.affinity &&
+		(slices.Contains(t.endpoints, d.last) || slices.Contains(t.spared, d.last))
+	if !remembered {
+		d.last = t.endpoints[rand.IntN(len(t.endpoints))]
+	}
+	d.lastAt = now
+	return d.last, true
+}
+
+func (n nodePort) compare(other nodePort) int {
+	return cmp.Or(cmp.Compare(n.port, other.port), cmp.Compare(n.family, other.family))
+}

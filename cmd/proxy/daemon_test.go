@@ -89,15 +89,15 @@ func (d *daemonUnderTest) end(t *testing.T) outcome {
 	}
 }
 
-// get asks one of the daemon's servers.
+// get asks one of the daemon's servers. It may listen a little later than the first sync is done.
 func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, body string) {
 	t.Helper()
 	var connection net.Conn
 	var err error
-	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the daemon listens on "+address, func() bool {
+		d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
+		return err == nil
+	})
 	defer func() { _ = connection.Close() }()
 	fmt.Fprintf(connection, "GET %s HTTP/1.0\r\n\r\n", path)
 	response, err := http.ReadResponse(bufio.NewReader(connection), nil)

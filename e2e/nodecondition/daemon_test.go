@@ -129,7 +129,8 @@ func newNode(t *testing.T) *node {
 	must.Succeed(t, err)
 	outside, err := network.AddHost("control-plane", machine)
 	must.Succeed(t, err)
-	n := &node{Node: machine, t: t, created: map[string]string{}, api: site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditOfTheProxy})}
+	api := site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditOfTheProxy})
+	n := &node{Node: machine, t: t, api: api, created: map[string]string{}}
 	apply(t, n.api)
 	n.register()
 	n.token = onNode(t, n.api, nodeName)

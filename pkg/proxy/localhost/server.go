@@ -11,7 +11,10 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -80,13 +83,19 @@ func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	}
 }
 
-// listen binds an address of its family alone.
+// listen binds an address of its family alone, and the loopback link: where net.ipv4.conf.*.route_localnet is 1, as
+// kube-proxy's iptables mode leaves it, neighbours would reach 127.0.0.1 otherwise.
 func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	network := "tcp4"
 	if addr.Addr().Is6() {
 		network = "tcp6"
 	}
-	return (&net.ListenConfig{}).Listen(ctx, network, addr.String())
+	config := net.ListenConfig{Control: func(_, _ string, connection syscall.RawConn) error {
+		var failed error
+		err := connection.Control(func(socket uintptr) { failed = unix.BindToDevice(int(socket), "lo") })
+		return errors.Join(err, failed)
+	}}
+	return config.Listen(ctx, network, addr.String())
 }
 
 // Read takes the decisions about a Service in place of those before. Run listens accordingly; nobody waits for it.

@@ -9,12 +9,14 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 const (
@@ -372,5 +374,44 @@ func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
 	n.says(web4, "four")
 	if got := n.told.problems(); len(got) != 0 {
 		t.Errorf("still found: %v", got)
+	}
+}
+
+// TestNeighboursDoNotReachLoopback though the node forwards what they dial to it: a packet from another link finds no
+// listener of ours, where one that is bound to no link answers.
+func TestNeighboursDoNotReachLoopback(t *testing.T) {
+	n, neighbour := newNode(t, MaxConnections), netns.New(t)
+	holder := neighbour.Command("sleep", "60")
+	neighbour.Do(func() {
+		if err := holder.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
+	n.namespace.Exec("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", strconv.Itoa(holder.Process.Pid))
+	n.namespace.Exec("ip", "addr", "add", "192.0.2.1/24", "dev", "near")
+	n.namespace.Exec("ip", "link", "set", "near", "up")
+	neighbour.Exec("ip", "addr", "add", "192.0.2.2/24", "dev", "far")
+	neighbour.Exec("ip", "link", "set", "far", "up")
+	n.namespace.Exec("sysctl", "-qw", "net.ipv4.conf.near.route_localnet=1")
+	n.namespace.Load("table ip forwarding {\n chain in {\n type nat hook prerouting priority dstnat;\n" +
+		"tcp dport { 30080, 30081 } dnat to 127.0.0.1\n}\n}\n")
+
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("web"))}})
+	n.listensOn(1, 0)
+	n.says("127.0.0.1:30080", "web")
+	other := n.listener("127.0.0.1:30081")
+	defer other.Close()
+	for port, isReached := range map[string]bool{"30080": false, "30081": true} {
+		var err error
+		neighbour.Do(func() {
+			var dialled net.Conn
+			if dialled, err = (&net.Dialer{Timeout: patience}).Dial("tcp", "192.0.2.1:"+port); err == nil {
+				_ = dialled.Close()
+			}
+		})
+		if reached := err == nil; reached != isReached {
+			t.Errorf("a neighbour reaches port %s: %v (%v), want %v", port, reached, err, isReached)
+		}
 	}
 }

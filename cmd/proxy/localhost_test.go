@@ -112,13 +112,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 // echoTCP gives back what is sent to an address.
 func echoTCP(t *testing.T, namespace *netns.Namespace, address string) {
 	t.Helper()
-	var listener net.Listener
-	var err error
-	namespace.Do(func() { listener, err = net.Listen("tcp", address) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
+	listener := listenIn(t, namespace, address)
 	go func() {
 		for {
 			connection, err := listener.Accept()

@@ -256,7 +256,7 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	if service := cluster.Service(query.Service); service != nil {
 		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
 	}
-	if slices.ContainsFunc(f.refused, func(p convert.Problem) bool {
+	if slices.ContainsFunc(f.refused, func(p model.Finding) bool {
 		return p.IsRefusal() && p.Kind == convert.ServiceKind && p.Name == query.Service
 	}) {
 		return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}

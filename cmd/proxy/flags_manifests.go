@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
@@ -79,7 +80,7 @@ func (f *manifestsFlag) loadInto(into *folder.Folder) (convert.Update, error) {
 }
 
 // objects reads the objects as they are written.
-func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Objects, []convert.Problem, error) {
+func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
 	stream, err := f.readStream()
 	if err != nil {
 		return convert.Objects{}, nil, err

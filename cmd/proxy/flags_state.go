@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -35,7 +36,7 @@ type stateFlags struct {
 	// otherNodes are the names of Nodes, after load, if the API server has none for node.
 	otherNodes []string
 	// refused is what had to be left out, after load.
-	refused []convert.Problem
+	refused []model.Finding
 	// held is what the manifests hold, what is not read included; nil of an API server. lacksSlices: what says where endpoints
 	// are is not read. isBare: an API server has no Service that a proxy without a name would serve.
 	held                convert.Inventory

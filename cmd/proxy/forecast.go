@@ -15,6 +15,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
@@ -264,7 +265,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{err}
 	}
 	var before, report forecast.Report
-	var refused []convert.Problem
+	var refused []model.Finding
 	isComparison := len(flags.changes) > 0
 	if isComparison {
 		before, report, refused = forecast.Compare(state, after, options)
@@ -330,7 +331,7 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 // judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
 // was demanded.
 func (f *forecastFlags) judge(
-	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []convert.Problem, asked explain.Query,
+	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, asked explain.Query,
 ) error {
 	missed := report.Missed(f.limits)
 	for _, sentence := range missed {

@@ -80,7 +80,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	if err != nil {
 		return model.Change{}, err
 	}
-	f.refused = slices.DeleteFunc(update.Refused, func(p convert.Problem) bool { return !p.Code.IsUnread() })
+	f.refused = slices.DeleteFunc(update.Refused, func(p model.Finding) bool { return !p.Code.IsUnread() })
 	warnOf(stderr, f.refused)
 	f.warnOfSlices(stderr)
 	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.refused) == 0
@@ -173,9 +173,9 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 }
 
 // warnOf prints what is left out, and why. A field that many objects of a newer Kubernetes have is told of the first one.
-func warnOf(stderr io.Writer, refused []convert.Problem) {
+func warnOf(stderr io.Writer, refused []model.Finding) {
 	type sort struct{ kind, field string }
-	sortOf := func(problem convert.Problem) sort {
+	sortOf := func(problem model.Finding) sort {
 		return sort{problem.Kind, index.ReplaceAllString(problem.Field, "[]")}
 	}
 	objects := map[sort]int{}
@@ -205,7 +205,7 @@ var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // incomplete ends a command with exitUnread if an object is left out of what it printed. Nothing but Services that it was
 // not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
-func incomplete(refused []convert.Problem, asked explain.Query) error {
+func incomplete(refused []model.Finding, asked explain.Query) error {
 	for _, problem := range refused {
 		if !problem.IsRefusal() {
 			continue // the object is there
@@ -221,7 +221,7 @@ func incomplete(refused []convert.Problem, asked explain.Query) error {
 // out is a warning, and returned. read is told of progress; it may be nil.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, read func(what string, objects int),
-) (convert.Objects, []convert.Problem, error) {
+) (convert.Objects, []model.Finding, error) {
 	if manifests.manifests == "" {
 		clientLog(stderr)
 		config, err := connection.Config()

@@ -70,7 +70,7 @@ func readLastGood(page []byte) []convert.Refusal {
 }
 
 // refusedObjects compares what this command refuses with what the proxy says of it.
-func refusedObjects(found []convert.Problem, said []convert.Refusal) []refusedObject {
+func refusedObjects(found []model.Finding, said []convert.Refusal) []refusedObject {
 	isSaid, filesInForce := map[model.Subject]bool{}, map[string]bool{}
 	for i := range said {
 		isSaid[said[i].Subject()] = true

@@ -27,8 +27,8 @@ type follower struct {
 	mu       sync.Mutex
 	state    *model.Cluster
 	updates  []convert.Update
-	problems map[convert.Problem]bool // those of now
-	outages  map[string]outage        // those of now, by resource
+	problems map[model.Finding]bool // those of now
+	outages  map[string]outage      // those of now, by resource
 }
 
 // outage is what was reported about one.
@@ -42,7 +42,7 @@ func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower
 	t.Helper()
 	f := &follower{
 		t: t, log: logs.New(t, "the follower of "+node), state: model.NewCluster(node),
-		outages: map[string]outage{}, problems: map[convert.Problem]bool{},
+		outages: map[string]outage{}, problems: map[model.Finding]bool{},
 	}
 	cluster, err := cluster.New(config, cluster.Options{
 		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: f.log.Logger(),

@@ -25,7 +25,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -389,7 +388,7 @@ func takeHealthCheckPort(o *observed) {
 }
 
 // problemsOf reads a folder with one file.
-func problemsOf(t *testing.T, text string) []convert.Problem {
+func problemsOf(t *testing.T, text string) []model.Finding {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "state.yaml"), []byte(text), 0o600); err != nil {

@@ -105,7 +105,7 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 }
 
 // knownNodes returns the nodes that the proxies would know, which of them are evacuated at a time, and what is refused.
-func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[string]*model.Evacuation, refused []convert.Problem) {
+func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[string]*model.Evacuation, refused []model.Finding) {
 	evacuated = map[string]*model.Evacuation{}
 	for _, object := range c.nodes {
 		node, errs := convert.Node(object)
@@ -122,7 +122,7 @@ func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[st
 	return nodes, model.Change{Evacuations: evacuated}.WithoutEnded(now).Evacuations, refused
 }
 
-func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []convert.Problem {
+func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []model.Finding {
 	if len(errs) == 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) [
 }
 
 // slicesIn converts some slices. Those that are refused are missing.
-func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, refused []convert.Problem) {
+func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*model.EndpointSlice, refused []model.Finding) {
 	for _, object := range objects {
 		slice, errs := convert.EndpointSlice(object, c.view)
 		refused = append(refused, problems(convert.EndpointSlices, object, errs)...)
@@ -142,7 +142,7 @@ func (c Cluster) slicesIn(objects []*discoveryv1.EndpointSlice) (converted []*mo
 }
 
 // readyEndpoints counts the ready endpoints of some Services, by node; nil if there are none of those Services.
-func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, refused []convert.Problem) {
+func (c Cluster) readyEndpoints(services []model.ObjectName) (byNode map[string]uint32, refused []model.Finding) {
 	if len(services) == 0 {
 		return nil, nil
 	}

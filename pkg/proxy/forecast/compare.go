@@ -10,7 +10,7 @@ import (
 // Compare forecasts a cluster as it is, and as it would be after changes, with one measure for both: the same clients ask
 // in both, those that a Service names after the changes, or else before them; and all loads are multiples of the mean
 // before. So an endpoint that has to do the work of two expects 2 times the mean.
-func Compare(before, after Cluster, options Options) (was, would Report, refused []convert.Problem) {
+func Compare(before, after Cluster, options Options) (was, would Report, refused []model.Finding) {
 	options.OnlyNow = true
 	clients := clientsIn(before, after)
 	first, was := newForecaster(before, options)

@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // Make makes a forecast. What could not be read is refused, as a proxy would.
-func Make(cluster Cluster, options Options) (Report, []convert.Problem) {
+func Make(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
 	f.forecast(&report, options)
 	return report, convert.SortProblems(f.refused)
@@ -90,7 +90,7 @@ type forecaster struct {
 	controllers controllers
 	settings    []Setting
 	judge       Judge
-	refused     []convert.Problem
+	refused     []model.Finding
 
 	onlyEvacuated []OnlyEvacuated
 

@@ -60,7 +60,7 @@ type Suggestion struct {
 // Reasons answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
 // an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was meant. What
 // is refused of the Nodes and of the Service's EndpointSlices is missing in the answers.
-func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, []convert.Problem, error) {
+func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, []model.Finding, error) {
 	service := c.Service(query.Service)
 	if service == nil {
 		return nil, nil, c.NotFound(query.Service)

@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// The kinds that the proxy reads, as a Problem names them.
+// The kinds that the proxy reads, as a finding names them.
 const (
 	ServiceKind       = "Service"
 	EndpointSliceKind = "EndpointSlice"

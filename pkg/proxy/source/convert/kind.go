@@ -16,7 +16,7 @@ import (
 // Kind describes a kind of object that the proxy reads: how an API server is asked for it, what becomes of an object,
 // and where that stands in a change. Both sources read it here. kinds.go lists the kinds.
 type Kind struct {
-	Name            string // as in a manifest and in a Problem: "Service"
+	Name            string // as in a manifest and in a finding: "Service"
 	Group           schema.GroupVersion
 	IsClusterScoped bool
 

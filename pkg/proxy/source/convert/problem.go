@@ -11,8 +11,8 @@ import (
 // Problem is a finding that a source has of an object, or a file.
 type Problem = model.Finding
 
-// Refused returns what is wrong with an object of the cluster: a Problem for each validation error.
-func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []Problem {
+// Refused returns what is wrong with an object of the cluster: a finding for each validation error.
+func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
 	problems := ObjectKey{kind, name}.Problems("", errs)
 	for i := range problems {
 		problems[i].UID = uid
@@ -25,8 +25,8 @@ type found interface{ Found() []model.Finding }
 
 // Found returns what of an object has no effect, though its value is in force: labels and annotations that count as absent,
 // and what the value says.
-func (k ObjectKey) Found(file string, object Object, value any, view View) []Problem {
-	var problems []Problem
+func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
+	var problems []model.Finding
 	if k.Kind.Ignored != nil {
 		for _, err := range k.Kind.Ignored(object, view) {
 			problem := k.Problem(file, err.Field, err.ErrorBody())
@@ -43,9 +43,9 @@ func (k ObjectKey) Found(file string, object Object, value any, view View) []Pro
 	return problems
 }
 
-// Problems makes a Problem of each validation error of an object.
-func (k ObjectKey) Problems(file string, errs field.ErrorList) []Problem {
-	var problems []Problem
+// Problems makes a finding of each validation error of an object.
+func (k ObjectKey) Problems(file string, errs field.ErrorList) []model.Finding {
+	var problems []model.Finding
 	for _, err := range errs {
 		problems = append(problems, k.Problem(file, err.Field, err.ErrorBody()))
 	}
@@ -53,12 +53,12 @@ func (k ObjectKey) Problems(file string, errs field.ErrorList) []Problem {
 }
 
 // Problem says what is wrong with an object.
-func (k ObjectKey) Problem(file, field, reason string) Problem {
-	return Problem{File: file, Kind: k.Kind.Name, Name: k.Name, Code: model.Refused, Field: field, Reason: reason}.Printable()
+func (k ObjectKey) Problem(file, field, reason string) model.Finding {
+	return model.Finding{File: file, Kind: k.Kind.Name, Name: k.Name, Code: model.Refused, Field: field, Reason: reason}.Printable()
 }
 
 // SortProblems sorts problems and leaves out repetitions.
-func SortProblems(problems []Problem) []Problem {
-	slices.SortFunc(problems, Problem.Compare)
+func SortProblems(problems []model.Finding) []model.Finding {
+	slices.SortFunc(problems, model.Finding.Compare)
 	return slices.Compact(problems)
 }

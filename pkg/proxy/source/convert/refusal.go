@@ -13,7 +13,7 @@ import (
 // good version. Whoever starts has never seen that one.
 type Refusal struct {
 	File string           // relative to the folder; empty for an object of a cluster
-	Kind string           // as in a Problem; empty for a file, or a document of it, that cannot be read
+	Kind string           // as in a finding; empty for a file, or a document of it, that cannot be read
 	Name model.ObjectName // without a namespace if the kind is cluster-scoped
 	// InForce is the last good version; nil if there is none.
 	InForce any

@@ -10,11 +10,11 @@ import (
 type Update struct {
 	Change model.Change
 	// Refused are the problems that are new, PutRight those that are none any more, both sorted.
-	Refused, PutRight []Problem
+	Refused, PutRight []model.Finding
 }
 
 // NewUpdate returns the update that leads from some problems to others.
-func NewUpdate(change model.Change, before, after []Problem) Update {
+func NewUpdate(change model.Change, before, after []model.Finding) Update {
 	return Update{Change: change, Refused: subtract(after, before), PutRight: subtract(before, after)}
 }
 
@@ -22,10 +22,10 @@ func NewUpdate(change model.Change, before, after []Problem) Update {
 func (u Update) IsEmpty() bool { return u.Change.IsEmpty() && len(u.Refused)+len(u.PutRight) == 0 }
 
 // subtract returns the problems that are not among others, sorted.
-func subtract(problems, others []Problem) []Problem {
-	isOther := make(map[Problem]bool, len(others))
+func subtract(problems, others []model.Finding) []model.Finding {
+	isOther := make(map[model.Finding]bool, len(others))
 	for _, problem := range others {
 		isOther[problem] = true
 	}
-	return SortProblems(slices.DeleteFunc(slices.Clone(problems), func(problem Problem) bool { return isOther[problem] }))
+	return SortProblems(slices.DeleteFunc(slices.Clone(problems), func(problem model.Finding) bool { return isOther[problem] }))
 }

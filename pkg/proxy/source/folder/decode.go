@@ -24,7 +24,7 @@ func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert
 	return types, kindOf
 }
 
-// decode reads the objects of a file that a view sees. Whatever is wrong becomes a Problem of the smallest part that it concerns.
+// decode reads the objects of a file that a view sees. Whatever is wrong becomes a finding of the smallest part that it concerns.
 func decode(file string, text []byte, view convert.View) contents {
 	d := decoder{file: file, view: view, out: contents{isComplete: true}}
 	for part := range manifest.Parts(manifest.FormatOfText(file, text), text, types...) {
@@ -70,7 +70,7 @@ func (d *decoder) faulty(part *manifest.Part) {
 }
 
 // decodeObject decodes an object as API clients do, and returns why it is refused, or else what counts as absent.
-func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []convert.Problem) {
+func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []model.Finding) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)
 		if fault.IsForeign {
@@ -89,7 +89,7 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 // unreadable records that something in the file could not be read: from now on, an object's absence from the file
 // proves nothing.
 func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
-	problem := convert.Problem{File: d.file, Code: model.Refused, Field: part.Field(fault.Field), Reason: fault.Reason}
+	problem := model.Finding{File: d.file, Code: model.Refused, Field: part.Field(fault.Field), Reason: fault.Reason}
 	switch {
 	case fault.Line > 0:
 		problem.Reason = fmt.Sprintf("line %d: %s", fault.Line, fault.Reason)
@@ -106,7 +106,7 @@ func (d *decoder) unreadable(part *manifest.Part, fault *manifest.Fault) {
 func (d *decoder) readObject(part *manifest.Part) {
 	c := claim{key: keyOf(part)}
 	kind, object := c.key.Kind, c.key.Kind.New()
-	var ignored []convert.Problem
+	var ignored []model.Finding
 	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isGood() {
 		if !kind.IsClusterScoped {
 			object.SetNamespace(c.key.Name.Namespace)

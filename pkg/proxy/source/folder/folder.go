@@ -24,7 +24,7 @@ type Folder struct {
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
-	problems []convert.Problem
+	problems []model.Finding
 	// evacuations are those of the nodes, as they were said last.
 	evacuations map[string]*model.Evacuation
 }
@@ -32,7 +32,7 @@ type Folder struct {
 // Load reads what changed in the folder since the last load, and returns what that makes different. The first load
 // returns everything.
 //
-// It fails if the first load cannot read the folder. Later that is a Problem like any other: what was loaded stays in
+// It fails if the first load cannot read the folder. Later that is a finding like any other: what was loaded stays in
 // force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
 func (f *Folder) Load(dir string) (convert.Update, error) { return f.loadAt(dir, time.Now()) }
 
@@ -93,7 +93,7 @@ func (f *Folder) Inventory() convert.Inventory {
 }
 
 // update returns what is different, with what is wrong now.
-func (f *Folder) update(change model.Change, problems []convert.Problem) convert.Update {
+func (f *Folder) update(change model.Change, problems []model.Finding) convert.Update {
 	before := f.problems
 	f.problems = convert.SortProblems(problems)
 	return convert.NewUpdate(change, before, f.problems)
@@ -134,10 +134,10 @@ func (f *Folder) isWaiting() bool {
 }
 
 // unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.
-func unreadableProblem(name string, err error) convert.Problem {
+func unreadableProblem(name string, err error) model.Finding {
 	reason := err.Error()
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {
 		reason = atPath.Err.Error()
 	}
-	return convert.Problem{File: name, Code: model.Refused, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
+	return model.Finding{File: name, Code: model.Refused, Reason: "cannot be read: " + strings.TrimSpace(reason)}.Printable()
 }

@@ -1,14 +1,17 @@
 package folder
 
-import "github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
 
 // claim is one object of a file. Either it is good, or its problems say what is wrong with it.
 type claim struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
-	problems []convert.Problem
+	problems []model.Finding
 	// ignored are the labels, annotations and unknown fields of a good one that count as absent.
-	ignored []convert.Problem
+	ignored []model.Finding
 }
 
 func (c *claim) isGood() bool { return len(c.problems) == 0 }
@@ -19,7 +22,7 @@ type contents struct {
 	// held counts all objects, refused ones and those of other kinds included.
 	held convert.Inventory
 	// problems are those of whole documents.
-	problems []convert.Problem
+	problems []model.Finding
 	// isComplete: every document and object was recognized, so the claims are all that is in the file.
 	isComplete bool
 }

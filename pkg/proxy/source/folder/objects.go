@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -12,10 +13,10 @@ import (
 var wholeTypes, _ = typesOf(convert.WholeKinds)
 
 // Objects reads the objects of a folder as they are written there. Of an object that stands there twice, the first one
-// counts, by file name, then by place. What cannot be read is a Problem. It fails if the folder cannot be read.
+// counts, by file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
 //
 // read is called after each file, with how many objects there are; it may be nil.
-func Objects(dir string, read func(file string, objects int)) (convert.Objects, []convert.Problem, error) {
+func Objects(dir string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
 		return convert.Objects{}, nil, err
@@ -36,7 +37,7 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 }
 
 // ObjectsOf is Objects, of a stream.
-func ObjectsOf(stream *Stream) (convert.Objects, []convert.Problem) {
+func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
 	d := newObjectDecoder()
 	d.text(stream.Name, stream.Text)
 	return d.objects, convert.SortProblems(d.problems)
@@ -48,7 +49,7 @@ func newObjectDecoder() objectDecoder {
 
 type objectDecoder struct {
 	objects  convert.Objects
-	problems []convert.Problem
+	problems []model.Finding
 	seen     map[convert.ObjectKey]string // the file
 }
 

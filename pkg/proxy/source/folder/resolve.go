@@ -31,7 +31,7 @@ type placedClaim struct {
 //   - It keeps an object that moves to a file that is still being written, too.
 //   - Otherwise the first good claim takes over, by file name, then by place.
 //   - While all that is claimed is bad, the last good version stays in force.
-func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []convert.Problem) {
+func resolve(before map[convert.ObjectKey]entry, files map[string]*file) (map[convert.ObjectKey]entry, []model.Finding) {
 	claims, problems := collect(files)
 	coming := comingIn(files)
 	after := make(map[convert.ObjectKey]entry, len(claims))
@@ -75,9 +75,9 @@ func comingIn(files map[string]*file) map[convert.ObjectKey]bool {
 }
 
 // collect groups the claims of all files by object, in the order of the files, and gathers their own problems.
-func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []convert.Problem) {
+func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []model.Finding) {
 	claims := make(map[convert.ObjectKey][]placedClaim)
-	var problems []convert.Problem
+	var problems []model.Finding
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
 		if f.failure != nil {
@@ -136,8 +136,8 @@ func choose(candidates []placedClaim, current any) placedClaim {
 
 // duplicates returns a problem for each good claim of an object that is in force by another. A bad one has problems
 // enough.
-func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []convert.Problem {
-	var problems []convert.Problem
+func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []model.Finding {
+	var problems []model.Finding
 	for _, c := range candidates {
 		if file == "" || c.claim == chosen || !c.isGood() {
 			continue
@@ -153,8 +153,8 @@ func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, 
 }
 
 // orphans returns a problem for each slice in force whose Service is nowhere to be found.
-func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]placedClaim) []convert.Problem {
-	var problems []convert.Problem
+func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][]placedClaim) []model.Finding {
+	var problems []model.Finding
 	for key, current := range inForce {
 		slice, isSlice := current.value.(*model.EndpointSlice)
 		if !isSlice {

@@ -267,6 +267,7 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	choice := decision.Selection.Cluster
 	seen[choice.Reason.Code] = true
 	checkChoice(t, decision.Endpoints, &choice)
+	checkTierOrder(t, decision)
 	if choice.Slots != nil && (len(choice.Slots) != len(choice.Endpoints) || slices.Min(choice.Slots) < 1 || slices.Max(choice.Slots) < 2) {
 		t.Errorf("slots are %v of %d endpoints", choice.Slots, len(choice.Endpoints))
 	}

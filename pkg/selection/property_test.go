@@ -57,6 +57,7 @@ func checkProperties(t *testing.T, w *world) {
 	checkOrder(t, w, endpoints, selection)
 	checkOutcomes(t, w, selection)
 	checkFlows(t, w, endpoints, selection)
+	checkTierOrder(t, Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: endpoints, Selection: selection})
 	if len(w.service.Topology.Keys) > 0 {
 		checkTiers(t, w, endpoints, selection)
 	} else {

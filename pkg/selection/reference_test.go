@@ -120,7 +120,9 @@ func TestKubeProxysReferenceCases(t *testing.T) {
 			if diff := cmp.Diff(test.want, viewOf(selection)); diff != "" {
 				t.Errorf("selection differs (-want +got):\n%s", diff)
 			}
-			excluded := Decision{Viewpoint: viewpoint, Endpoints: endpoints, Selection: selection}.Exclusions()
+			decision := Decision{Viewpoint: viewpoint, Service: &test.service, Endpoints: endpoints, Selection: selection}
+			checkTierOrder(t, decision)
+			excluded := decision.Exclusions()
 			reached := where(endpoints, func(endpoint model.PortEndpoint) bool {
 				return !slices.ContainsFunc(excluded, func(exclusion Exclusion) bool { return exclusion.Endpoint == endpoint.Addr })
 			})

@@ -1,0 +1,85 @@
+package selection
+
+import (
+	"net/netip"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Tier is what a client turns to together, for as long as the tiers before it do not answer.
+type Tier struct {
+	Endpoints []model.PortEndpoint
+	// Slots is how many slots each of the Endpoints gets; nil: one each.
+	Slots []int
+}
+
+// Tiers returns what serves connections to the ClusterIP, and behind it what would serve them if that were gone, and so
+// on: no endpoint twice. The first tier is what the kernel's table has; there is none if it refuses or drops.
+//
+// The owner's order holds on the way. Nothing is behind the last of hard keys, or behind what a policy keeps on this
+// node. The endpoints of nodes that are being evacuated are behind all that stay. One that terminates is never behind a
+// ready one: it may be gone before anybody turns to it. A bound on the load holds in the first tier alone: it is a plan
+// for all nodes, and nobody plans for a failure that one client sees.
+func (d Decision) Tiers() []Tier {
+	choice, outcome := d.Selection.ClusterIP()
+	if outcome != Balance {
+		return nil
+	}
+	tiers := []Tier{{Endpoints: choice.Endpoints, Slots: choice.Slots}}
+	if d.Selection.internalLocal {
+		return tiers
+	}
+	if keys := d.Service.Topology.Keys; len(keys) > 0 {
+		return append(tiers, d.Viewpoint.tiersByKeys(keys, behind(d.Endpoints, choice.Endpoints))...)
+	}
+	for rest := d.Endpoints; ; {
+		rest = behind(rest, choice.Endpoints)
+		if choice = selectCluster(d.Service, rest, d.Viewpoint); len(choice.Endpoints) == 0 {
+			return tiers
+		}
+		tiers = append(tiers, Tier{Endpoints: choice.Endpoints})
+	}
+}
+
+// behind returns the endpoints that may be in a tier behind some others.
+func behind(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
+	taken := make(map[netip.AddrPort]bool, len(tier))
+	for i := range tier {
+		taken[tier[i].Addr] = true
+	}
+	isReady := tier[0].Phase() == model.PhaseReady
+	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+		return !taken[endpoint.Addr] && (!isReady || endpoint.Phase() == model.PhaseReady)
+	})
+}
+
+// tiersByKeys is what choosing by the keys gives again and again, each time without what was chosen before: in one walk,
+// because anybody may write many keys.
+func (v Viewpoint) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
+	matching := make([]Tier, model.Ranks*len(keys))
+	for i := range endpoints {
+		endpoint := &endpoints[i]
+		rank, usable := endpoint.Rank()
+		if !usable {
+			continue
+		}
+		for k, key := range keys {
+			if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
+				tier := &matching[int(rank)*len(keys)+k]
+				tier.Endpoints = append(tier.Endpoints, *endpoint)
+				break
+			}
+		}
+	}
+	var tiers []Tier
+	isReady := false
+	for _, tier := range matching {
+		if len(tier.Endpoints) == 0 || isReady && tier.Endpoints[0].Phase() != model.PhaseReady {
+			continue
+		}
+		isReady = isReady || tier.Endpoints[0].Phase() == model.PhaseReady
+		tiers = append(tiers, tier)
+	}
+	return tiers
+}

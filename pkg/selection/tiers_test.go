@@ -1,0 +1,215 @@
+package selection
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// inTiers writes tiers as "1 4 | 2 | 3".
+func inTiers(tiers []Tier) string {
+	var parts []string
+	for _, tier := range tiers {
+		parts = append(parts, numbers(tier.Endpoints))
+	}
+	return strings.Join(parts, " | ")
+}
+
+func TestTiersFollowTheOwnersOrder(t *testing.T) {
+	inZoneA := map[string]string{zone: "a"}
+	local := model.Service{InternalTrafficLocal: true}
+	tests := map[string]struct {
+		service   model.Service
+		keys      string
+		evacuated string
+		endpoints string
+		want      string
+	}{
+		"this node, the rest of the zone, the rest": {
+			keys: "hostname zone *", endpoints: "1@node-2/b 2@node-1/a 3@node-3/a 4@node-3/a 5@node-4/b", want: "2 | 3 4 | 1 5",
+		},
+		"a key without a match has no tier": {keys: "hostname zone *", endpoints: "1@node-2/b 2@node-3/a", want: "2 | 1"},
+		"hard keys end the tiers":           {keys: "hostname zone", endpoints: "1@node-1/a 2@node-2/a 3@node-3/b", want: "1 | 2"},
+		"hard keys without a match":         {keys: "zone", endpoints: "1@node-2/b", want: ""},
+		"no keys and no hints":              {endpoints: "1@node-1/a 2@node-2/b", want: "1 2"},
+		"a policy keeps one tier":           {service: local, keys: "hostname *", endpoints: "1@node-1/a 2@node-2/b", want: "1"},
+		"a policy without an endpoint here": {service: local, endpoints: "2@node-2/b", want: ""},
+		"terminating ones are not behind ready ones": {
+			keys: "zone *", endpoints: "1@node-1/a 2t@node-1/a 3t@node-2/b 4@node-2/b", want: "1 | 4",
+		},
+		"without a ready one the others have tiers": {keys: "zone *", endpoints: "1t@node-1/a 2t@node-2/b 3!@node-1/a", want: "1 | 2"},
+		"evacuated ones are behind all that stay": {
+			keys: "zone *", evacuated: "node-1", endpoints: "1@node-1/a 2@node-2/a 3@node-3/b", want: "2 | 3 | 1",
+		},
+		"if all are evacuated, the keys order them": {
+			keys: "zone *", evacuated: "node-1 node-3", endpoints: "1@node-1/a 3@node-3/b", want: "1 | 3",
+		},
+		"evacuated ready ones are behind terminating ones": {
+			keys: "zone *", evacuated: "node-1", endpoints: "1@node-1/a 2t@node-2/b 4t@node-1/a", want: "2 | 1",
+		},
+		"no endpoints": {keys: "zone *", want: ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			service := withKeys(test.service, test.keys)
+			nodes := map[string]*model.Evacuation{}
+			for node := range strings.FieldsSeq(test.evacuated) {
+				nodes[node] = &model.Evacuation{}
+			}
+			endpoints := evacuated(parseZoned(t, test.endpoints), nodes)
+			viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: inZoneA}}
+			decision := Decision{Viewpoint: viewpoint, Service: &service, Endpoints: endpoints}
+			decision.Selection = Select(&service, false, endpoints, viewpoint)
+			if got := inTiers(decision.Tiers()); got != test.want {
+				t.Errorf("the tiers are %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// parseZoned reads "1t@node-2/b": an endpoint by its number, its node and its zone; t terminates, and ! is not ready.
+func parseZoned(t *testing.T, text string) []model.PortEndpoint {
+	t.Helper()
+	var all []model.PortEndpoint
+	for word := range strings.FieldsSeq(text) {
+		name, place, _ := strings.Cut(word, "@")
+		node, zone, _ := strings.Cut(place, "/")
+		state := model.Endpoint{Node: node, Zone: zone, Ready: true, Serving: true}
+		switch name[1:] {
+		case "t":
+			state.Ready, state.Terminating = false, true
+		case "!":
+			state.Ready, state.Serving = false, false
+		}
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, name[0] - '0'}), 8080)
+		all = append(all, model.PortEndpoint{Addr: addr, Endpoint: state})
+	}
+	return all
+}
+
+func TestTiersOfHints(t *testing.T) {
+	endpoints := parseZoned(t, "1@node-1/a 2@node-2/a 3@node-3/b")
+	for i := range endpoints {
+		endpoints[i].HintNodes, endpoints[i].HintZones = []string{endpoints[i].Node}, []string{endpoints[i].Zone}
+	}
+	viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}}}
+	decision := Decision{Viewpoint: viewpoint, Service: &model.Service{}, Endpoints: endpoints}
+	decision.Selection = Select(decision.Service, false, endpoints, viewpoint)
+	if got, want := inTiers(decision.Tiers()), "1 | 2 | 3"; got != want {
+		t.Errorf("the tiers are %q, want %q", got, want)
+	}
+}
+
+// TestTiersInRandomWorlds: the first tier is the choice for the ClusterIP, and each other one what Select chooses once
+// those before it are gone.
+func TestTiersInRandomWorlds(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 6))
+	depths := map[int]int{}
+	randomWorlds(2*worlds, func(w *world) {
+		if t.Failed() {
+			return
+		}
+		nodes := map[string]*model.Evacuation{}
+		for _, node := range worldNodes[:4] {
+			if random.IntN(4) == 0 {
+				nodes[node] = &model.Evacuation{}
+			}
+		}
+		endpoints := evacuated(w.endpoints(), nodes)
+		for _, marked := range [][]model.PortEndpoint{w.endpoints(), endpoints} {
+			decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: w.choose(marked)}
+			depths[len(decision.Tiers())]++
+			checkTierOrder(t, decision)
+		}
+		if t.Failed() {
+			t.Logf("evacuated are %v in the world %+v\nendpoints %+v", nodes, w, endpoints)
+		}
+	})
+	for depth := range 4 {
+		if depths[depth] < 20 {
+			t.Errorf("%d worlds have %d tiers: the test has tested little", depths[depth], depth)
+		}
+	}
+}
+
+// checkTierOrder checks the tiers of any decision.
+func checkTierOrder(t *testing.T, decision Decision) {
+	t.Helper()
+	tiers := decision.Tiers()
+	choice, outcome := decision.Selection.ClusterIP()
+	if outcome != Balance {
+		if tiers != nil {
+			t.Errorf("the kernel serves nothing, and the tiers are %s", inTiers(tiers))
+		}
+		return
+	}
+	if diff := cmp.Diff(Tier{Endpoints: choice.Endpoints, Slots: choice.Slots}, tiers[0], equateAddrs); diff != "" {
+		t.Errorf("the first tier is not what the kernel has (-want +got):\n%s", diff)
+	}
+	want := []Tier{tiers[0]}
+	if !decision.Service.InternalTrafficLocal {
+		want = append(want, tiersBehind(decision, choice.Endpoints)...)
+	}
+	if inTiers(tiers) != inTiers(want) {
+		t.Errorf("the tiers are %q, want %q", inTiers(tiers), inTiers(want))
+	}
+	checkPartition(t, decision, tiers)
+}
+
+// tiersBehind chooses again and again, each time without what was chosen before.
+func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
+	service, gone, ready := *decision.Service, slices.Clone(first), first[0].Ready
+	service.Topology.MaxLoad = 0
+	var tiers []Tier
+	for {
+		rest := where(decision.Endpoints, func(e model.PortEndpoint) bool {
+			isGone := slices.ContainsFunc(gone, func(other model.PortEndpoint) bool { return other.Addr == e.Addr })
+			return !isGone && (e.Ready || !ready)
+		})
+		chosen := Select(&service, false, rest, decision.Viewpoint).Cluster.Endpoints
+		if len(chosen) == 0 {
+			return tiers
+		}
+		tiers, gone, ready = append(tiers, Tier{Endpoints: chosen}), append(gone, chosen...), ready || chosen[0].Ready
+	}
+}
+
+// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier; but for those that
+// terminate, where ready ones are there.
+func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
+	t.Helper()
+	in := map[netip.AddrPort]int{}
+	ready := false
+	for _, tier := range tiers {
+		if len(tier.Endpoints) == 0 {
+			t.Errorf("a tier is empty: %q", inTiers(tiers))
+		}
+		for _, endpoint := range tier.Endpoints {
+			in[endpoint.Addr]++
+			ready = ready || endpoint.Ready
+		}
+	}
+	for _, endpoint := range decision.Endpoints {
+		may := endpoint.Phase() != model.PhaseNever
+		if decision.Service.InternalTrafficLocal {
+			may = may && endpoint.Node == decision.Viewpoint.Node.Name
+		} else {
+			may = may && decision.Viewpoint.allows(decision.Service.Topology.Keys, &endpoint)
+		}
+		switch times := in[endpoint.Addr]; {
+		case times > 1, times == 1 && !may:
+			t.Errorf("%v is %d times in the tiers, and may be used: %t", endpoint.Addr, times, may)
+		case times == 0 && may && endpoint.Ready:
+			t.Errorf("%v is ready, may be used, and is in no tier", endpoint.Addr)
+		case times == 0 && may && !ready:
+			t.Errorf("%v may be used, none is ready, and it is in no tier", endpoint.Addr)
+		}
+	}
+}

@@ -40,7 +40,11 @@ type followed struct {
 	took  []time.Duration
 }
 
-func (f *followed) Read(service model.ObjectName, _ []selection.Decision) {
+func (*followed) Digest([]selection.Decision) any         { return nil }
+func (*followed) Lose(model.ObjectName, []model.Frontend) {}
+func (*followed) Synced(selection.Sync)                   {}
+
+func (f *followed) Accept(service model.ObjectName, _ any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if since, waits := f.since[service]; waits {
@@ -64,7 +68,7 @@ func (s steep) beside(b *testing.B) fairRow {
 	m := newMachine(b)
 	p := m.proxyOf(beside.cluster())
 	reader := &followed{since: map[model.ObjectName]time.Time{}}
-	p.Readers = []proxy.Reader{reader}
+	p.Readers = []selection.Reader{reader}
 	sync(b, p)
 	ctx, cancel := context.WithTimeout(b.Context(), fairnessLasts)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -40,11 +41,6 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		complete, early = ruleset.NewComplete(config, found), nil
 		complete.Add(decided.owned)
 	}
-	for name := range p.dirty { // Services that are gone
-		if p.cluster.Service(name) == nil && decided.decisions != nil {
-			decided.decisions[name] = nil
-		}
-	}
 	for name := range p.udp.inForce { // of Services that are gone
 		if _, exists := decided.flows[name]; !exists {
 			decided.flows[name] = nil
@@ -79,6 +75,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 
 // takeOver is accept for all Services: what was known of them before is void.
 func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
+	gone := p.gone()
 	p.mirror = mirror
 	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
 	// all.
@@ -94,7 +91,22 @@ func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 	p.acceptChecks(decided.checks)
 	p.reasons = newReasons()
 	p.reasons.accept(decided.reasons)
-	p.handOver(decided.decisions)
+	for _, name := range gone {
+		p.acceptDigests(name, nil)
+	}
+	p.handOver(decided)
+}
+
+// gone returns the Services of which the cluster has nothing any more, and readers may have something.
+func (p *Proxy) gone() []model.ObjectName {
+	var gone []model.ObjectName
+	for name := range p.dirty {
+		if p.cluster.Service(name) == nil {
+			gone = append(gone, name)
+		}
+	}
+	slices.SortFunc(gone, model.ObjectName.Compare)
+	return gone
 }
 
 // parts returns the names of Services in as many parts as a complete sync writes.

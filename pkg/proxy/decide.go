@@ -11,21 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Reader is handed the decisions about Services: the same that the tables are made from. The proxy's own readers make
-// rules, UDP flows, health checks and reasons of them.
-type Reader interface {
-	// Read takes the decisions about a Service, one for each port and family, in place of those that it was handed
-	// before; none if the Service is gone. It is called once the kernel has taken them, by the goroutine that syncs,
-	// which waits for it. A complete sync hands over every Service anew. Of a Service that the kernel refuses nothing is
-	// handed over until it takes it. The decisions are shared: a reader must not change them.
-	Read(service model.ObjectName, decisions []selection.Decision)
-}
-
 // decided is what was decided about some Services.
 type decided struct {
-	// decisions are kept for other readers than those below; nil if there are none.
-	decisions map[model.ObjectName][]selection.Decision
-	owned     []ruleset.Service // by name
+	owned []ruleset.Service // by name
+	// digests are what the readers keep of those of them that were decided, by reader. Of the others lost are the
+	// frontends that they had in the tables and are not to have any more.
+	digests map[model.ObjectName][]any
+	lost    map[model.ObjectName][]model.Frontend
 	// flows, checks and reasons have an entry for each of the Services, often an empty one.
 	flows    map[model.ObjectName][]selection.Flows
 	checks   map[model.ObjectName]selection.HealthCheck
@@ -88,21 +80,18 @@ func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 
 // decidedService is what was decided about one Service.
 type decidedService struct {
-	decisions []selection.Decision // nil if nobody else reads them
-	owned     ruleset.Service
-	flows     []selection.Flows
-	check     selection.HealthCheck
-	reasons   []PortReason
-	plans     selection.Plans
-	findings  []model.Finding
+	owned    ruleset.Service
+	digests  []any // by reader; nil if none keeps anything
+	flows    []selection.Flows
+	check    selection.HealthCheck
+	reasons  []PortReason
+	plans    selection.Plans
+	findings []model.Finding
 }
 
 func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	decisions := p.nodes.Decide(name, p.config.Families)
-	service := decidedService{owned: ruleset.Service{Name: name}}
-	if len(p.Readers) > 0 {
-		service.decisions = decisions
-	}
+	service := decidedService{owned: ruleset.Service{Name: name}, digests: p.digest(decisions)}
 	for _, decision := range decisions {
 		service.find(decision)
 		if decision.Service.IsHeadless {
@@ -119,19 +108,35 @@ func (p *Proxy) decideService(name model.ObjectName) decidedService {
 	return service
 }
 
+// digest returns what the readers keep of decisions.
+func (p *Proxy) digest(decisions []selection.Decision) []any {
+	if len(decisions) == 0 {
+		return nil
+	}
+	var digests []any
+	for i, reader := range p.Readers {
+		if digest := reader.Digest(decisions); digest != nil {
+			if digests == nil {
+				digests = make([]any, len(p.Readers))
+			}
+			digests[i] = digest
+		}
+	}
+	return digests
+}
+
 // newDecided returns room for what is decided about so many Services.
 func (p *Proxy) newDecided(services int) decided {
 	all := decided{
 		owned:   make([]ruleset.Service, 0, services),
+		digests: make(map[model.ObjectName][]any, services),
+		lost:    map[model.ObjectName][]model.Frontend{},
 		flows:   make(map[model.ObjectName][]selection.Flows, services),
 		checks:  make(map[model.ObjectName]selection.HealthCheck, services),
 		reasons: make(map[model.ObjectName][]PortReason, services),
 		plans:   map[model.ObjectName]selection.Plans{},
 
 		findings: map[model.ObjectName][]model.Finding{},
-	}
-	if len(p.Readers) > 0 {
-		all.decisions = make(map[model.ObjectName][]selection.Decision, services)
 	}
 	return all
 }
@@ -141,9 +146,7 @@ func (p *Proxy) gather(all *decided, services []decidedService) {
 	for i := range services {
 		service := &services[i]
 		name := service.owned.Name
-		if all.decisions != nil {
-			all.decisions[name] = service.decisions
-		}
+		all.digests[name] = service.digests
 		if len(service.findings) > 0 || p.faulty[name] {
 			all.findings[name] = service.findings
 		}
@@ -155,12 +158,30 @@ func (p *Proxy) gather(all *decided, services []decidedService) {
 	}
 }
 
-// handOver hands what the kernel has taken to the readers, by the names of the Services.
-func (p *Proxy) handOver(decisions map[model.ObjectName][]selection.Decision) {
-	for _, name := range slices.SortedFunc(maps.Keys(decisions), model.ObjectName.Compare) {
+// handOver has the readers accept what the kernel has taken, by the names of the Services. Who loses comes first.
+func (p *Proxy) handOver(decided decided) {
+	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
 		for _, reader := range p.Readers {
-			reader.Read(name, decisions[name])
+			reader.Lose(name, decided.lost[name])
 		}
+	}
+	for _, service := range decided.owned {
+		if digests, isDecided := decided.digests[service.Name]; isDecided {
+			p.acceptDigests(service.Name, digests)
+		}
+		if refused := p.refused[service.Name]; refused != nil {
+			refused.held = service
+		}
+	}
+}
+
+func (p *Proxy) acceptDigests(name model.ObjectName, digests []any) {
+	for i, reader := range p.Readers {
+		var digest any
+		if digests != nil {
+			digest = digests[i]
+		}
+		reader.Accept(name, digest)
 	}
 }
 
@@ -192,6 +213,23 @@ func (p *Proxy) resolve() ruleset.Config {
 		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
 	}
 	return config
+}
+
+// readersSynced tells the readers that a sync is over.
+func (p *Proxy) readersSynced(complete bool) {
+	sync := selection.Sync{
+		Complete:   complete,
+		Scope:      selection.Scope{Pods: p.inForce.LocalTraffic.Prefixes, NodePorts: p.mirror.Surroundings().NodePortAddrs},
+		LocalAddrs: p.cluster.LocalAddrs(),
+	}
+	for _, family := range p.config.Families {
+		if p.config.NodePorts.All(family) {
+			sync.Scope.OnAll = append(sync.Scope.OnAll, family)
+		}
+	}
+	for _, reader := range p.Readers {
+		reader.Synced(sync)
+	}
 }
 
 func (p *Proxy) surroundings() ruleset.Surroundings {

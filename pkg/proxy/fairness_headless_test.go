@@ -56,15 +56,22 @@ type targetsRead struct {
 	all                map[model.ObjectName]int
 }
 
-func (r *targetsRead) Read(service model.ObjectName, decisions []selection.Decision) {
-	delete(r.all, service)
+func (*targetsRead) Digest(decisions []selection.Decision) any {
 	targets := 0
 	for _, decision := range decisions {
 		if decision.Service.IsHeadless {
 			targets += len(decision.Selection.Cluster.Endpoints)
 		}
 	}
-	if targets > 0 {
+	return targets
+}
+
+func (*targetsRead) Lose(model.ObjectName, []model.Frontend) {}
+func (*targetsRead) Synced(selection.Sync)                   {}
+
+func (r *targetsRead) Accept(service model.ObjectName, digest any) {
+	delete(r.all, service)
+	if targets, _ := digest.(int); targets > 0 {
 		r.all[service], r.lastSync, r.services = targets, r.lastSync+targets, r.services+1
 	}
 }
@@ -89,7 +96,7 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *proxy.Proxy) {
 	t.Helper()
 	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
 	p := starting(kernel)
-	p.Readers = []proxy.Reader{read}
+	p.Readers = []selection.Reader{read}
 	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	return read, kernel, p

@@ -27,8 +27,8 @@ type Kernel interface {
 type Proxy struct {
 	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
 	RetryMax time.Duration
-	// Readers are handed every decision. They are set before the first Sync.
-	Readers []Reader
+	// Readers keep what they make of the decisions in force. They are set before the first Sync.
+	Readers []selection.Reader
 
 	config  ruleset.Config
 	kernel  Kernel
@@ -178,7 +178,7 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
 	p.udp.accept(decided.flows)
 	p.reasons.accept(decided.reasons)
-	p.handOver(decided.decisions)
+	p.handOver(decided)
 	p.mirror.Accept(plan)
 	p.nodes.Keep(decided.plans)
 	if p.acceptChecks(decided.checks) {
@@ -215,6 +215,7 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	p.count(&report)
 	report.Waiting = len(p.dirty) + len(p.stale) + len(p.replanned)
 	report.Triggered = p.triggers.take(p.dirty)
+	p.readersSynced(report.Complete)
 	report.Unswept = p.sweep(ctx, &report)
 	p.reportRefused(&report)
 	p.noteFlows()

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,13 +13,24 @@ import (
 // counter is a reader of decisions that only counts: by Service, the endpoints that were chosen for its ClusterIPs.
 type counter map[model.ObjectName]int
 
-func (c counter) Read(service model.ObjectName, decisions []selection.Decision) {
-	delete(c, service)
+func (counter) Digest(decisions []selection.Decision) any {
+	endpoints := 0
 	for _, decision := range decisions {
 		choice, _ := decision.Selection.ClusterIP()
-		c[service] += len(choice.Endpoints)
+		endpoints += len(choice.Endpoints)
+	}
+	return endpoints
+}
+
+func (c counter) Accept(service model.ObjectName, digest any) {
+	delete(c, service)
+	if endpoints, _ := digest.(int); endpoints > 0 {
+		c[service] = endpoints
 	}
 }
+
+func (counter) Lose(model.ObjectName, []model.Frontend) {}
+func (counter) Synced(selection.Sync)                   {}
 
 // TestDecisionsHaveSeveralReaders: one that only counts knows after any history what the rules know, restarts,
 // failures and refusals included.
@@ -31,7 +41,7 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
 		s := newStory(seed, kernel, failing, &recordedFlows{})
 		counted := counter{}
-		s.running.Readers = []proxy.Reader{counted}
+		s.running.Readers = []selection.Reader{counted}
 		for range 40 {
 			s.goOn()
 			for tries := 0; ; tries++ {
@@ -45,11 +55,9 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 			}
 			late := counter{}
 			fresh := proxy.New(self, s.config, &memoryKernel{}, &recordedFlows{})
-			fresh.Readers = []proxy.Reader{late}
+			fresh.Readers = []selection.Reader{late}
 			fresh.Apply(s.everything)
 			mustSync(t, fresh)
-			maps.DeleteFunc(counted, func(_ model.ObjectName, endpoints int) bool { return endpoints == 0 })
-			maps.DeleteFunc(late, func(_ model.ObjectName, endpoints int) bool { return endpoints == 0 })
 			if diff := cmp.Diff(late, counted); diff != "" {
 				t.Fatalf("seed %d: endpoints counted (-fresh start +after the history):\n%s", seed, diff)
 			}
@@ -61,7 +69,7 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 func TestTheRulesAndAReaderAgree(t *testing.T) {
 	kernel, counted := &memoryKernel{}, counter{}
 	p := starting(kernel)
-	p.Readers = []proxy.Reader{counted}
+	p.Readers = []selection.Reader{counted}
 	everything := motley(50)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -89,7 +97,7 @@ func TestARefusedServiceIsReadWhenTheKernelTakesIt(t *testing.T) {
 	everything, name := motley(3), model.ObjectName{Namespace: "default", Name: "service-1"}
 	kernel, counted := &pickyKernel{refused: map[thing]bool{lastSlot(everything, name, 2): true}}, counter{}
 	p := starting(kernel)
-	p.Readers = []proxy.Reader{counted}
+	p.Readers = []selection.Reader{counted}
 	p.Apply(everything)
 	mustSync(t, p)
 	if _, read := counted[name]; read || len(counted) != 2 {

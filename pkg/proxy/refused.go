@@ -52,7 +52,7 @@ const triesInASync = 10
 type refusal struct {
 	Refused
 	pause time.Duration
-	// held is the version in force; without ports if there is none.
+	// held is the version in force, as the kernel took it; without ports if there is none.
 	held ruleset.Service
 	// changed: the Service was decided anew since it was last tried.
 	changed bool
@@ -148,13 +148,6 @@ func (p *Proxy) forget() {
 	p.mirror = nil
 }
 
-// holding returns what stays in force of a Service that the kernel refuses: of what it took last, the frontends that
-// the Service still owns. Another one may own the rest by now.
-func (p *Proxy) holding(r *refusal) ruleset.Service {
-	r.held = p.stillOwned(r.held)
-	return r.held
-}
-
 // stillOwned returns a version of a Service without the frontends that it does not own any more.
 func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	var ports []ruleset.Port
@@ -177,14 +170,16 @@ func (p *Proxy) flowsStillOwned(name model.ObjectName) []selection.Flows {
 	})
 }
 
-// hold enters what stays in force of a Service that the kernel refuses in place of a decision.
+// hold enters what stays in force of a Service that the kernel refuses in place of a decision: of what it took last, the
+// frontends that the Service still owns. Another one may own the rest by now.
 func (d *decided) hold(p *Proxy, r *refusal) {
-	held, name := p.holding(r), r.Service
+	held, name := p.stillOwned(r.held), r.Service
 	d.owned, d.reasons[name] = append(d.owned, held), nil
 	if len(held.Ports) == 0 {
-		d.flows[name], d.checks[name] = nil, selection.HealthCheck{}
+		d.flows[name], d.checks[name], d.digests[name] = nil, selection.HealthCheck{}, nil
 		return
 	}
+	d.lose(r.held, held)
 	d.checks[name] = p.checks[name]
 	d.flows[name] = p.flowsStillOwned(name)
 }
@@ -195,6 +190,7 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
 		decided := p.newDecided(1)
 		p.decideAnew(&decided, []model.ObjectName{name})
+		p.letGo(&decided, slices.Collect(maps.Values(p.dirty)))
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
 		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
 		// again.

@@ -206,8 +206,9 @@ func (p *Proxy) nextTurn(now time.Time) turn {
 // step puts a step in place of a decision about a large Service, and reports whether it is the last.
 func (p *Proxy) step(decided *decided, name model.ObjectName) (last bool) {
 	i := slices.IndexFunc(decided.owned, func(service ruleset.Service) bool { return service.Name == name })
-	if decided.owned[i], last = ruleset.Step(p.mirror.Service(name), decided.owned[i], turnWeight); !last {
-		decided.leave(p, name)
+	have := p.mirror.Service(name)
+	if decided.owned[i], last = ruleset.Step(have, decided.owned[i], turnWeight); !last {
+		decided.leave(p, have, decided.owned[i])
 	}
 	return last
 }
@@ -233,8 +234,10 @@ func (p *Proxy) letGo(decided *decided, rest []waiting) {
 		}
 	}
 	for loser := range losers {
-		decided.owned = append(decided.owned, p.stillOwned(p.mirror.Service(loser)))
-		decided.leave(p, loser)
+		have := p.mirror.Service(loser)
+		left := p.stillOwned(have)
+		decided.owned = append(decided.owned, left)
+		decided.leave(p, have, left)
 	}
 	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
@@ -255,12 +258,27 @@ func (p *Proxy) gains(decided *decided) bool {
 	return false
 }
 
-// leave has readers keep what they know of a Service whose turn is not over, but for the frontends that it lost.
-func (d *decided) leave(p *Proxy, name model.ObjectName) {
-	delete(d.decisions, name)
+// leave has readers keep what they know of a Service whose turn is not over, but for the frontends that it loses.
+func (d *decided) leave(p *Proxy, have, now ruleset.Service) {
+	name := now.Name
+	delete(d.digests, name)
+	d.lose(have, now)
 	delete(d.reasons, name)
 	delete(d.checks, name)
 	d.flows[name] = p.flowsStillOwned(name)
+}
+
+// lose notes which frontends a Service has in the tables, and is not to have any more.
+func (d *decided) lose(have, now ruleset.Service) {
+	stays := map[model.Frontend]bool{}
+	for frontend := range now.Frontends() {
+		stays[frontend] = true
+	}
+	for frontend := range have.Frontends() {
+		if !stays[frontend] {
+			d.lost[now.Name] = append(d.lost[now.Name], frontend)
+		}
+	}
 }
 
 // rest has large Services wait for as long as one took, so that they have half of the time at most.

@@ -79,9 +79,6 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	}
 	if !o.synced {
 		o.synced = true
-		if o.names != nil {
-			o.names.Open()
-		}
 		o.condition.Say(condition.Synced)
 		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()

@@ -76,8 +76,8 @@ func tableOf(t *testing.T, objects string) *Table {
 	cluster.Apply(update.Change)
 	table, nodes := &Table{Zone: testZone}, selection.NewNodes(cluster)
 	for _, name := range cluster.ServiceNames() {
-		table.Read(name, nodes.Decide(name, model.Families))
+		table.Accept(name, table.Digest(nodes.Decide(name, model.Families)))
 	}
-	table.Open()
+	table.Synced(selection.Sync{})
 	return table
 }

@@ -4,7 +4,7 @@
 //	records.go   what is answered about a Service, from the decisions about it (pure)
 //	question.go  which Service, port and type a query means (pure)
 //	answer.go    the answer to a query, byte by byte (pure)
-//	table.go     the Services that are answered for: a proxy.Reader
+//	table.go     the Services that are answered for: a selection.Reader
 //	server.go    UDP and TCP
 //	tcp.go       connections that stay
 //

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -33,7 +34,7 @@ func newServed(t *testing.T) *served {
 	t.Helper()
 	s := &served{t: t, table: &Table{Zone: testZone}}
 	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
-	s.table.Read(model.ObjectName{Namespace: "shop", Name: "web"}, w.decisions())
+	s.table.Accept(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Digest(w.decisions()))
 	free, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
 	must.Succeed(t, err)
 	address := free.Addr().(*net.TCPAddr).AddrPort()
@@ -88,7 +89,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 			t.Errorf("over %s it answers %s before the table is complete", network, got)
 		}
 	}
-	s.table.Open()
+	s.table.Synced(selection.Sync{})
 	for _, network := range []string{"udp", "tcp"} {
 		if got := s.ask(s.dial(network)); got != theAddress {
 			t.Errorf("over %s it answers %s", network, got)
@@ -97,7 +98,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 	if s.table.Len() != 1 || s.counted.Load() != 4 {
 		t.Errorf("%d Services, %d queries; want 1 and 4", s.table.Len(), s.counted.Load())
 	}
-	s.table.Read(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
+	s.table.Accept(model.ObjectName{Namespace: "shop", Name: "web"}, nil)
 	if got := s.ask(s.dial("udp")); got != "REFUSED" || s.table.Len() != 0 {
 		t.Errorf("of a Service that is gone it answers %s, and has %d", got, s.table.Len())
 	}
@@ -106,7 +107,7 @@ func TestTheServerAnswersOnceItsTableIsComplete(t *testing.T) {
 // TestAConnectionCarriesManyQueries, several at once.
 func TestAConnectionCarriesManyQueries(t *testing.T) {
 	s := newServed(t)
-	s.table.Open()
+	s.table.Synced(selection.Sync{})
 	client := &miekg.Conn{Conn: s.dial("tcp")}
 	const count = 100
 	for i := range count {
@@ -126,7 +127,7 @@ func TestAConnectionCarriesManyQueries(t *testing.T) {
 // TestBadConnectionsEnd, and the others go on: one that announces more than any query has, and one that sends no query.
 func TestBadConnectionsEnd(t *testing.T) {
 	s := newServed(t)
-	s.table.Open()
+	s.table.Synced(selection.Sync{})
 	good := s.dial("tcp")
 	for title, sent := range map[string][]byte{
 		"a long message": {0xff, 0xff}, "no header": {0, 3, 1, 2, 3}, "nothing": {0, 0},
@@ -156,7 +157,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 // TestIdleConnectionsMakeRoom: whoever opens thousands and says nothing keeps nobody from asking.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
-	s.table.Open()
+	s.table.Synced(selection.Sync{})
 	used := s.dial("tcp")
 	var idle []net.Conn
 	for range maxConnections + 100 {
@@ -183,7 +184,7 @@ func isReset(err error) bool {
 // TestASlowSenderKeepsNobodyWaiting, while its query comes byte by byte.
 func TestASlowSenderKeepsNobodyWaiting(t *testing.T) {
 	s := newServed(t)
-	s.table.Open()
+	s.table.Synced(selection.Sync{})
 	packed, err := newQuery(t, "A "+webName).Pack()
 	must.Succeed(t, err)
 	slow := s.dial("tcp")

@@ -18,9 +18,17 @@ type Table struct {
 	isOpen   atomic.Bool
 }
 
-// Read takes the decisions about a Service in place of those before.
-func (t *Table) Read(service model.ObjectName, decisions []selection.Decision) {
-	records := NewRecords(decisions, t.Zone)
+// Digest returns the records of a Service; nil if there are none.
+func (t *Table) Digest(decisions []selection.Decision) any {
+	if records := NewRecords(decisions, t.Zone); records != nil {
+		return records
+	}
+	return nil
+}
+
+// Accept takes the records of a Service in place of those before.
+func (t *Table) Accept(service model.ObjectName, digest any) {
+	records, _ := digest.(*Records)
 	if records == nil {
 		if _, had := t.services.LoadAndDelete(service); had {
 			t.count.Add(-1)
@@ -32,8 +40,11 @@ func (t *Table) Read(service model.ObjectName, decisions []selection.Decision) {
 	}
 }
 
-// Open lets the table be asked: once it is complete.
-func (t *Table) Open() { t.isOpen.Store(true) }
+// Lose does nothing: a headless Service has no frontends.
+func (*Table) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced lets the table be asked, for it is complete.
+func (t *Table) Synced(selection.Sync) { t.isOpen.Store(true) }
 
 // Len returns how many Services are answered for.
 func (t *Table) Len() int { return int(t.count.Load()) }

@@ -178,7 +178,7 @@ func (n *node) apply(services ...service) {
 	}
 	n.cluster.Apply(change)
 	for name := range change.Services {
-		n.server.Read(name, n.decide.Decide(name, model.Families))
+		n.server.Accept(name, n.server.Digest(n.decide.Decide(name, model.Families)))
 	}
 }
 

@@ -98,9 +98,17 @@ func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	return config.Listen(ctx, network, addr.String())
 }
 
-// Read takes the decisions about a Service in place of those before. Run listens accordingly; nobody waits for it.
-func (s *Server) Read(service model.ObjectName, decisions []selection.Decision) {
-	now := targetsOf(decisions, s.addrs)
+// Digest returns the node ports of a Service; nil if it has none.
+func (s *Server) Digest(decisions []selection.Decision) any {
+	if targets := targetsOf(decisions, s.addrs); targets != nil {
+		return targets
+	}
+	return nil
+}
+
+// Accept takes the node ports of a Service in place of those before. Run listens accordingly; nobody waits for it.
+func (s *Server) Accept(service model.ObjectName, digest any) {
+	now, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if sameTargets(s.wanted[service], now) {
@@ -109,6 +117,33 @@ func (s *Server) Read(service model.ObjectName, decisions []selection.Decision) 
 	if s.wanted[service] = now; now == nil {
 		delete(s.wanted, service)
 	}
+	s.changes(service)
+}
+
+// Lose has node ports of a Service not listened on any more.
+func (s *Server) Lose(service model.ObjectName, frontends []model.Frontend) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	left := maps.Clone(s.wanted[service])
+	for _, frontend := range frontends {
+		if frontend.IsNodePort() && frontend.Protocol == model.TCP {
+			delete(left, nodePort{model.FamilyOf(frontend.Addr), frontend.Port})
+		}
+	}
+	if len(left) == len(s.wanted[service]) {
+		return
+	}
+	if s.wanted[service] = left; len(left) == 0 {
+		delete(s.wanted, service)
+	}
+	s.changes(service)
+}
+
+// Synced does nothing: each Service is listened for by itself.
+func (*Server) Synced(selection.Sync) {}
+
+// changes has Run look at a Service. The mutex is held.
+func (s *Server) changes(service model.ObjectName) {
 	s.dirty[service] = true
 	select {
 	case s.changed <- struct{}{}:

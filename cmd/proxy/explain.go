@@ -202,13 +202,7 @@ func (f *explainFlags) explain(
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		for _, node := range nodes {
-			cluster := model.NewCluster(node)
-			cluster.NodePorts = f.settings.Tables(model.Families).NodePorts
-			seen := change
-			if own := change.Nodes[node]; own != nil {
-				seen.LocalAddrs = own.Addresses // as render takes it to be
-			}
-			cluster.Apply(seen)
+			cluster := explain.Seen(change, node, f.settings.Tables(model.Families).NodePorts)
 			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
 			if len(ports) == 0 && query != (explain.Query{}) {
 				yield(nil, f.notFound(ctx, cluster, query))
@@ -250,26 +244,19 @@ func quoted(word string) string {
 
 // notFound says what is missing, what was probably meant, or why the Service is none of the proxy's.
 func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
-	if query.Service.Name == "" {
-		return noNamespace(query.Service.Namespace, cluster.ServiceNames(), f.origin())
-	}
-	if service := cluster.Service(query.Service); service != nil {
-		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
-	}
-	if slices.ContainsFunc(f.refused, func(p model.Finding) bool {
-		return p.IsRefusal() && p.Kind == convert.ServiceKind && p.Name == query.Service
-	}) {
-		return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}
-	}
-	if written := f.written(ctx, query.Service); written != nil {
-		if why := convert.WhyNotServed(written, f.view()); why != "" {
-			return fmt.Errorf("there is nothing to explain of service %s: %s", query.Service, why)
+	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
+		if slices.ContainsFunc(f.refused, func(p model.Finding) bool {
+			return p.IsRefusal() && p.Kind == convert.ServiceKind && p.Name == query.Service
+		}) {
+			return unreadableError{fmt.Errorf("service %s is refused: see the warning above", query.Service)}
+		}
+		if written := f.written(ctx, query.Service); written != nil {
+			if why := convert.WhyNotServed(written, f.view()); why != "" {
+				return fmt.Errorf("there is nothing to explain of service %s: %s", query.Service, why)
+			}
 		}
 	}
-	if near, ok := explain.Nearest(query.Service, cluster.ServiceNames()); ok {
-		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, f.origin(), near)
-	}
-	return fmt.Errorf("service %s not found in %s", query.Service, f.origin())
+	return explain.NotFound(cluster, query, f.origin())
 }
 
 // written returns a Service as it is written, whoever serves it; nil if there is none, or it cannot be read.
@@ -292,12 +279,4 @@ func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1
 		}
 	}
 	return nil
-}
-
-func portList(service *model.Service) string {
-	var ports []string
-	for _, port := range service.Ports {
-		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol)))
-	}
-	return strings.Join(ports, ", ")
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
@@ -41,22 +39,4 @@ func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) 
 		err = fmt.Errorf("%s is not in the namespace of --namespace, %s", query.Service, f.namespace)
 	}
 	return query, err
-}
-
-// noNamespace says that nothing is there to look at in a namespace, and which one was probably meant.
-func noNamespace(namespace string, existing []model.ObjectName, origin string) error {
-	known := make([]string, 0, len(existing))
-	for _, name := range existing {
-		known = append(known, name.Namespace)
-	}
-	slices.Sort(known)
-	return fmt.Errorf("there is no Service to look at in the namespace %s of %s%s", namespace, origin, didYouMean(namespace, known))
-}
-
-// didYouMean ends a sentence about a name that nobody has.
-func didYouMean(name string, known []string) string {
-	if near := policy.Suggest(name, known...); near != "" {
-		return fmt.Sprintf("; did you mean %s?", near)
-	}
-	return ""
 }

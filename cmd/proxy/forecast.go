@@ -227,8 +227,9 @@ func (f *forecastFlags) words() string {
 }
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
-	progress := newProgress(stderr)
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), progress.read)
+	progress := cli.NewProgress(stderr)
+	read := func(what string, objects int) { progress.Show("%s: %d objects read", what, objects) }
+	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), read)
 	if err != nil {
 		return unreadableError{err}
 	}
@@ -249,7 +250,8 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return unreadableError{flags.notFound(state, query)}
 	}
 	options := forecast.Options{
-		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query, Progress: progress.services,
+		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
+		Progress:   func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
 		DemandFrom: "Each Node counts as one client, unless its labels or the Service say otherwise.",
 	}
 	if flags.demand != "" {
@@ -272,7 +274,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	} else {
 		report, refused = forecast.Make(state, options)
 	}
-	progress.end()
+	progress.End()
 	warnOf(stderr, refused)
 	if isComparison {
 		err = flags.printComparison(stdout, &before, &report)
@@ -287,7 +289,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
 	if query.Service.Name == "" {
-		return noNamespace(query.Service.Namespace, state.ServiceNames(), f.origin())
+		return explain.NoNamespace(query.Service.Namespace, state.ServiceNames(), f.origin())
 	}
 	return state.NotFound(query.Service)
 }
@@ -357,30 +359,4 @@ func (f *forecastFlags) judge(
 		return cli.Exit(cli.Failure)
 	}
 	return nil
-}
-
-// progress tells a person at a terminal how far it is.
-type progress struct {
-	to   io.Writer // nil if nobody looks
-	last time.Time
-}
-
-func newProgress(stderr io.Writer) *progress { return &progress{to: cli.Terminal(stderr)} }
-
-func (p *progress) read(what string, objects int) { p.tell("%s: %d objects read", what, objects) }
-
-func (p *progress) services(done, all int) { p.tell("%d of %d Services forecast", done, all) }
-
-// tell replaces the line, ten times a second at most.
-func (p *progress) tell(format string, args ...any) {
-	if p.to != nil && time.Since(p.last) > time.Second/10 {
-		printable.Fprintf(p.to, "\r\x1b[K"+format, args...)
-		p.last = time.Now()
-	}
-}
-
-func (p *progress) end() {
-	if p.to != nil {
-		printable.Fprintf(p.to, "\r\x1b[K")
-	}
 }

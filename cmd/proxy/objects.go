@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
@@ -156,7 +154,7 @@ func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 		printable.Fprintf(stderr, "warning: %s\n", f.held.Lack(f.origin(), consequence, convert.Nodes))
 		return nil
 	}
-	what := cmp.Or(didYouMean(f.node, known), "; --node chooses one of "+explain.Counted(known))
+	what := cmp.Or(explain.DidYouMean(f.node, known), "; --node chooses one of "+explain.Counted(known))
 	return fmt.Errorf("there is no Node %q in %s%s", f.node, f.origin(), what)
 }
 
@@ -172,36 +170,12 @@ func (f *stateFlags) nodeNames(nodes map[string]*model.Node) []string {
 	return names
 }
 
-// warnOf prints what is left out, and why. A field that many objects of a newer Kubernetes have is told of the first one.
+// warnOf prints what is left out, and why.
 func warnOf(stderr io.Writer, refused []model.Finding) {
-	type sort struct{ kind, field string }
-	sortOf := func(problem model.Finding) sort {
-		return sort{problem.Kind, index.ReplaceAllString(problem.Field, "[]")}
-	}
-	objects := map[sort]int{}
-	for _, problem := range refused {
-		if problem.Reason == manifest.ForeignField {
-			objects[sortOf(problem)]++
-		}
-	}
-	for _, problem := range refused {
-		var more string
-		if problem.Reason == manifest.ForeignField {
-			others := objects[sortOf(problem)] - 1
-			delete(objects, sortOf(problem))
-			if others < 0 {
-				continue
-			}
-			if others > 0 {
-				more = fmt.Sprintf("; and so of %d more of this kind", others)
-			}
-		}
-		printable.Fprintf(stderr, "warning: %s%s\n", problem, more)
+	for _, sentence := range convert.Sentences(refused) {
+		printable.Fprintf(stderr, "warning: %s\n", sentence)
 	}
 }
-
-// index is an index in the path of a field.
-var index = regexp.MustCompile(`\[[0-9]+\]`)
 
 // incomplete ends a command with exitUnread if an object is left out of what it printed. Nothing but Services that it was
 // not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.

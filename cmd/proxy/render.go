@@ -12,12 +12,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func newRender() *cobra.Command {
@@ -63,7 +63,7 @@ ruleset lacks it.`,
 	return command
 }
 
-// runRender goes the way of 'run' to the letter, but to a kernel that is made of paper.
+// runRender prints the tables that 'run' would make.
 func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags) error {
 	change, err := flags.load(ctx, stderr, cluster.OwnNode)
 	if err != nil {
@@ -78,13 +78,11 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		change.LocalAddrs = node.Addresses
 	}
 	warnOfRendering(stderr, config, change, node)
-	var kernel paperKernel
-	renderer := proxy.New(flags.node, config, &kernel, noFlows{})
-	renderer.Apply(change)
-	if _, err := renderer.Sync(ctx); err != nil {
-		return fmt.Errorf("render the ruleset of node %s: %w", flags.node, err)
+	wanted, err := audit.Want(ctx, flags.node, config, dns.Zone{}, change, nil)
+	if err != nil {
+		return err
 	}
-	if err := kernel.tables.Print(stdout); err != nil {
+	if err := wanted.Tables.Print(stdout); err != nil {
 		return fmt.Errorf("write the ruleset: %w", err)
 	}
 	if lack := flags.noService(); lack != "" {
@@ -115,27 +113,3 @@ func hasNodePort(change model.Change) bool {
 	}
 	return false
 }
-
-// paperKernel holds the tables in memory, to be printed.
-type paperKernel struct{ tables ruleset.Tables }
-
-// Commit does what the batch says.
-func (k *paperKernel) Commit(_ context.Context, batch ruleset.Batch) error {
-	return k.tables.Apply(batch)
-}
-
-// Objects returns the names of what the family's table holds.
-func (k *paperKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
-	return k.tables.Objects(family), nil
-}
-
-// Elements returns what a set holds.
-func (k *paperKernel) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return k.tables.Elements(family, set)
-}
-
-// noFlows is the conntrack of a node without connections.
-type noFlows struct{}
-
-// Note does nothing, because there are no flows.
-func (noFlows) Note([]selection.Flows, selection.Scope) {}

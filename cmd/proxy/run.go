@@ -55,6 +55,9 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 			if err := cli.OneOf("output", output, "text", "json", "yaml"); err != nil {
 				return cli.UsageError{Err: err}
 			}
+			if command.Flags().Changed("output") && !flags.check {
+				return cli.UsageError{Err: errors.New("--output is the format of --check, which is not given")}
+			}
 			if flags.stdin = command.InOrStdin(); flags.check {
 				return toldUnreadable(command,
 					runCheck(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, output))

@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
@@ -23,19 +19,6 @@ import (
 
 // nodeTimeout is how long 'run --check' waits for what is known of its Node.
 const nodeTimeout = 15 * time.Second
-
-// checkReport is what 'run --check' prints.
-//
-// Its JSON names are an interface: scripts read them.
-type checkReport struct {
-	Starts bool   `json:"starts"`
-	File   string `json:"file"`
-	Node   string `json:"node"`
-	// Settings are about the file, OnNode about this node. Own are the settings of our own that the file has, by field.
-	Settings []config.Verdict  `json:"settings"`
-	Own      map[string]string `json:"own"`
-	OnNode   []config.Verdict  `json:"onNode"`
-}
 
 // runCheck says what would change, and changes nothing.
 func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, output string) error {
@@ -46,8 +29,9 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	if err != nil {
 		return err
 	}
-	report := checkReport{File: flags.path, Settings: []config.Verdict{}, OnNode: []config.Verdict{}, Own: map[string]string{}}
-	report.Settings = append(report.Settings, compared.Verdicts...)
+	report := config.Report{
+		File: flags.path, Settings: append([]config.Verdict{}, compared.Verdicts...), OnNode: []config.Verdict{}, Own: map[string]string{},
+	}
 	if !compared.Starts() {
 		flags.path = "" // the node is looked at all the same, as the flags and defaults say
 	}
@@ -71,11 +55,9 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 				config.CompareNodePorts(compared.NodePorts, flags.settings.NodePorts, family, object, node.Addresses))
 		}
 	}
-	report.Starts = !slices.ContainsFunc(slices.Concat(report.Settings, report.OnNode), func(v config.Verdict) bool {
-		return v.Outcome == config.Refused
-	})
+	report.Judge()
 	if output == "text" {
-		report.print(stdout)
+		report.Text(stdout)
 	} else if err := explain.Print(stdout, output, report); err != nil {
 		return err
 	}
@@ -116,95 +98,4 @@ func addresses(node *model.Node) string {
 		texts = append(texts, addr.String())
 	}
 	return cmp.Or(strings.Join(texts, ", "), "no address")
-}
-
-// print writes the report for a person. What stays as it was is only counted.
-func (r *checkReport) print(stdout io.Writer) {
-	table := verdictTable{{"LINE", "SETTING", "IN THE FILE", "HERE"}}
-	same := 0
-	for _, verdict := range r.Settings {
-		if verdict.Outcome == config.Same {
-			same++
-			continue
-		}
-		table = append(table, rowsOf(&verdict, cmp.Or(strings.TrimPrefix(fmt.Sprint(verdict.Line), "0"), "-"))...)
-	}
-	table.print(stdout)
-	printable.Fprintf(stdout, "Settings of the file that do what they do in kube-proxy: %d. What is kube-proxy's default is not listed.\n\n",
-		same)
-	if len(r.Own) > 0 {
-		printable.Fprintf(stdout, "Settings of our own in the file: %s.\n\n", strings.Join(slices.Sorted(maps.Keys(r.Own)), ", "))
-	}
-	table = verdictTable{{"", "ON THIS NODE", "IS", "HERE"}}
-	for _, verdict := range r.OnNode {
-		table = append(table, rowsOf(&verdict, "")...)
-	}
-	table.print(stdout)
-	if r.Starts {
-		printable.Fprintf(stdout, "\nThe proxy would start with this file on this node. Nothing was changed.\n")
-		return
-	}
-	printable.Fprintf(stdout, "\nThe proxy would not start: see what is refused. Nothing was changed.\n")
-}
-
-// verdictTable are rows of which the last cell is wrapped.
-type verdictTable [][4]string
-
-// A value is cut behind widestValue letters, and a subject behind widestSubject; JSON has them whole. The last cell has what
-// is left of lineWidth, but leastHere at least.
-const widestSubject, widestValue, lineWidth, leastHere = 50, 44, 120, 40
-
-func rowsOf(v *config.Verdict, line string) verdictTable {
-	here := v.Here
-	if slices.Contains([]config.Outcome{config.Refused, config.Unknown, config.Leftover}, v.Outcome) {
-		here = string(v.Outcome) + ": " + here
-	}
-	rows := verdictTable{{line, cut(v.Subject, widestSubject), cmp.Or(cut(v.Value, widestValue), "-"), here}}
-	if v.Do != "" {
-		rows = append(rows, [4]string{"", "", "", "to do: " + v.Do})
-	}
-	return rows
-}
-
-func cut(text string, widest int) string {
-	if runes := []rune(text); len(runes) > widest {
-		return string(runes[:widest-1]) + "…"
-	}
-	return text
-}
-
-func (t verdictTable) print(stdout io.Writer) {
-	var widths [3]int
-	for _, row := range t {
-		for i := range widths {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	here := max(leastHere, lineWidth-widths[0]-widths[1]-widths[2]-6)
-	for _, row := range t {
-		for i, part := range wrapped(row[3], here) {
-			if i > 0 {
-				row = [4]string{}
-			}
-			line := fmt.Sprintf("%*s  %-*s  %-*s  %s", widths[0], row[0], widths[1], row[1], widths[2], row[2], part)
-			printable.Fprintf(stdout, "%s\n", strings.TrimRight(line, " "))
-		}
-	}
-}
-
-// wrapped breaks a text between words into lines of at most so many letters, if no word is longer.
-func wrapped(text string, width int) []string {
-	lines := []string{""}
-	for word := range strings.FieldsSeq(text) {
-		last := &lines[len(lines)-1]
-		switch {
-		case *last == "":
-			*last = word
-		case utf8.RuneCountInString(*last)+1+utf8.RuneCountInString(word) <= width:
-			*last += " " + word
-		default:
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }

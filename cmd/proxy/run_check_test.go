@@ -108,7 +108,7 @@ func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, text.stdout)
 		}
 	}
-	var report checkReport
+	var report config.Report
 	succeed(t, json.Unmarshal([]byte(machine.stdout), &report))
 	got := map[string]string{}
 	for _, v := range report.OnNode {
@@ -189,5 +189,12 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 				t.Errorf("it says what is refused: %v", refused)
 			}
 		})
+	}
+}
+
+func TestRunHasNoOutputWithoutCheck(t *testing.T) {
+	got := proxyCommand(t, "run", "--manifests", t.TempDir(), "--node", "node-a", "-o", "json")
+	if got.status != 2 || !strings.Contains(got.stderr, "--output is the format of --check, which is not given") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -3,28 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -114,46 +106,16 @@ func valueOf(flag *pflag.Flag) string {
 	return flag.Value.String()
 }
 
-// nodeStatus is what is known of a node.
-//
-// Its JSON names are an interface: scripts read them.
-type nodeStatus struct {
-	// Agrees: the proxy is well, the kernel holds what it should, and no other service proxy may answer before.
-	Agrees bool `json:"agrees"`
-	// Proxy is what the proxy says; null if none answers.
-	Proxy  *status.Summary `json:"proxy"`
-	Kernel kernelStatus    `json:"kernel"`
-	// Refused are what this command found that cannot be right; never null. The kernel is compared with what the proxy says
-	// is in force of it.
-	Refused []refusedObject `json:"refused"`
-	// Lacks says why nothing was compared, or not all, though nothing is refused: there is no Service, or no EndpointSlice that
-	// is read. Empty if it was.
-	Lacks string `json:"lacks"`
-}
-
-// kernelStatus is how the kernel compares with what it should hold.
-type kernelStatus struct {
-	Agrees bool `json:"agrees"`
-	// Services and DNSServices are how many there should be of what the proxy counts by these names.
-	Services    int                  `json:"services"`
-	DNSServices int                  `json:"dnsServices"`
-	Elements    int                  `json:"elements"` // that were read
-	Seconds     float64              `json:"seconds"`  // that the comparison took
-	Differences []ruleset.Difference `json:"differences"`
-	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
-	OtherProxies []otherproxy.Finding `json:"otherProxies"`
-}
-
 func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map[string]string, output string) error {
 	flags, err := parsedRun(given)
 	if err != nil {
 		return cli.UsageError{Err: err}
 	}
 	address := flags.settings.MetricsBindAddress
-	var node nodeStatus
+	var node audit.Node
 	var summary status.Summary
 	said := map[string]string{}
-	if page, err := ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
+	if page, err := status.Ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
 		node.Proxy = &summary
 		if err := askFlags(ctx, address, given, said); err != nil {
 			return fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
@@ -170,20 +132,14 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 		}
 		return err
 	}
-	lastGood := func() ([]convert.Refusal, error) { return nil, nil }
-	if node.Proxy != nil {
-		lastGood = func() ([]convert.Refusal, error) { return askLastGood(ctx, address) }
-	}
-	if node.Kernel, err = compareKernel(ctx, flags, lastGood); err != nil {
+	if node.Kernel, err = audit.Run(ctx, flags.audit(node.Proxy != nil)); err != nil {
 		return err
 	}
-	node.Refused = refusedObjects(flags.refused, flags.lastGood)
+	node.Refused = audit.Refusals(flags.refused, flags.lastGood)
 	node.Lacks = flags.lacks(&node.Kernel)
-	isSaid, isInForce := told(node.Refused)
-	node.Agrees = node.Kernel.Agrees && len(node.Kernel.OtherProxies) == 0 && isSaid &&
-		node.Proxy != nil && node.Proxy.AgreesSince != nil && node.Proxy.LastError == ""
+	isInForce := node.Judge()
 	if output == "text" {
-		err = node.print(stdout, address)
+		err = audit.Text(stdout, &node, address)
 	} else {
 		err = explain.Print(stdout, output, node)
 	}
@@ -197,8 +153,24 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 	return err
 }
 
+// audit is what the kernel is compared with. Of refused objects that is what a running proxy has in force, if one answers.
+func (f *runFlags) audit(answers bool) audit.Question {
+	f.withHeadless = f.dns.address.IsValid() // as the daemon
+	return audit.Question{
+		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, BesideOthers: f.serviceProxyName != "",
+		Load: func(ctx context.Context) (_ model.Change, err error) {
+			if answers {
+				if f.lastGood, err = askLastGood(ctx, f.settings.MetricsBindAddress); err != nil {
+					return model.Change{}, err
+				}
+			}
+			return f.load(ctx, io.Discard, cluster.OwnNode)
+		},
+	}
+}
+
 // lacks says why nothing was compared, or not all, though nothing is refused; empty if it was.
-func (f *runFlags) lacks(compared *kernelStatus) string {
+func (f *runFlags) lacks(compared *audit.Kernel) string {
 	switch {
 	case f.lacksSlices:
 		sentence, _ := f.held.LackOfSlices(f.origin())
@@ -224,179 +196,44 @@ func parsedRun(values map[string]string) (*runFlags, error) {
 	return flags, flags.resolve()
 }
 
-// looks is how often the kernel is compared before a difference counts, a second apart.
-const looks = 2
-
-// compareKernel compares the kernel with what it should hold. lastGood returns what is in force of refused objects.
-func compareKernel(ctx context.Context, flags *runFlags, lastGood func() ([]convert.Refusal, error)) (kernelStatus, error) {
-	reader, err := nft.OpenReader()
-	if err != nil {
-		return kernelStatus{}, err
-	}
-	defer func() { _ = reader.Close() }()
-	began := time.Now()
-	compared := kernelStatus{Differences: []ruleset.Difference{}}
-	var before []ruleset.Difference
-	for look := range looks {
-		if flags.lastGood, err = lastGood(); err != nil {
-			return kernelStatus{}, err
-		}
-		found, err := compared.differencesNow(ctx, flags, reader)
-		if err != nil {
-			return kernelStatus{}, err
-		}
-		if look == 0 {
-			compared.Seconds = time.Since(began).Seconds()
-		} else {
-			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(before, d) })
-		}
-		if before = found; len(found) == 0 {
-			break
-		}
-		if look < looks-1 {
-			select {
-			case <-ctx.Done():
-				return kernelStatus{}, ctx.Err()
-			case <-time.After(time.Second):
-			}
-		}
-	}
-	if flags.serviceProxyName == "" {
-		if compared.OtherProxies, err = reader.OtherProxies(ctx); err != nil {
-			return kernelStatus{}, err
-		}
-	}
-	compared.Differences = append(compared.Differences, before...)
-	compared.Agrees = len(before) == 0
-	return compared, nil
-}
-
-// differencesNow compares once, and counts. The kernel is read while the Services are; the longer of the two is what it takes.
-func (k *kernelStatus) differencesNow(ctx context.Context, flags *runFlags, reader *nft.Reader) ([]ruleset.Difference, error) {
-	var change model.Change
-	flags.withHeadless = flags.dns.address.IsValid() // as the daemon
-	tables := map[model.Family]*nft.Table{}
-	err := cli.Together(ctx, func(ctx context.Context) (err error) {
-		if change, err = flags.load(ctx, io.Discard, cluster.OwnNode); err != nil {
-			return err
-		}
-		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
-		return err
-	}, func(ctx context.Context) (err error) {
-		for _, family := range model.Families {
-			if tables[family], err = reader.Table(ctx, family); err != nil {
-				return err
-			}
-		}
+// askFlags adds the flags that the proxy has. A proxy may be told to keep them to itself; then those that are given must do.
+func askFlags(ctx context.Context, address string, given, said map[string]string) error {
+	page, err := status.Ask(ctx, address, "/flagz")
+	switch {
+	case err == nil:
+		defaults := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		new(runFlags).register(defaults)
+		status.ReadFlags(page, defaults, said)
 		return nil
-	})
-	if err != nil {
-		return nil, err
+	case !errors.Is(err, status.ErrNoPage):
+		return err
 	}
-	kernel := &numberedKernel{reader, tables, ruleset.Tables{}}
-	p := proxy.New(flags.node, flags.settings.Tables(model.Families), kernel, noFlows{})
-	names := &dns.Table{Zone: flags.dns.zone}
-	p.Readers = append(p.Readers, names)
-	p.Apply(change)
-	report, err := p.Sync(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("find out what the tables of node %s should hold: %w", flags.node, err)
-	}
-	k.Services, k.DNSServices, k.Elements = report.Total, names.Len(), 0
-	var found []ruleset.Difference
-	for _, family := range model.Families {
-		differences, err := tables[family].Differences(&kernel.wanted)
-		if err != nil {
-			return nil, err
+	for name := range given {
+		if name != "metrics-bind-address" {
+			return nil
 		}
-		found = append(found, differences...)
-		k.Elements += tables[family].Read
 	}
-	return found, nil
+	return fmt.Errorf("%w, so the flags of 'proxy run' must be given (its feature gate ComponentFlagz is off)", err)
 }
 
-// numberedKernel is tables in memory that begin empty, but for the numbers of session affinity in the kernel: those
-// depend on what was there before. So what a starting proxy writes is what the kernel should hold.
-type numberedKernel struct {
-	*nft.Reader
-	held   map[model.Family]*nft.Table
-	wanted ruleset.Tables
+// askLastGood asks the proxy what it refuses, and what is in force of it. A proxy of a version without that page, or
+// another program, says nothing.
+func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
+	page, err := status.Ask(ctx, address, "/lastgood")
+	switch {
+	case errors.Is(err, status.ErrNoPage):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
+	}
+	return readLastGood(page), nil
 }
 
-// Commit does what the batch says to the tables in memory.
-func (k *numberedKernel) Commit(_ context.Context, batch ruleset.Batch) error {
-	return k.wanted.Apply(batch)
-}
-
-// Objects returns the numbers, and nothing else: so nothing has to be removed.
-func (k *numberedKernel) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
-	var numbers ruleset.Objects
-	for name, contents := range k.held[family].Found.Contents {
-		if _, recalled := ruleset.Recalled(name); recalled {
-			numbers.Add(name, contents)
-		}
+// readLastGood reads the page; none if another program, or another version, wrote it.
+func readLastGood(page []byte) []convert.Refusal {
+	var refusals []convert.Refusal
+	if json.Unmarshal(page, &refusals) != nil {
+		return nil
 	}
-	return numbers, nil
-}
-
-// shownDifferences is how many the text shows.
-const shownDifferences = 20
-
-// print writes the status for a person.
-func (n *nodeStatus) print(stdout io.Writer, address string) error {
-	table := tabwriter.NewWriter(stdout, 0, 0, 3, ' ', 0)
-	line := func(label, format string, args ...any) {
-		printable.Fprintf(table, "%s\t%s\n", label, fmt.Sprintf(format, args...))
-	}
-	ago := func(at time.Time) string {
-		return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
-	}
-	if p := n.Proxy; p == nil {
-		line("proxy", "none answers at %s", address)
-	} else {
-		line("proxy", "node %s, version %s, since %s", p.Node, p.Version, ago(p.Began))
-		switch {
-		case p.AgreesSince != nil:
-			line("in agreement", "since %s, as far as the proxy knows", ago(*p.AgreesSince))
-		case p.LastError != "":
-			line("in agreement", "no: %s", p.LastError)
-		default:
-			line("in agreement", "no: %d Services wait for their turn", p.Waiting)
-		}
-		if p.Newest != nil {
-			line("newest change", "%s; Services decided: %d, in %s", ago(p.Newest.At), p.Newest.Services,
-				time.Duration(p.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
-		}
-		line("Services", "%s", n.counted())
-		line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
-			p.RefusedObjects, p.RefusedByKernel, p.Contested, p.Waiting)
-		line("API server", "%s", heard(p.Interruptions, ago))
-		if p.NodeTopology == "" {
-			line("other nodes", "no Service asks where they are")
-		} else {
-			line("other nodes", "their labels come from %s", explain.SourceInWords(p.NodeTopology))
-		}
-	}
-	k := &n.Kernel
-	if k.Agrees {
-		line("kernel", "holds what it should: %d elements, compared in %.2f s", k.Elements, k.Seconds)
-	} else {
-		line("kernel", "does not hold what it should: %d differences, %d elements", len(k.Differences), k.Elements)
-	}
-	for i, difference := range k.Differences {
-		if i == shownDifferences {
-			line("", "and %d more; -o json has all", len(k.Differences)-i)
-			break
-		}
-		line("", "%s", difference)
-	}
-	n.printRefused(line)
-	if n.Lacks != "" {
-		line("missing", "%s", n.Lacks)
-	}
-	line("other proxies", "%s", notAlone(k.OtherProxies))
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	return nil
+	return refusals
 }

@@ -1,19 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
 )
@@ -50,7 +45,7 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 		return errors.New("there is no Node, so that no proxy could be asked")
 	}
 	if output == "text" {
-		err = printNodes(stdout, nodes)
+		err = rollcall.Text(stdout, nodes)
 	} else {
 		err = explain.Print(stdout, output, nodes)
 	}
@@ -67,46 +62,4 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 		}
 	}
 	return status
-}
-
-func printNodes(stdout io.Writer, nodes []rollcall.Node) error {
-	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	printable.Fprintf(table, "NODE\tAGREES\tLAST SYNC\tREFUSED OBJECTS\tAPI SERVER\tPROBLEM\n")
-	agree, refuse := 0, 0
-	for i := range nodes {
-		node := &nodes[i]
-		agrees, synced, heard := "no", "-", "heard"
-		if node.Agrees {
-			agrees = "yes"
-			agree++
-		}
-		if node.RefusedObjects > 0 {
-			refuse++
-		}
-		if !node.Synced.IsZero() {
-			synced = fmt.Sprintf("%s ago", time.Since(node.Synced).Round(time.Second))
-		}
-		if len(node.Interruptions) > 0 {
-			var resources []string
-			for _, one := range node.Interruptions {
-				resources = append(resources, one.Resource)
-			}
-			heard = "not about " + strings.Join(resources, ", ")
-		}
-		if node.Pod == "" {
-			heard = "-"
-		}
-		printable.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", node.Node, agrees, synced, node.RefusedObjects, heard, cmp.Or(node.Problem, "-"))
-	}
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	summary := fmt.Sprintf("%d of %d nodes agree.", agree, len(nodes))
-	if refuse > 0 {
-		summary += " Refused objects keep their last good versions, if there were any; 'proxy status' on a node names them."
-	}
-	if _, err := printable.Fprintf(stdout, "\n%s\n", summary); err != nil {
-		return fmt.Errorf("write the status: %w", err)
-	}
-	return nil
 }

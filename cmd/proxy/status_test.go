@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
@@ -30,10 +31,10 @@ func statusIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome 
 	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (nodeStatus, int) {
+func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (audit.Node, int) {
 	t.Helper()
 	got := statusIn(t, namespace, append(args, "-o", "json")...)
-	var node nodeStatus
+	var node audit.Node
 	if err := json.Unmarshal([]byte(got.stdout), &node); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}

@@ -1,9 +1,12 @@
 package explain
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // maxTypos is how many letters may differ between a name and the one that was probably meant.
@@ -48,4 +51,44 @@ func editDistance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// NotFound says that there is no Service of a name, or no port of it, in an origin, and what was probably meant.
+func NotFound(cluster *model.Cluster, query Query, origin string) error {
+	if query.Service.Name == "" {
+		return NoNamespace(query.Service.Namespace, cluster.ServiceNames(), origin)
+	}
+	if service := cluster.Service(query.Service); service != nil {
+		return fmt.Errorf("service %s has no port %s; it has %s", query.Service, query.Port, portList(service))
+	}
+	if near, ok := Nearest(query.Service, cluster.ServiceNames()); ok {
+		return fmt.Errorf("service %s not found in %s; did you mean %s?", query.Service, origin, near)
+	}
+	return fmt.Errorf("service %s not found in %s", query.Service, origin)
+}
+
+func portList(service *model.Service) string {
+	var ports []string
+	for _, port := range service.Ports {
+		ports = append(ports, strings.TrimSpace(fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol)))
+	}
+	return strings.Join(ports, ", ")
+}
+
+// NoNamespace says that there are no Services in a namespace, and which one was probably meant.
+func NoNamespace(namespace string, existing []model.ObjectName, origin string) error {
+	known := make([]string, 0, len(existing))
+	for _, name := range existing {
+		known = append(known, name.Namespace)
+	}
+	slices.Sort(known)
+	return fmt.Errorf("there is no Service in the namespace %s of %s%s", namespace, origin, DidYouMean(namespace, known))
+}
+
+// DidYouMean ends a sentence about an unknown name with a similar known one; empty if there is none.
+func DidYouMean(name string, known []string) string {
+	if near := policy.Suggest(name, known...); near != "" {
+		return fmt.Sprintf("; did you mean %s?", near)
+	}
+	return ""
 }

@@ -239,6 +239,9 @@ func ParseScale(text string) (Scale, error) {
 	if err != nil {
 		return Scale{}, err
 	}
+	if query.Port != "" {
+		return Scale{}, fmt.Errorf("%q names a port; endpoints are of the whole Service", text)
+	}
 	replicas, err := strconv.Atoi(rest[colon+1:])
 	if err != nil || replicas < 0 || replicas > maxReplicas {
 		return Scale{}, fmt.Errorf("%q: %q is no number of replicas from 0 to %d", text, rest[colon+1:], maxReplicas)

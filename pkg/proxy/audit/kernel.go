@@ -1,0 +1,139 @@
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// Kernel is how the kernel compares with what it should hold.
+//
+// Its JSON names are an interface: scripts read them.
+type Kernel struct {
+	Agrees bool `json:"agrees"`
+	// Services and DNSServices are how many there should be of what the proxy counts by these names.
+	Services    int                  `json:"services"`
+	DNSServices int                  `json:"dnsServices"`
+	Elements    int                  `json:"elements"` // that were read
+	Seconds     float64              `json:"seconds"`  // that the comparison took
+	Differences []ruleset.Difference `json:"differences"`
+	// OtherProxies are those that translate connections here; null where two are wanted, with --service-proxy-name.
+	OtherProxies []otherproxy.Finding `json:"otherProxies"`
+}
+
+// Question is whose kernel is compared, and with what.
+type Question struct {
+	Node   string
+	Config ruleset.Config
+	Zone   dns.Zone
+	// Load reads the state of the cluster. It is called for each look.
+	Load func(context.Context) (model.Change, error)
+	// BesideOthers: other service proxies on the node are wanted.
+	BesideOthers bool
+}
+
+// looks is how often the kernel is compared before a difference counts, a second apart: a change on its way is none.
+const looks = 2
+
+// Run compares the kernel in this network namespace with what it should hold.
+func Run(ctx context.Context, question Question) (Kernel, error) {
+	reader, err := nft.OpenReader()
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer func() { _ = reader.Close() }()
+	began := time.Now()
+	kernel := Kernel{Differences: []ruleset.Difference{}}
+	var before []ruleset.Difference
+	for look := range looks {
+		found, err := kernel.look(ctx, question, reader)
+		if err != nil {
+			return Kernel{}, err
+		}
+		if look == 0 {
+			kernel.Seconds = time.Since(began).Seconds()
+		} else {
+			found = slices.DeleteFunc(found, func(d ruleset.Difference) bool { return !slices.Contains(before, d) })
+		}
+		if before = found; len(found) == 0 {
+			break
+		}
+		if look < looks-1 {
+			select {
+			case <-ctx.Done():
+				return Kernel{}, ctx.Err()
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	if !question.BesideOthers {
+		if kernel.OtherProxies, err = reader.OtherProxies(ctx); err != nil {
+			return Kernel{}, err
+		}
+	}
+	kernel.Differences = append(kernel.Differences, before...)
+	kernel.Agrees = len(before) == 0
+	return kernel, nil
+}
+
+// look compares once, and counts. The kernel is read while the Services are: a look takes as long as the slower of the two.
+func (k *Kernel) look(ctx context.Context, question Question, reader *nft.Reader) ([]ruleset.Difference, error) {
+	var change model.Change
+	held := map[model.Family]*nft.Table{}
+	err := cli.Together(ctx, func(ctx context.Context) (err error) {
+		if change, err = question.Load(ctx); err != nil {
+			return err
+		}
+		change.LocalAddrs, err = interfaces.Now(ctx, slog.New(slog.DiscardHandler))
+		return err
+	}, func(ctx context.Context) (err error) {
+		for _, family := range model.Families {
+			if held[family], err = reader.Table(ctx, family); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := Want(ctx, question.Node, question.Config, question.Zone, change, numbersIn(held))
+	if err != nil {
+		return nil, err
+	}
+	k.Services, k.DNSServices, k.Elements = wanted.Services, wanted.DNSServices, 0
+	var found []ruleset.Difference
+	for _, family := range model.Families {
+		differences, err := held[family].Differences(&wanted.Tables)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, differences...)
+		k.Elements += held[family].Read
+	}
+	return found, nil
+}
+
+// numbersIn returns the numbers in some tables.
+func numbersIn(held map[model.Family]*nft.Table) Numbers {
+	numbers := Numbers{}
+	for family, table := range held {
+		var objects ruleset.Objects
+		for name, contents := range table.Found.Contents {
+			if _, recalled := ruleset.Recalled(name); recalled {
+				objects.Add(name, contents)
+			}
+		}
+		numbers[family] = objects
+	}
+	return numbers
+}

@@ -1,0 +1,132 @@
+package audit
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// shown is how many differences, and how many refused objects, the text has.
+const shown = 20
+
+// Text writes a node for a person. The proxy was asked at an address.
+func Text(to io.Writer, node *Node, address string) error {
+	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
+	p := printer{table}
+	if node.Proxy == nil {
+		p.line("proxy", "none answers at %s", address)
+	} else {
+		p.proxy(node)
+	}
+	p.kernel(&node.Kernel)
+	p.list("refused", len(node.Refused), func(i int) string { return node.Refused[i].sentence() })
+	if node.Lacks != "" {
+		p.line("missing", "%s", node.Lacks)
+	}
+	p.line("other proxies", "%s", notAlone(node.Kernel.OtherProxies))
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("write the status: %w", err)
+	}
+	return nil
+}
+
+// printer writes lines with a label.
+type printer struct{ to io.Writer }
+
+func (p printer) line(label, format string, args ...any) {
+	printable.Fprintf(p.to, "%s\t%s\n", label, fmt.Sprintf(format, args...))
+}
+
+// list writes a line each for the first ones of some, and a label before the first of them.
+func (p printer) list(label string, count int, of func(int) string) {
+	for i := range min(count, shown) {
+		p.line(label, "%s", of(i))
+		label = ""
+	}
+	if count > shown {
+		p.line("", "and %d more; -o json has all", count-shown)
+	}
+}
+
+// proxy writes what the proxy says.
+func (p printer) proxy(node *Node) {
+	says := node.Proxy
+	p.line("proxy", "node %s, version %s, since %s", says.Node, says.Version, ago(says.Began))
+	switch {
+	case says.AgreesSince != nil:
+		p.line("in agreement", "since %s, as far as the proxy knows", ago(*says.AgreesSince))
+	case says.LastError != "":
+		p.line("in agreement", "no: %s", says.LastError)
+	default:
+		p.line("in agreement", "no: %d Services wait for their turn", says.Waiting)
+	}
+	if says.Newest != nil {
+		p.line("newest change", "%s; Services decided: %d, in %s", ago(says.Newest.At), says.Newest.Services,
+			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
+	}
+	p.line("Services", "%s", node.counted())
+	p.line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
+		says.RefusedObjects, says.RefusedByKernel, says.Contested, says.Waiting)
+	p.line("API server", "%s", heard(says.Interruptions))
+	if says.NodeTopology == "" {
+		p.line("other nodes", "no Service asks where they are")
+	} else {
+		p.line("other nodes", "their labels come from %s", explain.SourceInWords(says.NodeTopology))
+	}
+}
+
+// kernel writes what differs.
+func (p printer) kernel(k *Kernel) {
+	if k.Agrees {
+		p.line("kernel", "holds what it should: %d elements, compared in %.2f s", k.Elements, k.Seconds)
+	} else {
+		p.line("kernel", "does not hold what it should: %d differences, %d elements", len(k.Differences), k.Elements)
+	}
+	p.list("", len(k.Differences), func(i int) string { return k.Differences[i].String() })
+}
+
+func ago(at time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", at.UTC().Format("2006-01-02 15:04:05 UTC"), time.Since(at).Round(time.Second))
+}
+
+func heard(interruptions []status.Interruption) string {
+	if len(interruptions) == 0 {
+		return "is heard"
+	}
+	var words []string
+	for _, one := range interruptions {
+		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, ago(one.Since), one.Reason))
+	}
+	return "is not heard about " + strings.Join(words, "; ")
+}
+
+// counted says how many Services there are, and how many there should be.
+func (n *Node) counted() string {
+	words := fmt.Sprintf("%d in the kernel (%d expected)", n.Proxy.Services, n.Kernel.Services)
+	if n.Proxy.DNSServices+n.Kernel.DNSServices > 0 {
+		words += fmt.Sprintf("; %d answered by DNS (%d expected)", n.Proxy.DNSServices, n.Kernel.DNSServices)
+	}
+	return words
+}
+
+// notAlone says which other service proxies are on the node, and what to do; nil if that was not looked for.
+func notAlone(others []otherproxy.Finding) string {
+	switch {
+	case others == nil:
+		return "are wanted, with --service-proxy-name"
+	case len(others) == 0:
+		return "none has rules in nf_tables"
+	}
+	var words []string
+	for _, other := range others {
+		words = append(words, other.Says+"; "+other.Do)
+	}
+	return strings.Join(words, "; ")
+}

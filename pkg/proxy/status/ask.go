@@ -1,0 +1,60 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
+)
+
+const (
+	pageTimeout = 3 * time.Second
+	// maxPage bounds what is read of a page, in bytes: some 40,000 refused Services.
+	maxPage = 16 << 20
+)
+
+// ErrNoPage says that the proxy serves no such page: a feature gate closes it, or the program is older than the page.
+var ErrNoPage = errors.New("there is no such page")
+
+// Ask reads a page of the proxy that runs on this machine. There may be none, or another program.
+func Ask(ctx context.Context, address, page string) ([]byte, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment's
+	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
+	switch {
+	case err != nil:
+	case status == http.StatusNotFound:
+		err = fmt.Errorf("%s: %w", page, ErrNoPage)
+	case status != http.StatusOK:
+		err = fmt.Errorf("%s answers %d %s", page, status, http.StatusText(status))
+	}
+	return body, err
+}
+
+// ReadFlags reads the page /flagz: the flags that have another value than by default.
+func ReadFlags(page []byte, defaults *pflag.FlagSet, into map[string]string) {
+	for line := range strings.Lines(string(page)) {
+		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		flag := defaults.Lookup(name)
+		if !found || flag == nil || value == flag.DefValue || value == flag.Value.String() {
+			continue
+		}
+		if _, isList := flag.Value.(pflag.SliceValue); isList {
+			value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
+		}
+		into[name] = value
+	}
+}

@@ -28,9 +28,17 @@ type NodePortAddresses struct {
 	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on
 	// all addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
-	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. The tables
-	// never do.
+	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. What else
+	// is sent to node ports there is refused, and counted. The tables never serve any.
 	Localhost bool
+}
+
+// LoopbackPrefix returns all loopback addresses of a family.
+func LoopbackPrefix(family Family) netip.Prefix {
+	if family == IPv6 {
+		return netip.PrefixFrom(netip.IPv6Loopback(), 128)
+	}
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
 }
 
 // localhosts are the addresses on which the proxy itself listens.

@@ -65,7 +65,8 @@ var gates = []Gate{
 	{Name: "KubeProxyIPVS", Why: noIPVS},
 	{
 		Name: localhostNodePorts, IsObeyed: true, IsAlpha: true,
-		Why: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names",
+		Why: "true serves TCP node ports on the loopback addresses that `nodePortAddresses` names, " +
+			"and refuses and counts what else is sent to node ports on loopback",
 	},
 	{Name: "LoadBalancerIPMode", IsOn: true, Why: "ipMode is always followed"},
 	{Name: "LoggingAlphaOptions", Why: logGate},

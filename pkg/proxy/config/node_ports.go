@@ -15,7 +15,7 @@ const primary = "primary"
 // several entries beside primary, since 1.37 (KEP-6032).
 var nodePortRanges = map[string][]netip.Prefix{
 	"all":       {netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")},
-	"localhost": {netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")},
+	"localhost": {model.LoopbackPrefix(model.IPv4), model.LoopbackPrefix(model.IPv6)},
 }
 
 // nodePorts reads where node ports are served.

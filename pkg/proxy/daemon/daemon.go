@@ -146,6 +146,7 @@ func (d *daemon) isHealthy() bool { return d.status.Verdict(time.Now()).Healthy 
 
 // run lets the parts work side by side until ctx ends or one of them fails.
 func (d *daemon) run(ctx context.Context) error {
+	d.countRejected(ctx)
 	return cli.Together(ctx,
 		func(ctx context.Context) error {
 			return d.listenAndServe(ctx, "--healthz-bind-address", d.options.Settings.HealthzBindAddress, nil, d.status.Handler(time.Now))

@@ -30,6 +30,25 @@ func (d *daemon) serveLocalhost(ctx context.Context) error {
 	return d.localhost.Run(ctx)
 }
 
+// countRejected has each scrape ask the kernel what it refused on loopback. Without kube-proxy's gate nothing is counted
+// there, and there is no series.
+func (d *daemon) countRejected(ctx context.Context) {
+	d.recorder.LocalhostRejected(func() (counts []metrics.Rejected) {
+		for _, family := range d.config.Families {
+			for _, protocol := range ruleset.RejectedOnLocalhost(family, d.config) {
+				packets, isThere, err := d.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
+				if err != nil {
+					d.log.Warn("a metric is left out", "error", err)
+				}
+				if isThere { // it comes with the first sync
+					counts = append(counts, metrics.Rejected{Family: family.String(), Protocol: protocol.String(), Packets: packets})
+				}
+			}
+		}
+		return counts
+	})
+}
+
 // localhostObserver passes on what the server of node ports on loopback does. There is no line of log for a connection:
 // the metric counts what became of them.
 type localhostObserver struct {

@@ -218,6 +218,8 @@ var movedElsewhere = map[string]string{
 	"kubeproxy_nftables_localhost_nodeport_listeners":      "TestNodePortsOnLoopback, likewise",
 
 	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback, likewise",
+	"kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "TestWhatLoopbackDoesNotServeIsRefusedAndCounted in cmd/proxy, " +
+		"with packets",
 }
 
 func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {

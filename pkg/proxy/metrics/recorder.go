@@ -109,7 +109,26 @@ func (r *Recorder) TopologyFrom(resource string) {
 
 // EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none
 // were.
-func (r *Recorder) EventsDropped(count func() int) { eventsDropped.collector(r).ask.Store(&count) }
+func (r *Recorder) EventsDropped(count func() int) {
+	eventsDropped.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(): float64(count())} })
+}
+
+// Rejected is how many packets of a protocol to node ports on loopback were refused.
+type Rejected struct {
+	Family, Protocol string
+	Packets          uint64
+}
+
+// LocalhostRejected has a function asked with every scrape what was refused on loopback so far.
+func (r *Recorder) LocalhostRejected(count func() []Rejected) {
+	localhostRejected.collector(r).askWith(func() map[series]float64 {
+		all := map[series]float64{}
+		for _, one := range count() {
+			all[seriesOf(one.Family, one.Protocol)] = float64(one.Packets)
+		}
+		return all
+	})
+}
 
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
 func (r *Recorder) HealthChecksFailed(failed bool) {

@@ -95,26 +95,37 @@ func levelGauge(r row) *Metric[*levels] {
 	})
 }
 
-// counterFunc declares a counter without labels, of which something else keeps count.
+// counterFunc declares a counter of which something else keeps count.
 func counterFunc(r row) *Metric[*counted] {
 	return declare("counter", r, func() *counted {
-		c := &counted{}
-		c.CounterFunc = prometheus.NewCounterFunc(prometheus.CounterOpts{Name: r.name, Help: r.help}, c.count)
-		return c
+		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels)}
 	})
 }
 
-// counted asks a function with every scrape. Until there is one the count is zero.
+// counted asks a function with every scrape. Until there is one the count is zero, and with labels there is no series.
 type counted struct {
-	prometheus.CounterFunc
-	ask atomic.Pointer[func() int]
+	desc   *prometheus.Desc
+	labels int
+	ask    atomic.Pointer[func() map[series]float64]
 }
 
-func (c *counted) count() float64 {
-	if ask := c.ask.Load(); ask != nil {
-		return float64((*ask)())
+func (c *counted) askWith(ask func() map[series]float64) { c.ask.Store(&ask) }
+
+// Describe is one half of prometheus.Collector.
+func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+
+// Collect is the other half of prometheus.Collector. The registry sorts what it is given.
+func (c *counted) Collect(metrics chan<- prometheus.Metric) {
+	counts := map[series]float64{}
+	switch ask := c.ask.Load(); {
+	case ask != nil:
+		counts = (*ask)()
+	case c.labels == 0:
+		counts[seriesOf()] = 0
 	}
-	return 0
+	for kind, n := range counts {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, n, kind[:c.labels]...)
+	}
 }
 
 // eachStart calls a function with the label values of each series that exists from the start.

@@ -18,6 +18,7 @@ const (
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
+	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other
 	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
@@ -158,6 +159,11 @@ var (
 		name:   "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total",
 		help:   "Tries to listen on a node port at loopback that failed.",
 		labels: []string{familyLabel}, start: perFamily,
+	})
+	localhostRejected = counterFunc(row{
+		name:   "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
+		help:   "Packets to node ports on loopback that were refused, because the proxy does not serve their protocol there.",
+		labels: []string{familyLabel, protocolLabel},
 	})
 	healthz = counter(row{
 		name:   "kubeproxy_proxy_healthz_total",

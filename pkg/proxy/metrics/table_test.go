@@ -169,6 +169,8 @@ func withAllSeries() *Recorder {
 			r.Observe(metric, time.Second, values...)
 		case *Metric[*levels]:
 			metric.collector(r).set(map[series]float64{seriesOf(values...): 1})
+		case *Metric[*counted]:
+			metric.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(values...): 1} })
 		}
 	}
 	return r

@@ -16,6 +16,8 @@ func describe(op ruleset.Op) string {
 	switch object := op.Object.(type) {
 	case ruleset.TableObject:
 		return fmt.Sprintf("%s table %s", verb, table)
+	case ruleset.CounterObject:
+		return fmt.Sprintf("%s counter %s %s", verb, table, object.Name)
 	case ruleset.SetObject:
 		return fmt.Sprintf("%s %s", verb, setText(table, object.Set))
 	case ruleset.ChainObject:

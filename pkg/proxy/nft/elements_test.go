@@ -112,14 +112,14 @@ func TestObjectsAreThoseOfOurTableAlone(t *testing.T) {
 	}
 	namespace.Load("table ip other { set s { type ipv4_addr; }\n chain c { ip saddr { 1.2.3.4, 1.2.3.5 } drop; }\n }\n" +
 		"table ip6 vicinity { set other-family { type ipv6_addr; }\n }\n" +
-		"table ip vicinity { chain foreign { ip saddr { 1.2.3.4, 1.2.3.5 } drop; }\n }\n")
+		"table ip vicinity { quota no-counter { 1 mbytes }\n chain foreign { ip saddr { 1.2.3.4, 1.2.3.5 } drop; }\n }\n")
 	commit(t, c, everything(model.IPv4))
 
 	got, err := c.Objects(t.Context(), model.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ruleset.Objects{Table: true, Chains: []string{"foreign"}}
+	want := ruleset.Objects{Table: true, Chains: []string{"foreign"}, Counters: []string{"refused"}}
 	for _, chain := range everyChain(model.IPv4) {
 		want.Chains = append(want.Chains, chain.Name)
 	}

@@ -74,6 +74,8 @@ func (e *encoder) operation(op ruleset.Op) error {
 	switch object := op.Object.(type) {
 	case ruleset.TableObject:
 		return e.tableOp(op)
+	case ruleset.CounterObject:
+		return e.counterOp(op, object.Name)
 	case ruleset.SetObject:
 		return e.setOp(op, object.Set)
 	case ruleset.ChainObject:

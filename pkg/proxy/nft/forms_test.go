@@ -47,6 +47,7 @@ func TestEveryFormOfAStatementIsListedAsItIsMeant(t *testing.T) {
 // inChains adds a table with every set, empty, and a chain for each form beside the one that verdicts lead to.
 func inChains(family model.Family, forms []form) ruleset.Batch {
 	o := operations{emptyMaps(family, append(slices.Clone(ruleset.StaticSets), affinity)...)}
+	o.do(ruleset.Add, family, ruleset.CounterObject{Name: "counted"})
 	var chains []ruleset.Chain
 	for i, form := range forms {
 		chains = append(chains, regular(fmt.Sprintf("form-%03d", i), form.rule))
@@ -105,6 +106,7 @@ func statementForms() []form {
 		{"masquerade fully-random", ruleset.Rule{ruleset.Masquerade{}}},
 		{"reject", ruleset.Rule{ruleset.Reject{}}},
 		{"reject with tcp reset", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}},
+		{`counter name "counted"`, ruleset.Rule{ruleset.Count{Counter: "counted"}}},
 		{"drop", ruleset.Rule{verdict(ruleset.Drop, "")}},
 		{"return", ruleset.Rule{verdict(ruleset.Return, "")}},
 		{"jump target", ruleset.Rule{verdict(ruleset.Jump, "target")}},

@@ -86,7 +86,7 @@ func leafChains(family model.Family) []ruleset.Chain {
 	notLocal := ruleset.IsLocal{Field: ruleset.SourceAddr, Not: true}
 	notCluster := ruleset.InPrefix{Field: ruleset.SourceAddr, Prefix: addressesOf(family).cluster, Not: true}
 	return []ruleset.Chain{
-		regular("refuse", ruleset.Rule{ruleset.Reject{}}),
+		regular("refuse", ruleset.Rule{ruleset.Count{Counter: "refused"}, ruleset.Reject{}}),
 		regular("drop-all", ruleset.Rule{verdict(ruleset.Drop, "")}),
 		regular("reset-tcp", ruleset.Rule{tcp, ruleset.Reject{TCPReset: true}}),
 		regular("lb-3", ruleset.Rule{ruleset.DrawSlot{Slots: 3, First: ruleset.ClusterSlot}}),

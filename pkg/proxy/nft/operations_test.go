@@ -34,6 +34,7 @@ func (o *operations) slots(verb ruleset.Verb, number int) *operations {
 func everything(family model.Family) ruleset.Batch {
 	var o operations
 	o.do(ruleset.Add, family, ruleset.TableObject{})
+	o.do(ruleset.Add, family, ruleset.CounterObject{Name: "refused"})
 	for _, filled := range everySet(family) {
 		o.do(ruleset.Add, family, ruleset.SetObject{Set: filled.set})
 	}

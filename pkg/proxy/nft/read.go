@@ -126,8 +126,8 @@ func (r *reader) generation(ctx context.Context) (generation uint32, err error) 
 	return generation, nil
 }
 
-// Objects returns what our table of a family holds: the names of its chains and sets, sorted, and what those
-// hold that ruleset.Recalled names.
+// Objects returns what our table of a family holds: the names of its chains, sets and counters, sorted, and what those
+// sets hold that ruleset.Recalled names.
 func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
 	state, err := c.reader.table(ctx, family)
 	if err != nil || !state.exists {
@@ -141,6 +141,10 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 	objects.Sets, err = c.reader.names(ctx, family, unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
+	}
+	objects.Counters, err = c.reader.names(ctx, family, unix.NFT_MSG_GETOBJ, unix.NFTA_OBJ_TABLE, unix.NFTA_OBJ_NAME)
+	if err != nil {
+		return ruleset.Objects{}, fmt.Errorf("listing the counters of table %s: %w", tableText(family), err)
 	}
 	for _, name := range objects.Sets {
 		set, recalled := ruleset.Recalled(name)
@@ -176,7 +180,8 @@ func (r *reader) names(ctx context.Context, family model.Family, kind, table, na
 			m.end()
 		}, func(m message) error {
 			dumped, body := m.family()
-			if text := textOf(body, name); dumped == number(family) && textOf(body, table) == ruleset.TableName && isNamed(text) {
+			isOurs := dumped == number(family) && textOf(body, table) == ruleset.TableName
+			if text := textOf(body, name); isOurs && isNamed(text) && !isOtherObject(kind, body) {
 				names = append(names, text)
 			}
 			return nil
@@ -193,3 +198,9 @@ func (r *reader) names(ctx context.Context, family model.Family, kind, table, na
 
 // isNamed leaves out what the kernel names itself: the sets and chains within a rule, which go with it.
 func isNamed(text string) bool { return text != "" && !strings.HasPrefix(text, "__") }
+
+// isOtherObject reports whether what was dumped is a quota or the like, which the kernel dumps with the counters.
+func isOtherObject(kind uint16, body []byte) bool {
+	object, _ := numberOf(body, unix.NFTA_OBJ_TYPE)
+	return kind == unix.NFT_MSG_GETOBJ && object != unix.NFT_OBJECT_COUNTER
+}

@@ -83,7 +83,9 @@ func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error)
 
 // Differences compares the table with what it should hold: sets, elements, chains and rules.
 func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error) {
-	differences := wanted.Differences(t.family, ruleset.Held{Table: t.Found.Table, Chains: t.Found.Chains, Sets: t.sets})
+	differences := wanted.Differences(t.family, ruleset.Held{
+		Table: t.Found.Table, Chains: t.Found.Chains, Counters: t.Found.Counters, Sets: t.sets,
+	})
 	if !t.Found.Table {
 		return differences, nil
 	}
@@ -168,7 +170,7 @@ func isSame(ours, theirs []byte) bool {
 		}
 		there := rest[at].value
 		isEqual := bytes.Equal(value, there) || isSameRegister(value, there) || isNested(value) && isNested(there) && isSame(value, there)
-		if !isEqual {
+		if !isEqual && !bytes.Equal(append(bytes.Clone(value), 0), there) { // a text, which the kernel ends with a zero
 			return false
 		}
 		if isList {

@@ -86,6 +86,7 @@ func TestEverySabotageIsADifference(t *testing.T) {
 		{"delete table ip6 vicinity", "ip6 vicinity is missing"},
 		{"add set ip vicinity more { type ipv4_addr; }", "ip vicinity set more is stray"},
 		{"add chain ip vicinity more", "ip vicinity chain more is stray"},
+		{"add counter ip vicinity more", "ip vicinity counter more is stray"},
 		{"add element ip vicinity cluster-ips { 10.96.9.9 }", "ip vicinity set cluster-ips: 10.96.9.9 is stray"},
 		{"delete element ip vicinity services { 10.96.0.1 . tcp . 80 }", "ip vicinity map services: 10.96.0.1 . tcp . 80 : ff00:1 is missing"},
 		{"insert rule ip vicinity refuse accept", "ip vicinity chain refuse: the number of rules"},

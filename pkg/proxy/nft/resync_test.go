@@ -39,6 +39,7 @@ func everyLayout() map[string]layout {
 	nodeAddrs := []netip.Addr{at4.node, at4.node.Next(), at6.node}
 	primary := model.NodePortAddresses{Primary: true}
 	inPrefixes := model.NodePortAddresses{Prefixes: prefixes("172.16.0.0/12", "192.168.0.0/16")}
+	localhost := model.NodePortAddresses{Localhost: true, Prefixes: prefixes("127.0.0.0/8")}
 	serviceCIDRs := prefixes("10.96.0.0/12", "10.128.0.0/16", "192.0.2.8/32", "fd00:10:96::/108", "fd00:10:97::/112")
 	return map[string]layout{
 		"nothing is chosen":                  {},
@@ -56,7 +57,9 @@ func everyLayout() map[string]layout {
 		"node ports on primary addresses, of which there are none": {config: ruleset.Config{NodePorts: primary}},
 		"node ports in prefixes of one family": {
 			ruleset.Config{NodePorts: inPrefixes}, ruleset.Surroundings{NodePortAddrs: nodeAddrs[:2]}},
-		"ranges of ClusterIPs": {around: ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}},
+		"node ports on loopback are refused":          {config: ruleset.Config{NodePorts: model.NodePortAddresses{Localhost: true}}},
+		"node ports on loopback are served over IPv4": {config: ruleset.Config{NodePorts: localhost}},
+		"ranges of ClusterIPs":                        {around: ruleset.Surroundings{ServiceCIDRs: serviceCIDRs}},
 		"everything is chosen": {
 			ruleset.Config{NodePorts: primary, MasqueradeAll: true, LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "fourteenletter"}},
 			ruleset.Surroundings{NodePortAddrs: nodeAddrs, ServiceCIDRs: serviceCIDRs}},

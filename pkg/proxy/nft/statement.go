@@ -70,10 +70,8 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		return changeClient(family, s.Map, s.Mask, unix.NFT_DYNSET_OP_UPDATE, s.Timeout)
 	case ruleset.Forget:
 		return changeClient(family, s.Map, s.Mask, dynsetDelete, 0)
-	case ruleset.Masquerade:
-		return []expr.Any{&expr.Masq{FullyRandom: true}}, nil
-	case ruleset.Reject:
-		return []expr.Any{reject(family, s)}, nil
+	case ruleset.Masquerade, ruleset.Reject, ruleset.Count:
+		return []expr.Any{action(family, s)}, nil
 	case ruleset.Do:
 		return do(s.Verdict)
 	}
@@ -269,6 +267,17 @@ func label(bit uint8) []byte {
 	labels := make([]byte, size)
 	labels[bit/8] = 1 << (bit % 8)
 	return labels
+}
+
+// action is a statement that looks at nothing.
+func action(family model.Family, statement ruleset.Statement) expr.Any {
+	switch s := statement.(type) {
+	case ruleset.Reject:
+		return reject(family, s)
+	case ruleset.Count:
+		return &expr.Objref{Type: unix.NFT_OBJECT_COUNTER, Name: s.Counter}
+	}
+	return &expr.Masq{FullyRandom: true}
 }
 
 // reject answers with a reset or with the family's port unreachable: ICMP type 3 code 3, ICMPv6 type 1 code 4.

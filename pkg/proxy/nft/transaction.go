@@ -36,8 +36,8 @@ func (t *transaction) read(b []byte, changed func(ForeignChange)) {
 	}
 }
 
-// touch notes a changed object. In a table, chain, set, rule or list of elements alike the first attribute is the
-// table's name.
+// touch notes a changed object. In a table, chain, set, counter, rule or list of elements alike the first attribute is
+// the table's name.
 func (t *transaction) touch(m message) {
 	kernelFamily, body := m.family()
 	if textOf(body, unix.NFTA_TABLE_NAME) != ruleset.TableName {

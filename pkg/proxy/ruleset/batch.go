@@ -18,9 +18,11 @@ type Verb uint8
 
 // The verbs. Each behaves as nftables does:
 //
-//   - Add of a table, set, chain or identical element that is there already does nothing; Add of an element with
+//   - Add of a table, set, chain, counter or identical element that is there already does nothing; Add of an element with
 //     another value is an error (EEXIST). Add of a chain does not touch its rules, if it has any; Add of rules appends.
-//   - Delete and Flush of what is not there are errors (ENOENT); Delete of a chain or set in use is one too (EBUSY).
+//     Add of a counter leaves what it has counted.
+//   - Delete and Flush of what is not there are errors (ENOENT); Delete of a chain, set or counter in use is one too
+//     (EBUSY).
 //   - Flush of a set removes its elements, of a chain its rules.
 const (
 	Add Verb = iota
@@ -44,6 +46,8 @@ type Object interface {
 type (
 	// TableObject is our table of the family.
 	TableObject struct{}
+	// CounterObject is a named counter. It has no Flush, and goes on counting when the rules that name it are written anew.
+	CounterObject struct{ Name string }
 	// SetObject is a set or map; Delete and Flush read only its name.
 	SetObject struct{ Set Set }
 	// ChainObject is a chain; Add makes it without its rules, Delete and Flush read only its name.
@@ -63,6 +67,7 @@ type (
 )
 
 func (TableObject) isObject()    {}
+func (CounterObject) isObject()  {}
 func (SetObject) isObject()      {}
 func (ChainObject) isObject()    {}
 func (RulesObject) isObject()    {}

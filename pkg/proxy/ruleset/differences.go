@@ -3,6 +3,8 @@ package ruleset
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,8 +13,8 @@ import (
 
 // Held is what a table of the kernel holds.
 type Held struct {
-	Table  bool // it is there
-	Chains []string
+	Table            bool // it is there
+	Chains, Counters []string
 	// Sets are the contents of sets by name.
 	Sets map[string][]Element
 }
@@ -103,19 +105,29 @@ func (t *Tables) Differences(family model.Family, held Held) []Difference {
 			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Stray})
 		}
 	}
-	for chain := range wanted.chains {
-		if !slices.Contains(held.Chains, chain) {
-			differences = append(differences, Difference{Table: name, In: "chain " + chain, Kind: Missing})
-		}
-	}
-	for _, chain := range held.Chains {
-		if wanted.chains[chain] == nil {
-			differences = append(differences, Difference{Table: name, In: "chain " + chain, Kind: Stray})
-		}
-	}
+	differences = append(differences, compareNames(name, "chain ", maps.Keys(wanted.chains), held.Chains)...)
+	differences = append(differences, compareNames(name, "counter ", maps.Keys(wanted.counters), held.Counters)...)
 	slices.SortStableFunc(differences, func(a, b Difference) int {
 		return cmp.Or(strings.Compare(a.In, b.In), strings.Compare(a.What, b.What), strings.Compare(a.Kind, b.Kind))
 	})
+	return differences
+}
+
+// compareNames compares which objects of a kind there are.
+func compareNames(table, kind string, wanted iter.Seq[string], held []string) (differences []Difference) {
+	isStray := map[string]bool{}
+	for _, name := range held {
+		isStray[name] = true
+	}
+	for name := range wanted {
+		if !isStray[name] {
+			differences = append(differences, Difference{Table: table, In: kind + name, Kind: Missing})
+		}
+		delete(isStray, name)
+	}
+	for name := range isStray {
+		differences = append(differences, Difference{Table: table, In: kind + name, Kind: Stray})
+	}
 	return differences
 }
 

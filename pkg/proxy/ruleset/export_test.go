@@ -210,7 +210,7 @@ func (m *Mirror) withoutHistory() any {
 			now.late[late{set, key}] = element
 		}
 	}
-	for _, leftovers := range []map[objectKey]bool{m.leftoverChains, m.leftoverSets} {
+	for _, leftovers := range []map[objectKey]bool{m.leftoverChains, m.leftoverSets, m.leftoverCounters} {
 		for key := range leftovers {
 			now.leftovers[objectKey{key.family, shardless(key.name)}]++
 		}

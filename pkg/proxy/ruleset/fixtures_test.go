@@ -70,6 +70,8 @@ func objectInShort(object ruleset.Object) string {
 	switch object := object.(type) {
 	case ruleset.TableObject:
 		return "table"
+	case ruleset.CounterObject:
+		return "counter " + object.Name
 	case ruleset.SetObject:
 		return "set " + object.Set.Name
 	case ruleset.ChainObject:

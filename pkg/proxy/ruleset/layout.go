@@ -18,6 +18,7 @@ const (
 	masqueradingChain = "masquerading"
 	fromNodeChain     = "masquerade-node"
 	sourceRangesChain = "source-ranges"
+	localhostChain    = "localhost-nodeports"
 	// What begins the name of a chain that does for node ports what another does for all other frontends.
 	nodePortPrefix = "nodeport-"
 )
@@ -55,13 +56,14 @@ var (
 //	                                        ├─ endpoints map: the endpoint in the slot that lb-… drew
 //	                                        ├─ a class or slot, and yet no endpoint: the tables changed under the packet, drop it
 //	                                        ├─ an address for node ports: nodeports, the same again by protocol and port
-//	                                        └─ a ClusterIP on a port that no Service defines: refuse
+//	                                        ├─ a ClusterIP on a port that no Service defines: refuse
+//	                                        └─ loopback, with kube-proxy's gate for it: localhost-nodeports, count and refuse
 //	nat-postrouting               an address inside a ServiceCIDR that was not translated, nor is this node's: drop
 //	nat-postrouting               give the priority back that carried the slot
 //	nat-postrouting               masquerading, of what was translated here
 func StaticChains(family model.Family, config Config, surroundings Surroundings) []Chain {
 	outside := config.outside(family)
-	return []Chain{
+	chains := []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
 		{Name: nodePortsChain, Hook: NoHook, Rules: translation(dialledNodePort, NodePorts, NodePortEndpoints)},
@@ -81,6 +83,10 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 			Rule{ours, WritePriority{}},
 			Rule{HasLabel{translated}, HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
 	}
+	if config.NodePorts.Localhost {
+		chains = append(chains, Chain{Name: localhostChain, Hook: NoHook, Rules: localhostRules(family, config)})
+	}
+	return chains
 }
 
 // serviceRules begin with a clean priority: one of ours from elsewhere would be taken for a class.
@@ -90,7 +96,7 @@ func serviceRules(family model.Family, config Config) []Rule {
 		{SetPriority{Key: dialled, Map: Restricted}, Do{Verdict{Kind: Jump, Chain: sourceRangesChain}}},
 	}
 	rules = append(rules, translation(dialled, Services, Endpoints)...)
-	return append(rules,
+	rules = append(rules,
 		append(matchNodePortAddr(family, config), Do{Verdict{Kind: Jump, Chain: nodePortsChain}}),
 		// A ClusterIP that the node has itself is its own business: a DNS cache may listen there.
 		Rule{
@@ -98,6 +104,51 @@ func serviceRules(family model.Family, config Config) []Rule {
 			IsLocal{Field: DestinationAddr, Not: true},
 			Do{Verdict{Kind: Goto, Chain: refuseChain}},
 		})
+	if config.NodePorts.Localhost { // the map knows all node ports, whatever class they have: no Service owns anything for it
+		rules = append(rules, Rule{
+			InPrefix{Field: DestinationAddr, Prefix: model.LoopbackPrefix(family)},
+			SetPriority{Key: dialledNodePort, Map: NodePorts}, Do{Verdict{Kind: Goto, Chain: localhostChain}},
+		})
+	}
+	return rules
+}
+
+// RejectedOnLocalhost returns the protocols whose packets to node ports on loopback are refused and counted, as by
+// kube-proxy with its gate KubeProxyNFTablesLocalhostNodePorts: those that the proxy does not serve there.
+func RejectedOnLocalhost(family model.Family, config Config) []model.Protocol {
+	if !config.NodePorts.Localhost {
+		return nil
+	}
+	_, isServed := config.NodePorts.Loopback(family)
+	return slices.DeleteFunc(slices.Clone(model.Protocols), func(protocol model.Protocol) bool {
+		return isServed && protocol == model.TCP
+	})
+}
+
+// RejectedCounter is the name of the counter of a protocol's packets that are refused there, the same as kube-proxy's.
+func RejectedCounter(protocol model.Protocol) string {
+	return "localhost-nodeport-rejected-" + protocolText(protocol)
+}
+
+// Counters returns the names of the counters that a family's table has, sorted.
+func Counters(family model.Family, config Config) []string {
+	var names []string
+	for _, protocol := range RejectedOnLocalhost(family, config) {
+		names = append(names, RejectedCounter(protocol))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// localhostRules count packets to node ports on loopback, and refuse them. What is served there goes on.
+func localhostRules(family model.Family, config Config) []Rule {
+	var rules []Rule
+	for _, protocol := range RejectedOnLocalhost(family, config) {
+		rules = append(rules, Rule{
+			ProtocolIs{protocol}, Count{RejectedCounter(protocol)}, Do{Verdict{Kind: Goto, Chain: refuseChain}},
+		})
+	}
+	return append(rules, Rule{WritePriority{}})
 }
 
 // translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
@@ -112,17 +163,13 @@ func translation(key []Field, services, endpoints Set) []Rule {
 	}
 }
 
-// matchNodePortAddr tests whether a packet is for an address on which node ports are served. Loopback never serves
-// any.
+// matchNodePortAddr tests whether a packet is for an address on which the tables serve node ports. Loopback is none.
 func matchNodePortAddr(family model.Family, config Config) Rule {
 	if !config.NodePorts.All(family) {
 		return Rule{InSet{Key: []Field{DestinationAddr}, Set: NodePortIPs}}
 	}
-	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	if family == model.IPv6 {
-		loopback = netip.MustParsePrefix("::1/128")
-	}
-	return Rule{IsLocal{Field: DestinationAddr}, InPrefix{Field: DestinationAddr, Prefix: loopback, Not: true}}
+	notLoopback := InPrefix{Field: DestinationAddr, Prefix: model.LoopbackPrefix(family), Not: true}
+	return Rule{IsLocal{Field: DestinationAddr}, notLoopback}
 }
 
 // unallocated drops what is sent to an address that may become a ClusterIP. It waits until postrouting, where every

@@ -40,6 +40,9 @@ var configurations = map[string]struct {
 			LocalTraffic: ruleset.LocalTraffic{InterfacePrefix: "veth"}, NodePorts: model.NodePortAddresses{Prefixes: prefixes("192.168.0.0/16")},
 		}, nil,
 	},
+	"localhost": {ruleset.Config{NodePorts: model.NodePortAddresses{
+		Primary: true, Localhost: true, Prefixes: prefixes("127.0.0.0/8"), // of one family alone
+	}}, nil},
 	"no-detector": {ruleset.Config{NodePorts: model.NodePortAddresses{Primary: true}}, nil},
 	"masquerade-all-and-node-ports-everywhere": {
 		ruleset.Config{LocalTraffic: pods, MasqueradeAll: true, NodePorts: model.NodePortAddresses{Prefixes: prefixes("0.0.0.0/0", "::/0")}}, nil,

@@ -29,12 +29,13 @@ type Mirror struct {
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int
-	// late elements and leftover chains and sets belong to no Service any more and still have to be swept out of the
-	// kernel.
-	late           map[objectKey]map[Tuple]Element // by set
-	leftoverChains map[objectKey]bool
-	leftoverSets   map[objectKey]bool
-	leftoverLists  map[listKey]bool
+	// late elements and leftover chains, sets and counters belong to no Service any more and still have to be swept out of
+	// the kernel.
+	late             map[objectKey]map[Tuple]Element // by set
+	leftoverChains   map[objectKey]bool
+	leftoverSets     map[objectKey]bool
+	leftoverCounters map[objectKey]bool
+	leftoverLists    map[listKey]bool
 	// sweeping is what the newest batch of Sweep removes.
 	sweeping sweep
 }
@@ -76,21 +77,22 @@ type ownedSet struct {
 // newMirror returns the mirror of a kernel that holds nothing of ours.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
-		config:         config,
-		services:       map[model.ObjectName]Service{},
-		ports:          map[model.Family]int{},
-		elements:       map[elementKey]sharedElement{},
-		chains:         map[objectKey]ownedChain{},
-		sets:           map[objectKey]ownedSet{},
-		lists:          map[listKey]ownedList{},
-		lengths:        map[lengthKey]int{},
-		numbers:        map[numberKey]int{},
-		shards:         map[shardKey]int{},
-		timeouts:       map[time.Duration]int{},
-		late:           map[objectKey]map[Tuple]Element{},
-		leftoverChains: map[objectKey]bool{},
-		leftoverSets:   map[objectKey]bool{},
-		leftoverLists:  map[listKey]bool{},
+		config:           config,
+		services:         map[model.ObjectName]Service{},
+		ports:            map[model.Family]int{},
+		elements:         map[elementKey]sharedElement{},
+		chains:           map[objectKey]ownedChain{},
+		sets:             map[objectKey]ownedSet{},
+		lists:            map[listKey]ownedList{},
+		lengths:          map[lengthKey]int{},
+		numbers:          map[numberKey]int{},
+		shards:           map[shardKey]int{},
+		timeouts:         map[time.Duration]int{},
+		late:             map[objectKey]map[Tuple]Element{},
+		leftoverChains:   map[objectKey]bool{},
+		leftoverSets:     map[objectKey]bool{},
+		leftoverCounters: map[objectKey]bool{},
+		leftoverLists:    map[listKey]bool{},
 	}
 }
 
@@ -220,12 +222,17 @@ func (m *Mirror) Sweep(limit int) Batch {
 		for _, key := range sortedKeys(m.leftoverChains) {
 			batch.add(Delete, key.family, ChainObject{Chain{Name: key.name}})
 		}
+		for _, key := range sortedKeys(m.leftoverCounters) { // their users are rules of chains
+			batch.add(Delete, key.family, CounterObject{key.name})
+		}
 	}
 	return batch
 }
 
 // IsSwept reports whether nothing is left to sweep.
-func (m *Mirror) IsSwept() bool { return m.sweepsChains() && len(m.leftoverChains) == 0 }
+func (m *Mirror) IsSwept() bool {
+	return m.sweepsChains() && len(m.leftoverChains) == 0 && len(m.leftoverCounters) == 0
+}
 
 // sweepsChains reports whether nothing is left to sweep before the chains.
 func (m *Mirror) sweepsChains() bool { return len(m.leftoverSets) == 0 && len(m.late) == 0 }
@@ -263,7 +270,7 @@ func (m *Mirror) Swept() {
 		m.leftoverSets = map[objectKey]bool{}
 	}
 	if m.sweeping.chains {
-		m.leftoverChains = map[objectKey]bool{}
+		m.leftoverChains, m.leftoverCounters = map[objectKey]bool{}, map[objectKey]bool{}
 	}
 	m.sweeping = sweep{}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: static sets first, then the others
-// by name; base chains first, then the others; elements by key.
+// Print writes the tables as `nft list ruleset` would, so that `nft -f` loads them: counters first, at zero, then static
+// sets, then the others by name; base chains first, then the others; elements by key.
 func (t *Tables) Print(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
 	for i, family := range slices.Sorted(maps.Keys(t.tables)) {
@@ -28,6 +28,9 @@ func (t *Tables) Print(w io.Writer) error {
 
 func (t *table) print(w *bufio.Writer, family model.Family) {
 	fmt.Fprintf(w, "table %s %s {\n", Keyword(family), TableName)
+	for _, counter := range slices.Sorted(maps.Keys(t.counters)) {
+		fmt.Fprintf(w, "\tcounter %s {\n\t\tpackets 0 bytes 0\n\t}\n\n", counter)
+	}
 	for i, set := range t.sortedSets() {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -125,6 +125,10 @@ func (c *Complete) refill(family model.Family) {
 		found = Objects{}
 	}
 	batch.add(Add, family, TableObject{})
+	counters := Counters(family, c.mirror.config)
+	for _, name := range counters {
+		batch.add(Add, family, CounterObject{name})
+	}
 	c.refillSets(family)
 	chains := c.mirror.refillChains(batch, family)
 	for _, set := range StaticSets {
@@ -133,6 +137,11 @@ func (c *Complete) refill(family model.Family) {
 		}
 	}
 	c.mirror.noteLeftovers(family, found, chains)
+	for _, name := range found.Counters {
+		if !slices.Contains(counters, name) {
+			c.mirror.leftoverCounters[objectKey{family, name}] = true
+		}
+	}
 }
 
 // refillSets declares every set and empties the static ones, unless they were made early.
@@ -235,9 +244,10 @@ type Objects struct {
 	Table bool
 	// Rebuild reports that the table cannot be changed into what is wanted: it must be deleted and added again, in the
 	// same batch.
-	Rebuild bool
-	Chains  []string
-	Sets    []string
+	Rebuild  bool
+	Chains   []string
+	Sets     []string
+	Counters []string
 	// Contents are what the sets hold, by name, that Recalled names.
 	Contents map[string][]Element
 }

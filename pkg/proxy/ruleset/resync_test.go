@@ -126,6 +126,7 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 	elements := func(set ruleset.Set, list ...ruleset.Element) ruleset.Object {
 		return ruleset.ElementsObject{Set: set, Elements: slices.Values(list)}
 	}
+	counting := ruleset.Chain{Name: "counting", Hook: ruleset.NoHook, Rules: []ruleset.Rule{{ruleset.Count{Counter: "theirs"}}}}
 	for name, ops := range map[string][]ruleset.Op{
 		"they deleted the table": {{Verb: ruleset.Delete, Object: ruleset.TableObject{}}},
 		"they emptied a map":     {{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}},
@@ -147,6 +148,11 @@ func TestResyncRepairsWhatOthersDid(t *testing.T) {
 			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: dropping("theirs")}},
 			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: dropping("theirs")}},
 			{Verb: ruleset.Add, Object: ruleset.SetObject{Set: ruleset.Set{Name: "theirs-too", Key: []ruleset.Type{ruleset.TypeAddr}}}},
+		},
+		"they added a counter, and a chain that raises it": {
+			{Verb: ruleset.Add, Object: ruleset.CounterObject{Name: "theirs"}},
+			{Verb: ruleset.Add, Object: ruleset.ChainObject{Chain: counting}},
+			{Verb: ruleset.Add, Object: ruleset.RulesObject{Chain: counting}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

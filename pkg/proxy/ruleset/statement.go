@@ -13,17 +13,19 @@ import (
 type Statement interface {
 	// text is how nft writes it.
 	text(family model.Family) string
-	// refersTo names what has to be there before the rule: a set or map that the statement looks into, a chain that it
-	// leads to.
-	refersTo() (set, chain string)
+	// refersTo names what has to be there before the rule.
+	refersTo() reference
 }
+
+// reference is a set or map that a statement looks into, a chain that it leads to, a counter that it raises.
+type reference struct{ set, chain, counter string }
 
 // ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
 type ProtocolIs struct{ Protocol model.Protocol }
 
 func (s ProtocolIs) text(model.Family) string { return "meta l4proto " + protocolText(s.Protocol) }
 
-func (ProtocolIs) refersTo() (set, chain string) { return "", "" }
+func (ProtocolIs) refersTo() reference { return reference{} }
 
 // InSet is `<key> @set`, or `<key> != @set`.
 type InSet struct {
@@ -36,7 +38,7 @@ func (s InSet) text(family model.Family) string {
 	return keyText(family, s.Key) + notText(s.Not) + "@" + s.Set.Name
 }
 
-func (s InSet) refersTo() (set, chain string) { return s.Set.Name, "" }
+func (s InSet) refersTo() reference { return reference{set: s.Set.Name} }
 
 // FromRange is `meta priority . X saddr & 255.255.255.0 . X saddr | 0.0.0.255 @set`: the client is in a range with a
 // prefix of so many bits, of the list whose number the priority is.
@@ -67,7 +69,7 @@ func hostsText(hosts netip.Addr) string {
 	return hosts.String()
 }
 
-func (s FromRange) refersTo() (set, chain string) { return s.Set.Name, "" }
+func (s FromRange) refersTo() reference { return reference{set: s.Set.Name} }
 
 // InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
 type InPrefix struct {
@@ -80,7 +82,7 @@ func (s InPrefix) text(family model.Family) string {
 	return s.Field.text(family) + notText(s.Not) + prefixText(s.Prefix)
 }
 
-func (InPrefix) refersTo() (set, chain string) { return "", "" }
+func (InPrefix) refersTo() reference { return reference{} }
 
 // NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has
 // come from none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
@@ -96,7 +98,7 @@ func (s NotFromInterface) text(model.Family) string {
 	return `iifname != "` + s.Name + `"`
 }
 
-func (NotFromInterface) refersTo() (set, chain string) { return "", "" }
+func (NotFromInterface) refersTo() reference { return reference{} }
 
 // FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor
 // has, in postrouting, one that br_netfilter takes over a bridge.
@@ -104,7 +106,7 @@ type FromInterface struct{}
 
 func (FromInterface) text(model.Family) string { return "iif != 0" }
 
-func (FromInterface) refersTo() (set, chain string) { return "", "" }
+func (FromInterface) refersTo() reference { return reference{} }
 
 // IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
 type IsLocal struct {
@@ -120,28 +122,28 @@ func (s IsLocal) text(model.Family) string {
 	return "fib " + side + " type" + notText(s.Not) + "local"
 }
 
-func (IsLocal) refersTo() (set, chain string) { return "", "" }
+func (IsLocal) refersTo() reference { return reference{} }
 
 // HasDestinationNAT is `ct status dnat`.
 type HasDestinationNAT struct{}
 
 func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
 
-func (HasDestinationNAT) refersTo() (set, chain string) { return "", "" }
+func (HasDestinationNAT) refersTo() reference { return reference{} }
 
 // SetLabel is `ct label set 86`: it sets one of the 128 bits that conntrack has for each connection, and no other.
 type SetLabel struct{ Bit uint8 }
 
 func (s SetLabel) text(model.Family) string { return fmt.Sprintf("ct label set %d", s.Bit) }
 
-func (SetLabel) refersTo() (set, chain string) { return "", "" }
+func (SetLabel) refersTo() reference { return reference{} }
 
 // HasLabel is `ct label 86`.
 type HasLabel struct{ Bit uint8 }
 
 func (s HasLabel) text(model.Family) string { return fmt.Sprintf("ct label %d", s.Bit) }
 
-func (HasLabel) refersTo() (set, chain string) { return "", "" }
+func (HasLabel) refersTo() reference { return reference{} }
 
 // VerdictOf is `<key> vmap @map`.
 type VerdictOf struct {
@@ -153,7 +155,7 @@ func (s VerdictOf) text(family model.Family) string {
 	return keyText(family, s.Key) + " vmap @" + s.Map.Name
 }
 
-func (s VerdictOf) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s VerdictOf) refersTo() reference { return reference{set: s.Map.Name} }
 
 // SetPriority is `meta priority set <key> map @map`.
 type SetPriority struct {
@@ -165,7 +167,7 @@ func (s SetPriority) text(family model.Family) string {
 	return "meta priority set " + keyText(family, s.Key) + " map @" + s.Map.Name
 }
 
-func (s SetPriority) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s SetPriority) refersTo() reference { return reference{set: s.Map.Name} }
 
 // WritePriority is `meta priority set fd00:0`, or `meta priority set none`.
 type WritePriority struct{ Number uint32 }
@@ -177,7 +179,7 @@ func (s WritePriority) text(model.Family) string {
 	return "meta priority set " + classText(s.Number)
 }
 
-func (WritePriority) refersTo() (set, chain string) { return "", "" }
+func (WritePriority) refersTo() reference { return reference{} }
 
 // DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
 type DrawSlot struct {
@@ -189,7 +191,7 @@ func (s DrawSlot) text(model.Family) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
 }
 
-func (DrawSlot) refersTo() (set, chain string) { return "", "" }
+func (DrawSlot) refersTo() reference { return reference{} }
 
 // PriorityBetween is `meta priority First-Last`.
 type PriorityBetween struct{ First, Last uint32 }
@@ -198,7 +200,7 @@ func (s PriorityBetween) text(model.Family) string {
 	return fmt.Sprintf("meta priority %s-%s", classText(s.First), classText(s.Last))
 }
 
-func (PriorityBetween) refersTo() (set, chain string) { return "", "" }
+func (PriorityBetween) refersTo() reference { return reference{} }
 
 // DNAT is `dnat X to <key> map @map`. The map's values are addresses and ports.
 type DNAT struct {
@@ -210,7 +212,7 @@ func (s DNAT) text(family model.Family) string {
 	return fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 }
 
-func (s DNAT) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s DNAT) refersTo() reference { return reference{set: s.Map.Name} }
 
 // Remember is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
 // it only renews the timeout.
@@ -225,7 +227,7 @@ func (s Remember) text(family model.Family) string {
 		s.Map.Name, clientText(family, s.Mask), int64(s.Timeout/time.Second))
 }
 
-func (s Remember) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s Remember) refersTo() reference { return reference{set: s.Map.Name} }
 
 // Forget is `delete @map { meta priority & Mask . X saddr : meta priority }`.
 type Forget struct {
@@ -237,7 +239,7 @@ func (s Forget) text(family model.Family) string {
 	return fmt.Sprintf("delete @%s { %s : meta priority }", s.Map.Name, clientText(family, s.Mask))
 }
 
-func (s Forget) refersTo() (set, chain string) { return s.Map.Name, "" }
+func (s Forget) refersTo() reference { return reference{set: s.Map.Name} }
 
 func clientText(family model.Family, mask uint32) string {
 	return "meta priority & " + classText(mask) + " . " + SourceAddr.text(family)
@@ -248,7 +250,7 @@ type Masquerade struct{}
 
 func (Masquerade) text(model.Family) string { return "masquerade fully-random" }
 
-func (Masquerade) refersTo() (set, chain string) { return "", "" }
+func (Masquerade) refersTo() reference { return reference{} }
 
 // Reject is `reject`: the family's ICMP port unreachable; with TCPReset, after a ProtocolIs, `reject with tcp reset`.
 type Reject struct{ TCPReset bool }
@@ -260,14 +262,21 @@ func (s Reject) text(model.Family) string {
 	return "reject"
 }
 
-func (Reject) refersTo() (set, chain string) { return "", "" }
+func (Reject) refersTo() reference { return reference{} }
+
+// Count is `counter name "Counter"`.
+type Count struct{ Counter string }
+
+func (s Count) text(model.Family) string { return fmt.Sprintf("counter name %q", s.Counter) }
+
+func (s Count) refersTo() reference { return reference{counter: s.Counter} }
 
 // Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
 type Do struct{ Verdict Verdict }
 
 func (s Do) text(model.Family) string { return verdictText(s.Verdict) }
 
-func (s Do) refersTo() (set, chain string) { return "", s.Verdict.target() }
+func (s Do) refersTo() reference { return reference{chain: s.Verdict.target()} }
 
 func notText(not bool) string {
 	if not {

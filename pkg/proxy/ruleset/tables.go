@@ -39,8 +39,13 @@ type Tables struct {
 }
 
 type table struct {
-	sets   map[string]*filledSet
-	chains map[string]*Chain
+	counters map[string]bool
+	sets     map[string]*filledSet
+	chains   map[string]*Chain
+}
+
+func newTable() *table {
+	return &table{counters: map[string]bool{}, sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
 }
 
 type filledSet struct {
@@ -70,9 +75,10 @@ func (t *Tables) Objects(family model.Family) Objects {
 		return Objects{}
 	}
 	objects := Objects{
-		Table:  true,
-		Chains: slices.Sorted(maps.Keys(table.chains)),
-		Sets:   slices.Sorted(maps.Keys(table.sets)),
+		Table:    true,
+		Chains:   slices.Sorted(maps.Keys(table.chains)),
+		Sets:     slices.Sorted(maps.Keys(table.sets)),
+		Counters: slices.Sorted(maps.Keys(table.counters)),
 	}
 	for name, set := range table.sets {
 		if _, recalled := Recalled(name); recalled {
@@ -95,7 +101,8 @@ func (t *Tables) Elements(family model.Family, set Set) ([]Element, error) {
 func (t *Tables) clone() *Tables {
 	next := &Tables{tables: map[model.Family]*table{}}
 	for family, original := range t.tables {
-		copied := &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
+		copied := newTable()
+		maps.Copy(copied.counters, original.counters)
 		for name, set := range original.sets {
 			copied.sets[name] = &filledSet{Set: set.Set, elements: set.elements, shared: true}
 		}
@@ -121,6 +128,8 @@ func (t *Tables) apply(op Op) (refused *Element, err error) {
 	switch object := op.Object.(type) {
 	case TableObject:
 		return nil, t.applyTable(op)
+	case CounterObject:
+		return nil, t.applyCounter(op, object.Name)
 	case SetObject:
 		return nil, t.applySet(op, object.Set)
 	case ChainObject:
@@ -137,11 +146,28 @@ func (t *Tables) applyTable(op Op) error {
 	_, exists := t.tables[op.Family]
 	switch {
 	case op.Verb == Add && !exists:
-		t.tables[op.Family] = &table{sets: map[string]*filledSet{}, chains: map[string]*Chain{}}
+		t.tables[op.Family] = newTable()
 	case op.Verb == Delete && !exists:
 		return fmt.Errorf("delete table %s %s: %w", Keyword(op.Family), TableName, ErrNotExist)
 	case op.Verb == Delete:
 		delete(t.tables, op.Family)
+	}
+	return nil
+}
+
+func (t *Tables) applyCounter(op Op, name string) error {
+	table, err := t.table(op.Family)
+	switch {
+	case err != nil:
+		return err
+	case op.Verb == Add:
+		table.counters[name] = true
+	case !table.counters[name]:
+		return fmt.Errorf("counter %s: %w", name, ErrNotExist)
+	case table.usesCounter(name):
+		return fmt.Errorf("delete counter %s: %w", name, ErrBusy)
+	default:
+		delete(table.counters, name)
 	}
 	return nil
 }

@@ -7,11 +7,14 @@ import (
 
 // resolves checks that what a statement refers to is there.
 func (t *table) resolves(statement Statement) error {
-	set, chain := statement.refersTo()
-	if _, exists := t.sets[set]; !exists && set != "" {
-		return fmt.Errorf("set %s: %w", set, ErrNotExist)
+	to := statement.refersTo()
+	if _, exists := t.sets[to.set]; !exists && to.set != "" {
+		return fmt.Errorf("set %s: %w", to.set, ErrNotExist)
 	}
-	return t.leads(chain)
+	if !t.counters[to.counter] && to.counter != "" {
+		return fmt.Errorf("counter %s: %w", to.counter, ErrNotExist)
+	}
+	return t.leads(to.chain)
 }
 
 // leads checks that the chain that a statement or an element leads to is there, if it leads to one.
@@ -24,10 +27,12 @@ func (t *table) leads(chain string) error {
 
 // usesSet reports whether a rule looks into the set.
 func (t *table) usesSet(name string) bool {
-	return t.anyStatement(func(statement Statement) bool {
-		set, _ := statement.refersTo()
-		return set == name
-	})
+	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().set == name })
+}
+
+// usesCounter reports whether a rule raises the counter.
+func (t *table) usesCounter(name string) bool {
+	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().counter == name })
 }
 
 // usesChain reports whether a rule or an element leads to the chain.
@@ -42,10 +47,7 @@ func (t *table) usesChain(name string) bool {
 			}
 		}
 	}
-	return t.anyStatement(func(statement Statement) bool {
-		_, chain := statement.refersTo()
-		return chain == name
-	})
+	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().chain == name })
 }
 
 func (t *table) anyStatement(is func(Statement) bool) bool {

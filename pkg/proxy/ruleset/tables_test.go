@@ -47,15 +47,15 @@ func address(text string) ruleset.Element {
 	return ruleset.Element{Key: ruleset.Tuple{Addr: netip.MustParseAddr(text)}}
 }
 
-// smallTables have a set that is used and one that is not, chains that a rule, an element and nothing leads to.
+// smallTables have a set that is used and one that is not, a counter, chains that a rule, an element and nothing leads to.
 func smallTables(t testing.TB) *ruleset.Tables {
 	t.Helper()
 	tables := &ruleset.Tables{}
 	mustApply(t, tables, ruleset.Batch{Ops: []ruleset.Op{
-		opOn(ruleset.Add, ruleset.TableObject{}),
+		opOn(ruleset.Add, ruleset.TableObject{}), opOn(ruleset.Add, ruleset.CounterObject{Name: "raised"}),
 		setOp(ruleset.Add, ruleset.Dispatch), setOp(ruleset.Add, ruleset.ClusterIPs), setOp(ruleset.Add, unused),
 		chainOp(ruleset.Add, "by-rule"), chainOp(ruleset.Add, "by-element"), chainOp(ruleset.Add, "lonely"), chainOp(ruleset.Add, "full"),
-		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs},
+		ruleOp("full", ruleset.InSet{Key: []ruleset.Field{ruleset.DestinationAddr}, Set: ruleset.ClusterIPs}, ruleset.Count{Counter: "raised"},
 			ruleset.Do{Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "by-rule"}}),
 		elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(1, ruleset.Goto, "by-element"), leadingTo(2, ruleset.Drop, "")),
 		elementOp(ruleset.Add, ruleset.ClusterIPs, address("10.96.0.1")),
@@ -78,13 +78,23 @@ func TestErrorsOfApply(t *testing.T) {
 		err   error
 		names string // what the message says
 	}{
-		"delete a table that is not there":   {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a set without a table":          {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a chain without a table":        {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add a rule without a table":         {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"add an element without a table":     {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
-		"delete a set that is not there":     {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
-		"flush a set that is not there":      {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a table that is not there": {ip6(opOn(ruleset.Delete, ruleset.TableObject{})), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a set without a table":        {ip6(setOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a chain without a table":      {ip6(chainOp(ruleset.Add, "lonely")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add a rule without a table":       {ip6(ruleOp("full")), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"add an element without a table":   {ip6(elementOp(ruleset.Add, ruleset.Dispatch)), ruleset.ErrNotExist, "table ip6 vicinity"},
+		"delete a set that is not there":   {setOp(ruleset.Delete, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"flush a set that is not there":    {setOp(ruleset.Flush, missing), ruleset.ErrNotExist, "set affinity-3"},
+		"delete a counter that is not there": {
+			opOn(ruleset.Delete, ruleset.CounterObject{Name: "missing"}), ruleset.ErrNotExist, "counter missing",
+		},
+		"add a counter without a table": {
+			ip6(opOn(ruleset.Add, ruleset.CounterObject{Name: "new"})), ruleset.ErrNotExist, "table ip6 vicinity",
+		},
+		"add a rule that raises no counter": {ruleOp("full", ruleset.Count{Counter: "missing"}), ruleset.ErrNotExist, "counter missing"},
+		"delete a counter that a rule raises": {
+			opOn(ruleset.Delete, ruleset.CounterObject{Name: "raised"}), ruleset.ErrBusy, "counter raised",
+		},
 		"delete a chain that is not there":   {chainOp(ruleset.Delete, "missing"), ruleset.ErrNotExist, "chain missing"},
 		"flush a chain that is not there":    {chainOp(ruleset.Flush, "missing"), ruleset.ErrNotExist, "chain missing"},
 		"add a rule to no chain":             {ruleOp("missing", goTo("lonely")), ruleset.ErrNotExist, "chain missing"},
@@ -150,6 +160,11 @@ func TestWhatApplyTakes(t *testing.T) {
 		"an identical element": {
 			[]ruleset.Op{elementOp(ruleset.Add, ruleset.Dispatch, leadingTo(2, ruleset.Drop, ""))}, true, "", "",
 		},
+		"a counter that is there": {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "raised"})}, true, "", ""},
+		"a counter that is new":   {[]ruleset.Op{opOn(ruleset.Add, ruleset.CounterObject{Name: "new"})}, false, "counter new {", ""},
+		"a counter that no rule raises": {
+			[]ruleset.Op{chainOp(ruleset.Flush, "full"), opOn(ruleset.Delete, ruleset.CounterObject{Name: "raised"})}, false, "", "raised",
+		},
 		"a chain with rules keeps them": {[]ruleset.Op{chainOp(ruleset.Add, "full")}, true, "", ""},
 		"no elements to no set change":  {[]ruleset.Op{elementOp(ruleset.Add, ruleset.ClusterIPs)}, true, "", ""},
 		"a rule is appended":            {[]ruleset.Op{ruleOp("full", ruleset.Reject{})}, false, "\t\treject\n\t}", ""},
@@ -196,6 +211,7 @@ func TestObjectsOfTables(t *testing.T) {
 	tables := smallTables(t)
 	want := ruleset.Objects{
 		Table: true, Chains: []string{"by-element", "by-rule", "full", "lonely"}, Sets: []string{"cluster-ips", "dispatch", "unused"},
+		Counters: []string{"raised"},
 	}
 	if diff := cmp.Diff(want, tables.Objects(model.IPv4)); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)

@@ -1,0 +1,202 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// nameState is a Service with a node port of UDP, and one of TCP that has no endpoint.
+const nameState = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata: {name: names, namespace: shop}
+  spec:
+    type: NodePort
+    clusterIP: 10.96.0.53
+    clusterIPs: [10.96.0.53, "fd00:96::53"]
+    ipFamilies: [IPv4, IPv6]
+    ports:
+    - {name: dns, port: 53, protocol: UDP, nodePort: 30053}
+    - {name: dns-tcp, port: 53, protocol: TCP, nodePort: 30053}
+- apiVersion: v1
+  kind: Node
+  metadata: {name: node-a}
+`
+
+const rejectedAt = "127.0.0.1:10549"
+
+// TestWhatLoopbackDoesNotServeIsRefusedAndCounted, as by kube-proxy with its gate: also where another process listens.
+// A count outlives the proxy.
+func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
+	namespace := netns.New(t)
+	const gate = "--feature-gates KubeProxyNFTablesLocalhostNodePorts=true"
+	args := words("--own-tables never --metrics-bind-address " + rejectedAt + " --manifests " + writeState(t, nameState))
+	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
+	for _, test := range []struct {
+		title, flags string
+		want         map[string]string // by family and protocol
+		refused      bool
+	}{
+		{"without the gate", "--nodeport-addresses primary,localhost", nil, false},
+		{
+			"where loopback is served", "--nodeport-addresses primary,localhost " + gate,
+			map[string]string{"IPv4,UDP": "3", "IPv4,SCTP": "0", "IPv6,UDP": "3", "IPv6,SCTP": "0"}, true,
+		},
+		{
+			"after a restart, where it is served over IPv4", "--nodeport-addresses primary,127.0.0.0/8 " + gate,
+			map[string]string{"IPv4,UDP": "6", "IPv4,SCTP": "0", "IPv6,TCP": "1", "IPv6,UDP": "6", "IPv6,SCTP": "0"}, true,
+		},
+		{
+			"where it is not served", gate,
+			map[string]string{
+				"IPv4,TCP": "1", "IPv4,UDP": "9", "IPv4,SCTP": "0", "IPv6,TCP": "2", "IPv6,UDP": "9", "IPv6,SCTP": "0",
+			}, true,
+		},
+		{"without the gate again", "", nil, false},
+	} {
+		d := startDaemon(t, namespace, append(args, words(test.flags)...)...)
+		for _, address := range []string{"127.0.0.1", "::1"} {
+			for range 3 {
+				refused := isRefused(t, namespace, "udp", net.JoinHostPort(address, "30053"))
+				if refused != test.refused {
+					t.Errorf("%s: %s refuses UDP: %t, want %t", test.title, address, refused, test.refused)
+				}
+			}
+			if isRefused(t, namespace, "udp", net.JoinHostPort(address, "30054")) {
+				t.Errorf("%s: %s refuses a port that no Service has", test.title, address)
+			}
+			if !isRefused(t, namespace, "tcp", net.JoinHostPort(address, "30053")) {
+				t.Errorf("%s: %s takes TCP for nobody", test.title, address)
+			}
+		}
+		if got := d.rejected(t); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s: %v packets are counted, want %v", test.title, got, test.want)
+		}
+		if got := strings.Contains(namespace.NFT("list", "ruleset"), "localhost-nodeport"); got != test.refused {
+			t.Errorf("%s: the tables count: %t", test.title, got)
+		}
+		if ended := d.end(t); ended.status != 0 {
+			t.Errorf("%s: %+v", test.title, ended)
+		}
+	}
+	// Six datagrams of each family came while the gate was off.
+	if got := received(stranger); got != 12 {
+		t.Errorf("another process got %d datagrams to a node port, want 12", got)
+	}
+	if got := received(other); got != 10 {
+		t.Errorf("another process got %d datagrams to its own port, want 10", got)
+	}
+}
+
+// TestNeighboursAreCountedToo, where the node takes what they send to its loopback.
+func TestNeighboursAreCountedToo(t *testing.T) {
+	namespace, neighbour := netns.New(t), netns.New(t)
+	holder := neighbour.Command("sleep", "60")
+	neighbour.Do(func() {
+		if err := holder.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
+	namespace.Exec("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", strconv.Itoa(holder.Process.Pid))
+	for _, end := range []struct {
+		*netns.Namespace
+		link, address string
+	}{{namespace, "near", "192.0.2.1/24"}, {neighbour, "far", "192.0.2.2/24"}} {
+		end.Exec("ip", "addr", "add", end.address, "dev", end.link)
+		end.Exec("ip", "link", "set", end.link, "up")
+		end.Exec("sysctl", "-qw", "net.ipv4.conf."+end.link+".route_localnet=1")
+	}
+	neighbour.Exec("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
+	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
+	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")
+	d := startDaemon(t, namespace, words("--own-tables never --metrics-bind-address "+rejectedAt+" --manifests "+writeState(t, nameState)+
+		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true")...)
+	for range 5 {
+		isRefused(t, neighbour, "udp", "127.0.0.1:30053")
+		isRefused(t, neighbour, "udp", "127.0.0.1:30054")
+	}
+	if got := d.rejected(t)["IPv4,UDP"]; got != "5" {
+		t.Errorf("%s packets of a neighbour are counted, want 5", got)
+	}
+	if toPort, toOther := received(stranger), received(other); toPort != 0 || toOther != 5 {
+		t.Errorf("a neighbour reaches the node port's listener %d times, and another %d times; want 0 and 5", toPort, toOther)
+	}
+	if ended := d.end(t); ended.status != 0 {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// rejected returns the packets that are counted, by family and protocol; nil if there is no series.
+func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
+	t.Helper()
+	_, page := d.get(t, rejectedAt, "/metrics")
+	var counts map[string]string
+	for line := range strings.Lines(page) {
+		labels, isMeant := strings.CutPrefix(strings.TrimSpace(line), "kubeproxy_nftables_localhost_nodeport_rejected_packets_total{")
+		if !isMeant {
+			continue
+		}
+		labels, value, _ := strings.Cut(strings.NewReplacer(`ip_family=`, "", `protocol=`, "", `"`, "").Replace(labels), "} ")
+		if counts == nil {
+			counts = map[string]string{}
+		}
+		counts[labels] = value
+	}
+	return counts
+}
+
+// isRefused sends one packet from a namespace, and reports whether it is answered that nobody takes it.
+func isRefused(t *testing.T, namespace *netns.Namespace, network, address string) bool {
+	t.Helper()
+	var connection net.Conn
+	var err error
+	namespace.Do(func() {
+		if connection, err = net.DialTimeout(network, address, patience); err == nil {
+			_, err = fmt.Fprint(connection, "ping")
+		}
+	})
+	if err == nil {
+		defer func() { _ = connection.Close() }()
+		_ = connection.SetDeadline(time.Now().Add(50 * time.Millisecond)) // loopback answers at once, if at all
+		_, err = connection.Read(make([]byte, 1))
+	}
+	// The kernel tells at once who sends what it drops on its way out.
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM)
+}
+
+// listenUDP takes datagrams of both families in a namespace.
+func listenUDP(t *testing.T, namespace *netns.Namespace, address string) net.PacketConn {
+	t.Helper()
+	var listener net.PacketConn
+	var err error
+	namespace.Do(func() { listener, err = net.ListenPacket("udp", address) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+// received reads the datagrams that have come.
+func received(listener net.PacketConn) (n int) {
+	_ = listener.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	for {
+		if _, _, err := listener.ReadFrom(make([]byte, 64)); err != nil {
+			return n
+		}
+		n++
+	}
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+func (e *encoder) counterOp(op ruleset.Op, name string) error {
+	switch op.Verb {
+	case ruleset.Add:
+		e.counter(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, op.Family, name)
+		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // which a counter has to have, and from zero needs nothing in it
+		e.end()
+	case ruleset.Delete:
+		e.counter(unix.NFT_MSG_DELOBJ, 0, op.Family, name)
+		e.end()
+	case ruleset.Flush:
+		return errNoSuchOperation
+	}
+	return nil
+}
+
+// counter starts a message about a counter.
+func (m *messages) counter(kind, flags uint16, family model.Family, name string) {
+	m.table(kind, flags, number(family))
+	m.text(unix.NFTA_OBJ_TABLE, ruleset.TableName)
+	m.text(unix.NFTA_OBJ_NAME, name)
+	m.number(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
+}
+
+// Packets returns how many packets a counter of our table of a family has counted, and whether it is there.
+func (c *Conn) Packets(ctx context.Context, family model.Family, counter string) (n uint64, isThere bool, err error) {
+	err = c.reader.ask(ctx, func(m *messages) {
+		m.counter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		n, isThere = longOf(attribute(body, unix.NFTA_OBJ_DATA), unix.NFTA_COUNTER_PACKETS), true
+		return nil
+	})
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return 0, false, fmt.Errorf("reading counter %s %s: %w", tableText(family), counter, err)
+	}
+	return n, isThere, nil
+}

@@ -47,7 +47,7 @@ items:
 func TestNodePortsOnLoopback(t *testing.T) {
 	namespace, folder := netns.New(t), writeState(t, loopbackState)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
-		namespace.Exec("ip", "addr", "add", address, "dev", "lo")
+		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
 	}
 	echoTCP(t, namespace, "10.244.1.5:8080")
 	echoTCP(t, namespace, "[fd00:244::5]:8080")

@@ -18,6 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -83,8 +84,8 @@ func (n *notedFlows) Note(flows []selection.Flows, scope selection.Scope) {
 }
 
 // proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
-func (m *machine) proxyOf(cluster model.Change) *proxy.Proxy {
-	p := proxy.New(m.Name, config, m.tables, &m.flows)
+func (m *machine) proxyOf(cluster model.Change, readers ...selection.Reader) *proxy.Proxy {
+	p := proxy.New(m.Name, config, m.tables, append([]selection.Reader{flows.NewReader(&m.flows)}, readers...)...)
 	p.Apply(cluster)
 	p.Apply(m.object())
 	return p

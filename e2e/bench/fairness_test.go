@@ -66,9 +66,8 @@ const fairnessLasts = 6 * time.Second
 func (s steep) beside(b *testing.B) fairRow {
 	b.Helper()
 	m := newMachine(b)
-	p := m.proxyOf(beside.cluster())
 	reader := &followed{since: map[model.ObjectName]time.Time{}}
-	p.Readers = []selection.Reader{reader}
+	p := m.proxyOf(beside.cluster(), reader)
 	sync(b, p)
 	ctx, cancel := context.WithTimeout(b.Context(), fairnessLasts)
 	defer cancel()

@@ -113,15 +113,15 @@ func dnsEndpoint(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{11, byte(number >> 16), byte(number >> 8), byte(number)})
 }
 
-// flows writes and reads conntrack, independently of package conntrack.
-type flows struct {
+// openedFlows writes and reads conntrack, independently of package conntrack.
+type openedFlows struct {
 	b      *testing.B
 	handle *netlink.Handle
 }
 
-func openFlows(b *testing.B, m *machine) flows {
+func openFlows(b *testing.B, m *machine) openedFlows {
 	b.Helper()
-	opened := flows{b: b}
+	opened := openedFlows{b: b}
 	err := m.Do(func() (err error) { opened.handle, err = netlink.NewHandle(unix.NETLINK_NETFILTER); return err })
 	if err != nil {
 		b.Fatal(err)
@@ -131,7 +131,7 @@ func openFlows(b *testing.B, m *machine) flows {
 }
 
 // begin enters a flow of UDP as packets would, so long-lived that it counts as established.
-func (f flows) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
+func (f openedFlows) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
 	f.b.Helper()
 	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(answerer, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
@@ -147,7 +147,7 @@ func tuple(source, destination netip.AddrPort) netlink.IPTuple {
 	}
 }
 
-func (f flows) count() int {
+func (f openedFlows) count() int {
 	f.b.Helper()
 	all, err := f.handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 const nodeName = "test-node"
@@ -231,7 +230,7 @@ func (n *network) configure(t *testing.T, settings []string) {
 		return
 	}
 	n.settings = settings
-	n.proxy = proxy.New(nodeName, configOf(t, settings), n.conn, n)
+	n.proxy = proxy.New(nodeName, configOf(t, settings), n.conn)
 	n.proxy.Apply(n.everything.Then(model.Change{LocalAddrs: n.local}))
 	n.sync(t)
 }
@@ -243,9 +242,6 @@ func (n *network) sync(t *testing.T) {
 		t.Fatalf("sync: %v", err)
 	}
 }
-
-// Note ends no flows: each is a new one.
-func (*network) Note([]selection.Flows, selection.Scope) {}
 
 func isIn(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })

@@ -14,6 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -148,7 +149,7 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flowsAtOnce{c.t, n.flows})
+	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n.flows}))
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 

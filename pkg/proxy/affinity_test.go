@@ -1,6 +1,7 @@
 package proxy_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
@@ -205,7 +205,7 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	}
 }
 
-// TestServicesWithoutANumberAreReported, as many as a report names, and are balanced as if they had no affinity.
+// TestServicesWithoutANumberAreReported, and are balanced as if they had no affinity.
 func TestServicesWithoutANumberAreReported(t *testing.T) {
 	taken := map[string][]ruleset.Element{}
 	for i := range uint32(1 << 16) { // all that there are for ports with few endpoints
@@ -216,20 +216,23 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	kernel := &scriptedKernel{}
 	kernel.numbers = map[model.Family]map[string][]ruleset.Element{model.IPv4: taken}
 	p := starting(kernel)
-	everything := manyServices(proxy.MaxFound+20, 2)
+	const services = 120
+	everything := manyServices(services, 2)
 	for _, service := range everything.Services {
 		service.AffinityTimeout = affinityTimeout
 	}
 	p.Apply(everything)
-	if report := mustSync(t, p); len(report.Found) != proxy.MaxFound {
-		t.Errorf("%d Services are reported, want %d", len(report.Found), proxy.MaxFound)
+	first := model.ObjectName{Namespace: "default", Name: "service-0"}
+	if report := mustSync(t, p); len(report.Unremembered) != services || !report.Unremembered[first] {
+		t.Errorf("%d Services are reported, want %d", len(report.Unremembered), services)
 	}
-	plain := manyServices(proxy.MaxFound+20, 2)
+	plain := manyServices(services, 2)
 	likeFreshStart(t, &kernel.memoryKernel, plain)
 
 	// Now the numbers are free again, and it is enough that a Service changes.
 	p.Apply(resized(1))
-	if report := mustSync(t, p); len(report.Found) != 1 || len(report.Found[0].Findings) > 0 || report.Complete {
+	over := map[model.ObjectName]bool{first: false}
+	if report := mustSync(t, p); !maps.Equal(report.Unremembered, over) || report.Complete {
 		t.Errorf("a change of one Service reports %+v, want it with a number", report)
 	}
 	for _, maps := range balancingIn(t, &kernel.memoryKernel, model.IPv4)[:1] {

@@ -111,7 +111,7 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 			end:       cancel,
 		}
 		r.kernel.refuse = r.refuses
-		p := proxy.New(self, bothFamilies, r.kernel, r.flows)
+		p := proxy.New(self, bothFamilies, r.kernel, noting(r.flows))
 		go func() {
 			p.Run(ctx, r.changes, r.disturbed, r.recorder)
 			r.ended = true

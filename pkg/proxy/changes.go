@@ -53,10 +53,10 @@ func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 }
 
 // take returns those, by family, that a sync has followed, and forgets them: all but those of Services that still wait.
-func (t *triggers) take(wait map[model.ObjectName]waiting) map[model.Family][]time.Time {
+func (t *triggers) take(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
 	followed, left := map[model.Family][]time.Time{}, triggers{}
 	for name, trigger := range *t {
-		if _, waits := wait[trigger.service]; waits {
+		if isWaiting(trigger.service) {
 			left[name] = trigger
 			continue
 		}

@@ -31,7 +31,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	}
 	p.untouched = bare || p.untouched && !p.synced // what an earlier try has left is ours
 	names := p.cluster.ServiceNames()
-	unrecalled := p.recall(ctx, found)
+	p.recall(ctx, found)
 	complete := ruleset.NewComplete(config, found)
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
 	if err != nil { // which Services the kernel refuses is found out by one transaction, that begins with nothing again
@@ -40,11 +40,6 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		}
 		complete, early = ruleset.NewComplete(config, found), nil
 		complete.Add(decided.owned)
-	}
-	for name := range p.udp.inForce { // of Services that are gone
-		if _, exists := decided.flows[name]; !exists {
-			decided.flows[name] = nil
-		}
 	}
 	mirror, plan := complete.Finish(p.surroundings())
 	if err := p.commit(ctx, plan, decided, true); err != nil {
@@ -62,51 +57,32 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	for _, batch := range early {
 		report.count(batch)
 	}
-	for name := range p.faulty { // of Services that are gone
-		if p.cluster.Service(name) == nil {
-			decided.findings[name] = nil
-		}
-	}
-	p.reportFound(&report, plan, decided.findings)
+	report.noteUnremembered(nil, plan, decided)
 	report.add(plan)
-	report.Complete, report.HealthChecks, report.Unrecalled = true, p.checks, unrecalled
+	report.Complete = true
 	return p.finish(ctx, report)
 }
 
 // takeOver is accept for all Services: what was known of them before is void.
 func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
-	gone := p.gone()
-	p.mirror = mirror
-	// A new map and not clear: walking a map takes as long as the largest it ever was, and the first sync made it that of
-	// all.
-	p.dirty, p.smallWaits, p.largeWaits = map[model.ObjectName]waiting{}, false, false
-	p.stale, p.replanned = nil, map[model.ObjectName]bool{}
+	left := map[model.ObjectName]*pending{}
+	var gone []model.ObjectName
+	for name, one := range p.pending {
+		if one.waiting.since > 0 && p.cluster.Service(name) == nil {
+			gone = append(gone, name)
+		}
+		if one.refusal != nil || one.unreported {
+			left[name] = &pending{refusal: one.refusal, unreported: one.unreported}
+		}
+	}
+	p.mirror, p.pending, p.smallWaits, p.largeWaits = mirror, left, false, false
+	p.stale = nil
 	p.cluster.TakeStale()
-	p.lastVersions = map[model.ObjectName]ruleset.Service{}
-	p.udp.accept(decided.flows)
-	p.udp.noteAll()
-	p.nodes.Forget()
-	p.nodes.Keep(decided.plans)
-	p.checks = map[model.ObjectName]selection.HealthCheck{}
-	p.acceptChecks(decided.checks)
-	p.reasons = newReasons()
-	p.reasons.accept(decided.reasons)
+	slices.SortFunc(gone, model.ObjectName.Compare)
 	for _, name := range gone {
 		p.acceptDigests(name, nil)
 	}
 	p.handOver(decided)
-}
-
-// gone returns the Services of which the cluster has nothing any more, and readers may have something.
-func (p *Proxy) gone() []model.ObjectName {
-	var gone []model.ObjectName
-	for name := range p.dirty {
-		if p.cluster.Service(name) == nil {
-			gone = append(gone, name)
-		}
-	}
-	slices.SortFunc(gone, model.ObjectName.Compare)
-	return gone
 }
 
 // parts returns the names of Services in as many parts as a complete sync writes.
@@ -136,7 +112,7 @@ func (p *Proxy) decideAll(ctx context.Context, complete *ruleset.Complete, parts
 	for _, part := range parts {
 		services += len(part)
 	}
-	all = p.newDecided(services)
+	all = newDecided(services)
 	batches, ended := make(chan ruleset.Batch), make(chan error)
 	go func() { ended <- p.commitEach(ctx, batches) }()
 	for _, part := range parts {
@@ -159,6 +135,18 @@ func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) er
 		}
 	}
 	return err
+}
+
+// recall lets readers look at what an earlier proxy left.
+func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) {
+	if p.synced {
+		return
+	}
+	for _, reader := range p.readers {
+		if recaller, ok := reader.(Recaller); ok {
+			recaller.Recall(ctx, found, p.kernel.Elements)
+		}
+	}
 }
 
 // found asks the kernel what is there.

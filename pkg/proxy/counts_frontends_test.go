@@ -80,7 +80,7 @@ func TestWhatBelongsToNoServiceWritesNoService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := bothFamilies
 			config.NodePorts = test.nodePorts
-			p := proxy.New(self, config, &memoryKernel{}, &recordedFlows{})
+			p := proxy.New(self, config, &memoryKernel{})
 			p.Apply(manyServices(100, 3).Then(model.Change{LocalAddrs: addrs("172.16.0.1")}))
 			mustSync(t, p)
 			p.Apply(test.change)

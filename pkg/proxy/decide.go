@@ -14,22 +14,16 @@ import (
 // decided is what was decided about some Services.
 type decided struct {
 	owned []ruleset.Service // by name
-	// digests are what the readers keep of those of them that were decided, by reader. Of the others lost are the
-	// frontends that they had in the tables and are not to have any more.
+	// digests are what the readers keep of those that were decided, by reader; nil if no reader keeps anything. Of the others
+	// what is in force stays, but for the frontends that they lose.
 	digests map[model.ObjectName][]any
 	lost    map[model.ObjectName][]model.Frontend
-	// flows, checks and reasons have an entry for each of the Services, often an empty one.
-	flows    map[model.ObjectName][]selection.Flows
-	checks   map[model.ObjectName]selection.HealthCheck
-	reasons  map[model.ObjectName][]PortReason
-	plans    map[model.ObjectName]selection.Plans // of those that were decided
-	findings map[model.ObjectName][]model.Finding // of those that were decided and have any, or had
 }
 
 // decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
 // again alone.
 func (p *Proxy) decide(names []model.ObjectName) decided {
-	all := p.newDecided(len(names))
+	all := newDecided(len(names))
 	p.decideMore(&all, names)
 	return all
 }
@@ -37,11 +31,10 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 // decideMore adds what decide does. The names come after those of before.
 func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
-		if p.refused[name] != nil && p.cluster.Service(name) == nil {
-			delete(p.refused, name) // there is nothing left to refuse
-			p.unreported[name] = true
+		if p.refused(name) != nil && p.cluster.Service(name) == nil {
+			p.setRefusal(name, nil) // there is nothing left to refuse
 		}
-		return p.refused[name] != nil
+		return p.refused(name) != nil
 	})
 	before := len(all.owned)
 	p.decideAnew(all, fit)
@@ -49,8 +42,8 @@ func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 		return
 	}
 	for _, name := range names {
-		if refused := p.refused[name]; refused != nil {
-			all.hold(p, refused)
+		if refused := p.refused(name); refused != nil {
+			p.hold(all, refused)
 		}
 	}
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
@@ -61,7 +54,7 @@ const manyServices = 256
 
 // decideAnew adds decisions about the named Services, whatever the kernel thinks of them.
 func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
-	services := make([]decidedService, len(names))
+	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
 	workers := 1
 	if len(names) >= manyServices {
 		workers = runtime.GOMAXPROCS(0)
@@ -70,42 +63,27 @@ func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 	for worker := range workers { // the cluster does not change meanwhile, and no decision depends on another
 		deciding.Go(func() {
 			for i := len(names) * worker / workers; i < len(names)*(worker+1)/workers; i++ {
-				services[i] = p.decideService(names[i])
+				services[i], digests[i] = p.decideService(names[i])
 			}
 		})
 	}
 	deciding.Wait()
-	p.gather(all, services)
+	all.owned = append(all.owned, services...)
+	for i, name := range names {
+		all.digests[name] = digests[i]
+	}
 }
 
-// decidedService is what was decided about one Service.
-type decidedService struct {
-	owned    ruleset.Service
-	digests  []any // by reader; nil if none keeps anything
-	flows    []selection.Flows
-	check    selection.HealthCheck
-	reasons  []PortReason
-	plans    selection.Plans
-	findings []model.Finding
-}
-
-func (p *Proxy) decideService(name model.ObjectName) decidedService {
+// decideService returns what a Service is to own, and what readers keep of it.
+func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 	decisions := p.nodes.Decide(name, p.config.Families)
-	service := decidedService{owned: ruleset.Service{Name: name}, digests: p.digest(decisions)}
+	owned := ruleset.Service{Name: name}
 	for _, decision := range decisions {
-		service.find(decision)
-		if decision.Service.IsHeadless {
-			continue // its readers answer DNS: nothing of it is in the kernel
-		}
-		service.owned.Ports = append(service.owned.Ports, ruleset.NewPort(decision))
-		service.reasons = append(service.reasons, reasonsOf(decision)...)
-		if decision.Port.Protocol == model.UDP {
-			service.flows = append(service.flows, decision.Flows()...)
+		if !decision.Service.IsHeadless { // whose readers answer DNS: nothing of it is in the kernel
+			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 		}
 	}
-	service.check, _ = selection.HealthCheckOf(p.cluster, name)
-	service.plans = selection.PlansOf(decisions)
-	return service
+	return owned, p.digest(decisions)
 }
 
 // digest returns what the readers keep of decisions.
@@ -114,10 +92,10 @@ func (p *Proxy) digest(decisions []selection.Decision) []any {
 		return nil
 	}
 	var digests []any
-	for i, reader := range p.Readers {
+	for i, reader := range p.readers {
 		if digest := reader.Digest(decisions); digest != nil {
 			if digests == nil {
-				digests = make([]any, len(p.Readers))
+				digests = make([]any, len(p.readers))
 			}
 			digests[i] = digest
 		}
@@ -126,34 +104,24 @@ func (p *Proxy) digest(decisions []selection.Decision) []any {
 }
 
 // newDecided returns room for what is decided about so many Services.
-func (p *Proxy) newDecided(services int) decided {
-	all := decided{
+func newDecided(services int) decided {
+	return decided{
 		owned:   make([]ruleset.Service, 0, services),
 		digests: make(map[model.ObjectName][]any, services),
 		lost:    map[model.ObjectName][]model.Frontend{},
-		flows:   make(map[model.ObjectName][]selection.Flows, services),
-		checks:  make(map[model.ObjectName]selection.HealthCheck, services),
-		reasons: make(map[model.ObjectName][]PortReason, services),
-		plans:   map[model.ObjectName]selection.Plans{},
-
-		findings: map[model.ObjectName][]model.Finding{},
 	}
-	return all
 }
 
-// gather puts together what was decided about some Services.
-func (p *Proxy) gather(all *decided, services []decidedService) {
-	for i := range services {
-		service := &services[i]
-		name := service.owned.Name
-		all.digests[name] = service.digests
-		if len(service.findings) > 0 || p.faulty[name] {
-			all.findings[name] = service.findings
-		}
-		all.owned, all.checks[name] = append(all.owned, service.owned), service.check
-		all.flows[name], all.reasons[name] = service.flows, service.reasons
-		if service.plans != nil || p.nodes.Has(name) {
-			all.plans[name] = service.plans
+// leave has what is in force of a Service stay, but for the frontends that it has in one version and not in the next.
+func (d *decided) leave(have, now ruleset.Service) {
+	delete(d.digests, now.Name)
+	stays := map[model.Frontend]bool{}
+	for frontend := range now.Frontends() {
+		stays[frontend] = true
+	}
+	for frontend := range have.Frontends() {
+		if !stays[frontend] {
+			d.lost[now.Name] = append(d.lost[now.Name], frontend)
 		}
 	}
 }
@@ -161,7 +129,7 @@ func (p *Proxy) gather(all *decided, services []decidedService) {
 // handOver has the readers accept what the kernel has taken, by the names of the Services. Who loses comes first.
 func (p *Proxy) handOver(decided decided) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
-		for _, reader := range p.Readers {
+		for _, reader := range p.readers {
 			reader.Lose(name, decided.lost[name])
 		}
 	}
@@ -169,14 +137,14 @@ func (p *Proxy) handOver(decided decided) {
 		if digests, isDecided := decided.digests[service.Name]; isDecided {
 			p.acceptDigests(service.Name, digests)
 		}
-		if refused := p.refused[service.Name]; refused != nil {
+		if refused := p.refused(service.Name); refused != nil {
 			refused.held = service
 		}
 	}
 }
 
 func (p *Proxy) acceptDigests(name model.ObjectName, digests []any) {
-	for i, reader := range p.Readers {
+	for i, reader := range p.readers {
 		var digest any
 		if digests != nil {
 			digest = digests[i]
@@ -185,38 +153,23 @@ func (p *Proxy) acceptDigests(name model.ObjectName, digests []any) {
 	}
 }
 
-// acceptChecks takes over the health checks of some Services and reports whether any is another one now.
-func (p *Proxy) acceptChecks(now map[model.ObjectName]selection.HealthCheck) bool {
-	changed := false
-	for name, check := range now {
-		old, had := p.checks[name]
-		isAsked := check.Port != 0
-		if had == isAsked && old.Port == check.Port && maps.Equal(old.Endpoints, check.Endpoints) {
+// doubt tells the readers what may be in force, or not.
+func (p *Proxy) doubt(decided decided) {
+	for i, reader := range p.readers {
+		doubter, ok := reader.(selection.Doubter)
+		if !ok {
 			continue
 		}
-		if !changed { // the map was handed out in a report: it stays as it was
-			p.checks, changed = maps.Clone(p.checks), true
-		}
-		if isAsked {
-			p.checks[name] = check
-		} else {
-			delete(p.checks, name)
+		for name, digests := range decided.digests {
+			if digests != nil && digests[i] != nil {
+				doubter.MayBeInForce(name, digests[i])
+			}
 		}
 	}
-	return changed
 }
 
-// resolve returns the configuration with what the node's own object says.
-func (p *Proxy) resolve() ruleset.Config {
-	config := p.config
-	if config.LocalTraffic.PodCIDRs {
-		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
-	}
-	return config
-}
-
-// readersSynced tells the readers that a sync is over.
-func (p *Proxy) readersSynced(complete bool) {
+// tellSynced tells the readers that a sync is over.
+func (p *Proxy) tellSynced(complete bool) {
 	sync := selection.Sync{
 		Complete:   complete,
 		Scope:      selection.Scope{Pods: p.inForce.LocalTraffic.Prefixes, NodePorts: p.mirror.Surroundings().NodePortAddrs},
@@ -227,9 +180,18 @@ func (p *Proxy) readersSynced(complete bool) {
 			sync.Scope.OnAll = append(sync.Scope.OnAll, family)
 		}
 	}
-	for _, reader := range p.Readers {
+	for _, reader := range p.readers {
 		reader.Synced(sync)
 	}
+}
+
+// resolve returns the configuration with what the node's own object says.
+func (p *Proxy) resolve() ruleset.Config {
+	config := p.config
+	if config.LocalTraffic.PodCIDRs {
+		config.LocalTraffic.Prefixes = p.cluster.Self().PodCIDRs
+	}
+	return config
 }
 
 func (p *Proxy) surroundings() ruleset.Surroundings {

@@ -1,7 +1,7 @@
 // Package proxy makes the kernel agree with the cluster: it reads the stages aloud, in order.
 //
-//	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → sweep
+//	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → readers → sweep
 //
-// It knows the kernel only as three verbs (Kernel) and its observer only as what happened (Observer); it logs
-// nothing, knows no metric, and starts no goroutine of its own.
+// It knows the kernel only as three verbs (Kernel), those who use its decisions only as selection.Reader, and its
+// observer only as what happened (Observer). It logs nothing and knows no metric.
 package proxy

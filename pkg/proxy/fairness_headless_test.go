@@ -95,8 +95,7 @@ func (r *targetsRead) turns(t *testing.T, p *proxy.Proxy) (targets []int) {
 func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *proxy.Proxy) {
 	t.Helper()
 	read, kernel := &targetsRead{all: map[model.ObjectName]int{}}, &memoryKernel{}
-	p := starting(kernel)
-	p.Readers = []selection.Reader{read}
+	p := starting(kernel, read)
 	p.Apply(manyServices(3, 2))
 	mustSync(t, p)
 	return read, kernel, p

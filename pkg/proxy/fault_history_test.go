@@ -29,6 +29,7 @@ type ordeal struct {
 	// sabotaged: something was taken away that the proxy may not know of. uncertain: a commit failed that was done.
 	sabotaged, uncertain bool
 	failed               int
+	unrecalled           error // by the last sync
 }
 
 // newOrdeal returns an ordeal in tables in memory, which inner is or has beside it.
@@ -36,6 +37,8 @@ func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kern
 	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage}
 	o.faults = &faultInjector{Kernel: inner, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
 	o.story = newStory(seed, memory, o.faults, &recordedFlows{})
+	o.story.unrecalled = func(err error) { o.unrecalled = err }
+	o.restart()
 	o.versions = &versions{t: t, config: o.config, offered: map[offer]bool{}}
 	o.faults.committed = func() {
 		o.versions.allow(memory)
@@ -91,9 +94,10 @@ func (o *ordeal) mend() {
 func (o *ordeal) sync() {
 	o.t.Helper()
 	o.faults.take()
+	o.unrecalled = nil
 	report, err := o.running.Sync(o.t.Context())
 	injected := o.faults.take()
-	if err = errors.Join(err, report.Unswept, report.Unrecalled); err == nil {
+	if err = errors.Join(err, report.Unswept, o.unrecalled); err == nil {
 		return
 	}
 	o.failed++
@@ -216,7 +220,7 @@ func listing(namespace *netns.Namespace) []string {
 func onRealKernel(t *testing.T, namespace *netns.Namespace, everything model.Change) (*proxy.Proxy, *nft.Conn) {
 	t.Helper()
 	conn := dialled(t, namespace)
-	p := proxy.New(self, bothFamilies, conn, &recordedFlows{})
+	p := proxy.New(self, bothFamilies, conn)
 	p.Apply(everything)
 	mustSync(t, p)
 	return p, conn

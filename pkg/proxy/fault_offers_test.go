@@ -53,7 +53,7 @@ type versions struct {
 func (v *versions) add(everything model.Change) {
 	v.t.Helper()
 	kernel := &memoryKernel{}
-	fresh := proxy.New(self, v.config, kernel, &recordedFlows{})
+	fresh := proxy.New(self, v.config, kernel)
 	fresh.Apply(everything)
 	mustSync(v.t, fresh)
 	for offer := range offersIn(v.t, kernel) {

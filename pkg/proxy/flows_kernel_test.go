@@ -166,7 +166,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEchoes(t)
-			p := proxy.New(self, onLoopback(), e.kernel, e)
+			p := proxy.New(self, onLoopback(), e.kernel, noting(e))
 			p.Apply(e.service(1))
 			mustSync(t, p)
 			udp, tcp := e.dial("udp4"), e.dial("tcp4")
@@ -174,7 +174,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 				t.Fatalf("before: %s answers UDP and %s answers TCP, want 1", overUDP, overTCP)
 			}
 			if test.restart {
-				p = proxy.New(self, onLoopback(), e.kernel, e)
+				p = proxy.New(self, onLoopback(), e.kernel, noting(e))
 			}
 			p.Apply(test.change(e))
 			if mustSync(t, p); e.ended != 1 {
@@ -195,7 +195,7 @@ func TestFlowsOfUDPEndAndConnectionsOfTCPStay(t *testing.T) {
 // translated.
 func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	e := newEchoes(t)
-	p := proxy.New(self, onLoopback(), e.kernel, e)
+	p := proxy.New(self, onLoopback(), e.kernel, noting(e))
 	p.Apply(model.Change{})
 	mustSync(t, p)
 	e.serve(netip.MustParseAddr("127.0.96.1"), "host") // keeps the flow alive, as a client does that sends on and on
@@ -227,7 +227,7 @@ func TestAStrangersFlowSurvivesRepairs(t *testing.T) {
 		"\t\tip daddr " + addr + " udp dport 30053 dnat to 127.0.244.2:5300\n\t}\n}\n")
 	config := onLoopback()
 	config.NodePorts = model.NodePortAddresses{Prefixes: prefixes(addr + "/32")}
-	p := proxy.New(self, config, e.kernel, e)
+	p := proxy.New(self, config, e.kernel, noting(e))
 	change := e.service(1)
 	for _, service := range change.Services {
 		service.Ports[0].NodePort = 30053

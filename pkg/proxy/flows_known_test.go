@@ -66,7 +66,7 @@ func withState(endpoint model.Endpoint, numbers ...int) model.Change {
 // TestWhoIsOrWasAnEndpointOfANodePortIsKnown, whatever its state.
 func TestWhoIsOrWasAnEndpointOfANodePortIsKnown(t *testing.T) {
 	flows := &recordedFlows{}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
+	p := proxy.New(self, bothFamilies, &memoryKernel{}, noting(flows))
 	one, two, three := "10.244.0.1:53", "10.244.0.2:53", "10.244.0.11:53"
 	runKnownSteps(t, p, flows, []knownStep{
 		{"a start: there may have been others", oneService(nameService("dns", "10.96.0.1", nodePort(30053)), answeredBy("dns", 1, 11)),
@@ -89,7 +89,7 @@ func TestWhoIsOrWasAnEndpointOfANodePortIsKnown(t *testing.T) {
 // not say whether it took a change, and then those of that change were endpoints, too.
 func TestARepairKnowsWhoWasAnEndpoint(t *testing.T) {
 	flows, kernel := &recordedFlows{}, &scriptedKernel{}
-	p := proxy.New(self, bothFamilies, kernel, flows)
+	p := proxy.New(self, bothFamilies, kernel, noting(flows))
 	p.Apply(oneService(nameService("dns", "10.96.0.1", nodePort(30053)), answeredBy("dns", 1)))
 	mustSync(t, p)
 	flows.takeKnown()
@@ -144,7 +144,7 @@ func TestAProxyThatStartsRecallsWhoAnsweredNodePorts(t *testing.T) {
 				earlier.Apply(test.earlier)
 				mustSync(t, earlier)
 				flows := &recordedFlows{}
-				p := proxy.New(self, bothFamilies, kernel, flows)
+				p := proxy.New(self, bothFamilies, kernel, noting(flows))
 				runKnownSteps(t, p, flows, []knownStep{{title, test.now, test.want}})
 			})
 		}
@@ -183,14 +183,17 @@ func TestTheEndpointsOfNodePortsAreReadWithinABound(t *testing.T) {
 			for report := mustSync(t, earlier); report.Waiting > 0; report = mustSync(t, earlier) {
 			}
 			kernel.reads = nil
-			p := starting(kernel)
+			var unrecalled error
+			flows := noting(&recordedFlows{})
+			flows.Unrecalled = func(err error) { unrecalled = err }
+			p := starting(kernel, flows)
 			p.Apply(test.change)
-			report := mustSync(t, p)
+			mustSync(t, p)
 			if isRead := slices.Contains(kernel.reads, ruleset.NodePortEndpoints.Name); isRead != test.isRead {
 				t.Errorf("the sets %v were read", kernel.reads)
 			}
-			if (report.Unrecalled != nil) != test.isError || errors.Is(report.Unrecalled, errInjected) {
-				t.Errorf("reported %v", report.Unrecalled)
+			if (unrecalled != nil) != test.isError || errors.Is(unrecalled, errInjected) {
+				t.Errorf("reported %v", unrecalled)
 			}
 		})
 	}

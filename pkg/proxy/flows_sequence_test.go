@@ -26,7 +26,7 @@ type flowsStep struct {
 func runFlowsSteps(t *testing.T, steps []flowsStep) {
 	t.Helper()
 	flows := &recordedFlows{}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
+	p := proxy.New(self, bothFamilies, &memoryKernel{}, noting(flows))
 	for _, step := range steps {
 		p.Apply(step.change)
 		mustSync(t, p)
@@ -51,7 +51,7 @@ func TestAFrontendMovesToAnotherServiceInTwoSyncs(t *testing.T) {
 // serves new ones.
 func TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt(t *testing.T) {
 	kernel, flows := &scriptedKernel{}, &recordedFlows{}
-	p := proxy.New(self, bothFamilies, kernel, flows)
+	p := proxy.New(self, bothFamilies, kernel, noting(flows))
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), answeredBy("dns", 1)))
 	mustSync(t, p)
 	flows.take()
@@ -69,7 +69,7 @@ func TestOnlyFlowsThatTheKernelAcceptedAChangeForAreLookedAt(t *testing.T) {
 // TestACompleteSyncLooksAtAllFlows, because it is unknown what happened to them.
 func TestACompleteSyncLooksAtAllFlows(t *testing.T) {
 	flows := &recordedFlows{}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
+	p := proxy.New(self, bothFamilies, &memoryKernel{}, noting(flows))
 	p.Apply(oneService(nameService("one", "10.96.0.1"), answeredBy("one", 1)))
 	p.Apply(oneService(nameService("two", "10.96.0.2", nodePort(30053)), nil))
 	mustSync(t, p)
@@ -94,7 +94,7 @@ func TestAProxyThatStartsRecallsTheFrontendsOfAnEarlierOne(t *testing.T) {
 			mustSync(t, earlier)
 
 			flows := &recordedFlows{}
-			p := proxy.New(self, bothFamilies, kernel, flows)
+			p := proxy.New(self, bothFamilies, kernel, noting(flows))
 			p.Apply(oneService(nameService("dns", "10.96.0.1"), answeredBy("dns", 2)))
 			mustSync(t, p)
 			wantFlows(t, "the first sync", flows, "*:30053/UDP []", "10.96.0.1:53/UDP [10.244.0.2:53]", "192.0.2.1:53/UDP []",
@@ -113,14 +113,18 @@ func TestWhatCannotBeRecalledDoesNotKeepAProxyFromStarting(t *testing.T) {
 	earlier.Apply(oneService(nameService("dns", "10.96.0.1"), nil))
 	mustSync(t, earlier)
 	kernel.unreadable = errInjected
-	p := starting(kernel)
+	var unrecalled error
+	flows := noting(&recordedFlows{})
+	flows.Unrecalled = func(err error) { unrecalled = err }
+	p := starting(kernel, flows)
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), nil))
-	if report := mustSync(t, p); !errors.Is(report.Unrecalled, errInjected) {
-		t.Errorf("reported %v, want the injected error", report.Unrecalled)
+	if mustSync(t, p); !errors.Is(unrecalled, errInjected) {
+		t.Errorf("reported %v, want the injected error", unrecalled)
 	}
+	unrecalled = nil
 	p.Distrust()
-	if report := mustSync(t, p); report.Unrecalled != nil {
-		t.Errorf("reported %v at the second sync", report.Unrecalled)
+	if mustSync(t, p); unrecalled != nil {
+		t.Errorf("reported %v at the second sync", unrecalled)
 	}
 	if slices.ContainsFunc(kernel.batches, rebuilds) {
 		t.Error("the tables were made anew")
@@ -147,7 +151,7 @@ func TestFlowsToNodePortsAreLookedAtWhenTheirAddressesChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			flows := &recordedFlows{}
-			p := proxy.New(self, test.config, &memoryKernel{}, flows)
+			p := proxy.New(self, test.config, &memoryKernel{}, noting(flows))
 			p.Apply(change)
 			mustSync(t, p)
 			flows.take()
@@ -164,7 +168,7 @@ func TestFlowsToNodePortsAreLookedAtWhenTheirAddressesChange(t *testing.T) {
 func TestFlowsAreJudgedByWhatAddressesMeanNow(t *testing.T) {
 	flows := &recordedFlows{}
 	p := proxy.New(self, ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{PodCIDRs: true},
-		NodePorts: model.NodePortAddresses{Primary: true}}, &memoryKernel{}, flows)
+		NodePorts: model.NodePortAddresses{Primary: true}}, &memoryKernel{}, noting(flows))
 	node := &model.Node{Name: self, Addresses: addrs("172.16.0.1"), PodCIDRs: prefixes("10.244.0.0/24")}
 	p.Apply(oneService(nameService("dns", "10.96.0.1"), nil).Then(model.Change{
 		Nodes: map[string]*model.Node{self: node}, LocalAddrs: addrs("127.0.0.1", "172.17.0.1", "172.16.0.1")}))

@@ -136,7 +136,7 @@ func lookAtChange(t *testing.T, before, change model.Change, want []string) {
 	t.Helper()
 	labelled := &model.Node{Name: self, Labels: map[string]string{string(policy.Hostname): self}}
 	flows := &recordedFlows{}
-	p := proxy.New(self, bothFamilies, &memoryKernel{}, flows)
+	p := proxy.New(self, bothFamilies, &memoryKernel{}, noting(flows))
 	p.Apply(before.Then(model.Change{Nodes: map[string]*model.Node{self: labelled}}))
 	mustSync(t, p)
 	flows.take()

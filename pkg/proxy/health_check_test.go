@@ -2,13 +2,11 @@ package proxy_test
 
 import (
 	"errors"
-	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // checked returns a Service that load balancers ask about on a port.
@@ -16,79 +14,44 @@ func checked(name, clusterIP string, number uint16) *model.Service {
 	return nameService(name, clusterIP, local, func(service *model.Service) { service.HealthCheckNodePort = number })
 }
 
-func TestHealthChecksAreReportedWhenTheyChange(t *testing.T) {
-	type checks = map[string]int // endpoints by Service
+func TestHealthChecksFollowTheServices(t *testing.T) {
+	type answered = map[string]int // endpoints by Service
 	unready := answeredBy("web", 1, 2)
 	unready.Endpoints[0].Ready = false
-	p := starting(&memoryKernel{})
+	read := &healthChecks{}
+	p := starting(&memoryKernel{}, read)
 	for _, step := range []struct {
-		title  string
-		change model.Change
-		want   checks // nil: as before
+		title   string
+		change  model.Change
+		changes bool
+		want    answered
 	}{
-		{"there is no Service", model.Change{}, checks{}},
-		{"a Service without a health check", oneService(nameService("dns", "10.96.0.1", local), answeredBy("dns", 1)), nil},
-		{"a Service with one", oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)), checks{"web": 1}},
-		{"nothing happens", model.Change{}, nil},
-		{"the same comes again", oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)), nil},
-		{"an endpoint on this node", answers(answeredBy("web", 1, 2)), checks{"web": 2}},
-		{"an endpoint elsewhere", answers(answeredBy("web", 1, 2, 11)), nil},
-		{"one is not ready any more", answers(unready), checks{"web": 1}},
-		{"all endpoints are gone", answers(answeredBy("web")), checks{"web": 0}},
-		{"a second Service", oneService(checked("other", "10.96.0.3", 32001), answeredBy("other", 3)), checks{"web": 0, "other": 1}},
-		{"the first wants no check any more", oneService(nameService("web", "10.96.0.2", local), nil), checks{"other": 1}},
-		{"the second is deleted", without("other"), checks{}},
-		{"a Service is deleted that had none", without("dns"), nil},
+		{"there is no Service", model.Change{}, false, answered{}},
+		{"a Service without a health check", oneService(nameService("dns", "10.96.0.1", local), answeredBy("dns", 1)), false, answered{}},
+		{"a Service with one", oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)), true, answered{"web": 1}},
+		{"nothing happens", model.Change{}, false, answered{"web": 1}},
+		{"the same comes again", oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)), false, answered{"web": 1}},
+		{"an endpoint on this node", answers(answeredBy("web", 1, 2)), true, answered{"web": 2}},
+		{"an endpoint elsewhere", answers(answeredBy("web", 1, 2, 11)), false, answered{"web": 2}},
+		{"one is not ready any more", answers(unready), true, answered{"web": 1}},
+		{"all endpoints are gone", answers(answeredBy("web")), true, answered{"web": 0}},
+		{
+			"a second Service", oneService(checked("other", "10.96.0.3", 32001), answeredBy("other", 3)), true,
+			answered{"web": 0, "other": 1},
+		},
+		{"the first wants no check any more", oneService(nameService("web", "10.96.0.2", local), nil), true, answered{"other": 1}},
+		{"the second is deleted", without("other"), true, answered{}},
+		{"a Service is deleted that had none", without("dns"), false, answered{}},
 	} {
 		p.Apply(step.change)
-		report := mustSync(t, p)
-		if (report.HealthChecks == nil) != (step.want == nil) {
-			t.Errorf("%s: reported %v, want %v", step.title, report.HealthChecks, step.want)
-		}
-		got := checks{}
-		for name, check := range report.HealthChecks {
+		mustSync(t, p)
+		got := answered{}
+		for name, check := range read.all {
 			got[name.Name] = check.Endpoints[model.IPv4]
 		}
-		if diff := cmp.Diff(step.want, got); step.want != nil && diff != "" {
+		if diff := cmp.Diff(step.want, got); diff != "" || read.take() != step.changes {
 			t.Errorf("%s: health checks (-want +got):\n%s", step.title, diff)
 		}
-	}
-}
-
-func TestAnotherHealthCheckPortIsReported(t *testing.T) {
-	p := starting(&memoryKernel{})
-	p.Apply(oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)))
-	mustSync(t, p)
-	p.Apply(oneService(checked("web", "10.96.0.2", 32001), nil))
-	name := model.ObjectName{Namespace: "default", Name: "web"}
-	if got := mustSync(t, p).HealthChecks[name].Port; got != 32001 {
-		t.Errorf("port %d, want 32001", got)
-	}
-}
-
-// TestReportedHealthChecksAreNeverChanged: they are served by others, while the proxy goes on.
-func TestReportedHealthChecksAreNeverChanged(t *testing.T) {
-	p := starting(&memoryKernel{})
-	var reported, kept []map[model.ObjectName]selection.HealthCheck
-	for _, change := range []model.Change{
-		oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)),
-		answers(answeredBy("web", 1, 2)),
-		oneService(checked("other", "10.96.0.3", 32001), answeredBy("other", 3)).Then(answers(answeredBy("web"))),
-		without("web"),
-		without("other"),
-	} {
-		p.Apply(change)
-		checks := mustSync(t, p).HealthChecks
-		copied := map[model.ObjectName]selection.HealthCheck{}
-		for name, check := range checks {
-			copied[name] = selection.HealthCheck{Port: check.Port, Endpoints: maps.Clone(check.Endpoints)}
-		}
-		reported, kept = append(reported, checks), append(kept, copied)
-		p.Distrust()
-		mustSync(t, p)
-	}
-	if diff := cmp.Diff(kept, reported); diff != "" {
-		t.Errorf("health checks that were reported (-then +now):\n%s", diff)
 	}
 }
 
@@ -97,7 +60,8 @@ func TestHealthChecksOfASyncThatFailsAreReportedByTheNext(t *testing.T) {
 	for name, after := range map[string]bool{"the kernel refuses": false, "the kernel does it, and fails": true} {
 		t.Run(name, func(t *testing.T) {
 			fails := false
-			p := starting(&faultyKernel{&memoryKernel{}, func() (bool, bool) { return fails && !after, fails && after }})
+			read := &healthChecks{}
+			p := starting(&faultyKernel{&memoryKernel{}, func() (bool, bool) { return fails && !after, fails && after }}, read)
 			p.Apply(oneService(checked("web", "10.96.0.2", 32000), answeredBy("web", 1)))
 			mustSync(t, p)
 			fails = true
@@ -106,8 +70,8 @@ func TestHealthChecksOfASyncThatFailsAreReportedByTheNext(t *testing.T) {
 				t.Fatalf("error %v, want the injected one", err)
 			}
 			fails = false
-			report := mustSync(t, p)
-			if got := report.HealthChecks[model.ObjectName{Namespace: "default", Name: "web"}].Endpoints[model.IPv4]; got != 2 {
+			mustSync(t, p)
+			if got := read.all[model.ObjectName{Namespace: "default", Name: "web"}].Endpoints[model.IPv4]; got != 2 {
 				t.Errorf("%d endpoints, want 2", got)
 			}
 		})

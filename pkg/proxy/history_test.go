@@ -7,7 +7,9 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 const self = "node-0"
@@ -34,20 +36,27 @@ type story struct {
 	config     ruleset.Config
 	kernel     *memoryKernel
 	seen       proxy.Kernel
-	flows      proxy.Flows
+	flows      flows.Noter
+	unrecalled func(error)
+	readers    []selection.Reader // beside that of flows
 	running    *proxy.Proxy
 	everything model.Change
 	changes    *history
 }
 
-func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, flows proxy.Flows) *story {
-	s := &story{config: configurations[seed%uint64(len(configurations))], kernel: kernel, seen: seen, flows: flows, changes: newHistory(seed)}
+func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, noter flows.Noter, readers ...selection.Reader) *story {
+	s := &story{
+		config: configurations[seed%uint64(len(configurations))], kernel: kernel, seen: seen, flows: noter, readers: readers,
+		changes: newHistory(seed),
+	}
 	s.restart()
 	return s
 }
 
 func (s *story) restart() {
-	s.running = proxy.New(self, s.config, s.seen, s.flows)
+	flows := noting(s.flows)
+	flows.Unrecalled = s.unrecalled
+	s.running = proxy.New(self, s.config, s.seen, append([]selection.Reader{flows}, s.readers...)...)
 	s.running.Apply(s.everything)
 }
 

@@ -65,7 +65,7 @@ func FuzzObjectToElement(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, which uint8) {
 		config, kernel := configurations[int(which)%len(configurations)], &memoryKernel{}
 		before := oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs})
-		p := proxy.New(self, config, kernel, &recordedFlows{})
+		p := proxy.New(self, config, kernel)
 		p.Apply(before)
 		mustSync(t, p)
 		file := manifest{t: t, dir: t.TempDir()}
@@ -91,7 +91,7 @@ func FuzzObjectToElement(f *testing.F) {
 func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 	for at, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}
-		p := proxy.New(self, config, kernel, &recordedFlows{})
+		p := proxy.New(self, config, kernel)
 		p.Apply(oneService(bystander(), nil).Then(model.Change{LocalAddrs: nodeAddrs}))
 		names := oddNames()
 		for i := at; i < len(names); i += len(configurations) {

@@ -23,51 +23,49 @@ type Kernel interface {
 	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
+// Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
+type Recaller interface {
+	selection.Reader
+	// Recall is told what tables there are, and reads sets of them by Kernel.Elements. The first sync waits for it, and is
+	// made whatever it finds.
+	Recall(
+		ctx context.Context, found map[model.Family]ruleset.Objects,
+		elements func(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error),
+	)
+}
+
 // Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.
 type Proxy struct {
 	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
 	RetryMax time.Duration
-	// Readers keep what they make of the decisions in force. They are set before the first Sync.
-	Readers []selection.Reader
 
 	config  ruleset.Config
 	kernel  Kernel
-	flows   Flows
 	cluster *model.Cluster
 	nodes   *selection.Nodes
+	// readers keep what they make of the decisions in force, nodes among them.
+	readers []selection.Reader
 
 	// inForce is the configuration in the tables, with what it takes from the node's own object.
 	inForce ruleset.Config
 	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
 	// process touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
-	// dirty are the Services to decide anew. They stay dirty until the kernel has accepted their elements.
-	dirty   map[model.ObjectName]waiting
-	arrived uint64
+	// pending are the Services about which something is left to do; refusing is how many of them the kernel refuses, and
+	// arrived how many have ever begun to wait.
+	pending  map[model.ObjectName]*pending
+	refusing int
+	arrived  uint64
 	// lastLarge says when each namespace had a large Service synced last, by arrival; largeAfter is when the next may be.
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
-	// stale are Services with new clients or new demand, and replanned those of them that are to be decided anew for it;
-	// replanAfter is when others may join them.
+	// stale are Services with new clients or new demand, to be looked at; replanAfter is when others may join them.
 	stale       []model.ObjectName
-	replanned   map[model.ObjectName]bool
 	replanAfter time.Time
-	// refused are the Services whose newest version the kernel does not take, unreported those of which there is
-	// something new to report. lastVersions are what the kernel took last of Services that were about to change when the
-	// mirror was given up.
-	refused      map[model.ObjectName]*refusal
-	unreported   map[model.ObjectName]bool
-	lastVersions map[model.ObjectName]ruleset.Service
 	// failures counts the complete syncs that failed in a row but for shortages, unswept the sweeps that did.
 	failures, unswept int
 
-	udp udpFrontends
-	// checks are what load balancers ask about. The map is never changed, only replaced.
-	checks  map[model.ObjectName]selection.HealthCheck
-	reasons reasons
-	// faulty are the Services of which something was found, and reported, when they were decided last.
-	faulty map[model.ObjectName]bool
 	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
 	taken    Changes
 	triggers triggers
@@ -84,28 +82,19 @@ const (
 )
 
 // New returns a proxy for a node. It does nothing until Sync is called.
-func New(node string, config ruleset.Config, kernel Kernel, flows Flows) *Proxy {
+func New(node string, config ruleset.Config, kernel Kernel, readers ...selection.Reader) *Proxy {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = config.NodePorts
+	nodes := selection.NewNodes(cluster)
 	return &Proxy{
-		config:  config,
-		kernel:  kernel,
-		flows:   flows,
-		cluster: cluster,
-		nodes:   selection.NewNodes(cluster),
-		dirty:   map[model.ObjectName]waiting{},
-		udp:     newUDPFrontends(),
-		checks:  map[model.ObjectName]selection.HealthCheck{},
-		reasons: newReasons(),
-		faulty:  map[model.ObjectName]bool{},
-
-		refused:      map[model.ObjectName]*refusal{},
-		unreported:   map[model.ObjectName]bool{},
-		lastVersions: map[model.ObjectName]ruleset.Service{},
-		lastLarge:    map[string]uint64{},
-		replanned:    map[model.ObjectName]bool{},
-
-		triggers: triggers{},
+		config:    config,
+		kernel:    kernel,
+		cluster:   cluster,
+		nodes:     nodes,
+		readers:   append([]selection.Reader{nodes}, readers...),
+		pending:   map[model.ObjectName]*pending{},
+		lastLarge: map[string]uint64{},
+		triggers:  triggers{},
 	}
 }
 
@@ -117,7 +106,7 @@ func (p *Proxy) Apply(change model.Change) {
 	p.nodes.Note(change)
 	for _, name := range dirty {
 		p.await(name)
-		if refused := p.refused[name]; refused != nil {
+		if refused := p.refused(name); refused != nil {
 			refused.changed = true
 		}
 	}
@@ -152,18 +141,19 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 	started := time.Now()
 	turn := p.nextTurn(started)
 	decided, around := p.decide(turn.taken), p.surroundings()
-	rest := turn.waits()
-	if turn.large != nil && !p.step(&decided, *turn.large) {
-		rest[*turn.large], p.largeWaits = p.dirty[*turn.large], true
-	}
+	goesOn := turn.large != nil && !p.step(&decided, *turn.large)
+	p.largeWaits = p.largeWaits || goesOn
 	p.letGo(&decided, turn.rest)
 	plan := p.mirror.Plan(decided.owned, around)
 	if err := p.commit(ctx, plan, decided, false); err != nil {
 		return Report{}, err
 	}
-	p.dirty = rest
 	for _, name := range turn.taken {
-		delete(p.replanned, name)
+		one := p.of(name)
+		if one.replanned = false; !goesOn || name != *turn.large {
+			one.waiting = waiting{}
+		}
+		p.done(name)
 	}
 	report := p.newReport(len(turn.taken))
 	p.accept(plan, decided, &report)
@@ -176,15 +166,9 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 
 // accept takes over what the kernel took.
 func (p *Proxy) accept(plan *ruleset.Plan, decided decided, report *Report) {
-	p.udp.accept(decided.flows)
-	p.reasons.accept(decided.reasons)
 	p.handOver(decided)
+	report.noteUnremembered(p.mirror, plan, decided)
 	p.mirror.Accept(plan)
-	p.nodes.Keep(decided.plans)
-	if p.acceptChecks(decided.checks) {
-		report.HealthChecks = p.checks
-	}
-	p.reportFound(report, plan, decided.findings)
 	report.add(plan)
 }
 
@@ -200,25 +184,24 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decided,
 		err = p.blame(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
 		if _, refused := errors.AsType[*servicesRefused](err); !refused || prepared || complete {
 			p.forget()
-			p.udp.mayHaveBeenServed(decided.flows)
+			p.doubt(decided)
 		}
 		return err
 	}
 	return nil
 }
 
-// finish tries refused Services again, sweeps, and has flows looked at.
+// finish tries refused Services again, tells the readers, and sweeps.
 func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	if err := p.tryRefused(ctx, &report); err != nil {
 		return Report{Complete: report.Complete}, err
 	}
-	p.count(&report)
-	report.Waiting = len(p.dirty) + len(p.stale) + len(p.replanned)
-	report.Triggered = p.triggers.take(p.dirty)
-	p.readersSynced(report.Complete)
+	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
+	report.EvacuatedTimed, report.EvacuatedOpen = p.cluster.Evacuated()
+	report.Triggered = p.triggers.take(p.isWaiting)
+	p.reportPending(&report)
+	p.tellSynced(report.Complete)
 	report.Unswept = p.sweep(ctx, &report)
-	p.reportRefused(&report)
-	p.noteFlows()
 	return report, nil
 }
 

@@ -39,9 +39,8 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 		kernel := &memoryKernel{}
 		chance := newHistory(seed + 100).random
 		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
-		s := newStory(seed, kernel, failing, &recordedFlows{})
 		counted := counter{}
-		s.running.Readers = []selection.Reader{counted}
+		s := newStory(seed, kernel, failing, &recordedFlows{}, counted)
 		for range 40 {
 			s.goOn()
 			for tries := 0; ; tries++ {
@@ -54,8 +53,7 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 				}
 			}
 			late := counter{}
-			fresh := proxy.New(self, s.config, &memoryKernel{}, &recordedFlows{})
-			fresh.Readers = []selection.Reader{late}
+			fresh := proxy.New(self, s.config, &memoryKernel{}, late)
 			fresh.Apply(s.everything)
 			mustSync(t, fresh)
 			if diff := cmp.Diff(late, counted); diff != "" {
@@ -68,8 +66,7 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 // TestTheRulesAndAReaderAgree: what is in the tables and what is counted are two readings of the same decisions.
 func TestTheRulesAndAReaderAgree(t *testing.T) {
 	kernel, counted := &memoryKernel{}, counter{}
-	p := starting(kernel)
-	p.Readers = []selection.Reader{counted}
+	p := starting(kernel, counted)
 	everything := motley(50)
 	p.Apply(everything)
 	mustSync(t, p)
@@ -96,8 +93,7 @@ func TestTheRulesAndAReaderAgree(t *testing.T) {
 func TestARefusedServiceIsReadWhenTheKernelTakesIt(t *testing.T) {
 	everything, name := motley(3), model.ObjectName{Namespace: "default", Name: "service-1"}
 	kernel, counted := &pickyKernel{refused: map[thing]bool{lastSlot(everything, name, 2): true}}, counter{}
-	p := starting(kernel)
-	p.Readers = []selection.Reader{counted}
+	p := starting(kernel, counted)
 	p.Apply(everything)
 	mustSync(t, p)
 	if _, read := counted[name]; read || len(counted) != 2 {

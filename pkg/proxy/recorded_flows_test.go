@@ -7,6 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -56,9 +57,12 @@ func addrsText(addrs []netip.AddrPort) string {
 	return strings.Join(list, " ")
 }
 
-// starting returns a new proxy whose flows do not matter.
-func starting(kernel proxy.Kernel) *proxy.Proxy {
-	return proxy.New(self, bothFamilies, kernel, &recordedFlows{})
+// noting is a reader that has flows noted.
+func noting(noter flows.Noter) *flows.Reader { return flows.NewReader(noter) }
+
+// starting returns a new proxy of both families, with readers.
+func starting(kernel proxy.Kernel, readers ...selection.Reader) *proxy.Proxy {
+	return proxy.New(self, bothFamilies, kernel, readers...)
 }
 
 // oneService returns the change that gives one Service and one slice of the same name a new state.

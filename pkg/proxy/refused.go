@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // Refused is a Service whose newest version the kernel does not take. All other Services go on changing. What the
@@ -37,7 +35,7 @@ func (r Refused) Finding() model.Finding {
 	if r.InForce {
 		reason = "An earlier version of this Service is in force, because the kernel refuses this one; it is tried again: "
 	}
-	return model.Finding{Code: model.RefusedByKernel, Reason: reason + r.Err.Error(), Local: true}.Of(serviceKind, r.Service)
+	return model.Finding{Code: model.RefusedByKernel, Reason: reason + r.Err.Error(), Local: true}.Of("Service", r.Service)
 }
 
 // manyRefused is how many Services may be refused in one sync before the tables themselves are suspected: a set that
@@ -94,9 +92,8 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 		return true
 	}
 	for name := range owners {
-		_, changed := p.dirty[name]
-		changed = changed && (p.synced || p.untouched)
-		if p.refused[name] == nil && !changed {
+		changed := p.isWaiting(name) && (p.synced || p.untouched)
+		if p.refused(name) == nil && !changed {
 			return false
 		}
 	}
@@ -107,15 +104,14 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 // none.
 func (p *Proxy) setAside(refused *servicesRefused, now time.Time) {
 	for name, err := range refused.owners {
-		known := p.refused[name]
+		known := p.refused(name)
 		if known == nil {
 			known = &refusal{Refused: Refused{Service: name, Since: now}, held: p.lastTaken(name)}
-			p.refused[name] = known
 			p.postpone(known, err, now)
 			continue
 		}
 		known.held = ruleset.Service{Name: name}
-		p.unreported[name] = true
+		p.setRefusal(name, known)
 	}
 }
 
@@ -124,7 +120,7 @@ func (p *Proxy) postpone(r *refusal, err error, now time.Time) {
 	r.pause = min(max(2*r.pause, retryMin), p.retryMax())
 	r.Err, r.Next, r.changed = err, now.Add(r.pause), false
 	r.Tries++
-	p.unreported[r.Service] = true
+	p.setRefusal(r.Service, r)
 }
 
 // lastTaken returns the version of a Service that the kernel took last, as far as it is known.
@@ -132,9 +128,10 @@ func (p *Proxy) lastTaken(name model.ObjectName) ruleset.Service {
 	if p.mirror != nil {
 		return p.mirror.Service(name)
 	}
-	taken := p.lastVersions[name]
-	taken.Name = name
-	return taken
+	if one := p.pending[name]; one != nil && one.last != nil {
+		return *one.last
+	}
+	return ruleset.Service{Name: name}
 }
 
 // forget gives the mirror up. Of the Services that are about to change it keeps the versions in force.
@@ -142,8 +139,9 @@ func (p *Proxy) forget() {
 	if p.mirror == nil {
 		return
 	}
-	for name := range p.dirty {
-		p.lastVersions[name] = p.mirror.Service(name)
+	for one := range p.waiting() {
+		last := p.mirror.Service(one.name)
+		p.pending[one.name].last = &last
 	}
 	p.mirror = nil
 }
@@ -162,51 +160,40 @@ func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	return ruleset.Service{Name: version.Name, Ports: ports}
 }
 
-// flowsStillOwned returns what is in force about the UDP flows to a Service's frontends, but for those that it does not
-// own any more.
-func (p *Proxy) flowsStillOwned(name model.ObjectName) []selection.Flows {
-	return slices.DeleteFunc(slices.Clone(p.udp.inForce[name]), func(flows selection.Flows) bool {
-		return !p.cluster.Owns(name, flows.Frontend)
-	})
-}
-
 // hold enters what stays in force of a Service that the kernel refuses in place of a decision: of what it took last, the
 // frontends that the Service still owns. Another one may own the rest by now.
-func (d *decided) hold(p *Proxy, r *refusal) {
-	held, name := p.stillOwned(r.held), r.Service
-	d.owned, d.reasons[name] = append(d.owned, held), nil
+func (p *Proxy) hold(all *decided, r *refusal) {
+	held := p.stillOwned(r.held)
+	all.owned = append(all.owned, held)
 	if len(held.Ports) == 0 {
-		d.flows[name], d.checks[name], d.digests[name] = nil, selection.HealthCheck{}, nil
+		all.digests[r.Service] = nil
 		return
 	}
-	d.lose(r.held, held)
-	d.checks[name] = p.checks[name]
-	d.flows[name] = p.flowsStillOwned(name)
+	all.leave(r.held, held)
 }
 
 // tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or
 // fails with it. An error says nothing of them.
 func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
-		decided := p.newDecided(1)
+		decided := newDecided(1)
 		p.decideAnew(&decided, []model.ObjectName{name})
-		p.letGo(&decided, slices.Collect(maps.Values(p.dirty)))
+		p.letGo(&decided, slices.Collect(p.waiting()))
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
 		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
 		// again.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
 		err := p.kernel.Commit(ctx, both)
 		if err == nil {
-			delete(p.refused, name)
-			p.unreported[name] = true
+			p.setRefusal(name, nil)
 			p.accept(plan, decided, report)
 		} else if refused, ok := errors.AsType[*servicesRefused](p.blame(plan, err, true)); ok {
-			p.postpone(p.refused[name], refused.owners[name], time.Now())
+			p.postpone(p.refused(name), refused.owners[name], time.Now())
 			continue
 		}
 		if err != nil {
 			p.forget()
-			p.udp.mayHaveBeenServed(decided.flows)
+			p.doubt(decided)
 			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
 		}
 	}
@@ -217,7 +204,7 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 // longest first.
 func (p *Proxy) due(now time.Time) []model.ObjectName {
 	var due []*refusal
-	for _, r := range p.refused {
+	for r := range p.refusals() {
 		if r.changed || !now.Before(r.Next) {
 			due = append(due, r)
 		}
@@ -233,7 +220,7 @@ func (p *Proxy) due(now time.Time) []model.ObjectName {
 // untilNextTry returns how long it is until a Service is tried again that the kernel refused; zero if there is none.
 func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	var until time.Duration
-	for _, r := range p.refused {
+	for r := range p.refusals() {
 		this := r.Next.Sub(now)
 		if r.changed {
 			this = 0
@@ -245,18 +232,32 @@ func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	return until
 }
 
-// reportRefused adds what became known of refused Services since it was last reported.
-func (p *Proxy) reportRefused(report *Report) {
-	report.RefusedTotal = len(p.refused)
-	for _, name := range slices.SortedFunc(maps.Keys(p.unreported), model.ObjectName.Compare) {
-		if r := p.refused[name]; r != nil {
+// reportPending adds how many Services wait or are refused, and what became known of those since it was last reported.
+func (p *Proxy) reportPending(report *Report) {
+	report.Waiting, report.RefusedTotal = len(p.stale), p.refusing
+	var unreported []model.ObjectName
+	for name, one := range p.pending {
+		if one.waiting.since > 0 {
+			report.Waiting++
+		}
+		if one.replanned {
+			report.Waiting++
+		}
+		if one.unreported {
+			unreported = append(unreported, name)
+		}
+	}
+	slices.SortFunc(unreported, model.ObjectName.Compare)
+	for _, name := range unreported {
+		if r := p.refused(name); r != nil {
 			r.InForce = len(r.held.Ports) > 0
 			report.Refused = append(report.Refused, r.Refused)
 		} else {
 			report.NoLongerRefused = append(report.NoLongerRefused, name)
 		}
+		p.pending[name].unreported = false
+		p.done(name)
 	}
-	p.unreported = map[model.ObjectName]bool{}
 }
 
 // shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is none of

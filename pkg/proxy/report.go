@@ -5,7 +5,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // Report is what a sync did.
@@ -15,38 +14,24 @@ type Report struct {
 	Services int // decided
 	Total    int // in force
 	Waiting  int // that wait for their turn, some of them with a part of their change in force
-	// Ports are the Service ports in force, by family.
-	Ports map[model.Family]int
-	// Reasons counts the Service ports in force by why they have the endpoints that they have. A reason that no port has
-	// any more stays, with zero.
-	Reasons map[PortReason]int
-	// Shares say where the Service ports in force whose load is bounded send this node's connections.
-	Shares selection.Shares
 	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force,
 	// as far as the slices say.
 	Triggered map[model.Family][]time.Time
 	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
-	// Unrecalled is why flows may be left to frontends that an earlier proxy served and this one does not; nil after the
-	// first sync.
-	Unrecalled error
 	// EvacuatedTimed and EvacuatedOpen are the numbers of nodes that are being evacuated: until a time, or until their label
 	// goes.
 	EvacuatedTimed, EvacuatedOpen int
 	// Contested is the number of frontends that several Services want.
 	Contested int
-	// Found say of Services decided in this sync what of them has no effect, or no longer, by name; at most MaxFound of those
-	// of which there is something to say.
-	Found []Found
+	// Unremembered says of Services that this sync wrote whether their clients are not remembered, though they should be: no
+	// numbers are left for them. Those are missing of which it neither is nor was so.
+	Unremembered map[model.ObjectName]bool
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
 	Refused         []Refused
 	NoLongerRefused []model.ObjectName
 	RefusedTotal    int
-	// HealthChecks are what load balancers ask about the Services in force; nil if that is the same as before.
-	// Surroundings have the addresses on which they ask.
-	HealthChecks map[model.ObjectName]selection.HealthCheck
-	Surroundings ruleset.Surroundings
 	// Added and Deleted count the elements that were written, at once or by the sweep.
 	Added   map[model.Family]int
 	Deleted map[model.Family]int
@@ -67,15 +52,19 @@ func (r *Report) add(plan *ruleset.Plan) {
 	r.count(plan.Batch)
 }
 
-// count fills in what is in force now.
-func (p *Proxy) count(report *Report) {
-	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
-	report.Reasons, report.Surroundings = p.reasons.counts(), p.mirror.Surroundings()
-	report.Shares = p.nodes.Shares()
-	report.EvacuatedTimed, report.EvacuatedOpen = p.cluster.Evacuated()
-	report.Ports = map[model.Family]int{}
-	for _, family := range p.config.Families {
-		report.Ports[family] = p.mirror.Ports(family)
+// noteUnremembered adds whose clients a plan does not remember, and whose it does again. The mirror does not have the plan
+// yet; it is nil if nobody knows what was in force.
+func (r *Report) noteUnremembered(mirror *ruleset.Mirror, plan *ruleset.Plan, decided decided) {
+	if r.Unremembered == nil {
+		r.Unremembered = map[model.ObjectName]bool{}
+	}
+	for i := range decided.owned {
+		if name := decided.owned[i].Name; mirror != nil && mirror.Service(name).IsUnremembered() {
+			r.Unremembered[name] = false
+		}
+	}
+	for _, port := range plan.Unremembered {
+		r.Unremembered[port.Service] = true
 	}
 }
 

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -73,8 +76,8 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 // again.
 func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
 	const internal, external = false, true
-	reason := func(isExternal bool, code selection.Code) proxy.PortReason {
-		return proxy.PortReason{External: isExternal, Code: code}
+	reason := func(isExternal bool, code selection.Code) counts.Reason {
+		return counts.Reason{External: isExternal, Code: code}
 	}
 	name := model.ObjectName{Namespace: "default", Name: "service-1"}
 	changed := func(edit func(*model.Service)) model.Change {
@@ -83,25 +86,26 @@ func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
 		return model.Change{Services: map[model.ObjectName]*model.Service{name: &service}}
 	}
 	for _, complete := range []bool{false, true} {
-		p := starting(&memoryKernel{})
+		var reasons map[counts.Reason]int
+		p := starting(&memoryKernel{}, counts.NewReader(func(now counts.Counts) { reasons = now.Reasons }))
 		p.Apply(manyServices(20, 2))
 		mustSync(t, p)
 		for _, step := range []struct {
 			title  string
 			change model.Change
-			want   map[proxy.PortReason]int // without zeros
+			want   map[counts.Reason]int // without zeros
 		}{
-			{"all alike", model.Change{}, map[proxy.PortReason]int{reason(internal, selection.AllEndpoints): 20}},
-			{"one has none", stamped("service-0", 0, 0), map[proxy.PortReason]int{
+			{"all alike", model.Change{}, map[counts.Reason]int{reason(internal, selection.AllEndpoints): 20}},
+			{"one has none", stamped("service-0", 0, 0), map[counts.Reason]int{
 				reason(internal, selection.AllEndpoints): 19, reason(internal, selection.NoEndpoints): 1,
 			}},
 			{"one is kept on the node and has an external IP", changed(func(service *model.Service) {
 				service.InternalTrafficLocal, service.ExternalIPs = true, addrs("192.0.2.1")
-			}), map[proxy.PortReason]int{
+			}), map[counts.Reason]int{
 				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
 				reason(internal, selection.NoneOnThisNode): 1, reason(external, selection.AllEndpoints): 1,
 			}},
-			{"it goes", model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}, map[proxy.PortReason]int{
+			{"it goes", model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}, map[counts.Reason]int{
 				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
 			}},
 		} {
@@ -109,7 +113,8 @@ func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
 			if complete {
 				p.Distrust()
 			}
-			got := mustSync(t, p).Reasons
+			mustSync(t, p)
+			got := maps.Clone(reasons)
 			for reason, count := range got {
 				if count == 0 {
 					delete(got, reason)
@@ -134,7 +139,7 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 		if err == nil {
 			t.Fatal("the kernel took it")
 		}
-		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{}, selection.Shares{})); diff != "" {
+		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("report (-want +got):\n%s", diff)
 		}
 	}
@@ -159,7 +164,8 @@ func greedyServices(services, frontends int) model.Change {
 }
 
 func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T) {
-	p := starting(&memoryKernel{})
+	var told []servicefindings.Found
+	p := starting(&memoryKernel{}, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))
 	p.Apply(greedyServices(1, 2))
 	owner, greedy := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "greedy", Name: "service-000"}
 	lost := func(port uint16) model.Finding {
@@ -167,22 +173,27 @@ func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T
 			"10.96.0.0:%d/TCP belongs to the Service default/service-0, whose ClusterIP it is, until that one lets go of it.", port,
 		)}.Of("Service", greedy)
 	}
-	want := []proxy.Found{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}
+	want := []servicefindings.Found{{Service: greedy, Findings: []model.Finding{lost(1000), lost(1001)}}}
 	for _, step := range []struct {
 		title  string
 		change model.Change
-		want   []proxy.Found
+		want   []servicefindings.Found
 	}{
 		{"the first sync", model.Change{}, want},
-		{"the owner lets go", manyServices(2, 1), []proxy.Found{{Service: greedy}}},
+		{"the owner lets go", manyServices(2, 1), []servicefindings.Found{{Service: greedy}}},
 		{"another Service changes", resized(1), nil},
 		{"the greedy one wants them again", greedyServices(1, 2), want},
-		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, []proxy.Found{{Service: greedy}}},
+		{"the owner goes", model.Change{Services: map[model.ObjectName]*model.Service{owner: nil}}, []servicefindings.Found{{Service: greedy}}},
 		{"it is decided again", greedyServices(1, 2), want},
-		{"the greedy one goes", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}}, []proxy.Found{{Service: greedy}}},
+		{
+			"the greedy one goes", model.Change{Services: map[model.ObjectName]*model.Service{greedy: nil}},
+			[]servicefindings.Found{{Service: greedy}},
+		},
 	} {
+		told = nil
 		p.Apply(step.change)
-		if diff := cmp.Diff(step.want, mustSync(t, p).Found); diff != "" {
+		mustSync(t, p)
+		if diff := cmp.Diff(step.want, told); diff != "" {
 			t.Errorf("%s: found (-want +got):\n%s", step.title, diff)
 		}
 	}
@@ -190,14 +201,15 @@ func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T
 
 // TestWhatIsReportedOfFindingsIsBounded, and a complete sync says what is over of Services that are gone.
 func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
-	p := starting(&memoryKernel{})
-	all := greedyServices(proxy.MaxFound+20, selection.MaxFindings+5)
+	var told []servicefindings.Found
+	p := starting(&memoryKernel{}, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))
+	all := greedyServices(servicefindings.MaxFound+20, selection.MaxFindings+5)
 	p.Apply(all)
 	report := mustSync(t, p)
-	if len(report.Found) != proxy.MaxFound || report.Contested != selection.MaxFindings+5 {
-		t.Errorf("%d Services with findings and %d contested frontends", len(report.Found), report.Contested)
+	if len(told) != servicefindings.MaxFound || report.Contested != selection.MaxFindings+5 {
+		t.Errorf("%d Services with findings and %d contested frontends", len(told), report.Contested)
 	}
-	for _, one := range report.Found {
+	for _, one := range told {
 		if len(one.Findings) < selection.MaxFindings || len(one.Findings) > 2*selection.MaxFindings {
 			t.Errorf("%s: %d findings", one.Service, len(one.Findings))
 		}
@@ -209,10 +221,10 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	p.Distrust()
 	p.Apply(gone)
 	over := mustSync(t, p)
-	if len(over.Found) != proxy.MaxFound || !over.Complete {
-		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(over.Found), over.Complete, proxy.MaxFound)
+	if len(told) != servicefindings.MaxFound || !over.Complete {
+		t.Errorf("of %d Services something is said when all are gone, complete %v; want %d", len(told), over.Complete, servicefindings.MaxFound)
 	}
-	for _, one := range over.Found {
+	for _, one := range told {
 		if len(one.Findings) > 0 {
 			t.Errorf("%s is gone, and something is found of it: %v", one.Service, one.Findings)
 		}
@@ -254,8 +266,9 @@ func TestVirtualEndpointsAreReported(t *testing.T) {
 	ranged := func(prefixes ...netip.Prefix) model.Change {
 		return model.Change{ServiceCIDRs: map[string][]netip.Prefix{"kubernetes": prefixes}}
 	}
+	var told []servicefindings.Found
 	kernel := &scriptedKernel{}
-	p := starting(kernel)
+	p := starting(kernel, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))
 	for _, step := range []struct {
 		title  string
 		change model.Change
@@ -270,17 +283,19 @@ func TestVirtualEndpointsAreReported(t *testing.T) {
 		{"it is back", model.Change{}, false, []int{0}},
 		{"the Service is decided anew", oneService(manyServices(1, 2).Services[name], nil), false, nil},
 	} {
+		told = nil
 		p.Apply(step.change)
 		if step.fails {
 			kernel.refuse = refuseAll
-			if report, err := p.Sync(t.Context()); err == nil || len(report.Found) > 0 {
-				t.Errorf("%s: error %v, reported %v", step.title, err, report.Found)
+			if _, err := p.Sync(t.Context()); err == nil || len(told) > 0 {
+				t.Errorf("%s: error %v, reported %v", step.title, err, told)
 			}
 			kernel.refuse = nil
 			continue
 		}
+		mustSync(t, p)
 		var got []int
-		for _, one := range mustSync(t, p).Found {
+		for _, one := range told {
 			virtual := slices.DeleteFunc(slices.Clone(one.Findings), func(f model.Finding) bool { return f.Code != model.PartsLeftOut })
 			if one.Service == name {
 				got = append(got, len(virtual))

@@ -32,6 +32,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	}
 	printLeftOut(ts.Stdout(), loaded.Change)
 	printReport(ts.Stdout(), report)
+	s.printHealthChecks(ts.Stdout(), report.Complete)
 	likeFreshStartOf(s.t, s.node, s.config, s.kernel.inMemory(), s.everything)
 	s.kernel.agree(s.t)
 }
@@ -65,18 +66,23 @@ func printReport(w io.Writer, report proxy.Report) {
 	if report.Contested > 0 {
 		fmt.Fprintf(w, "frontends that several Services want: %d\n", report.Contested)
 	}
-	if report.HealthChecks == nil || report.Complete && len(report.HealthChecks) == 0 {
+}
+
+// printHealthChecks prints all of them if any has changed, or everything was synced.
+func (s *scenario) printHealthChecks(w io.Writer, complete bool) {
+	checks := s.checks.all
+	if changed := s.checks.take(); !changed && !complete || complete && len(checks) == 0 {
 		return
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(report.HealthChecks), model.ObjectName.Compare) {
-		check := report.HealthChecks[name]
+	for _, name := range slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare) {
+		check := checks[name]
 		fmt.Fprintf(w, "health check of %s on port %d:", name, check.Port)
 		for _, family := range slices.Sorted(maps.Keys(check.Endpoints)) {
 			fmt.Fprintf(w, " %s %d", family, check.Endpoints[family])
 		}
 		fmt.Fprintln(w)
 	}
-	if len(report.HealthChecks) == 0 {
+	if len(checks) == 0 {
 		fmt.Fprintln(w, "no health checks")
 	}
 }

@@ -62,6 +62,7 @@ type scenario struct {
 	t          testing.TB
 	kernel     scenarioKernel
 	flows      recordedFlows
+	checks     *healthChecks
 	node       string
 	config     ruleset.Config
 	proxy      *proxy.Proxy
@@ -117,6 +118,7 @@ func command(run func(*scenario, *testscript.TestScript, []string)) func(*testsc
 }
 
 func (s *scenario) restart() {
-	s.proxy = proxy.New(s.node, s.config, s.kernel, &s.flows)
+	s.checks = &healthChecks{}
+	s.proxy = proxy.New(s.node, s.config, s.kernel, noting(&s.flows), s.checks)
 	s.proxy.Apply(s.everything)
 }

@@ -113,7 +113,7 @@ func likeFreshStart(t testing.TB, kernel *memoryKernel, everything model.Change)
 func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *memoryKernel, everything model.Change) {
 	t.Helper()
 	fresh := &memoryKernel{numbers: numbersIn(kernel)}
-	starting := proxy.New(node, config, fresh, &recordedFlows{})
+	starting := proxy.New(node, config, fresh)
 	starting.Apply(everything)
 	mustSync(t, starting)
 	for _, family := range config.Families {

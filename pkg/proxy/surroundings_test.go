@@ -11,6 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func TestContestedFrontendsAreCounted(t *testing.T) {
@@ -45,7 +46,7 @@ func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 		return model.Change{Nodes: map[string]*model.Node{self: {Name: self, PodCIDRs: prefixes(ranges...)}}}
 	}
 	kernel := &scriptedKernel{}
-	p := proxy.New(self, config, kernel, &recordedFlows{})
+	p := proxy.New(self, config, kernel)
 	everything := manyServices(3, 2)
 	for _, step := range []struct {
 		title    string
@@ -79,10 +80,19 @@ func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 	}
 }
 
+// syncs is a reader that keeps what surrounded the last sync.
+type syncs struct{ selection.Sync }
+
+func (*syncs) Digest([]selection.Decision) any         { return nil }
+func (*syncs) Accept(model.ObjectName, any)            {}
+func (*syncs) Lose(model.ObjectName, []model.Frontend) {}
+func (s *syncs) Synced(sync selection.Sync)            { s.Sync = sync }
+
 func TestTheAddressesOfNodePortsAreReported(t *testing.T) {
 	config := bothFamilies
 	config.NodePorts = model.NodePortAddresses{Primary: true}
-	p := proxy.New(self, config, &memoryKernel{}, &recordedFlows{})
+	var last syncs
+	p := proxy.New(self, config, &memoryKernel{}, &last)
 	for _, step := range []struct {
 		title  string
 		change model.Change
@@ -95,8 +105,8 @@ func TestTheAddressesOfNodePortsAreReported(t *testing.T) {
 		{"an address vanishes", model.Change{LocalAddrs: addrs("2001:db8::1")}, addrs("2001:db8::1")},
 	} {
 		p.Apply(step.change)
-		got := mustSync(t, p).Surroundings.NodePortAddrs
-		if diff := cmp.Diff(step.want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+		mustSync(t, p)
+		if diff := cmp.Diff(step.want, last.Scope.NodePorts, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 			t.Errorf("%s: addresses (-want +got):\n%s", step.title, diff)
 		}
 	}

@@ -110,26 +110,16 @@ func largeOne(all []waiting, lastLarge map[string]uint64) *waiting {
 	return large
 }
 
-// waits returns what still waits after the turn.
-func (t turn) waits() map[model.ObjectName]waiting {
-	waits := make(map[model.ObjectName]waiting, len(t.rest))
-	for _, one := range t.rest {
-		waits[one.name] = one
-	}
-	return waits
-}
-
 // await enters a Service that changed. It is weighed now and not at each turn, for very many may wait.
 func (p *Proxy) await(name model.ObjectName) {
-	one, waits := p.dirty[name]
-	if !waits {
+	one := p.of(name)
+	if one.waiting.since == 0 {
 		p.arrived++
-		one = waiting{name: name, since: p.arrived}
+		one.waiting = waiting{name: name, since: p.arrived}
 	}
 	if p.mirror != nil {
-		one.weight = p.weigh(name)
+		one.waiting.weight = p.weigh(name)
 	}
-	p.dirty[name] = one
 }
 
 // weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
@@ -164,23 +154,26 @@ func (p *Proxy) replan(now time.Time) {
 		if p.weigh(name) > turnWeight {
 			p.await(name)
 		} else {
-			p.replanned[name] = true
+			p.of(name).replanned = true
 		}
 	}
 }
 
 // addReplanned adds Services that are to be planned anew, as many as there is room for beside those that changed.
 func (p *Proxy) addReplanned(next *turn) {
-	if len(p.replanned) == 0 || next.large != nil {
+	if next.large != nil || !p.isReplanning() {
 		return
 	}
 	room := turnWeight
 	for _, name := range next.taken {
 		room -= p.weigh(name)
 	}
-	for name := range p.replanned {
-		if _, waits := p.dirty[name]; waits {
-			delete(p.replanned, name) // has its turn as one that changed
+	for name, one := range p.pending {
+		if !one.replanned {
+			continue
+		}
+		if one.waiting.since > 0 {
+			one.replanned = false // has its turn as one that changed
 			continue
 		}
 		if room -= p.weigh(name); room < 0 && len(next.taken) > 0 {
@@ -194,7 +187,7 @@ func (p *Proxy) addReplanned(next *turn) {
 // nextTurn chooses what the next sync does.
 func (p *Proxy) nextTurn(now time.Time) turn {
 	p.replan(now)
-	next := turnOf(slices.Collect(maps.Values(p.dirty)), p.lastLarge, !now.Before(p.largeAfter))
+	next := turnOf(slices.Collect(p.waiting()), p.lastLarge, !now.Before(p.largeAfter))
 	p.addReplanned(&next)
 	p.largeWaits, p.smallWaits = false, false
 	for _, one := range next.rest {
@@ -208,7 +201,7 @@ func (p *Proxy) step(decided *decided, name model.ObjectName) (last bool) {
 	i := slices.IndexFunc(decided.owned, func(service ruleset.Service) bool { return service.Name == name })
 	have := p.mirror.Service(name)
 	if decided.owned[i], last = ruleset.Step(have, decided.owned[i], turnWeight); !last {
-		decided.leave(p, have, decided.owned[i])
+		decided.leave(have, decided.owned[i])
 	}
 	return last
 }
@@ -237,7 +230,7 @@ func (p *Proxy) letGo(decided *decided, rest []waiting) {
 		have := p.mirror.Service(loser)
 		left := p.stillOwned(have)
 		decided.owned = append(decided.owned, left)
-		decided.leave(p, have, left)
+		decided.leave(have, left)
 	}
 	slices.SortFunc(decided.owned, func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
@@ -258,29 +251,6 @@ func (p *Proxy) gains(decided *decided) bool {
 	return false
 }
 
-// leave has readers keep what they know of a Service whose turn is not over, but for the frontends that it loses.
-func (d *decided) leave(p *Proxy, have, now ruleset.Service) {
-	name := now.Name
-	delete(d.digests, name)
-	d.lose(have, now)
-	delete(d.reasons, name)
-	delete(d.checks, name)
-	d.flows[name] = p.flowsStillOwned(name)
-}
-
-// lose notes which frontends a Service has in the tables, and is not to have any more.
-func (d *decided) lose(have, now ruleset.Service) {
-	stays := map[model.Frontend]bool{}
-	for frontend := range now.Frontends() {
-		stays[frontend] = true
-	}
-	for frontend := range have.Frontends() {
-		if !stays[frontend] {
-			d.lost[now.Name] = append(d.lost[now.Name], frontend)
-		}
-	}
-}
-
 // rest has large Services wait for as long as one took, so that they have half of the time at most.
 func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 	p.largeAfter = now.Add(took)
@@ -292,7 +262,7 @@ func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 
 // untilNextTurn returns how long it is until what waits has its turn; false if nothing waits.
 func (p *Proxy) untilNextTurn(now time.Time) (time.Duration, bool) {
-	if p.smallWaits || len(p.stale)+len(p.replanned) > 0 || p.mirror != nil && !p.mirror.IsSwept() {
+	if p.smallWaits || len(p.stale) > 0 || p.isReplanning() || p.mirror != nil && !p.mirror.IsSwept() {
 		return 0, true
 	}
 	next := time.Time{}

@@ -109,7 +109,7 @@ func BenchmarkMayDiffer(b *testing.B) {
 	nodes := NewNodes(cluster)
 	names := cluster.ServiceNames()
 	for _, name := range names {
-		nodes.Keep(map[model.ObjectName]Plans{name: PlansOf(nodes.Decide(name, []model.Family{model.IPv4}))})
+		nodes.Accept(name, nodes.Digest(nodes.Decide(name, []model.Family{model.IPv4})))
 	}
 	comes := model.Change{Nodes: map[string]*model.Node{"new": {Name: "new", Labels: node(3).Labels}}}
 	cluster.Apply(comes)

@@ -16,26 +16,27 @@ type HealthCheck struct {
 	Endpoints map[model.Family]int
 }
 
-// HealthCheckOf returns what the cluster's own node answers about a Service; false if it has no health check.
-func HealthCheckOf(cluster *model.Cluster, name model.ObjectName) (HealthCheck, bool) {
-	service := cluster.Service(name)
-	if service == nil || service.HealthCheckNodePort == 0 {
+// HealthCheckOf returns what the node answers about a Service that all of these decisions are about; false if it has no
+// health check.
+func HealthCheckOf(decisions []Decision) (HealthCheck, bool) {
+	if len(decisions) == 0 || decisions[0].Service.HealthCheckNodePort == 0 || decisions[0].Service.IsHeadless {
 		return HealthCheck{}, false
 	}
-	viewpoint, joined := Viewpoint{Node: cluster.Self()}, model.Join(service, cluster.SlicesOf(name))
-	check := HealthCheck{Port: service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
-	for _, addr := range service.ClusterIPs {
-		family, ready := model.FamilyOf(addr), map[netip.Addr]bool{}
-		for _, port := range service.Ports {
-			endpoints, _ := joined.Endpoints(port, family)
-			cluster.MarkVirtual(name, endpoints)
-			for _, endpoint := range endpoints {
-				if endpoint.Ready && viewpoint.isHere(&endpoint) {
-					ready[endpoint.Addr.Addr()] = true
-				}
+	ready := map[model.Family]map[netip.Addr]bool{}
+	for i := range decisions {
+		decision := &decisions[i]
+		if ready[decision.Family] == nil {
+			ready[decision.Family] = map[netip.Addr]bool{}
+		}
+		for j := range decision.Endpoints {
+			if endpoint := &decision.Endpoints[j]; endpoint.Ready && decision.Viewpoint.isHere(endpoint) {
+				ready[decision.Family][endpoint.Addr.Addr()] = true
 			}
 		}
-		check.Endpoints[family] = len(ready)
+	}
+	check := HealthCheck{Port: decisions[0].Service.HealthCheckNodePort, Endpoints: map[model.Family]int{}}
+	for family, endpoints := range ready {
+		check.Endpoints[family] = len(endpoints)
 	}
 	return check, true
 }

@@ -18,7 +18,6 @@ type Nodes struct {
 
 	// inForce is what was planned of the Services whose load is bounded, for their ports.
 	inForce map[model.ObjectName]Plans
-	shares  Shares // of all of these
 
 	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
@@ -104,44 +103,6 @@ func (n *Nodes) makeRoom(nodes int) {
 		n.byKeys, n.kept = map[string]*keyList{}, entries(nodes)
 	}
 }
-
-// Plans are what decisions about a Service were planned from: nil if nothing was.
-type Plans []*planned
-
-// PlansOf returns the plans behind decisions about a Service.
-func PlansOf(decisions []Decision) Plans {
-	var plans Plans
-	for _, decision := range decisions {
-		if part := decision.Selection.Cluster.planned; part != nil {
-			plans = append(plans, part)
-		}
-	}
-	return plans
-}
-
-// Keep takes over what is in force of some Services; nil: nothing of one any more.
-func (n *Nodes) Keep(plans map[model.ObjectName]Plans) {
-	for service, parts := range plans {
-		for _, part := range n.inForce[service] {
-			n.shares.add(part, -1)
-		}
-		for _, part := range parts {
-			n.shares.add(part, 1)
-		}
-		if n.inForce[service] = parts; len(parts) == 0 {
-			delete(n.inForce, service)
-		}
-	}
-}
-
-// Forget forgets what was in force of all Services.
-func (n *Nodes) Forget() { n.inForce, n.shares = map[model.ObjectName]Plans{}, Shares{} }
-
-// Shares returns where the plans in force send connections.
-func (n *Nodes) Shares() Shares { return n.shares }
-
-// Has reports whether something is in force of a Service that was planned.
-func (n *Nodes) Has(service model.ObjectName) bool { return n.inForce[service] != nil }
 
 // MayDiffer reports whether a decision about a Service whose load is bounded may have another outcome now than the one
 // in force, if only other nodes came or went, or other clients; and about how much work it was to find out, in the unit

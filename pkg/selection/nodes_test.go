@@ -61,7 +61,7 @@ func TestListsAreKeptUpToABound(t *testing.T) {
 		if again := nodes.PlanWeight(name); weight <= again {
 			t.Fatalf("%s, with a list of its own, weighs %d, and %d once it is known", name, weight, again)
 		}
-		nodes.Keep(map[model.ObjectName]Plans{name: PlansOf(decisions)})
+		nodes.Accept(name, nodes.Digest(decisions))
 	}
 	for _, name := range names {
 		if differs, _ := nodes.MayDiffer(name); differs {

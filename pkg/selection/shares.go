@@ -36,7 +36,13 @@ func (s Shares) Ratios() map[string]float64 {
 	return ratios
 }
 
-// add adds what one port has, a number of times: 1, or -1 to take it out.
+// Add adds what the ports of a Service have, a number of times: 1, or -1 to take it out.
+func (s *Shares) Add(plans Plans, times int) {
+	for _, part := range plans {
+		s.add(part, times)
+	}
+}
+
 func (s *Shares) add(part *planned, times int) {
 	if part.sent == nil {
 		return // it has no endpoints here

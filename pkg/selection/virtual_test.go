@@ -82,7 +82,7 @@ func TestVirtualEndpoints(t *testing.T) {
 					}
 				}
 			}
-			if check, _ := HealthCheckOf(cluster, web.Name); check.Endpoints[model.IPv4] != test.local {
+			if check, _ := HealthCheckOf(NewNodes(cluster).Decide(web.Name, model.Families)); check.Endpoints[model.IPv4] != test.local {
 				t.Errorf("load balancers are told of %d endpoints, want %d", check.Endpoints[model.IPv4], test.local)
 			}
 		})

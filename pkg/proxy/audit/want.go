@@ -8,7 +8,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // Wanted is what a node should have.
@@ -28,9 +27,8 @@ func Want(
 	ctx context.Context, node string, config ruleset.Config, zone dns.Zone, change model.Change, numbers Numbers,
 ) (Wanted, error) {
 	kernel := &memory{numbers: numbers}
-	p := proxy.New(node, config, kernel, noFlows{})
 	names := &dns.Table{Zone: zone}
-	p.Readers = append(p.Readers, names)
+	p := proxy.New(node, config, kernel, names)
 	p.Apply(change)
 	report, err := p.Sync(ctx)
 	if err != nil {
@@ -57,9 +55,3 @@ func (m *memory) Objects(_ context.Context, family model.Family) (ruleset.Object
 func (m *memory) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	return m.tables.Elements(family, set)
 }
-
-// noFlows is the conntrack of a node without connections.
-type noFlows struct{}
-
-// Note does nothing, because there are no flows.
-func (noFlows) Note([]selection.Flows, selection.Scope) {}

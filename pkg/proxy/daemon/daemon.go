@@ -18,17 +18,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/localhost"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // daemon holds the parts of a running proxy.
@@ -49,8 +52,10 @@ type daemon struct {
 	condition *condition.Writer
 	findings  *findings
 	feed      *feed
-	checks    *healthChecks
-	names     *dns.Table // nil if DNS is not answered
+	// readers make something of the decisions in force, each for itself.
+	readers []selection.Reader
+	checks  *servicehealth.Reader
+	names   *dns.Table // nil if DNS is not answered
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	files     []filewatch.File
@@ -79,20 +84,26 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 		return nil, err
 	}
 	d.findings = newFindings(log, d.status, recorder, d.reporter)
-	d.checks = &healthChecks{
-		servers: servicehealth.New(log, d.isHealthy), recorder: recorder, findings: d.findings,
-		config: config, wanted: make(chan wantedChecks, 1),
+	d.checks = servicehealth.NewReader()
+	loopback := loopbackOf(config)
+	d.readers = []selection.Reader{
+		d.newFlows(),
+		d.checks,
+		servicefindings.NewReader(d.findings.decided),
+		counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
+		&nodePorts{log: log, families: config.Families, loopback: slices.SortedFunc(maps.Values(loopback), netip.Addr.Compare)},
 	}
 	if options.DNSAddress.IsValid() {
 		d.names = &dns.Table{Zone: d.options.DNSZone}
+		d.readers = append(d.readers, d.names)
 	}
-	loopback := loopbackOf(config)
 	if len(loopback) > 0 {
 		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
+		d.readers = append(d.readers, d.localhost)
 	}
 	d.observer = &observer{
-		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, checks: d.checks, findings: d.findings,
-		names: d.names, condition: d.condition, loopback: slices.SortedFunc(maps.Values(loopback), netip.Addr.Compare),
+		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
+		names: d.names, condition: d.condition,
 	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, d.reporter, d.findings)
@@ -168,7 +179,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.answerDNS,
 		d.serveLocalhost,
 		d.lookForOtherProxies,
-		d.checks.run,
+		d.serveHealthChecks,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
 			return nil
@@ -183,14 +194,8 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 		func(ctx context.Context) error {
-			p := proxy.New(d.options.Node, d.config, d.conn, d.flows)
+			p := proxy.New(d.options.Node, d.config, d.conn, d.readers...)
 			p.RetryMax = d.options.Settings.SyncPeriod
-			if d.names != nil {
-				p.Readers = append(p.Readers, d.names)
-			}
-			if d.localhost != nil {
-				p.Readers = append(p.Readers, d.localhost)
-			}
 			p.Run(ctx, d.changes, d.repairs, d.observer)
 			return nil
 		},

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -39,8 +39,9 @@ type findings struct {
 type finder int
 
 const (
-	syncs finder = iota
+	decisions finder = iota
 	kernel
+	tables
 	healthCheckServers
 	localhostListeners
 )
@@ -71,7 +72,7 @@ const toldAtOnce = 100
 
 // replace takes in all that a finder has found of some Services, in place of what it had found of them before. What goes on
 // is reported as an Event again: the recorder knows how often.
-func (f *findings) replace(by finder, all ...proxy.Found) {
+func (f *findings) replace(by finder, all ...servicefindings.Found) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	told, log := 0, f.log
@@ -97,22 +98,34 @@ func (f *findings) replace(by finder, all ...proxy.Found) {
 // replaceAll is replace, of all Services.
 func (f *findings) replaceAll(by finder, found []model.Finding) {
 	byService := map[model.ObjectName][]model.Finding{}
-	f.mutex.Lock()
-	for key := range f.replaced {
-		if key.finder == by {
-			byService[key.service] = nil
-		}
+	for _, service := range f.known(by) {
+		byService[service] = nil
 	}
-	f.mutex.Unlock()
 	for _, finding := range found {
 		byService[finding.Name] = append(byService[finding.Name], finding)
 	}
-	all := make([]proxy.Found, 0, len(byService))
+	all := make([]servicefindings.Found, 0, len(byService))
 	for _, name := range slices.SortedFunc(maps.Keys(byService), model.ObjectName.Compare) {
-		all = append(all, proxy.Found{Service: name, Findings: byService[name]})
+		all = append(all, servicefindings.Found{Service: name, Findings: byService[name]})
 	}
 	f.replace(by, all...)
 }
+
+// known returns the Services of which something holds that a finder has found.
+func (f *findings) known(by finder) []model.ObjectName {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	var services []model.ObjectName
+	for key := range f.replaced {
+		if key.finder == by {
+			services = append(services, key.service)
+		}
+	}
+	return services
+}
+
+// decided takes in what is found by decisions about Services.
+func (f *findings) decided(all []servicefindings.Found) { f.replace(decisions, all...) }
 
 // tell takes in what is new and what is over, and logs and counts it. What does not work for another reason now is not over.
 func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {

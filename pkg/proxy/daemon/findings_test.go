@@ -17,6 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -121,8 +122,8 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 		{nil, "of its manifest", 0},
 	} {
 		log.Reset()
-		all.replace(syncs, proxy.Found{Service: named("web"), Findings: step.found})
-		all.replace(kernel, proxy.Found{Service: named("web")}, proxy.Found{Service: named("db")})
+		all.replace(decisions, servicefindings.Found{Service: named("web"), Findings: step.found})
+		all.replace(kernel, servicefindings.Found{Service: named("web")}, servicefindings.Found{Service: named("db")})
 		var sentences []string
 		for _, standing := range all.standing() {
 			sentences = append(sentences, standing.Sentence)
@@ -137,7 +138,7 @@ func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 func TestWhatAFinderNoLongerNamesIsOver(t *testing.T) {
 	all, _, _ := telling()
 	count := func() int { return len(all.standing()) }
-	all.replace(kernel, proxy.Found{Service: named("a"), Findings: []model.Finding{of("a", model.RefusedByKernel, "why")}})
+	all.replace(kernel, servicefindings.Found{Service: named("a"), Findings: []model.Finding{of("a", model.RefusedByKernel, "why")}})
 	both := []model.Finding{of("a", model.HealthCheckNotServed, "x"), of("b", model.HealthCheckNotServed, "x")}
 	for i, step := range []struct {
 		found []model.Finding

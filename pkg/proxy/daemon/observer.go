@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -17,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // observer passes on what the proxy does: to health, metrics and the log. Only FlowsLookedAt is called by another
@@ -29,10 +27,8 @@ type observer struct {
 	log      *slog.Logger
 	status   *status.Status
 	recorder *metrics.Recorder
-	checks   *healthChecks
 	findings *findings
-	names    *dns.Table   // nil if DNS is not answered
-	loopback []netip.Addr // on which the process itself serves node ports
+	names    *dns.Table // nil if DNS is not answered
 	// condition is nil unless the Node is to say when its Services work.
 	condition *condition.Writer
 
@@ -41,8 +37,6 @@ type observer struct {
 
 	synced bool // at least once
 	levels levels
-	// nodePorts are the addresses on which node ports are served, as they were logged last.
-	nodePorts []netip.Addr
 }
 
 // Queued is called when something has to be synced, before the sync.
@@ -66,16 +60,11 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		o.recorder.Set(metrics.DNSServices, numbers.DNSServices)
 	}
 	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
-	o.checks.follow(report)
 	o.reportFound(report)
-	o.reportNodePorts(slices.Concat(report.Surroundings.NodePortAddrs, o.loopback))
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
 		o.recorder.SweepFailed()
 		o.log.Warn("unused entries are still in the kernel; trying again", "error", report.Unswept)
-	}
-	if report.Unrecalled != nil {
-		o.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", report.Unrecalled)
 	}
 	if !o.synced {
 		o.synced = true
@@ -95,32 +84,48 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
 }
 
-// reportFound tells what is found of Services by a sync, and by the kernel.
+// reportFound tells what the kernel refuses, and what the tables have no room for.
 func (o *observer) reportFound(report proxy.Report) {
 	o.refused.update(report)
-	o.findings.replace(syncs, report.Found...)
-	refused := make([]proxy.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
+	refused := make([]servicefindings.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
 	for _, service := range report.NoLongerRefused {
-		refused = append(refused, proxy.Found{Service: service})
+		refused = append(refused, servicefindings.Found{Service: service})
 	}
 	for _, one := range report.Refused {
-		refused = append(refused, proxy.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
+		refused = append(refused, servicefindings.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
 	}
 	o.findings.replace(kernel, refused...)
+	o.findings.replace(tables, o.unremembered(report)...)
 }
 
-// reportNodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows
-// that they are served nowhere, as when the address in the Node object is that of a NAT before the machine.
-func (o *observer) reportNodePorts(addrs []netip.Addr) {
-	if o.synced && slices.Equal(addrs, o.nodePorts) || o.checks.servesAll() {
-		return
+// notRemembered is why a port's clients are not remembered.
+const notRemembered = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
+	"(4,096 Services up to 4,096 endpoints, 256 beyond)"
+
+// unremembered returns of which Services the clients are not remembered, at most MaxFound of them, and of which that is over.
+func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
+	now := map[model.ObjectName]bool{}
+	if report.Complete {
+		for _, name := range o.findings.known(tables) {
+			now[name] = false
+		}
 	}
-	o.nodePorts = addrs
-	if len(addrs) == 0 {
-		o.log.Warn("node ports are served on no address: none of those that --nodeport-addresses chooses is on an interface")
-		return
+	maps.Copy(now, report.Unremembered)
+	var list []servicefindings.Found
+	told := 0
+	for _, name := range slices.SortedFunc(maps.Keys(now), model.ObjectName.Compare) {
+		one := servicefindings.Found{Service: name}
+		if now[name] {
+			if told++; told > servicefindings.MaxFound {
+				continue
+			}
+			one.Findings = []model.Finding{
+				model.Finding{Code: model.SessionAffinityIgnored, Reason: notRemembered, Local: true}.Of("Service", name),
+			}
+		}
+		list = append(list, one)
 	}
-	o.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
+	return list
 }
 
 // FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
@@ -153,68 +158,23 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 			}
 		}
 	}
-	if now := levelsOf(report); !o.synced || !now.equal(o.levels) {
+	now := levels{
+		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
+	}
+	if !o.synced || now != o.levels {
 		o.levels = now
 		o.setLevels(now)
 	}
 }
 
 // levels are how many there are of what a sync reports. Most syncs change none of them.
-type levels struct {
-	services, contested, refused, waiting int
-	evacuatedTimed, evacuatedOpen         int
-
-	ports   map[model.Family]int
-	reasons map[proxy.PortReason]int
-	shares  selection.Shares
-}
-
-func levelsOf(report proxy.Report) levels {
-	return levels{
-		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
-		report.Ports, report.Reasons, report.Shares,
-	}
-}
-
-func (l levels) equal(other levels) bool {
-	return l.services == other.services && l.contested == other.contested && l.refused == other.refused &&
-		l.waiting == other.waiting && l.evacuatedTimed == other.evacuatedTimed && l.evacuatedOpen == other.evacuatedOpen &&
-		l.shares == other.shares && maps.Equal(l.ports, other.ports) && maps.Equal(l.reasons, other.reasons)
-}
+type levels struct{ services, contested, refused, waiting, evacuatedTimed, evacuatedOpen int }
 
 func (o *observer) setLevels(now levels) {
 	o.recorder.Set(metrics.Services, now.services)
 	o.recorder.Set(metrics.FrontendsContested, now.contested)
 	o.recorder.Set(metrics.ServicesRefused, now.refused)
 	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
-	o.recorder.ServicePortsByReason(portReasons(now.reasons))
 	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedTimed, metrics.EndTime)
 	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedOpen, metrics.EndNone)
-	o.recorder.Set(metrics.BoundedSlots, now.shares.Slots)
-	o.recorder.ExpectedTraffic(now.shares.Ratios())
-	for _, family := range model.Families {
-		name := family.String()
-		o.recorder.Set(metrics.ServicePorts, now.ports[family], name)
-		for _, external := range []bool{false, true} {
-			none := proxy.PortReason{Family: family, External: external, Code: selection.NoneOnThisNode}
-			o.recorder.Set(metrics.NoLocalEndpoints, now.reasons[none], name, policyOf(external))
-		}
-	}
-}
-
-func portReasons(counts map[proxy.PortReason]int) map[metrics.PortReason]int {
-	byReason := make(map[metrics.PortReason]int, len(counts))
-	for reason, n := range counts {
-		byReason[metrics.PortReason{
-			Family: reason.Family.String(), TrafficPolicy: policyOf(reason.External), Reason: string(reason.Code),
-		}] = n
-	}
-	return byReason
-}
-
-func policyOf(external bool) string {
-	if external {
-		return metrics.PolicyExternal
-	}
-	return metrics.PolicyInternal
 }

@@ -22,8 +22,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -87,11 +89,6 @@ func sweeps(batch ruleset.Batch) bool {
 	return false
 }
 
-// noUDPFlows has nothing to look at.
-type noUDPFlows struct{}
-
-func (noUDPFlows) Note([]selection.Flows, selection.Scope) {}
-
 // observed is a proxy that runs with the daemon's observer and the kernel in memory.
 type observed struct {
 	t         *testing.T
@@ -100,7 +97,6 @@ type observed struct {
 	disturbed chan struct{}
 	status    *status.Status
 	recorder  *metrics.Recorder
-	checks    *healthChecks
 	feed      *feed
 }
 
@@ -111,20 +107,20 @@ func observing(t *testing.T) *observed {
 	o := &observed{
 		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), disturbed: make(chan struct{}),
 		status: &status.Status{Answered: recorder.HealthAnswered}, recorder: recorder,
-		checks: &healthChecks{
-			servers: servicehealth.New(log, func() bool { return true }), recorder: recorder,
-			config: config, wanted: make(chan wantedChecks, 1),
-		},
 	}
 	all := newFindings(log, o.status, recorder, nil)
-	o.checks.findings = all
 	o.feed = newFeed("node-a", config, o.changes, log, o.status, nil, all)
-	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, checks: o.checks, findings: all}
+	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	go func() { ended <- o.checks.run(ctx) }()
+	checks := servicehealth.NewReader()
+	d := &daemon{log: log, status: o.status, recorder: recorder, findings: all, checks: checks}
+	go func() { ended <- d.serveHealthChecks(ctx) }()
 	go func() {
-		proxy.New("node-a", config, o.kernel, noUDPFlows{}).Run(ctx, o.changes, o.disturbed, watching)
+		readers := []selection.Reader{
+			checks, servicefindings.NewReader(all.decided), counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
+		}
+		proxy.New("node-a", config, o.kernel, readers...).Run(ctx, o.changes, o.disturbed, watching)
 		ended <- nil
 	}()
 	t.Cleanup(func() {

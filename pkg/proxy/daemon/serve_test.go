@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -21,10 +22,10 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
 	o := &observer{
 		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &status.Status{}, recorder: recorder,
-		checks: &healthChecks{wanted: make(chan wantedChecks, 1)}, findings: newFindings(nil, nil, nil, nil),
+		findings: newFindings(nil, nil, nil, nil),
 	}
+	setCounts(recorder, counts.Counts{Ports: map[model.Family]int{model.IPv4: 3, model.IPv6: 2}})
 	o.Synced(proxy.Report{
-		Ports:   map[model.Family]int{model.IPv4: 3, model.IPv6: 2},
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
 
@@ -49,7 +50,7 @@ func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 	status := &status.Status{}
 	o := &observer{
 		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: status, recorder: metrics.NewRecorder(),
-		checks: &healthChecks{wanted: make(chan wantedChecks, 1)}, findings: newFindings(nil, nil, nil, nil),
+		findings: newFindings(nil, nil, nil, nil),
 	}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)

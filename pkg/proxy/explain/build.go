@@ -25,7 +25,6 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 		Cluster:         choice(decision.Selection.Cluster),
 		Excluded:        excluded(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
-		HealthCheck:     healthCheck(cluster, decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
 	}
 	if len(service.Topology.NodeKeys()) > 0 {
@@ -119,10 +118,11 @@ func owns(decision selection.Decision, kind model.FrontendKind) bool {
 	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
-func healthCheck(cluster *model.Cluster, decision selection.Decision) *HealthCheck {
-	check, asked := selection.HealthCheckOf(cluster, decision.Service.Name)
+// healthCheck returns what load balancers are answered, in one family, about the Service that decisions are about.
+func healthCheck(decisions []selection.Decision, family model.Family) *HealthCheck {
+	check, asked := selection.HealthCheckOf(decisions)
 	if !asked {
 		return nil
 	}
-	return &HealthCheck{NodePort: int(check.Port), LocalEndpoints: check.Endpoints[decision.Family]}
+	return &HealthCheck{NodePort: int(check.Port), LocalEndpoints: check.Endpoints[family]}
 }

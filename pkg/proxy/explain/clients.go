@@ -38,6 +38,7 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 				continue
 			}
 			port := c.build(cluster, decision)
+			port.HealthCheck = healthCheck(decisions, decision.Family)
 			names.explain(&port, decision)
 			written.explain(&port, decision)
 			port.Load = loadOf(nodes, decision)

@@ -145,6 +145,17 @@ func (d *draft) number(port, had *Port) {
 	d.claim(port, +1)
 }
 
+// IsUnremembered reports whether there are no numbers for a port that should remember its clients.
+func (s Service) IsUnremembered() bool {
+	return slices.ContainsFunc(s.Ports, func(port Port) bool {
+		if port.Affinity == 0 || port.memory != nil {
+			return false
+		}
+		endpoints := port.usedViews()
+		return len(endpoints[clusterView])+len(endpoints[localView]) > 0
+	})
+}
+
 // memoryOf returns how a port's clients are remembered from now on; nil if there are no numbers for it.
 func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) *memory {
 	tier, fits := old.tierFor(endpoints)

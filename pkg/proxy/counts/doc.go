@@ -1,0 +1,2 @@
+// Package counts counts the Service ports in force, for the metrics.
+package counts

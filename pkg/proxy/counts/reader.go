@@ -1,0 +1,136 @@
+package counts
+
+import (
+	"maps"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Reason is why a Service port has the endpoints that it has in one family.
+type Reason struct {
+	Family model.Family
+	// External: for clients from outside on the frontends that externalTrafficPolicy governs; otherwise for the
+	// ClusterIP.
+	External bool
+	Code     selection.Code
+}
+
+// Counts are how many Service ports are in force.
+type Counts struct {
+	// Ports are all, by family.
+	Ports map[model.Family]int
+	// Reasons are by why they have the endpoints that they have. A reason that no port has any more stays, with zero.
+	Reasons map[Reason]int
+	// Shares say where those whose load is bounded send this node's connections.
+	Shares selection.Shares
+}
+
+// Reader counts the Service ports in force, and knows what each Service counts for, so that a sync touches only the counts
+// of the Services that it decides. It is a reader of the proxy's decisions.
+type Reader struct {
+	counted func(Counts)
+	// last is what was told last; changed: it may be something else now.
+	last    *Counts
+	changed bool
+
+	byReason  map[Reason]*int
+	byService map[model.ObjectName][]*int // what each Service counts for: a word for each port, for there may be very many
+	plans     map[model.ObjectName]selection.Plans
+	shares    selection.Shares
+}
+
+// NewReader returns a reader that tells the counts after each sync that has changed any.
+func NewReader(counted func(Counts)) *Reader {
+	return &Reader{
+		counted: counted, byReason: map[Reason]*int{}, byService: map[model.ObjectName][]*int{},
+		plans: map[model.ObjectName]selection.Plans{},
+	}
+}
+
+// digest is what a Service counts for.
+type digest struct {
+	reasons []Reason
+	plans   selection.Plans
+}
+
+// Digest returns what a Service counts for.
+func (*Reader) Digest(decisions []selection.Decision) any {
+	var reasons []Reason
+	for _, decision := range decisions {
+		if !decision.Service.IsHeadless { // DNS answers for it: nothing of it is in the kernel
+			reasons = appendReasons(reasons, decision)
+		}
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	return digest{reasons, selection.PlansOf(decisions)}
+}
+
+// appendReasons appends the reasons of a decision: for the ClusterIP, and for the external frontends if the port asks for
+// any.
+func appendReasons(list []Reason, decision selection.Decision) []Reason {
+	internal, _ := decision.Selection.ClusterIP()
+	list = append(list, Reason{Family: decision.Family, Code: internal.Reason.Code})
+	if decision.Service.IsExternal(decision.Port, decision.Family) {
+		external, _ := decision.Selection.External()
+		list = append(list, Reason{Family: decision.Family, External: true, Code: external.Reason.Code})
+	}
+	return list
+}
+
+// Accept counts a Service anew.
+func (r *Reader) Accept(service model.ObjectName, accepted any) {
+	r.changed = true
+	for _, count := range r.byService[service] {
+		*count--
+	}
+	r.shares.Add(r.plans[service], -1)
+	delete(r.byService, service)
+	delete(r.plans, service)
+	now, counts := accepted.(digest)
+	if !counts {
+		return
+	}
+	list := make([]*int, 0, len(now.reasons))
+	for _, reason := range now.reasons {
+		count := r.byReason[reason]
+		if count == nil {
+			count = new(int)
+			r.byReason[reason] = count
+		}
+		*count++
+		list = append(list, count)
+	}
+	r.byService[service] = list
+	r.shares.Add(now.plans, 1)
+	if len(now.plans) > 0 {
+		r.plans[service] = now.plans
+	}
+}
+
+// Lose does nothing: a port without frontends counts, too.
+func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced tells the counts if they are others.
+func (r *Reader) Synced(selection.Sync) {
+	if !r.changed && r.last != nil {
+		return
+	}
+	now := Counts{Ports: map[model.Family]int{}, Reasons: make(map[Reason]int, len(r.byReason)), Shares: r.shares}
+	for reason, count := range r.byReason {
+		if now.Reasons[reason] = *count; !reason.External {
+			now.Ports[reason.Family] += *count
+		}
+	}
+	if r.changed = false; r.last != nil && r.last.equal(now) {
+		return
+	}
+	r.last = &now
+	r.counted(now)
+}
+
+func (c Counts) equal(other Counts) bool {
+	return c.Shares == other.Shares && maps.Equal(c.Ports, other.Ports) && maps.Equal(c.Reasons, other.Reasons)
+}

@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// nodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that
+// they are served nowhere, as when the address in the Node object is that of a NAT before the machine.
+type nodePorts struct {
+	log      *slog.Logger
+	families []model.Family
+	loopback []netip.Addr // on which the process itself serves them
+	logged   []netip.Addr
+	synced   bool // at least once
+}
+
+// Digest keeps nothing.
+func (*nodePorts) Digest([]selection.Decision) any { return nil }
+
+// Accept does nothing.
+func (*nodePorts) Accept(model.ObjectName, any) {}
+
+// Lose does nothing.
+func (*nodePorts) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced logs what is new.
+func (n *nodePorts) Synced(sync selection.Sync) {
+	addrs := slices.Concat(sync.Scope.NodePorts, n.loopback)
+	if n.synced && slices.Equal(addrs, n.logged) || len(sync.Scope.OnAll) == len(n.families) {
+		return
+	}
+	n.synced, n.logged = true, addrs
+	if len(addrs) == 0 {
+		n.log.Warn("node ports are served on no address: none of those that --nodeport-addresses chooses is on an interface")
+		return
+	}
+	n.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
+}

@@ -1,0 +1,89 @@
+package servicefindings
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Found is all that one finder has found of a Service; no findings: there is nothing left of what it had found.
+type Found struct {
+	Service  model.ObjectName
+	Findings []model.Finding
+}
+
+// The bounds of what is said after one sync: of how many Services in which something is found, and how much of each.
+const (
+	MaxFound    = 100
+	maxFindings = 2 * selection.MaxFindings
+)
+
+// Reader says what of a Service has no effect whenever it is decided. It is a reader of the proxy's decisions.
+type Reader struct {
+	found func([]Found)
+	// news are the Services in which something was found since the last Synced, or had been before. Told are those of which
+	// it was said last that there is something.
+	news map[model.ObjectName][]model.Finding
+	told map[model.ObjectName]bool
+}
+
+// NewReader returns a reader. After each sync it tells, by name, of the Services that were decided, and in which something
+// is found, or is not any more; of at most MaxFound in which something is found.
+func NewReader(found func([]Found)) *Reader {
+	return &Reader{found: found, news: map[model.ObjectName][]model.Finding{}, told: map[model.ObjectName]bool{}}
+}
+
+// Digest returns what is found of a Service. Mostly all its ports have the same endpoints.
+func (*Reader) Digest(decisions []selection.Decision) any {
+	var list []model.Finding
+	for _, decision := range decisions {
+		for _, finding := range decision.Findings() {
+			finding = finding.Of("Service", decision.Service.Name)
+			if len(list) < maxFindings && !slices.Contains(list, finding) {
+				list = append(list, finding)
+			}
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// Accept takes over what is found of a Service that is in force.
+func (r *Reader) Accept(service model.ObjectName, digest any) {
+	list, _ := digest.([]model.Finding)
+	if len(list) == 0 && !r.told[service] {
+		delete(r.news, service)
+		return
+	}
+	r.news[service] = list
+}
+
+// Lose does nothing: that frontends are lost, the next decision says.
+func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced tells what is new.
+func (r *Reader) Synced(selection.Sync) {
+	if len(r.news) == 0 {
+		return
+	}
+	var all []Found
+	told := 0
+	for _, name := range slices.SortedFunc(maps.Keys(r.news), model.ObjectName.Compare) {
+		list := r.news[name]
+		switch {
+		case len(list) == 0:
+			delete(r.told, name)
+		case told == MaxFound:
+			continue
+		default:
+			r.told[name], told = true, told+1
+		}
+		all = append(all, Found{name, list})
+	}
+	r.news = map[model.ObjectName][]model.Finding{}
+	r.found(all)
+}

@@ -1,0 +1,132 @@
+//go:build linux
+
+package servicehealth
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+func freePort(t *testing.T) uint16 {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return netip.MustParseAddrPort(listener.Addr().String()).Port()
+}
+
+func synced(addrs ...string) selection.Sync {
+	var now selection.Sync
+	for _, addr := range addrs {
+		now.Scope.NodePorts = append(now.Scope.NodePorts, netip.MustParseAddr(addr))
+	}
+	return now
+}
+
+// TestAReaderHasHealthChecksServed: what a sync does not change stays as it was, and the addresses are those of node ports.
+func TestAReaderHasHealthChecksServed(t *testing.T) {
+	reader, ended := NewReader(), make(chan struct{})
+	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
+	go func() {
+		defer close(ended)
+		reader.Run(t.Context(), servers, func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}()
+	port := freePort(t)
+	t.Cleanup(func() { <-ended })
+	for _, step := range []struct {
+		says   string
+		accept any
+		is     bool // accepted
+		synced selection.Sync
+		want   int // status; zero if no server listens
+	}{
+		{"a Service with an endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 1}}, true, synced("127.0.0.1"), 200},
+		{"nothing new about health checks", nil, false, synced("127.0.0.1"), 200},
+		{"no address serves node ports", nil, false, synced(), 0},
+		{"one does again", nil, false, synced("127.0.0.1"), 200},
+		{"no endpoint here", selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: 0}}, true, synced("127.0.0.1"), 503},
+		{"the Service is gone", nil, true, synced("127.0.0.1"), 0},
+	} {
+		if step.is {
+			reader.Accept(name("shop/web"), step.accept)
+		}
+		reader.Synced(step.synced)
+		got := -1
+		for deadline := time.Now().Add(10 * time.Second); got != step.want && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			got = statusOf(fmt.Sprintf("http://127.0.0.1:%d/", port))
+		}
+		if got != step.want {
+			t.Fatalf("%s: status %d, want %d", step.says, got, step.want)
+		}
+	}
+}
+
+// TestAReaderWantsNothingServedAnewUnlessSomethingChanged, and what it has handed over it does not change.
+func TestAReaderWantsNothingServedAnewUnlessSomethingChanged(t *testing.T) {
+	reader := NewReader()
+	type digests = map[string]any
+	var handed, then []checks
+	for _, step := range []struct {
+		says   string
+		accept digests
+		synced selection.Sync
+		isNew  bool
+		want   checks
+	}{
+		{"the first sync, without Services", nil, synced("172.16.0.1"), true, checks{}},
+		{"a Service without a check", digests{"a": nil}, synced("172.16.0.1"), false, checks{}},
+		{"one with a check", digests{"b": check(1, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(1, 1)}},
+		{"the same", digests{"b": check(1, 1)}, synced("172.16.0.1"), false, checks{name("b"): check(1, 1)}},
+		{"another port", digests{"b": check(2, 1)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 1)}},
+		{"another count", digests{"b": check(2, 0)}, synced("172.16.0.1"), true, checks{name("b"): check(2, 0)}},
+		{"another address", nil, synced("172.16.0.2"), true, checks{name("b"): check(2, 0)}},
+		{"it goes", digests{"b": nil}, synced("172.16.0.2"), true, checks{}},
+	} {
+		for service, digest := range step.accept {
+			reader.Accept(name(service), digest)
+		}
+		reader.Synced(step.synced)
+		isNew := false
+		select {
+		case now := <-reader.wanted:
+			isNew, handed, then = true, append(handed, now.checks), append(then, maps.Clone(now.checks))
+		default:
+		}
+		if diff := cmp.Diff(step.want, reader.checks); diff != "" || isNew != step.isNew {
+			t.Errorf("%s: handed over: %v, checks (-want +got):\n%s", step.says, isNew, diff)
+		}
+	}
+	if diff := cmp.Diff(then, handed); diff != "" {
+		t.Errorf("what was handed over (-then +now):\n%s", diff)
+	}
+}
+
+// statusOf asks over a new connection; zero if no server listens.
+func statusOf(url string) int {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}

@@ -1,0 +1,42 @@
+package selection
+
+import "github.com/vicinity-proxy/vicinity/pkg/model"
+
+// Plans are what decisions about a Service were planned from: nil if nothing was.
+type Plans []*planned
+
+// PlansOf returns the plans behind decisions about a Service.
+func PlansOf(decisions []Decision) Plans {
+	var plans Plans
+	for _, decision := range decisions {
+		if part := decision.Selection.Cluster.planned; part != nil {
+			plans = append(plans, part)
+		}
+	}
+	return plans
+}
+
+// Nodes are a reader of the decisions that they make: they tell from the plans in force whether another one differs.
+
+// Digest returns the plans behind decisions.
+func (*Nodes) Digest(decisions []Decision) any {
+	if plans := PlansOf(decisions); plans != nil {
+		return plans
+	}
+	return nil
+}
+
+// Accept takes over the plans in force of a Service.
+func (n *Nodes) Accept(service model.ObjectName, digest any) {
+	if plans, _ := digest.(Plans); plans != nil {
+		n.inForce[service] = plans
+		return
+	}
+	delete(n.inForce, service)
+}
+
+// Lose does nothing: plans are about ports.
+func (*Nodes) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced does nothing.
+func (*Nodes) Synced(Sync) {}
